@@ -1,0 +1,1 @@
+"""Judges: they read run folders, in PySpark, and never touch a cluster."""

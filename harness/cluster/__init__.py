@@ -1,0 +1,1 @@
+"""The clusters a run can drive, all behind harness.protocols.Cluster."""

@@ -1,0 +1,1 @@
+"""One module per command: what joins runner, clusters and judge."""

@@ -1,0 +1,217 @@
+"""EVERY SEAM ON ONE PAGE: what clusters, nemeses, workloads and judges owe one another.
+
+A nemesis asks for the narrowest ability it needs (Kills, Pauses, Cuts, ...), so that the type checker knows which
+cluster can suffer what, and the catalogue offers only those. All waits inside have time-outs and raise
+FloodmarkError saying what was waited for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol, runtime_checkable
+
+from harness.op import Intent, Op, Outcome
+from harness.schedule import Entry, Schedule
+from harness.verdict import Verdict
+
+CLIENTS = "clients"  # in a grudge: every client of the harness, as one pseudo-node
+CONTROLLER = "controller"  # the controller's process, by name
+
+
+# -- what can be seen -----------------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSpec:
+    """One partition as the history numbers it (`key`), and where Kafka keeps it."""
+
+    key: int
+    topic: str
+    partition: int
+    replicas: tuple[str, ...]  # the assignment, preferred leader first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaView:
+    """One replica as its own broker sees it."""
+
+    node: str
+    partition: int  # the history's key
+    leader: str | None  # whom it believes to lead
+    epoch: int
+    log_start: int
+    leo: int
+    hw: int
+    isr: tuple[str, ...]  # as it believes
+    checkpointed_hw: int  # what a restart would begin with
+    epochs: tuple[tuple[int, int], ...] | None  # leader-epoch cache; None where the rules keep none
+    clean: bool  # its last stop was orderly
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition as the controller sees it: the truth."""
+
+    partition: int
+    leader: str | None
+    epoch: int
+    isr: tuple[str, ...]
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The cluster at one look. A broker that did not answer has no replicas here."""
+
+    time_ns: int  # monotonic, when the look was complete
+    replicas: Mapping[tuple[str, int], ReplicaView]
+    partitions: Mapping[int, PartitionView]
+    running: frozenset[str]  # brokers whose process lives (a paused one does)
+    unfenced: frozenset[str]  # brokers the controller takes for alive
+
+
+# -- clusters -------------------------------------------------------------------------------------------
+
+@runtime_checkable
+class Cluster(Protocol):
+    """n brokers and a controller. `start` returns when every broker is registered and unfenced."""
+
+    @property
+    def name(self) -> str: ...  # local, containers, sim, kafka
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+    @property
+    def partitions(self) -> tuple[PartitionSpec, ...]: ...
+    @property
+    def config(self) -> Mapping[str, Mapping[str, Any]]: ...  # run.json's `config`: node -> Kafka's keys
+
+    async def start(self) -> None: ...
+    async def create(self, partitions: Sequence[PartitionSpec]) -> None: ...  # and wait until each is led, ISR full
+    def addresses(self) -> Mapping[str, tuple[str, int]]: ...  # node -> (host, port) for clients
+    async def observe(self) -> View: ...
+    async def freeze(self) -> View: ...  # controller first, then all brokers at once; they stay so until stop()
+    async def mend(self) -> list[str]: ...  # heal, resume, start all; safe twice; returns what is left behind
+    async def stop(self) -> None: ...  # kill everything; safe twice
+    def died(self) -> list[str]: ...  # nodes whose process ended and nobody asked
+    def log_dirs(self) -> Mapping[str, Path]: ...  # node -> its Kafka log directory
+
+
+@runtime_checkable
+class Kills(Protocol):
+    async def kill(self, node: str) -> None: ...  # SIGKILL, returns when it is gone
+    async def start_node(self, node: str) -> None: ...  # returns when its control socket answers
+    async def stop_node(self, node: str) -> None: ...  # SIGTERM, returns when it is gone
+
+
+@runtime_checkable
+class Pauses(Protocol):
+    async def pause(self, node: str) -> None: ...
+    async def resume(self, node: str) -> None: ...
+
+
+@runtime_checkable
+class Cuts(Protocol):
+    """A grudge says whom each node does not hear: {"n2": ["n1"]} stops every byte from n1 to n2, over every
+    connection between them, whoever dialled. Names may be CLIENTS and CONTROLLER."""
+
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None: ...
+    async def heal(self) -> None: ...
+
+
+@runtime_checkable
+class PowerCuts(Protocol):
+    """Kill and keep only what was fsynced, or, per partition key, up to the batch boundary at or below `keep`
+    (never less than what was fsynced). Returns {"keep": {key: LEO kept}, "lost_records": n}."""
+
+    async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]: ...
+
+
+@runtime_checkable
+class Expires(Protocol):
+    async def expire(self, node: str) -> None: ...  # returns when the controller has fenced it
+
+
+@runtime_checkable
+class Elects(Protocol):
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]: ...
+
+
+# -- nemeses and moments ----------------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struck:
+    """What a strike did: the nodes it met and what else belongs into the op's `fault`."""
+
+    nodes: tuple[str, ...]
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Nemesis(Protocol):
+    """A source of faults. Safe to mend twice."""
+
+    @property
+    def answers(self) -> frozenset[str]: ...  # the f's it knows
+    async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck: ...
+
+
+class Planner(Protocol):
+    """A random nemesis: from seed to schedule, and nothing else."""
+
+    def __call__(self, random: Random, *, nodes: Sequence[str], partitions: Sequence[int], duration_s: float,
+                 interval_s: float) -> Schedule: ...
+
+
+class Sight(Protocol):
+    """What moments may look at."""
+
+    def now_ns(self) -> int: ...  # since the run began
+    def acks(self, partition: int) -> int: ...  # acked micro-sends so far
+    async def ack_or(self, timeout_s: float) -> None: ...  # returns at the next ack of any partition, or then
+    async def view(self) -> View: ...
+    def in_force(self) -> frozenset[str]: ...  # faults not yet mended, as "f node"
+
+
+# -- workloads and clients --------------------------------------------------------------------------------
+
+class Session(Protocol):
+    """One process's hold on the system. `written` is awaited before the first byte of a request leaves, when
+    the op's invoke line has been handed to the kernel."""
+
+    async def apply(self, process: int, intent: Intent, written: "Written") -> Outcome: ...
+    @property
+    def over(self) -> bool: ...  # true: this process asks nothing more, a new one must begin
+    async def close(self) -> None: ...
+
+
+class Written(Protocol):
+    async def __call__(self) -> None: ...
+
+
+class Workload(Protocol):
+    """What clients ask. Intents are drawn one at a time; a session serves one process."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def guarantees(self) -> Mapping[str, Any]: ...  # acks, idempotence, retries, isolation: run.json's words
+    def intents(self, process: int, random: Random) -> Iterator[Intent]: ...
+    def session(self, process: int) -> Session: ...
+    def final_session(self, process: int) -> Session: ...  # reads after mending
+
+
+class Recording(Protocol):
+    """The one place ops go through: it gives index and time, writes whole lines, counts."""
+
+    def invoke(self, process: int, intent: Intent) -> Op: ...
+    async def written(self) -> None: ...  # every line so far has been handed to the kernel
+    def complete(self, invoked: Op, outcome: Outcome) -> Op: ...
+    def strike(self, f: str, fault: Mapping[str, Any]) -> Op: ...
+    def now_ns(self) -> int: ...
+
+
+# -- judges -----------------------------------------------------------------------------------------------
+
+class Judge(Protocol):
+    """Reads run folders, gives a verdict for each, in order; a rotten folder spoils nobody else's."""
+
+    def judge(self, folders: Sequence[Path]) -> list[Verdict]: ...

@@ -1,0 +1,1 @@
+"""What can go wrong: grudges, moments, budgets and the faults themselves."""

@@ -5,7 +5,7 @@ cluster can suffer what, and the catalogue offers only those. All waits inside h
 FloodmarkError saying what was waited for.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -168,7 +168,17 @@ class Sight(Protocol):
     def acks(self, partition: int) -> int: ...  # acked micro-sends so far
     async def ack_or(self, timeout_s: float) -> None: ...  # returns at the next ack of any partition, or then
     async def view(self) -> View: ...
-    def in_force(self) -> frozenset[str]: ...  # faults not yet mended, as "f node"
+
+
+Sender = Callable[[Intent], Awaitable[Outcome]]  # a scripted send: recorded like any op, by a process of its own
+
+
+class Striker(Protocol):
+    """Carries out a schedule, entry by entry: waits for the moment, resolves roles, strikes, records the op."""
+
+    async def carry_out(self, schedule: Schedule, sight: Sight, recording: "Recording", send: Sender
+                        ) -> tuple[int, ...]: ...  # positions whose moment never came
+    def in_force(self) -> tuple[str, ...]: ...  # faults not yet mended, as "f node", for people to read
 
 
 # -- workloads and clients --------------------------------------------------------------------------------

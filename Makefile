@@ -1,0 +1,29 @@
+# floodmark: `make help` says what there is.
+VENV ?= .venv
+BIN := $(VENV)/bin
+export VENV
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup:  ## Python environment and Java, checked and made ready (all other targets do this first)
+	@./harness/prepare.sh
+
+demo: setup  ## see Kafka's two historical disasters happen and be caught, and leader epochs prevent them
+	@$(BIN)/floodmark demo
+
+test: setup  ## all tests that need neither Docker nor root, then what was left out
+	@$(BIN)/python -m pytest -q -m "not docker and not kafka" $(ARGS)
+
+check: setup  ## ruff, mypy strict, import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: setup  ## figures of the cluster, the recorder and the judge, side by side
+	@$(BIN)/python -m harness.commands.bench $(ARGS)
+
+clean:  ## remove the environment and caches (saved runs stay)
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

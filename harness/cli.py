@@ -1,0 +1,157 @@
+"""The command line: options and help, nothing else; each command is a function in harness.commands."""
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness import __version__, catalog
+from harness.errors import FloodmarkError, UsageError
+from harness.verdict import EXIT_HARNESS, EXIT_USAGE, Policy
+
+RUN_FOLDER = click.Path(path_type=Path)
+
+
+def exits(command: Callable[..., int]) -> Callable[..., None]:
+    """Turns what a command returns or raises into an exit code and one sentence; no traceback for users."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            code = command(*args, **kwargs)
+        except UsageError as error:
+            click.echo(f"floodmark: {error}", err=True)
+            code = EXIT_USAGE
+        except FloodmarkError as error:
+            click.echo(f"floodmark: {error}", err=True)
+            code = EXIT_HARNESS
+        except KeyboardInterrupt:
+            click.echo("floodmark: interrupted", err=True)
+            code = EXIT_HARNESS
+        sys.exit(code)
+
+    return wrapped
+
+
+def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """check's options, which run takes too."""
+    for option in (
+        click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all verdicts to FILE."),
+        click.option("--allow-unknown", is_flag=True, help="'unknown' passes the gate."),
+        click.option("--allow", multiple=True, metavar="NAME", help="Findings of this name never fail the gate."),
+        click.option("--strict", is_flag=True, help="Take every permitted finding for a bug."),
+    ):
+        command = option(command)
+    return command
+
+
+def policy_of(strict: bool, allow: Sequence[str], allow_unknown: bool) -> Policy:
+    return Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown)
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What a cluster is made of; run and cluster up share it."""
+    for option in (
+        click.option("--links", type=click.Choice(["direct", "proxied"]), help="Proxied links can be cut; the "
+                     "default is proxied where a run may cut, else direct."),
+        click.option("-c", "--config", "config", multiple=True, metavar="KEY=VALUE", help="A Kafka key, for every "
+                     "broker (repeatable)."),
+        click.option("--bug", "bugs", multiple=True, metavar="NAME", hidden=True, help="A known-bad rule."),
+        click.option("--rules", type=click.Choice(list(catalog.RULES)), default=catalog.RULES[-1], show_default=True,
+                     help="The protocol generation."),
+        click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="Brokers."),
+        click.option("--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="floodmark")
+def main() -> None:
+    """Break a replicated log at chosen moments, then prove what it kept.
+
+    Exit codes: 0 valid, 1 invalid, 2 usage, 3 unknown, 4 the harness itself failed.
+    """
+
+
+@main.command()
+@cluster_options
+@click.option("--workload", type=click.Choice(sorted(catalog.WORKLOADS)), default="log", show_default=True)
+@click.option("--concurrency", type=click.IntRange(0), default=10, show_default=True, help="Client processes.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Ops a second, all processes together.")
+@click.option("--partitions", type=click.IntRange(1), default=4, show_default=True)
+@click.option("--replication-factor", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option("--nemesis", default="none", show_default=True, metavar="NAME,...",
+              help=f"{', '.join(catalog.NEMESES)}, all or none; `partition` means cut.")
+@click.option("--interval", type=click.FloatRange(0, min_open=True), default=5.0, show_default=True,
+              help="Mean seconds between strikes.")
+@click.option("--overspend", is_flag=True, help="May break more than the guarantees tolerate.")
+@click.option("--schedule", "schedule_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="What is to strike, as JSON or TOML, instead of --nemesis.")
+@click.option("--seed", type=int, help="Same seed, same schedule; drawn when not given.")
+@click.option("--duration", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="Seconds.")
+@click.option("--out", type=RUN_FOLDER, help="The run's folder, absent or empty.")
+@judge_options
+@exits
+def run(strict: bool, allow: tuple[str, ...], allow_unknown: bool, json_file: Path | None, **options: Any) -> int:
+    """Run a workload against a cluster while a nemesis strikes, then judge it.
+
+    Example: floodmark run --nemesis crash,pause,cut --duration 30
+    """
+    from harness.commands.run import RunOptions, run_and_judge
+
+    return run_and_judge(RunOptions(**options), policy_of(strict, allow, allow_unknown), json_file)
+
+
+@main.command()
+@click.argument("folders", type=RUN_FOLDER, nargs=-1)
+@judge_options
+@exits
+def check(folders: tuple[Path, ...], strict: bool, allow: tuple[str, ...], allow_unknown: bool,
+          json_file: Path | None) -> int:
+    """Judge run FOLDERs (default: the latest run), all in one set of Spark jobs.
+
+    The exit code is the worst of all folders, in the order 1, 4, 3, 0.
+    """
+    from harness.commands.check import check_folders
+
+    return check_folders(folders, policy_of(strict, allow, allow_unknown), json_file)
+
+
+@main.command()
+@click.argument("folder", type=RUN_FOLDER, required=False)
+@click.option("--finding", metavar="NAME", help="Show the first examples of this finding.")
+@click.option("--partition", type=click.IntRange(0), help="With --offset: the logs side by side there.")
+@click.option("--offset", type=click.IntRange(0))
+@exits
+def show(folder: Path | None, finding: str | None, partition: int | None, offset: int | None) -> int:
+    """Show a run: the history around a finding, the replicas' logs side by side at an offset."""
+    from harness.commands.show import show_run
+
+    return show_run(folder, finding=finding, partition=partition, offset=offset)
+
+
+@main.command()
+@click.argument("name")
+@exits
+def explain(name: str) -> int:
+    """Say what finding NAME means, what its near miss is, and what permits it."""
+    from harness.commands.explain import explain_finding
+
+    return explain_finding(name)
+
+
+@main.command()
+@click.option("--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True)
+@click.option("--out", type=RUN_FOLDER, help="The parent of the demo's four run folders, absent or empty.")
+@exits
+def demo(cluster: str, out: Path | None) -> int:
+    """See Kafka's two historical disasters happen and be caught, and leader epochs prevent them."""
+    from harness.commands.demo import run_demo
+
+    return run_demo(cluster, out)

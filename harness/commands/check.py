@@ -1,0 +1,48 @@
+"""`floodmark check`: judges saved run folders, writes each verdict beside its run, answers for all of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import orjson
+
+from checkers import report
+from harness import catalog
+from harness.errors import UsageError
+from harness.protocols import Judge
+from harness.run import Run, latest
+from harness.verdict import EXIT_HARNESS, Policy, Verdict, exit_code, worst
+
+
+def check_folders(folders: Sequence[Path], policy: Policy, json_file: Path | None) -> int:
+    """Judges all folders in one call of the judge; the exit code is the worst of them."""
+    chosen = tuple(folders) or (latest(),)
+    for folder in chosen:
+        if not folder.exists():
+            raise UsageError(f"{folder}: no such folder")
+    click.echo(f"judging {len(chosen)} run{'s' if len(chosen) > 1 else ''} (starting Spark takes a while)", err=True)
+    judge: Judge = catalog.judge()
+    verdicts = judge.judge(chosen)
+    code = worst(tell(folder, verdict, policy) for folder, verdict in zip(chosen, verdicts, strict=True))
+    if json_file is not None:
+        write_json(json_file, chosen, verdicts)
+    return code
+
+
+def tell(folder: Path, verdict: Verdict, policy: Policy) -> int:
+    """Writes verdict.json, prints the report (the last line is the folder) and gives the folder's exit code."""
+    run = Run.open_or_none(folder)
+    if folder.is_dir():
+        report.write(folder, verdict)
+    click.echo(report.text(folder, verdict))
+    died = list(run.meta.get("died") or []) if run else []
+    if died:
+        click.echo(f"  ended by themselves: {', '.join(map(str, died))} (see {folder / 'work'})")
+    click.echo(str(folder))
+    return EXIT_HARNESS if run is None else exit_code(verdict, policy, died=bool(died))
+
+
+def write_json(file: Path, folders: Sequence[Path], verdicts: Sequence[Verdict]) -> None:
+    """All verdicts of the call in one file, by folder."""
+    together = {str(folder): report.as_json(verdict) for folder, verdict in zip(folders, verdicts, strict=True)}
+    file.write_bytes(orjson.dumps(together, option=orjson.OPT_INDENT_2) + b"\n")

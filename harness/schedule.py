@@ -1,23 +1,45 @@
-"""What is to strike, as data: run.json's `schedule`, a scenario's steps and a random nemesis's plan are all this.
+"""What is to strike, as data: run.json's `schedule`, a scenario's steps and a random nemesis's plan are this.
 
 An entry waits for its moment, then acts. Entries go one after the other, in order. A moment that does not come
-within its time-out is `missed`: told, never skipped in silence.
+within its time-out is `missed`: told, never skipped in silence; its act is left out (one that mends is done all
+the same), and the entries after it still go on. schedule_text.py reads and writes the JSON form:
 
     {"f": "kill", "nodes": ["leader"], "partition": 0, "moment": {"at": "ack", "partition": 0, "count": 1}}
+    {"f": "cut", "kind": "halves", "grudge": {"n1": ["n2", "n3"], "n2": ["n1"], "n3": ["n1"]}}
+    {"f": "power_cut", "nodes": ["n1"], "keep": {"0": 5}, "moment": {"at": "state", "healthy": true}}
     {"f": "send", "sends": [{"partition": 0, "value": 17}]}
-    {"f": "wait", "moment": {"at": "state", "partition": 0, "replica": "n3", "field": "epoch", "is": ">=", "value": 1}}
+    {"f": "wait", "moment": {"at": "state", "partition": 0, "replica": "n3", "field": "epoch", "is": ">=",
+                             "value": 1}}
+
+Keys of an entry: `f`, `nodes`, `moment` (left out: at once), `timeout_s` (of the moment, 30), and the f's own:
+  kill stop start pause resume expire   nodes; `partition` for whose roles they are resolved (0)
+  cut          `grudge`: whom each node does not hear; or `nodes` instead: these, away from all the others.
+               `kind` names it for people; `reset`: connections are reset instead of falling silent
+  heal         nothing
+  power_cut    nodes; `keep`: partition -> LEO to keep at most; or `keep_share`: that share of each log, 0 to
+               1; neither: exactly what had been fsynced. Never less than that
+  elect        `partitions` (all); `unclean` (false)
+  send         `sends`: the micro-sends of one op, all to one partition
+  wait         its moment is all it is
 
 Moments (`at`):
-  time   {"time": ns}                          since the run began
+  time   {"time": ns}                          since the run began; with `after_ns` too: not sooner than that
+                                               after the entry before it was done
   ack    {"partition": p, "count": k}          the k-th acked micro-send of the partition in this run
-  state  {"partition": p, "replica": who, "field": leo|hw|epoch|checkpointed_hw|leader|isr|running, "is": OP, "value": v}
+  state  {"partition": p, "replica": who, "field": FIELD, "is": OP, "value": v}
          {"partition": p, "field": leader|epoch|isr, ...}       no replica: the controller's word
          {"all": [state, ...]}                 all of them at one look
-         `value` may name another observation: {"replica": who, "field": ...}
+         {"any": [state, ...]}                 one of them
          {"healthy": true}                     every broker up and unfenced, every ISR full, nothing in force
+         `value` may be another observation: {"replica": who, "field": ...}, with `partition` or of the same one
+         `replica` may be a role, or every: then it must hold of each replica of the partition
   after  {"after_ns": d}                       d after the entry before it was done
-OP is one of == != < <= > >=, or for isr: == (as a set), contains, lacks.
-Roles: leader, follower (the first in the assignment that does not lead), last-in-isr, controller; else a node's name.
+FIELD is one of leo, hw, epoch, checkpointed_hw, leader, isr, running. OP is one of == != < <= > >=, or for isr:
+== != (as sets), contains, lacks. What cannot be seen (a broker that does not answer) fulfils nothing, not even
+!=; `running` is always seen, and asks for no partition.
+Roles: leader, follower (the first in the assignment that does not lead), last-in-isr, controller (its process);
+down (every node that a fault in force has ended), paused; else a node's name. A role that nobody plays is waited
+for, as the moment is.
 """
 
 from collections.abc import Mapping
@@ -25,7 +47,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ACTS = frozenset({"send", "wait"})  # entries that are no faults
-ROLES = frozenset({"leader", "follower", "last-in-isr", "controller"})
+ROLES = frozenset({"leader", "follower", "last-in-isr", "controller", "down", "paused"})
+EVERY = "every"  # as a `replica` of a state: each of the partition's
 MOMENT_TIMEOUT_S = 30.0
 
 

@@ -1,0 +1,104 @@
+"""The controller's memory: an append-only file of JSON lines, fsynced before anything rests on it.
+
+Rules
+1. One line is one `append`, a JSON array of its records: a crash leaves all of them or none.
+2. A last line without its newline is an append that never returned: it is ignored, and cut off at open.
+3. Any other line that is no array of objects is damage, and an error that names the line: guessing on would let the
+   controller give out an epoch or a producer id twice.
+4. A write or fsync that fails leaves the file in doubt: the controller must stop and read it again at its next start.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+class JournalError(Exception):
+    """The journal cannot be read or written; the text names file, line and cause."""
+
+
+class Journal:
+    """An open journal. `records` is what was in it when it was opened, oldest first."""
+
+    def __init__(self, path: Path, descriptor: int, records: tuple[Mapping[str, Any], ...], torn_bytes: int) -> None:
+        self.path = path
+        self.records = records
+        self.torn_bytes = torn_bytes  # of a last line that was cut off at open
+        self._descriptor = descriptor
+        self._failed = False
+
+    @classmethod
+    def open(cls, path: Path) -> "Journal":
+        """Opens or makes the file, for this process alone. Raises JournalError."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise JournalError(f"cannot open {path}: {error.strerror}") from error
+        try:
+            return cls(path, descriptor, *_recover(path, descriptor))
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def append(self, records: Iterable[Mapping[str, object]]) -> None:
+        """Writes the records as one line; they are durable when it returns."""
+        line = json.dumps(list(records), separators=(",", ":")).encode() + b"\n"
+        if self._failed:
+            raise JournalError(f"{self.path}: an earlier write failed, open it again")
+        try:
+            written = 0
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            self._failed = True
+            raise JournalError(f"cannot write to {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Gives the file back; safe to call twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _recover(path: Path, descriptor: int) -> tuple[tuple[Mapping[str, Any], ...], int]:
+    """The records of a file, after its torn last line was cut off, and how long that was."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise JournalError(f"{path} is in use by another process") from error
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    records: list[Mapping[str, Any]] = []
+    for number, line in enumerate(content[:whole].splitlines(), start=1):
+        records.extend(_line(path, number, line))
+    try:
+        if whole < len(content):
+            os.ftruncate(descriptor, whole)
+        # Also what a killed process left in the page cache must be durable before anything rests on it.
+        os.fsync(descriptor)
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise JournalError(f"cannot write to {path}: {error.strerror}") from error
+    return tuple(records), len(content) - whole
+
+
+def _line(path: Path, number: int, line: bytes) -> list[Mapping[str, Any]]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise JournalError(f"{path}, line {number}: not JSON ({error})") from error
+    if not isinstance(value, list) or not all(isinstance(record, dict) for record in value):
+        raise JournalError(f"{path}, line {number}: not an array of records")
+    return value
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

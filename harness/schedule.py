@@ -1,8 +1,8 @@
 """What is to strike, as data: run.json's `schedule`, a scenario's steps and a random nemesis's plan are this.
 
-An entry waits for its moment, then acts. Entries go one after the other, in order. A moment that does not come
-within its time-out is `missed`: told, never skipped in silence; its act is left out (one that mends is done all
-the same), and the entries after it still go on. schedule_text.py reads and writes the JSON form:
+An entry waits for its moment, then acts. Entries go one after the other, in order. A moment that does not
+come within its time-out is `missed`: told, never skipped in silence; its act is left out (one that mends is
+done all the same), and the entries after it still go on. schedule_text.py reads and writes the JSON form:
 
     {"f": "kill", "nodes": ["leader"], "partition": 0, "moment": {"at": "ack", "partition": 0, "count": 1}}
     {"f": "cut", "kind": "halves", "grudge": {"n1": ["n2", "n3"], "n2": ["n1"], "n3": ["n1"]}}
@@ -11,7 +11,7 @@ the same), and the entries after it still go on. schedule_text.py reads and writ
     {"f": "wait", "moment": {"at": "state", "partition": 0, "replica": "n3", "field": "epoch", "is": ">=",
                              "value": 1}}
 
-Keys of an entry: `f`, `nodes`, `moment` (left out: at once), `timeout_s` (of the moment, 30), and the f's own:
+Keys of an entry: `f`, `nodes`, `moment` (left out: at once), `timeout_s` (of the moment, 30), and by f:
   kill stop start pause resume expire   nodes; `partition` for whose roles they are resolved (0)
   cut          `grudge`: whom each node does not hear; or `nodes` instead: these, away from all the others.
                `kind` names it for people; `reset`: connections are reset instead of falling silent
@@ -31,15 +31,15 @@ Moments (`at`):
          {"all": [state, ...]}                 all of them at one look
          {"any": [state, ...]}                 one of them
          {"healthy": true}                     every broker up and unfenced, every ISR full, nothing in force
-         `value` may be another observation: {"replica": who, "field": ...}, with `partition` or of the same one
+         `value` may be another observation: {"replica": who, "field": ...}, of the same partition or its own
          `replica` may be a role, or every: then it must hold of each replica of the partition
   after  {"after_ns": d}                       d after the entry before it was done
-FIELD is one of leo, hw, epoch, checkpointed_hw, leader, isr, running. OP is one of == != < <= > >=, or for isr:
-== != (as sets), contains, lacks. What cannot be seen (a broker that does not answer) fulfils nothing, not even
-!=; `running` is always seen, and asks for no partition.
-Roles: leader, follower (the first in the assignment that does not lead), last-in-isr, controller (its process);
-down (every node that a fault in force has ended), paused; else a node's name. A role that nobody plays is waited
-for, as the moment is.
+FIELD is one of leo, hw, epoch, checkpointed_hw, leader, isr, running. OP is one of == != < <= > >=, or for
+isr: == != (as sets), contains, lacks. What cannot be seen (a broker that does not answer) fulfils nothing, not
+even !=; `running` is always seen, and asks for no partition.
+Roles: leader, follower (the first in the assignment that does not lead), last-in-isr, controller (its
+process); down (every node that a fault in force has ended), paused; else a node's name. A role that nobody
+plays is waited for, as the moment is.
 """
 
 from collections.abc import Mapping

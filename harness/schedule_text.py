@@ -242,7 +242,8 @@ def _condition(at: str, fields: Mapping[str, Any], known: _Known) -> None:
         if operator in ("contains", "lacks"):
             wanted = ("leader",)
         if other not in wanted:
-            _refuse(f"{place}.field", f"is {other}, with which {field} cannot be compared; valid: {', '.join(wanted)}")
+            _refuse(f"{place}.field",
+                    f"is {other}, with which {field} cannot be compared; valid: {', '.join(wanted)}")
     else:
         _literal(place, field, operator, value, known)
 

@@ -1,0 +1,271 @@
+"""The history: one op a line of history.jsonl, recorded as it happens and read back plainly.
+
+Rules of the Recorder
+1. Index without gaps, time that does not fall, whole lines: those of one loop tick go to the kernel in one write(2).
+2. `written()` returns when every line so far has been handed to the kernel; no byte of a request leaves before
+   that, so that a harness killed at any instant has never asked what its history does not name.
+3. A write that fails is a FloodmarkError and ends all recording; what was written before stays whole.
+"""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+
+from harness.errors import FloodmarkError
+from harness.op import NEMESIS, Intent, Op, Outcome, Read, Send, Type
+
+Item = TypeVar("Item")
+_HOLDS = frozenset({"assign", "subscribe"})  # the f's whose `partitions` are written
+
+
+class Recorder:
+    """Implements protocols.Recording for one history file, which must not exist yet."""
+
+    def __init__(self, path: Path, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self.counts: Counter[Type] = Counter()  # completions of clients
+        self.ops = 0  # invocations of clients
+        self._acks: Counter[int] = Counter()
+        self._clock_ns = clock_ns
+        self._origin_ns = clock_ns()
+        self._last_ns = 0
+        self._index = 0
+        self._path = path
+        self._lines: list[bytes] = []
+        self._flushes: list[asyncio.Future[None]] = []
+        self._ack_waiters: list[asyncio.Future[None]] = []
+        self._failed: FloodmarkError | None = None
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise FloodmarkError(f"cannot begin the history {path}: {error.strerror}") from error
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the run began."""
+        return self._clock_ns() - self._origin_ns
+
+    def acks(self, partition: int) -> int:
+        """Acked micro-sends of the partition so far."""
+        return self._acks[partition]
+
+    async def ack_or(self, timeout_s: float) -> None:
+        """Returns at the next ack of any partition, or after timeout_s."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._ack_waiters.append(waiter)
+        await asyncio.wait([waiter], timeout=timeout_s)
+        if waiter in self._ack_waiters:
+            self._ack_waiters.remove(waiter)
+
+    def invoke(self, process: int, intent: Intent) -> Op:
+        self.ops += 1
+        return self._record(
+            process=process, type=Type.INVOKE, f=intent.f, sends=intent.sends or None,
+            partitions=intent.partitions if intent.f in _HOLDS else None,
+        )
+
+    def complete(self, invoked: Op, outcome: Outcome) -> Op:
+        """The completion of an invocation; of a send it names the same partitions and values."""
+        sends = outcome.sends or invoked.sends
+        op = self._record(
+            process=invoked.process, type=outcome.type, f=invoked.f, sends=sends,
+            reads=outcome.reads if invoked.f == "poll" and outcome.type is Type.OK else outcome.reads or None,
+            partitions=(outcome.partitions or invoked.partitions) if invoked.f in _HOLDS else None,
+            offsets=outcome.offsets or None, error=outcome.error,
+        )
+        self.counts[outcome.type] += 1
+        if outcome.type is Type.OK and sends:
+            for send in sends:
+                self._acks[send.partition] += 1
+            for waiter in self._ack_waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._ack_waiters.clear()
+        return op
+
+    def strike(self, f: str, fault: Mapping[str, Any]) -> Op:
+        return self._record(process=NEMESIS, type=Type.INFO, f=f, fault=fault)
+
+    async def written(self) -> None:
+        if self._failed:
+            raise self._failed
+        if self._lines:
+            flush = asyncio.get_running_loop().create_future()
+            self._flushes.append(flush)
+            await flush
+
+    def close(self) -> int:
+        """Hands over what is left, closes the file and returns the number of its lines."""
+        if self._file >= 0:
+            self._flush()
+            os.close(self._file)
+            self._file = -1
+        if self._failed:
+            raise self._failed
+        return self._index
+
+    def _record(self, **fields: Any) -> Op:
+        if self._failed:
+            raise self._failed
+        self._last_ns = max(self._last_ns, self.now_ns())
+        op = Op(index=self._index, time=self._last_ns, **fields)
+        line = line_of(op)
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._lines.append(line)
+        self._index += 1
+        return op
+
+    def _flush(self) -> None:
+        data = b"".join(self._lines)
+        self._lines.clear()
+        flushes, self._flushes = self._flushes, []
+        if data and not self._failed:
+            try:
+                written = os.write(self._file, data)
+                while written < len(data):
+                    written += os.write(self._file, data[written:])  # short: the disk is filling
+            except OSError as error:
+                self._failed = FloodmarkError(
+                    f"cannot write the history {self._path}: {error.strerror}; the run ends here"
+                )
+        for flush in flushes:
+            if flush.done():  # whoever waited was cancelled
+                continue
+            if self._failed:
+                flush.set_exception(self._failed)
+            else:
+                flush.set_result(None)
+
+
+def line_of(op: Op) -> bytes:
+    """An op as its line in format 1, LF included."""
+    line: dict[str, Any] = {
+        "index": op.index, "time": op.time, "process": op.process, "type": op.type.value, "f": op.f,
+    }
+    if op.sends is not None:
+        line["sends"] = [_send_fields(send) for send in op.sends]
+    if op.reads is not None:
+        line["reads"] = [_read_fields(read) for read in op.reads]
+    if op.partitions is not None:
+        line["partitions"] = list(op.partitions)
+    if op.offsets is not None:
+        line["offsets"] = [{"partition": partition, "offset": offset} for partition, offset in op.offsets]
+    if op.error is not None:
+        line["error"] = op.error
+    if op.fault is not None:
+        line["fault"] = op.fault
+    return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
+
+
+def _send_fields(send: Send) -> dict[str, int]:
+    fields = {"partition": send.partition, "value": send.value}
+    if send.offset is not None:
+        fields["offset"] = send.offset
+    if send.epoch is not None:
+        fields["epoch"] = send.epoch
+    return fields
+
+
+def _read_fields(read: Read) -> dict[str, int]:
+    fields = {"partition": read.partition, "offset": read.offset, "value": read.value}
+    if read.epoch is not None:
+        fields["epoch"] = read.epoch
+    return fields
+
+
+# -- reading back -------------------------------------------------------------------------------------------
+
+def read(path: Path, on_bad: Callable[[str], None] | None = None) -> Iterator[Op]:
+    """The ops of a history, one line at a time and in the order of the file.
+
+    A torn last line and blank lines are passed over, fields unknown are ignored. Any other line that is no op
+    is told as "FILE:LINE: what": to on_bad, which goes on, or, without one, as a FloodmarkError.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.isspace():
+                    continue
+                try:
+                    yield op_of(line)
+                except ValueError as error:
+                    if not line.endswith(b"\n"):
+                        return  # torn by the end of the harness: never more than the last line
+                    told = f"{path}:{number}: {error}"
+                    if on_bad is None:
+                        raise FloodmarkError(told) from error
+                    on_bad(told)
+    except OSError as error:
+        raise FloodmarkError(f"cannot read the history {path}: {error.strerror}") from error
+
+
+def op_of(line: bytes) -> Op:
+    """One line as an op; ValueError says which field is not as format 1 has it."""
+    try:
+        fields = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise ValueError("not a JSON object")
+    try:
+        kind = Type(str(fields.get("type")))
+    except ValueError as error:
+        raise ValueError(f"type is {fields.get('type')!r}, not one of {', '.join(Type)}") from error
+    f = fields.get("f")
+    if not isinstance(f, str):
+        raise ValueError(f"f is {f!r}, not a string")
+    fault = fields.get("fault")
+    error_name = fields.get("error")
+    if fault is not None and not isinstance(fault, dict):
+        raise ValueError("fault is no object")
+    if error_name is not None and not isinstance(error_name, str):
+        raise ValueError("error is no string")
+    return Op(
+        index=_integer(fields, "index"), time=_integer(fields, "time"), process=_integer(fields, "process"),
+        type=kind, f=f, error=error_name, fault=fault,
+        sends=_each(fields, "sends", lambda item: Send(
+            partition=_integer(item, "partition"), value=_integer(item, "value"),
+            offset=_maybe(item, "offset"), epoch=_maybe(item, "epoch"))),
+        reads=_each(fields, "reads", lambda item: Read(
+            partition=_integer(item, "partition"), offset=_integer(item, "offset"),
+            value=_integer(item, "value"), epoch=_maybe(item, "epoch"))),
+        offsets=_each(fields, "offsets", lambda item: (
+            _integer(item, "partition"), _integer(item, "offset"))),
+        partitions=_integers(fields, "partitions"),
+    )
+
+
+def _integer(fields: Mapping[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if type(value) is not int:  # a JSON true is no integer
+        raise ValueError(f"{name} is {'missing' if value is None else repr(value) + ', not an integer'}")
+    return value
+
+
+def _maybe(fields: Mapping[str, Any], name: str) -> int | None:
+    return None if fields.get(name) is None else _integer(fields, name)
+
+
+def _integers(fields: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
+    values = fields.get(name)
+    if values is None:
+        return None
+    if not isinstance(values, list) or any(type(value) is not int for value in values):
+        raise ValueError(f"{name} is no list of integers")
+    return tuple(values)
+
+
+def _each(
+    fields: Mapping[str, Any], name: str, of: Callable[[Mapping[str, Any]], Item]
+) -> tuple[Item, ...] | None:
+    items = fields.get(name)
+    if items is None:
+        return None
+    if not isinstance(items, list) or any(not isinstance(item, dict) for item in items):
+        raise ValueError(f"{name} is no list of objects")
+    return tuple(of(item) for item in items)

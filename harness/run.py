@@ -1,0 +1,145 @@
+"""A run folder: where each file of a run lies, how the folder begins, and run.json.
+
+Rules
+1. run.json is there the instant the folder appears (both come by one rename) and is never seen half written.
+2. A folder that holds anything is never begun anew.
+"""
+
+import datetime
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from harness.errors import FloodmarkError, UsageError
+
+FORMAT = 1
+RUNS = Path("histories/runs")
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run folder, by its path. Nothing is read until asked for."""
+
+    folder: Path
+
+    @property
+    def about_path(self) -> Path:
+        return self.folder / "run.json"
+
+    @property
+    def history_path(self) -> Path:
+        return self.folder / "history.jsonl"
+
+    @property
+    def logs_folder(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def replicas_path(self) -> Path:
+        return self.folder / "replicas.jsonl"
+
+    @property
+    def verdict_path(self) -> Path:
+        return self.folder / "verdict.json"
+
+    @property
+    def nodes_folder(self) -> Path:
+        """The raw Kafka directories, one a node."""
+        return self.folder / "nodes"
+
+    @property
+    def work_folder(self) -> Path:
+        """What the cluster needs to run: properties, brokers' own logs, the side files."""
+        return self.folder / "work"
+
+    def about(self) -> dict[str, Any]:
+        """run.json as it is now; FloodmarkError where it is none, or of another format."""
+        try:
+            about = orjson.loads(self.about_path.read_bytes())
+        except FileNotFoundError as error:
+            raise FloodmarkError(f"{self.folder} is no run folder: it has no run.json") from error
+        except (OSError, orjson.JSONDecodeError) as error:
+            raise FloodmarkError(f"cannot read {self.about_path}: {error}") from error
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise FloodmarkError(f"{self.about_path} is not of format {FORMAT}")
+        return about
+
+    def rewrite(self, about: Mapping[str, Any]) -> None:
+        """Puts this run.json in the place of the last, by rename."""
+        write_whole(self.about_path, _pretty(about))
+
+    def write_replicas(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        write_whole(self.replicas_path, b"".join(map(json_line, rows)))
+
+
+def json_line(row: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def create(folder: Path, about: Mapping[str, Any]) -> Run:
+    """Begins a run folder, which must be absent or empty (else UsageError), with run.json in it."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} is not empty: name a folder that is absent or empty")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        begun = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            begun.chmod(0o755)
+            (begun / "run.json").write_bytes(_pretty(about))
+            os.rename(begun, folder)  # takes the place of an empty folder, and of nothing else
+        except BaseException:
+            shutil.rmtree(begun, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise FloodmarkError(f"cannot begin the run folder {folder}: {error.strerror}") from error
+    return Run(folder=folder)
+
+
+def open_run(folder: Path) -> Run:
+    """A run that is there: UsageError where nothing is, FloodmarkError where the folder is no run."""
+    if not folder.exists():
+        raise UsageError(f"{folder} does not exist")
+    run = Run(folder=folder.resolve())
+    run.about()
+    return run
+
+
+def default_folder(seed: int, now: datetime.datetime) -> Path:
+    """histories/runs/TIME-SEED."""
+    return RUNS / f"{now:%Y%m%dT%H%M%S}-{seed}"
+
+
+def link_latest(folder: Path, runs: Path = RUNS) -> None:
+    """Makes histories/runs/latest point at the folder; a place that takes no link is left alone."""
+    link = runs / LATEST
+    fresh = runs / f".{LATEST}.{os.getpid()}"
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(os.path.relpath(folder.resolve(), runs.resolve()))
+        os.replace(fresh, link)
+    except OSError:
+        fresh.unlink(missing_ok=True)  # a convenience only: the folder itself is named on stdout
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """The file with all of this data, or as it was before."""
+    fresh = path.with_name(f".{path.name}.fresh")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_bytes(data)
+        os.replace(fresh, path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise FloodmarkError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _pretty(about: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(about, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

@@ -1,0 +1,89 @@
+"""Fetches that wait: which parked fetch may be asked again now, across partitions; pure.
+
+Rules
+1. A follower's fetch wakes when enough bytes have been appended, when a role or leader changes, or at its
+   deadline; NEVER because a high watermark moved (that early answer of Kafka 2.4-2.5 was KAFKA-9731).
+2. A client's fetch wakes when a high watermark it waits on moves, on a role change, or at its deadline.
+3. A fetch that wakes has left the purgatory: its shell asks again (Fetch.again), answers, or parks it anew with
+   the deadline it had.
+"""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, kw_only=True)
+class _Waiting:
+    token: object
+    keys: tuple[Hashable, ...]
+    consumer: bool
+    missing_bytes: int  # of a follower's: still to be appended before it is worth an answer
+    deadline_ms: int
+
+
+class Purgatory:
+    """`key` names a partition, `token` a request; both are the shell's and hashable."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[object, _Waiting] = {}
+        self._by_key: dict[Hashable, dict[object, None]] = {}  # dicts for their order: first come, first woken
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def park(
+        self, token: Hashable, keys: Iterable[Hashable], *, consumer: bool, missing_bytes: int, deadline_ms: int
+    ) -> None:
+        """Let a fetch wait. `missing_bytes` = min_bytes less the bytes it could be answered with already."""
+        if token in self._waiting:
+            raise ValueError(f"{token!r} is parked already")
+        waiting = _Waiting(
+            token=token, keys=tuple(keys), consumer=consumer, missing_bytes=missing_bytes, deadline_ms=deadline_ms
+        )
+        self._waiting[token] = waiting
+        for key in waiting.keys:
+            self._by_key.setdefault(key, {})[token] = None
+
+    def appended(self, key: Hashable, size: int) -> list[object]:
+        """`size` bytes were appended by the leader: followers' fetches that now have enough."""
+        woken = []
+        for waiting in self._of(key):
+            if not waiting.consumer:
+                waiting.missing_bytes -= size
+                if waiting.missing_bytes <= 0:
+                    woken.append(waiting)
+        return self._wake(woken)
+
+    def hw_moved(self, key: Hashable) -> list[object]:
+        """The leader's high watermark rose: clients' fetches only."""
+        return self._wake([waiting for waiting in self._of(key) if waiting.consumer])
+
+    def role_changed(self, key: Hashable) -> list[object]:
+        """Leader, epoch or role is new: every fetch of that partition."""
+        return self._wake(self._of(key))
+
+    def expired(self, now_ms: int) -> list[object]:
+        """Fetches whose time is up."""
+        return self._wake([waiting for waiting in self._waiting.values() if waiting.deadline_ms <= now_ms])
+
+    def next_deadline_ms(self) -> int | None:
+        return min((waiting.deadline_ms for waiting in self._waiting.values()), default=None)
+
+    def forget(self, token: Hashable) -> bool:
+        """The asker is gone; whether it was parked."""
+        waiting = self._waiting.get(token)
+        return bool(waiting and self._wake([waiting]))
+
+    def _of(self, key: Hashable) -> list[_Waiting]:
+        return [self._waiting[token] for token in self._by_key.get(key, ())]
+
+    def _wake(self, woken: list[_Waiting]) -> list[object]:
+        for waiting in woken:
+            del self._waiting[waiting.token]
+            for key in waiting.keys:
+                tokens = self._by_key.get(key)
+                if tokens is not None:
+                    tokens.pop(waiting.token, None)
+                    if not tokens:
+                        del self._by_key[key]
+        return [waiting.token for waiting in woken]

@@ -1,0 +1,113 @@
+"""The protocol's rules as data: what each generation of Kafka did, switch by switch, and which one is in force.
+
+Rules
+1. A generation is a value; the machines ask a switch and never a generation's name, so `kip-101` and `kip-279`
+   are two more values (and what they ask before they fetch, two more small functions).
+2. Every switch is named so that True is what the correct protocol of today does, unless its comment says that
+   it belongs to an older generation.
+3. A known-bad rule (broker.bugs) is a generation with a switch turned; what it breaks is then not asserted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from broker.bugs import BUGS
+
+# What an acks=all answer waits for: every ISR member's copy, min.insync.replicas copies, the leader's own.
+AckRule = Literal["isr", "min-insync-copies", "append"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """One rule set. The replica's first, then the shell's, then the controller's."""
+
+    generation: str
+    bugs: tuple[str, ...] = ()
+
+    # -- epochs and truncation ---------------------------------------------------------------------------
+    keeps_epochs: bool = True  # leader-epoch cache and leader-epoch-checkpoint (KIP-101)
+    truncates_to_hw: bool = False  # a new follower cuts its log at its own HW (before KIP-101)
+    truncates_by_log_end: bool = False  # OFFSET_OUT_OF_RANGE: cut at the leader's end, as 2.8.2 does without epochs
+    leader_keeps_log: bool = True  # a new leader truncates nothing
+    epoch_at_election: bool = True  # a new leader notes its epoch before it writes (KAFKA-7415)
+    truncates_by_epoch: bool = True  # Fetch names the last fetched epoch; a diverging answer truncates (KIP-320)
+    cuts_epoch_tail: bool = True  # truncating to the LEO still drops the entries there (KAFKA-10706)
+    recalls_epochs: bool = True  # a restarted replica remembers the epochs it has seen
+    follows_same_leader_anew: bool = True  # a new epoch of the same leader is a new role (KAFKA-7164)
+
+    # -- fencing -----------------------------------------------------------------------------------------
+    fences_followers: bool = True  # a follower's current_leader_epoch is compared (KIP-320)
+    credits_this_epoch_only: bool = True  # a fetch counts for the HW only if made in the leader's epoch
+    answers_need_epoch: bool = True  # a fetch answer of an older epoch is dropped (KAFKA-18991)
+    leads_an_epoch_once: bool = True  # nobody leads an epoch that its log already knows (Z28a)
+
+    # -- high watermark and acks ------------------------------------------------------------------------
+    ack_rule: AckRule = "isr"
+    hw_needs_min_insync: bool = True  # the HW stands still below min.insync.replicas (KAFKA-15583)
+    rechecks_min_insync: bool = True  # error 20 at the ack
+    fails_parked_on_demotion: bool = True  # error 6 with the offset for parked produces
+    clamps_follower_hw: bool = True  # min(LEO, leader's HW)
+    follower_hw_from_leader: bool = True  # False: a follower takes its LEO for the HW
+    credits_diverging: bool = False  # KAFKA-13141
+    credits_on_send: bool = False  # what was sent counts as received
+
+    # -- ISR ---------------------------------------------------------------------------------------------
+    counts_pending_expand: bool = True  # maximal ISR (KIP-497)
+    adopts_unconfirmed_shrink: bool = False
+    keeps_pending_on_refusal: bool = True  # what a refused proposal named stays in the maximal ISR
+    takes_refusal_for_success: bool = False
+    expand_needs_hw: bool = True
+    expand_needs_leso: bool = True  # the leader epoch's start offset (KAFKA-7128)
+    checks_broker_epochs: bool = True  # KIP-903
+
+    # -- clients -----------------------------------------------------------------------------------------
+    consumers_below_hw: bool = True
+    guards_list_offsets: bool = True  # KIP-207
+    out_of_range_above_leo_only: bool = True  # False: also between HW and LEO
+    checks_sequences: bool = True
+    recovers_producers: bool = True  # producer state is rebuilt from the log
+
+    # -- the shell ---------------------------------------------------------------------------------------
+    control_needs_broker_epoch: bool = True  # leader-and-isr for another incarnation is refused (KIP-380)
+
+    # -- the controller ----------------------------------------------------------------------------------
+    alter_compares_epochs: bool = True
+    alter_refuses_fenced: bool = True  # KIP-841
+    bounce_is_a_failure: bool = True  # a new incarnation leaves the ISRs and its leaderships
+    election_bumps_epoch: bool = True
+    elects_from_isr: bool = True
+    elects_unfenced: bool = True
+    expires_one_by_one: bool = True  # each from the ISR as it then is (KAFKA-13173)
+
+
+KIP_320 = Rules(generation="kip-320")
+
+HIGH_WATERMARK = Rules(
+    generation="high-watermark",
+    keeps_epochs=False,
+    truncates_to_hw=True,
+    truncates_by_log_end=True,
+    epoch_at_election=False,
+    truncates_by_epoch=False,
+    fences_followers=False,
+    credits_this_epoch_only=False,
+    hw_needs_min_insync=False,
+    expand_needs_leso=False,
+    guards_list_offsets=False,
+)
+
+GENERATIONS: dict[str, Rules] = {rules.generation: rules for rules in (HIGH_WATERMARK, KIP_320)}
+
+
+def rules_for(name: str, bugs: Sequence[str] = ()) -> Rules:
+    """The rules of a generation with the named bugs in it; ValueError lists what would be valid."""
+    if name not in GENERATIONS:
+        raise ValueError(f"no rule generation {name!r}; there are: {', '.join(sorted(GENERATIONS))}")
+    rules = GENERATIONS[name]
+    for bug in bugs:
+        if bug not in BUGS:
+            raise ValueError(f"no bug {bug!r}; there are: {', '.join(sorted(BUGS))}")
+        changes: dict[str, Any] = dict(BUGS[bug])
+        rules = replace(rules, bugs=(*rules.bugs, bug), **changes)
+    return rules

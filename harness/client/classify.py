@@ -1,0 +1,45 @@
+"""What an answer proves: pure, from what was seen of one attempt to ok, fail or info.
+
+Rules
+1. ok only on error 0. fail only where nothing can have been appended. Everything else is info.
+2. An error with base_offset >= 0 is info whatever its code: Kafka leaves the offset in when the record was appended
+   and the leader was deposed before the ack (DelayedProduce changes only the error); such a record may survive.
+3. A base_offset of -1 proves nothing for the codes that come after an append as well (7, 13, 20, 56, -1), nor for
+   46 (the sequence is there already).
+4. With acks=0 nothing is answered, so nothing is known once a byte has left.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from harness.client.names import NONE, name_of
+from harness.op import Outcome, Send, Type
+
+CONNECTION = "CONNECTION"
+TIMEOUT = "TIMEOUT"
+
+# Refused before the append, when base_offset is -1.
+REFUSALS = frozenset({2, 3, 6, 10, 17, 18, 19, 21, 29, 32, 35, 42, 43, 45, 47, 74, 75, 76, 87, 100})
+
+
+def answered(sends: Sequence[Send], error: int, base_offset: int) -> Outcome:
+    """A produce response came. Offsets of an info are a remark, never evidence."""
+    if base_offset >= 0:
+        placed = tuple(replace(send, offset=base_offset + index) for index, send in enumerate(sends))
+    else:
+        placed = tuple(sends)
+    if error == NONE:
+        return Outcome(type=Type.OK, sends=placed)
+    if base_offset < 0 and error in REFUSALS:
+        return Outcome(type=Type.FAIL, sends=placed, error=name_of(error))
+    return Outcome(type=Type.INFO, sends=placed, error=name_of(error))
+
+
+def unanswered(sends: Sequence[Send], *, began: bool, error: str) -> Outcome:
+    """No response came. `began`: the first byte may have left."""
+    return Outcome(type=Type.INFO if began else Type.FAIL, sends=tuple(sends), error=error)
+
+
+def unasked(sends: Sequence[Send]) -> Outcome:
+    """acks=0: the bytes have left and no response will come."""
+    return Outcome(type=Type.INFO, sends=tuple(sends))

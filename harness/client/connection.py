@@ -1,0 +1,144 @@
+"""One connection to one broker, with at most one request open: framing, time-outs, and whether a byte has left.
+
+Rules
+1. Unsent says that no byte of the request left; Lost that some may have. Nothing else tells fail from info.
+2. A connection that has let one answer slip (time-out, cancellation, garbage) is aborted: a late answer can never be
+   taken for another's.
+3. Before its first use a connection asks ApiVersions, so that a proxy in front of a dead broker is found out before
+   anything of an op has left.
+"""
+
+import asyncio
+import struct
+from collections.abc import Mapping
+
+_SIZE = struct.Struct(">i")
+_CORRELATION_AT = 8  # behind the size, the api key and the version
+_LONGEST_ANSWER_BYTES = 64 << 20
+_ASK_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 0, -1)  # ApiVersions 0, header 1, client id null
+_VERSIONS_HEAD = struct.Struct(">hi")
+_VERSION_RANGE = struct.Struct(">hhh")
+
+
+class Unsent(Exception):
+    """No byte of the request has left."""
+
+
+class Lost(Exception):
+    """Bytes may have left and no answer came. `timed_out` tells silence from a broken connection."""
+
+    def __init__(self, *, timed_out: bool) -> None:
+        super().__init__("no answer in time" if timed_out else "the connection broke")
+        self.timed_out = timed_out
+
+
+class Connection(asyncio.Protocol):
+    """Made by `connect`. versions: api key -> (lowest, highest) the broker serves."""
+
+    def __init__(self) -> None:
+        self.versions: Mapping[int, tuple[int, int]] = {}
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._answer: asyncio.Future[bytes] | None = None
+        self._correlation = 0
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def ask(self, frame: bytearray, timeout_s: float) -> bytes:
+        """Sends a whole request frame (its correlation id is written here) and returns the answer from behind the
+        correlation id on. Raises Unsent or Lost."""
+        answer = self._loop.create_future()
+        self._send(frame)
+        self._answer = answer
+        alarm = self._loop.call_later(timeout_s, self._late, answer)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        finally:
+            alarm.cancel()
+            self._answer = None
+
+    def tell(self, frame: bytearray) -> None:
+        """Sends a request that has no answer (acks=0). Raises Unsent."""
+        self._send(frame)
+
+    def close(self) -> None:
+        """Lets what was written go out, then closes."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio's side ---------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if not self._received and len(data) >= 8 and _SIZE.unpack_from(data)[0] == len(data) - 4:
+            self._take(data)  # one whole frame in one piece: nearly always
+            return
+        self._received += data
+        if len(self._received) < 8:
+            return
+        size = _SIZE.unpack_from(self._received)[0]
+        if not 4 <= size <= _LONGEST_ANSWER_BYTES:
+            self.abort()
+        elif len(self._received) >= size + 4:
+            frame = bytes(self._received[:size + 4])
+            del self._received[:size + 4]
+            self._take(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(Lost(timed_out=False))
+
+    def _send(self, frame: bytearray) -> None:
+        if self._transport is None or self._transport.is_closing():
+            raise Unsent
+        assert self._answer is None, "one request at a time"
+        self._correlation += 1
+        _SIZE.pack_into(frame, _CORRELATION_AT, self._correlation)
+        self._transport.write(bytes(frame))
+
+    def _take(self, frame: bytes) -> None:
+        if self._answer is None or self._answer.done() or _SIZE.unpack_from(frame, 4)[0] != self._correlation:
+            self.abort()  # an answer that nobody asked for
+        else:
+            self._answer.set_result(frame[8:])
+
+    def _late(self, answer: asyncio.Future[bytes]) -> None:
+        if not answer.done():
+            answer.set_exception(Lost(timed_out=True))
+            self.abort()
+
+
+async def connect(host: str, port: int, timeout_s: float) -> Connection:
+    """A connection whose broker has answered once. Raises Unsent: whatever goes wrong, no op's byte has left."""
+    connection: Connection | None = None
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, connection = await asyncio.get_running_loop().create_connection(Connection, host, port)
+            answer = await connection.ask(bytearray(_ASK_VERSIONS), timeout_s)
+        connection.versions = _version_ranges(answer)
+    except (OSError, Lost, struct.error) as error:
+        if connection is not None:
+            connection.abort()
+        raise Unsent from error
+    return connection
+
+
+def _version_ranges(answer: bytes) -> dict[int, tuple[int, int]]:
+    error, count = _VERSIONS_HEAD.unpack_from(answer)
+    if error:
+        raise struct.error(f"ApiVersions answered {error}")
+    rows = (_VERSION_RANGE.unpack_from(answer, _VERSIONS_HEAD.size + 6 * index) for index in range(count))
+    return {key: (lowest, highest) for key, lowest, highest in rows}

@@ -8,15 +8,15 @@ import orjson
 
 from checkers import report
 from harness import catalog
-from harness.errors import UsageError
+from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Judge
-from harness.run import Run, latest
+from harness.run import LATEST, RUNS, open_run, write_whole
 from harness.verdict import EXIT_HARNESS, Policy, Verdict, exit_code, worst
 
 
 def check_folders(folders: Sequence[Path], policy: Policy, json_file: Path | None) -> int:
     """Judges all folders in one call of the judge; the exit code is the worst of them."""
-    chosen = tuple(folders) or (latest(),)
+    chosen = tuple(folders) or (RUNS / LATEST,)
     for folder in chosen:
         if not folder.exists():
             raise UsageError(f"{folder}: no such folder")
@@ -31,18 +31,22 @@ def check_folders(folders: Sequence[Path], policy: Policy, json_file: Path | Non
 
 def tell(folder: Path, verdict: Verdict, policy: Policy) -> int:
     """Writes verdict.json, prints the report (the last line is the folder) and gives the folder's exit code."""
-    run = Run.open_or_none(folder)
     if folder.is_dir():
         report.write(folder, verdict)
     click.echo(report.text(folder, verdict))
-    died = list(run.meta.get("died") or []) if run else []
+    try:
+        died = [str(node) for node in open_run(folder).about().get("died") or ()]
+        code = exit_code(verdict, policy, died=bool(died))
+    except FloodmarkError as error:
+        died, code = [], EXIT_HARNESS
+        click.echo(f"floodmark: {error}", err=True)
     if died:
-        click.echo(f"  ended by themselves: {', '.join(map(str, died))} (see {folder / 'work'})")
+        click.echo(f"  ended by themselves: {', '.join(died)} (their own words: {folder / 'work'})")
     click.echo(str(folder))
-    return EXIT_HARNESS if run is None else exit_code(verdict, policy, died=bool(died))
+    return code
 
 
 def write_json(file: Path, folders: Sequence[Path], verdicts: Sequence[Verdict]) -> None:
     """All verdicts of the call in one file, by folder."""
     together = {str(folder): report.as_json(verdict) for folder, verdict in zip(folders, verdicts, strict=True)}
-    file.write_bytes(orjson.dumps(together, option=orjson.OPT_INDENT_2) + b"\n")
+    write_whole(file, orjson.dumps(together, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

@@ -1,0 +1,107 @@
+"""The twin: a second judge of run folders, in plain Python, quadratic and meant to be obviously right.
+
+It is written from the format's words alone and shares nothing with the product's judge, so that each may prove
+the other wrong. `judge(folder)` gives {"valid", "findings", "unknown", "exact"}.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import twin_clients
+import twin_logs
+import twin_order
+from twin_facts import World, facts
+from twin_folder import read
+from twin_logs import Found
+
+LOGS = ("diverged", "under-replicated", "epoch-lineage", "malformed-log")
+FROM_LEADER = ("lost-write", "unseen", "saw-then-lost")
+POLLS = ("nonmonotonic-poll", "poll-skip")
+HISTORY = ("lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate",
+           "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", *POLLS,
+           *(f"int-{name}" for name in POLLS), "end-offset-regressed")
+NAMES = tuple(sorted({*LOGS, *HISTORY, "stuck"}))
+UNFIT = "unfit"
+
+CHECKS: dict[str, Callable[[World], Iterator[Found]]] = {
+    "under-replicated": twin_logs.under_replicated, "epoch-lineage": twin_logs.epoch_lineage,
+    "malformed-log": twin_logs.malformed_log, "stuck": twin_logs.stuck,
+    "lost-write": twin_clients.lost_write, "unseen": twin_clients.unseen,
+    "inconsistent-offsets": twin_clients.inconsistent_offsets, "phantom": twin_clients.phantom,
+    "G1a": twin_clients.g1a, "saw-then-lost": twin_clients.saw_then_lost, "duplicate": twin_clients.duplicate,
+    "realtime-order": twin_order.realtime_order, "nonmonotonic-send": twin_order.nonmonotonic_send,
+    "int-nonmonotonic-send": twin_order.int_nonmonotonic_send,
+    "end-offset-regressed": twin_order.end_offset_regressed,
+}
+
+
+def judge(path: Path) -> dict[str, Any]:
+    """The verdict of one folder, in the shape of expected.json, and the exact set of what was found."""
+    folder = read(path)
+    if folder.run is None:
+        return {"valid": "unknown", "findings": [], "unknown": [*NAMES, UNFIT], "exact": set()}
+    world = facts(folder)
+    unknown: set[str] = set(unknown_names(world))
+    found: list[tuple[str, Found]] = []
+    guessing: list[str] = []
+    found += [("diverged", one) for one in twin_logs.diverged(world, guessing)]
+    for name, check in CHECKS.items():
+        found += [(name, one) for one in check(world)]
+    found += twin_order.poll_findings(world)
+    unknown |= set(guessing)
+    unknown |= {name for name, (_, cause) in found if cause is not None and not cause.sure}
+    return verdict(found, unknown)
+
+
+def verdict(found: list[tuple[str, Found]], unknown: set[str]) -> dict[str, Any]:
+    """Count by (name, class, permitted_by); a bug makes it invalid, else something unknown makes it unknown."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for name, (_, cause) in found:
+        group = (name, "bug" if cause is None else "permitted", "" if cause is None else cause.by)
+        counts[group] = counts.get(group, 0) + 1
+    findings = [{"name": name, "class": klass, "permitted_by": by or None, "count": count}
+                for (name, klass, by), count in sorted(counts.items())]
+    bug = any(cause is None for _, (_, cause) in found)
+    return {"valid": False if bug else "unknown" if unknown else True, "findings": findings,
+            "unknown": sorted(unknown), "exact": {(name, *key) for name, (key, _) in found}}
+
+
+def unknown_names(world: World) -> Iterator[str]:
+    """The table "What makes checks unknown", row by row."""
+    if world.repeated:
+        yield from set(NAMES) - {*LOGS, "end-offset-regressed"}
+    if world.overlapping:
+        yield from ("nonmonotonic-send", *POLLS, "realtime-order")
+    if world.folder.breach:
+        yield from HISTORY
+    held = {node for partition in world.partitions.values() for node in partition.replicas}
+    if world.damaged & held or world.folder.rows_damaged:
+        yield from LOGS
+    for partition in world.partitions.values():
+        if partition.leader is None:
+            yield from (*FROM_LEADER, "under-replicated")
+        elif not partition.usable:
+            yield from FROM_LEADER
+        if partition.compact:
+            yield from ("lost-write", "saw-then-lost", "under-replicated", "epoch-lineage")
+        if partition.key not in (world.run.get("final_reads") or {}).get("partitions", []):
+            yield "unseen"
+    if not world.settled:
+        yield from ("diverged", "under-replicated", "unseen")
+    if world.run.get("history_lines") is None:
+        yield from ("phantom", "unseen", *POLLS)
+    if not world.acked:
+        yield from ("lost-write", "unseen")
+    if world.run.get("missed"):
+        yield UNFIT
+
+
+def main(paths: list[str]) -> None:
+    for path in paths:
+        print(path, {key: value for key, value in judge(Path(path)).items()})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

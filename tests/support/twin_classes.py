@@ -1,0 +1,163 @@
+"""The twin's classes: which losses the configuration allows, and what follows from them.
+
+Rules kept here: only losses that the leader's final log shows are losses; the first cause that applies, in the
+order acks, unclean election, fault budget, is the one named; a cause that is guessed for want of a trace is
+marked unsure, and its finding's name goes under unknown as well.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from twin_facts import Partition, Send, World
+
+ACKS = "acks"
+UNCLEAN = "unclean.leader.election.enable"
+BUDGET = "fault budget"
+RETRIES = "retries"
+SUBSCRIBE = "subscribe"
+ISOLATION = "isolation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """What permits a finding; sure is false where only a trace could have told."""
+
+    by: str
+    sure: bool = True
+
+
+def is_lost(world: World, send: Send) -> bool:
+    """An ok send missing at its offset (without one: anywhere) in the leader's log, at or above its start; an info
+    send that is nowhere in it. Fails are never lost, and nothing is where the leader's log cannot be relied upon."""
+    partition = world.partitions.get(send.partition)
+    if partition is None or not partition.usable or partition.compact or send.type == "fail":
+        return False
+    if send.type == "ok" and send.offset is not None:
+        return send.offset >= partition.log_start and not partition.leader_holds(send.offset, send.value)
+    # Without an offset, what is not there may have lain below log_start.
+    return not partition.leader_offsets_of(send.value) and partition.log_start == 0
+
+
+def losing_cause(world: World, send: Send) -> Cause | None:
+    """Why the record of a send that is_lost may be gone, acks aside."""
+    return unclean(world, send) or fault_budget(world, send)
+
+
+# -- unclean elections ------------------------------------------------------------------------------------
+
+def unclean(world: World, send: Send) -> Cause | None:
+    """An unclean election of the partition after the send was invoked; or the setting is on and no trace tells."""
+    if unclean_elections(world, send.partition, after=send):
+        return Cause(by=UNCLEAN)
+    if world.run["guarantees"].get("unclean_leader_election") and world.folder.trace is None:
+        return Cause(by=UNCLEAN, sure=False)
+    return None
+
+
+def unclean_elections(world: World, partition: int, after: Send | None = None) -> bool:
+    """Did the trace or the nemesis see one (after the send's invocation, if one is given)?"""
+    index = after.invoked if after is not None and after.invoked is not None else -1
+    time = after.invoked_time if after is not None else -1
+    for line in world.lines:
+        fault = line.get("fault") or {}
+        if line["process"] == -1 and line["f"] == "elect" and fault.get("unclean") and line["position"] > index:
+            if partition in (fault.get("partitions") or [partition]):
+                return True
+    return any(event.get("event") == "elect" and event.get("partition") == partition
+               and event.get("clean") is False and event["time"] > time for event in world.folder.trace or [])
+
+
+# -- the fault budget ---------------------------------------------------------------------------------------
+
+def losing_faults(world: World, partition: Partition, after: Send | None = None) -> list[tuple[int, str]]:
+    """(time, node) of each fault with "lost" that met a replica's node (after the send's invocation)."""
+    index = after.invoked if after is not None and after.invoked is not None else -1
+    return [((line.get("fault") or {}).get("began") or line["time"], node)
+            for line in world.lines
+            if line["process"] == -1 and (line.get("fault") or {}).get("lost") is True and line["position"] > index
+            for node in line["fault"].get("nodes") or [] if node in partition.replicas]
+
+
+def fault_budget(world: World, send: Send) -> Cause | None:
+    """Copies were struck and a leader was then chosen from struck copies only; without a trace, by counting."""
+    guarantees = world.run["guarantees"]
+    if guarantees.get("flush") == "every":
+        return None
+    partition = world.partitions[send.partition]
+    struck = losing_faults(world, partition, after=send)
+    if world.folder.trace is not None:
+        return Cause(by=BUDGET) if chosen_from_struck(world, partition, struck) else None
+    nodes = {node for _, node in struck}
+    if not nodes:
+        return None
+    return Cause(by=BUDGET, sure=len(nodes) >= guarantees.get("min_insync_replicas", 1))
+
+
+def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[int, str]]) -> bool:
+    """Replay strikes and elections by time. A node is unstruck when the ISR takes it in again; an election whose
+    leader and whole ISR are struck has chosen from struck copies only."""
+    struck: set[str] = set()
+    isr: set[str] = set()
+    events = [(time, 0, node, None) for time, node in strikes] + [
+        (event["time"], 1, "", event) for event in world.folder.trace or []
+        if event.get("partition") == partition.key and event.get("event") in ("elect", "isr")]
+    for _, _, node, event in sorted(events, key=lambda one: one[:2]):
+        if event is None:
+            struck.add(node)
+            continue
+        members = set(event.get("isr") or [])
+        if event["event"] == "isr":
+            struck -= members - isr
+        elif event.get("leader") in struck and members <= struck:
+            return True
+        isr = members
+    return False
+
+
+# -- what follows -------------------------------------------------------------------------------------------
+
+def first(causes: Iterable[Cause | None]) -> Cause | None:
+    """Of several causes the one that is named first, sure before unsure."""
+    order = (ACKS, UNCLEAN, BUDGET, RETRIES, SUBSCRIBE, ISOLATION)
+    found = [cause for cause in causes if cause is not None]
+    return min(found, key=lambda cause: (order.index(cause.by), not cause.sure), default=None)
+
+
+def of_lost_write(world: World, send: Send) -> Cause | None:
+    if world.run["guarantees"].get("acks") != "all":
+        return Cause(by=ACKS)
+    return losing_cause(world, send)
+
+
+def follows(world: World, concerned: Iterable[Send], *, acks: bool = False) -> Cause | None:
+    """A finding about these sends is permitted where one of them is itself lost by a permitted cause; by acks only
+    where nobody ever read what was lost (what was read had been committed)."""
+    lost = [send for send in concerned if is_lost(world, send)]
+    if acks and world.run["guarantees"].get("acks") != "all" and lost:
+        if not any(world.was_read(send) for send in lost):
+            return Cause(by=ACKS)
+    return first(losing_cause(world, send) for send in lost)
+
+
+def sends_of_values(world: World, partition: int, values: Iterable[int]) -> list[Send]:
+    wanted = set(values)
+    return [send for send in world.sends if send.partition == partition and send.value in wanted]
+
+
+def follows_lost_offsets(world: World, partition: int, concerned: Callable[[int], bool]) -> Cause | None:
+    """For what consumers saw: some offset concerned (fallen below, passed over) is that of a record lost by a
+    permitted cause. An info send's offset is where it was read."""
+    causes = []
+    for send in world.sends:
+        if send.partition == partition and is_lost(world, send):
+            places = {send.offset} if send.offset is not None else {
+                read.offset for read in world.reads
+                if read.partition == partition and read.value == send.value}
+            if any(concerned(offset) for offset in places if offset is not None):
+                causes.append(losing_cause(world, send))
+    return first(causes)
+
+
+def retried(world: World) -> Cause | None:
+    guarantees = world.run["guarantees"]
+    return Cause(by=RETRIES) if guarantees.get("retries", 0) > 0 and not guarantees.get("idempotence") else None

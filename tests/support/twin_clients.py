@@ -1,0 +1,138 @@
+"""The twin's findings in what clients saw, one function a finding.
+
+Rules kept here: what a poll showed counts whatever became of the poll; an offset is evidence only of an ok send;
+a function yields (key, cause) pairs, the key being what makes the finding one.
+"""
+
+from collections.abc import Iterator
+
+from twin_classes import (
+    ISOLATION,
+    Cause,
+    follows,
+    is_lost,
+    of_lost_write,
+    retried,
+    sends_of_values,
+)
+from twin_facts import Partition, Send, World
+from twin_logs import Found
+
+
+def lost_write(world: World) -> Iterator[Found]:
+    """An ok send whose record the leader's final log does not hold at its offset (anywhere, without one)."""
+    for send in world.oks():
+        if is_lost(world, send):
+            how = how_lost(world.partitions[send.partition], send)
+            yield (send.partition, send.offset, send.value, how), of_lost_write(world, send)
+
+
+def how_lost(partition: Partition, send: Send) -> str:
+    """moved: the leader has it elsewhere; overwritten: the leader has something else there; orphaned: some other
+    replica has it; gone: nobody has. The first that is so."""
+    if partition.leader_offsets_of(send.value):
+        return "moved"
+    if send.offset is not None and any(entry["offset"] == send.offset for entry in partition.leader_log):
+        return "overwritten"
+    if any(entry["value"] == send.value for log in partition.logs.values() for entry in log):
+        return "orphaned"
+    return "gone"
+
+
+def unseen(world: World) -> Iterator[Found]:
+    """Settled and read to the end: an ok send in the leader's final log, at its place below the high watermark
+    (the last stable offset under read_committed), which no final read returned."""
+    final = world.run.get("final_reads") or {}
+    if not world.settled or not world.complete:
+        return
+    returned = {(read.partition, read.value) for read in world.reads if read.process in final.get("processes", [])}
+    for send in world.oks():
+        partition = world.partitions.get(send.partition)
+        if partition is None or not partition.usable or partition.key not in final.get("partitions", []):
+            continue
+        end = visible_end(world, partition)
+        if send.offset is not None:
+            there = partition.leader_holds(send.offset, send.value) and send.offset < end
+        else:
+            there = any(offset < end for offset in partition.leader_offsets_of(send.value))
+        if there and (send.partition, send.value) not in returned:
+            yield (send.partition, send.offset, send.value), None
+
+
+def visible_end(world: World, partition: Partition) -> int:
+    row = partition.rows[str(partition.leader)]
+    if row.get("lso") is not None and world.run["guarantees"].get("isolation") == "read_committed":
+        return min(int(row["lso"]), int(row["hw"]))
+    return int(row["hw"])
+
+
+def inconsistent_offsets(world: World) -> Iterator[Found]:
+    """Clients were shown two values at one offset: by acks of ok sends, by reads, or by one of each."""
+    shown: dict[tuple[int, int], set[int]] = {}
+    for send in world.oks():
+        if send.offset is not None:
+            shown.setdefault((send.partition, send.offset), set()).add(send.value)
+    for read in world.reads:
+        shown.setdefault((read.partition, read.offset), set()).add(read.value)
+    for (partition, offset), values in shown.items():
+        if len(values) > 1:
+            concerned = sends_of_values(world, partition, values)
+            yield (partition, offset, *sorted(values)), follows(world, concerned, acks=True)
+
+
+def phantom(world: World) -> Iterator[Found]:
+    """A value read, or in any replica's log, that no invocation sent to that partition."""
+    if not world.complete:
+        return
+    sent = {(send["partition"], send["value"]) for line in world.lines if line["type"] == "invoke"
+            for send in line.get("sends") or []}
+    met = {(read.partition, read.value) for read in world.reads}
+    for partition in world.partitions.values():
+        for log in partition.logs.values():
+            met |= {(partition.key, entry["value"]) for entry in log if entry["value"] is not None}
+    for partition_key, value in met - sent:
+        yield (partition_key, value), None
+
+
+def g1a(world: World) -> Iterator[Found]:
+    """A value whose send certainly failed was read, or is in the leader's final log below the high watermark and
+    not aborted. Reading it is allowed to those who read uncommitted."""
+    for send in world.sends:
+        if send.type != "fail" or send.value in world.repeated:
+            continue
+        partition = world.partitions.get(send.partition)
+        logged = partition is not None and partition.usable and any(
+            entry["value"] == send.value and not entry.get("aborted")
+            and entry["offset"] < partition.rows[str(partition.leader)]["hw"] for entry in partition.leader_log)
+        if logged or world.was_read(send):
+            uncommitted = world.run["guarantees"].get("isolation") == "read_uncommitted"
+            cause = Cause(by=ISOLATION) if uncommitted and not logged else None
+            yield (send.partition, send.value), cause
+
+
+def saw_then_lost(world: World) -> Iterator[Found]:
+    """An offset at or above log_start was read with a value that the leader's final log does not hold there."""
+    for key in {(read.partition, read.offset, read.value) for read in world.reads}:
+        partition = world.partitions.get(key[0])
+        if partition is None or not partition.usable or partition.compact or key[1] < partition.log_start:
+            continue
+        if not partition.leader_holds(key[1], key[2]):
+            yield key, follows(world, sends_of_values(world, key[0], [key[2]]))
+
+
+def duplicate(world: World) -> Iterator[Found]:
+    """One value at two offsets of the leader's final log (aborted entries aside), or of what was read. A value
+    that was sent twice proves nothing."""
+    logged: dict[tuple[int, int], set[int]] = {}
+    for partition in world.partitions.values():
+        for entry in partition.leader_log:
+            if entry["value"] is not None and not entry.get("aborted"):
+                logged.setdefault((partition.key, entry["value"]), set()).add(entry["offset"])
+    seen: dict[tuple[int, int], set[int]] = {}
+    for read in world.reads:
+        seen.setdefault((read.partition, read.value), set()).add(read.offset)
+    for key in logged.keys() | seen.keys():
+        if key[1] in world.repeated:
+            continue
+        if len(logged.get(key, ())) > 1 or len(seen.get(key, ())) > 1:
+            yield key, follows(world, sends_of_values(world, key[0], [key[1]])) or retried(world)

@@ -1,0 +1,216 @@
+"""What the twin knows of a run before it judges: sends and reads with their fates, and who led what.
+
+Rules kept here: an op is matched with its completion by process, f and what it names; an op still open at the end
+is info; a completion that nothing opened stands for itself unless its values were told of before.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from twin_folder import Folder, Line
+
+
+@dataclass(slots=True, kw_only=True)
+class Send:
+    """One micro-send with its fate. Indexes are positions in the history."""
+
+    partition: int
+    value: int
+    process: int
+    type: str  # ok, fail, info
+    offset: int | None  # only of an ok send: of an info send it is a remark, never evidence
+    invoked: int | None  # None: the invocation is not in the history
+    invoked_time: int
+    completed: int | None  # None: never
+    place: int  # position inside its op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """One record that a poll showed, whatever became of the poll."""
+
+    partition: int
+    offset: int
+    value: int
+    process: int
+    index: int
+    place: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Partition:
+    """One partition as it stood at the freeze."""
+
+    key: int
+    replicas: list[str]
+    compact: bool
+    leader: str | None  # None: nobody knows
+    isr: list[str] | None
+    rows: dict[str, Line]
+    logs: dict[str, list[Line]]  # what each readable dump holds of it, in the file's order
+    usable: bool  # the leader is known, and its row and its whole dump are here
+
+    @property
+    def leader_log(self) -> list[Line]:
+        return self.logs[self.leader] if self.usable and self.leader is not None else []
+
+    @property
+    def log_start(self) -> int:
+        """The final log_start: the leader's, or the highest that any row tells of."""
+        if self.leader in self.rows:
+            return int(self.rows[self.leader]["log_start"])
+        return max((row["log_start"] for row in self.rows.values()), default=0)
+
+    def leader_holds(self, offset: int, value: int) -> bool:
+        return any(entry["offset"] == offset and entry["value"] == value for entry in self.leader_log)
+
+    def leader_offsets_of(self, value: int) -> list[int]:
+        return [entry["offset"] for entry in self.leader_log if entry["value"] == value]
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """Everything a finding may be drawn from."""
+
+    folder: Folder
+    run: dict[str, Any]
+    lines: list[Line]
+    sends: list[Send] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    partitions: dict[int, Partition] = field(default_factory=dict)
+    damaged: set[str] = field(default_factory=set)
+    complete: bool = True  # no line of the history is missing or bad, and the run was closed
+    overlapping: bool = False  # a process had two ops open, or asked on after an info
+    repeated: set[int] = field(default_factory=set)  # values that were sent twice
+    settled: bool = False
+    acked: int = 0  # micro-sends of ok ops, probes of the settling aside
+
+    def oks(self) -> Iterator[Send]:
+        return (send for send in self.sends if send.type == "ok")
+
+    def polls(self) -> Iterator[Line]:
+        """Completions of polls, of any outcome, in order."""
+        return (line for line in self.lines
+                if line["process"] >= 0 and line["f"] == "poll" and line["type"] != "invoke")
+
+    def was_read(self, send: Send) -> bool:
+        return any(read.partition == send.partition and read.value == send.value for read in self.reads)
+
+
+def facts(folder: Folder) -> World:
+    """Everything derived, from a folder whose run.json is in order."""
+    assert folder.run is not None
+    run = folder.run
+    world = World(folder=folder, run=run, lines=folder.lines, damaged=folder.damaged)
+    match_ops(world)
+    world.complete = not folder.breach and run.get("history_lines") is not None
+    world.settled = run.get("settled") is True and run.get("history_lines") is not None
+    world.reads = [read for line in world.polls() for read in reads_of(line)]
+    world.repeated = repeated_values(world.lines)
+    probers = (run.get("settle") or {}).get("processes") or []
+    world.acked = sum(1 for send in world.oks() if send.process not in probers)
+    for key, spec in run["partitions"].items():
+        world.partitions[int(key)] = partition_of(folder, int(key), spec)
+    return world
+
+
+# -- the history ------------------------------------------------------------------------------------------
+
+def reads_of(line: Line) -> list[Read]:
+    return [Read(partition=read["partition"], offset=read["offset"], value=read["value"],
+                 process=line["process"], index=line["position"], place=place)
+            for place, read in enumerate(line.get("reads") or [])]
+
+
+def names_of(line: Line) -> tuple[Any, ...]:
+    """What an op's invocation and its completion must both say."""
+    sends = tuple((send["partition"], send["value"]) for send in line.get("sends") or [])
+    return (line["process"], line["f"], sends if line["f"] == "send" else ())
+
+
+def match_ops(world: World) -> None:
+    """Walk the history once, pairing invocations with completions; note breaches and overlaps."""
+    open_ops: list[Line] = []
+    over: set[int] = set()  # processes that have seen an info
+    told: set[int] = set()  # values whose fate a completion has told
+    for line in world.lines:
+        process = line["process"]
+        if process < 0:
+            continue
+        if line["type"] == "invoke":
+            if process in over or any(other["process"] == process for other in open_ops):
+                world.overlapping = True
+            open_ops.append(line)
+            continue
+        opened = next((other for other in open_ops if names_of(other) == names_of(line)), None)
+        if opened is None:
+            world.folder.breach = True
+        else:
+            open_ops.remove(opened)
+        if line["type"] == "info":
+            over.add(process)
+        values = {send["value"] for send in line.get("sends") or []}
+        if opened is not None or not values & told:
+            world.sends.extend(sends_of(opened, line))
+        told |= values
+    for line in open_ops:
+        world.sends.extend(sends_of(line, None))
+
+
+def sends_of(opened: Line | None, closed: Line | None) -> list[Send]:
+    line = closed or opened
+    assert line is not None
+    if line["f"] != "send":
+        return []
+    fate = closed["type"] if closed is not None else "info"
+    return [Send(partition=send["partition"], value=send["value"], process=line["process"], type=fate,
+                 offset=send.get("offset") if fate == "ok" else None,
+                 invoked=opened["position"] if opened else None, invoked_time=opened["time"] if opened else -1,
+                 completed=closed["position"] if closed else None, place=place)
+            for place, send in enumerate(line["sends"])]
+
+
+def repeated_values(lines: list[Line]) -> set[int]:
+    """Values that stand in two micro-sends of invocations."""
+    seen: set[int] = set()
+    twice: set[int] = set()
+    for line in lines:
+        if line["type"] == "invoke" and line["process"] >= 0:
+            for send in line.get("sends") or []:
+                (twice if send["value"] in seen else seen).add(send["value"])
+    return twice
+
+
+# -- the freeze -------------------------------------------------------------------------------------------
+
+def partition_of(folder: Folder, key: int, spec: dict[str, Any]) -> Partition:
+    rows = {row["node"]: row for row in folder.rows if row["partition"] == key and row["node"] in spec["replicas"]}
+    logs = {node: [entry for entry in folder.dumps[node] if entry["partition"] == key]
+            for node in spec["replicas"] if node in folder.dumps}
+    leader, isr = leader_of(folder, key, spec["replicas"], rows)
+    usable = leader is not None and leader in rows and leader in logs and leader not in folder.damaged
+    return Partition(key=key, replicas=spec["replicas"], compact="compact" in (spec.get("cleanup") or ""),
+                     leader=leader, isr=isr, rows=rows, logs=logs, usable=usable)
+
+
+def leader_of(folder: Folder, key: int, replicas: list[str], rows: dict[str, Line]
+              ) -> tuple[str | None, list[str] | None]:
+    """The controller's word; without it the highest epoch's, if every replica has a row and the named one agrees."""
+    assert folder.run is not None
+    word = (folder.run.get("leaders") or {}).get(str(key))
+    if word is not None:
+        leader = word.get("leader")
+        isr = word.get("isr")
+        return leader, isr if leader is not None else None
+    if set(rows) != set(replicas):
+        return None, None
+    epoch = max((row["epoch"] for row in rows.values() if row.get("epoch") is not None), default=None)
+    named = {row["leader"] for row in rows.values() if row.get("epoch") == epoch and row.get("leader")}
+    if len(named) != 1:
+        return None, None
+    (leader,) = named
+    own = rows.get(leader)
+    if own is None or own.get("leader") != leader or own.get("epoch") != epoch:
+        return None, None
+    return leader, own.get("isr")

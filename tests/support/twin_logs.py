@@ -1,0 +1,167 @@
+"""The twin's findings in the logs: what the dumps and the replicas' own words show, one function a finding.
+
+Rules kept here: every pair of replicas, every entry against every other; a damaged dump may prove what it holds
+and never what it lacks; a function yields (key, cause) pairs, the key being what makes the finding one.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+from twin_classes import Cause, losing_faults, unclean_elections
+from twin_facts import Partition, World
+from twin_folder import Line
+
+Found = tuple[tuple[Any, ...], Cause | None]
+STUCK, DIVERGED, UNDER, LINEAGE, MALFORMED = (
+    "stuck", "diverged", "under-replicated", "epoch-lineage", "malformed-log")
+
+
+def face(entry: Line, *, compact: bool) -> tuple[Any, ...]:
+    """What must be equal for two entries at one offset to be the same record; compaction rewrites batches."""
+    return (entry["epoch"], entry["value"], None if compact else entry["crc"])
+
+
+def diverged(world: World, guessing: list[str]) -> Iterator[Found]:
+    """Two replicas differ in (epoch, value, crc) at an offset: between members of the final leader's ISR below
+    both high watermarks, or anywhere once settled; with a replica outside it below both high watermarks, unless
+    data was lost or an unclean election held there, which leaves it unknown (guessing is told so)."""
+    for partition in world.partitions.values():
+        differing: set[int] = set()
+        excusable: set[int] = set()
+        for one, other in combinations(sorted(partition.logs), 2):
+            inside = partition.isr is not None and one in partition.isr and other in partition.isr
+            for offset in differences(partition, one, other):
+                committed = below_both(partition, one, other, offset)
+                if inside and (committed or world.settled):
+                    differing.add(offset)
+                elif not inside and committed:
+                    (excusable if struck(world, partition) else differing).add(offset)
+        if excusable - differing:
+            guessing.append(DIVERGED)
+        for offset in differing:
+            yield (partition.key, offset), None
+
+
+def differences(partition: Partition, one: str, other: str) -> set[int]:
+    return {mine["offset"] for mine in partition.logs[one] for yours in partition.logs[other]
+            if mine["offset"] == yours["offset"]
+            and face(mine, compact=partition.compact) != face(yours, compact=partition.compact)}
+
+
+def below_both(partition: Partition, one: str, other: str, offset: int) -> bool:
+    """Below both high watermarks; a replica without a row has told of none."""
+    return all(node in partition.rows and offset < partition.rows[node]["hw"] for node in (one, other))
+
+
+def struck(world: World, partition: Partition) -> bool:
+    """Did a data-losing fault or an unclean election (or, unseen for want of a trace, may one have) strike it?"""
+    may_be_unclean = bool(world.run["guarantees"].get("unclean_leader_election")) and world.folder.trace is None
+    return bool(losing_faults(world, partition)) or unclean_elections(world, partition.key) or may_be_unclean
+
+
+def under_replicated(world: World) -> Iterator[Found]:
+    """Settled, yet an ISR member beside the leader has nothing at an offset where the leader has something, at or
+    above both log_starts and below the leader's high watermark."""
+    for partition in world.partitions.values():
+        if not world.settled or not partition.usable or partition.compact:
+            continue
+        leader_row = partition.rows[str(partition.leader)]
+        lacking = set()
+        for node in partition.isr or []:
+            if node == partition.leader or node not in partition.rows or node in world.damaged:
+                continue
+            start = max(leader_row["log_start"], partition.rows[node]["log_start"])
+            there = {entry["offset"] for entry in partition.logs[node]}
+            lacking |= {entry["offset"] for entry in partition.leader_log
+                        if start <= entry["offset"] < leader_row["hw"] and entry["offset"] not in there}
+        for offset in lacking:
+            yield (partition.key, offset), None
+
+
+def epoch_lineage(world: World) -> Iterator[Found]:
+    """One (epoch, offset) is two records; or an epoch is lower than the one before it in a log; or a running
+    node's cache says otherwise than an entry, or knows an epoch that would start above LEO."""
+    for partition in world.partitions.values():
+        for epoch, offset in two_records(partition):
+            yield ("two records", partition.key, offset, epoch), None
+        for node, log in partition.logs.items():
+            dated = [entry for entry in log if entry["epoch"] != -1]
+            for before, entry in zip(dated, dated[1:], strict=False):
+                if entry["epoch"] < before["epoch"]:
+                    yield ("epoch falls", partition.key, entry["offset"], node), None
+            row = partition.rows.get(node)
+            if row is not None and row.get("epochs") is not None and row.get("running") is not False:
+                if not partition.compact:
+                    yield from wrong_cache(partition, node, row["epochs"], dated)
+
+
+def two_records(partition: Partition) -> set[tuple[int, int]]:
+    named: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
+    for log in partition.logs.values():
+        for entry in log:
+            if entry["epoch"] != -1:
+                face_of = face(entry, compact=partition.compact)
+                named.setdefault((entry["epoch"], entry["offset"]), set()).add(face_of)
+    return {place for place, faces in named.items() if len(faces) > 1}
+
+
+def wrong_cache(partition: Partition, node: str, cache: list[list[int]], dated: list[Line]) -> Iterator[Found]:
+    """An entry at LEO is right (elected, nothing written yet); the first may start at or below log_start."""
+    for entry in dated:
+        said = [epoch for epoch, start in sorted(cache, key=lambda pair: (pair[1], pair[0]))
+                if start <= entry["offset"]]
+        if not said or said[-1] != entry["epoch"]:
+            yield ("cache", partition.key, entry["offset"], node), None
+    for epoch, start in cache:
+        if start > partition.rows[node]["leo"]:
+            yield ("cache above LEO", partition.key, start, node, epoch), None
+
+
+def malformed_log(world: World) -> Iterator[Found]:
+    """A hole, a doubled offset, an offset out of order, a checksum that does not fit; a running node's high
+    watermark above its LEO; a LEO or log_start that its entries contradict."""
+    for partition in world.partitions.values():
+        for node, log in partition.logs.items():
+            whole = node not in world.damaged
+            for what, offset in broken_sequence(log, holes_count=whole and not partition.compact):
+                yield (what, partition.key, offset, node), None
+            if node in partition.rows:
+                for what in broken_bounds(partition, node, log, whole=whole):
+                    yield (what, partition.key, node), None
+        for node, row in partition.rows.items():
+            if row.get("running") is not False and row["hw"] > row["leo"]:
+                yield ("hw above LEO", partition.key, node), None
+
+
+def broken_sequence(log: list[Line], *, holes_count: bool) -> Iterator[tuple[str, int]]:
+    for before, entry in zip(log, log[1:], strict=False):
+        step = entry["offset"] - before["offset"]
+        if step <= 0:
+            yield ("doubled" if step == 0 else "disordered"), entry["offset"]
+        elif step > 1 and holes_count:
+            yield "gap", before["offset"] + 1
+    for entry in log:
+        if entry.get("crc_ok") is False:
+            yield "crc", entry["offset"]
+
+
+def broken_bounds(partition: Partition, node: str, log: list[Line], *, whole: bool) -> Iterator[str]:
+    """A whole log without compaction fills [log_start, LEO) to both ends; any log stays inside it."""
+    row = partition.rows[node]
+    offsets = [entry["offset"] for entry in log]
+    full = whole and not partition.compact
+    first, end = (min(offsets), max(offsets) + 1) if offsets else (row["log_start"], row["log_start"])
+    if first < row["log_start"] or (full and first != row["log_start"]):
+        yield "log_start"
+    if end > row["leo"] or (full and end != row["leo"]):
+        yield "leo"
+
+
+def stuck(world: World) -> Iterator[Found]:
+    """Mended, every node up, none died by itself and nothing left behind, and still no leader or no ack in time."""
+    settle = world.run.get("settle") or {}
+    all_up = all(row.get("running") is not False for row in world.folder.rows)
+    if all_up and not world.run.get("died") and world.run.get("residue") is None:
+        for partition in {*(settle.get("no_leader") or []), *(settle.get("no_ack") or [])}:
+            yield (partition,), None

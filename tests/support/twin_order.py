@@ -1,0 +1,147 @@
+"""The twin's findings in the order of what clients saw, one function a finding.
+
+Rules kept here: a process is sequential, so its order is the order of its lines; between processes only "was
+answered before the other was asked" orders anything; nothing is claimed below the final log_start.
+"""
+
+from collections.abc import Callable, Iterator
+
+from twin_classes import SUBSCRIBE, Cause, first, follows, follows_lost_offsets, retried
+from twin_facts import Partition, Read, Send, World, reads_of
+from twin_folder import Line
+from twin_logs import Found
+
+Position = tuple[Read, set[int]]  # the last read of the last ok poll, and the offsets shown since
+
+
+def realtime_order(world: World) -> Iterator[Found]:
+    """Send a was answered ok before send b was asked, and yet b, ok too, has the lower offset. One finding a b;
+    it is permitted only if it is with every such a."""
+    if not world.complete or world.overlapping:
+        return
+    placed = [send for send in world.oks() if send.offset is not None]
+    for b in placed:
+        earlier = [a for a in placed if a.partition == b.partition and offset_of(a) > offset_of(b)
+                   and a.completed is not None and b.invoked is not None and a.completed < b.invoked]
+        if earlier:
+            causes = [follows(world, [a, b], acks=True) for a in earlier]
+            yield (b.partition, b.offset, b.value), every(causes)
+
+
+def offset_of(send: Send) -> int:
+    assert send.offset is not None
+    return send.offset
+
+
+def every(causes: list[Cause | None]) -> Cause | None:
+    """Permitted by the first-named of the causes if there is one for each; else not at all."""
+    return first(causes) if all(cause is not None for cause in causes) else None
+
+
+def nonmonotonic_send(world: World) -> Iterator[Found]:
+    """A process's ok send in one op got a lower offset than its ok send in an earlier op."""
+    if not world.overlapping:
+        yield from lower_sends(world, lambda a, b: a.completed < b.completed)  # type: ignore[operator]
+
+
+def int_nonmonotonic_send(world: World) -> Iterator[Found]:
+    """Inside one ok op, a later micro-send got a lower offset than an earlier one."""
+    yield from lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place)
+
+
+def lower_sends(world: World, before: Callable[[Send, Send], bool]) -> Iterator[Found]:
+    placed = [send for send in world.oks() if send.offset is not None and send.completed is not None]
+    for b in placed:
+        earlier = [a for a in placed if a.process == b.process and a.partition == b.partition
+                   and before(a, b) and offset_of(a) > offset_of(b)]
+        if earlier:
+            causes = [follows(world, [a, b], acks=True) or retried(world) for a in earlier]
+            yield (b.partition, b.offset, b.value), every(causes)
+
+
+# -- polls --------------------------------------------------------------------------------------------------
+
+def poll_findings(world: World) -> Iterator[tuple[str, Found]]:
+    """Walk every process's lines once. A poll's first read of a partition is held against the last read of the
+    last ok poll (nonmonotonic-poll: not higher; poll-skip: a known record between, not shown since); each further
+    read against the one before it in the same poll (the int- forms)."""
+    for process in sorted({line["process"] for line in world.lines if line["process"] >= 0}):
+        held: dict[int, Position] = {}
+        subscribed = False
+        for line in (line for line in world.lines if line["process"] == process and line["type"] != "invoke"):
+            if line["f"] in ("assign", "subscribe") and line["type"] == "ok":
+                subscribed = line["f"] == "subscribe"
+                kept = line.get("partitions")
+                held = {key: held[key] for key in held if kept is None or key in kept}
+            elif line["f"] == "poll":
+                yield from one_poll(world, line, held, subscribed=subscribed)
+
+
+def one_poll(world: World, line: Line, held: dict[int, Position], *, subscribed: bool
+             ) -> Iterator[tuple[str, Found]]:
+    across = world.complete and not world.overlapping
+    reads = reads_of(line)
+    for partition in {read.partition for read in reads}:
+        mine = [read for read in reads if read.partition == partition]
+        if partition in held and across:
+            last, shown = held[partition]
+            yield from step(world, last, mine[0], shown, "", subscribed=subscribed)
+        for before, after in zip(mine, mine[1:], strict=False):
+            yield from step(world, before, after, set(), "int-", subscribed=False)
+        if line["type"] == "ok":
+            held[partition] = (mine[-1], set())
+        elif partition in held:
+            held[partition][1].update(read.offset for read in mine)
+
+
+def step(world: World, last: Read, following: Read, shown: set[int], form: str, *, subscribed: bool
+         ) -> Iterator[tuple[str, Found]]:
+    """From one read of a partition to the next: backwards, or over something?"""
+    partition = world.partitions.get(last.partition)
+    key = (last.partition, following.offset, following.value, following.index, following.place)
+    excuse = Cause(by=SUBSCRIBE) if subscribed else None
+    start = partition.log_start if partition is not None else 0
+    if following.offset <= last.offset:
+        if following.offset >= start:
+            lost = follows_lost_offsets(world, last.partition,
+                                        lambda offset: following.offset <= offset <= last.offset)
+            yield form + "nonmonotonic-poll", (key, lost or excuse)
+        return
+    skipped = {offset for offset in known_offsets(world, partition, last.partition)
+               if last.offset < offset < following.offset and offset >= start and offset not in shown}
+    if skipped:
+        lost = follows_lost_offsets(world, last.partition,
+                                    lambda offset: last.offset < offset < following.offset)
+        yield form + "poll-skip", (key, lost or excuse)
+
+
+def known_offsets(world: World, partition: Partition | None, key: int) -> set[int]:
+    """Where records of ours certainly are: in the leader's final log, not aborted; without it, where acks and
+    reads proved one."""
+    if partition is not None and partition.usable:
+        return {entry["offset"] for entry in partition.leader_log
+                if entry["value"] is not None and not entry.get("aborted")}
+    acked = {send.offset for send in world.oks() if send.partition == key and send.offset is not None}
+    return acked | {read.offset for read in world.reads if read.partition == key}
+
+
+def end_offset_regressed(world: World) -> Iterator[Found]:
+    """A process was told an end offset below one it was told before, or not above what it had polled."""
+    told: dict[tuple[int, int], int] = {}  # (process, partition) -> what the end cannot be below
+    for line in world.lines:
+        if line["type"] == "invoke" or line["process"] < 0:
+            continue
+        for read in reads_of(line):
+            place = (read.process, read.partition)
+            told[place] = max(told.get(place, 0), read.offset + 1)
+        if line["f"] == "list_offsets" and line["type"] == "ok":
+            for end in line["offsets"]:
+                place = (line["process"], end["partition"])
+                offset, least = end["offset"], told.get(place, 0)
+                if offset < least:
+                    yield (place[1], offset, line["position"]), fallen(world, place[1], offset, least)
+                told[place] = max(least, offset)
+
+
+def fallen(world: World, partition: int, offset: int, least: int) -> Cause | None:
+    return follows_lost_offsets(world, partition, lambda lost: offset <= lost < least)

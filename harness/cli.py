@@ -39,9 +39,13 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
 def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """check's options, which run takes too."""
     for option in (
-        click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all verdicts to FILE."),
+        click.option(
+            "--json", "json_file", type=click.Path(path_type=Path), help="Write all verdicts to FILE."
+        ),
         click.option("--allow-unknown", is_flag=True, help="'unknown' passes the gate."),
-        click.option("--allow", multiple=True, metavar="NAME", help="Findings of this name never fail the gate."),
+        click.option(
+            "--allow", multiple=True, metavar="NAME", help="Findings of this name never fail the gate."
+        ),
         click.option("--strict", is_flag=True, help="Take every permitted finding for a bug."),
     ):
         command = option(command)
@@ -55,15 +59,31 @@ def policy_of(strict: bool, allow: Sequence[str], allow_unknown: bool) -> Policy
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What a cluster is made of; run and cluster up share it."""
     for option in (
-        click.option("--links", type=click.Choice(["direct", "proxied"]), help="Proxied links can be cut; the "
-                     "default is proxied where a run may cut, else direct."),
-        click.option("-c", "--config", "config", multiple=True, metavar="KEY=VALUE", help="A Kafka key, for every "
-                     "broker (repeatable)."),
+        click.option(
+            "--links",
+            type=click.Choice(["direct", "proxied"]),
+            help="Proxied links can be cut; the default is proxied where a run may cut, else direct.",
+        ),
+        click.option(
+            "-c",
+            "--config",
+            "config",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A Kafka key, for every broker (repeatable).",
+        ),
         click.option("--bug", "bugs", multiple=True, metavar="NAME", hidden=True, help="A known-bad rule."),
-        click.option("--rules", type=click.Choice(list(catalog.RULES)), default=catalog.RULES[-1], show_default=True,
-                     help="The protocol generation."),
+        click.option(
+            "--rules",
+            type=click.Choice(list(catalog.RULES)),
+            default=catalog.RULES[-1],
+            show_default=True,
+            help="The protocol generation.",
+        ),
         click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="Brokers."),
-        click.option("--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True),
+        click.option(
+            "--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True
+        ),
     ):
         command = option(command)
     return command
@@ -81,24 +101,44 @@ def main() -> None:
 @main.command()
 @cluster_options
 @click.option("--workload", type=click.Choice(sorted(catalog.WORKLOADS)), default="log", show_default=True)
-@click.option("--concurrency", type=click.IntRange(0), default=10, show_default=True, help="Client processes.")
+@click.option(
+    "--concurrency", type=click.IntRange(0), default=10, show_default=True, help="Client processes."
+)
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Ops a second, all processes together.")
 @click.option("--partitions", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--replication-factor", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
-@click.option("--nemesis", default="none", show_default=True, metavar="NAME,...",
-              help=f"{', '.join(catalog.NEMESES)}, all or none; `partition` means cut.")
-@click.option("--interval", type=click.FloatRange(0, min_open=True), default=5.0, show_default=True,
-              help="Mean seconds between strikes.")
+@click.option(
+    "--nemesis",
+    default="none",
+    show_default=True,
+    metavar="NAME,...",
+    help=f"{', '.join(catalog.NEMESES)}, all or none; `partition` means cut.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="Mean seconds between strikes.",
+)
 @click.option("--overspend", is_flag=True, help="May break more than the guarantees tolerate.")
-@click.option("--schedule", "schedule_file", type=click.Path(path_type=Path, dir_okay=False),
-              help="What is to strike, as JSON or TOML, instead of --nemesis.")
+@click.option(
+    "--schedule",
+    "schedule_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="What is to strike, as JSON or TOML, instead of --nemesis.",
+)
 @click.option("--seed", type=int, help="Same seed, same schedule; drawn when not given.")
-@click.option("--duration", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="Seconds.")
+@click.option(
+    "--duration", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="Seconds."
+)
 @click.option("--out", type=RUN_FOLDER, help="The run's folder, absent or empty.")
 @judge_options
 @exits
-def run(strict: bool, allow: tuple[str, ...], allow_unknown: bool, json_file: Path | None, **options: Any) -> int:
+def run(
+    strict: bool, allow: tuple[str, ...], allow_unknown: bool, json_file: Path | None, **options: Any
+) -> int:
     """Run a workload against a cluster while a nemesis strikes, then judge it.
 
     Example: floodmark run --nemesis crash,pause,cut --duration 30
@@ -112,8 +152,13 @@ def run(strict: bool, allow: tuple[str, ...], allow_unknown: bool, json_file: Pa
 @click.argument("folders", type=RUN_FOLDER, nargs=-1)
 @judge_options
 @exits
-def check(folders: tuple[Path, ...], strict: bool, allow: tuple[str, ...], allow_unknown: bool,
-          json_file: Path | None) -> int:
+def check(
+    folders: tuple[Path, ...],
+    strict: bool,
+    allow: tuple[str, ...],
+    allow_unknown: bool,
+    json_file: Path | None,
+) -> int:
     """Judge run FOLDERs (default: the latest run), all in one set of Spark jobs.
 
     The exit code is the worst of all folders, in the order 1, 4, 3, 0.

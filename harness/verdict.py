@@ -1,4 +1,4 @@
-"""A verdict: three-valued, with findings counted in full and shown by the few worst (verdict.json, format 1)."""
+"""A verdict: three-valued; findings counted in full, shown by the few worst (verdict.json, format 1)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -60,7 +60,9 @@ def exit_code(verdict: Verdict, policy: Policy, *, died: bool = False) -> int:
     Without a verdict on anything (run.json missing or of another format) the judge says unknown of everything
     and the command, which knows, answers EXIT_HARNESS itself.
     """
-    counted = [f for f in verdict.findings if f.name not in policy.allow and (policy.strict or f.klass == BUG)]
+    counted = [
+        f for f in verdict.findings if f.name not in policy.allow and (policy.strict or f.klass == BUG)
+    ]
     if counted:
         return EXIT_INVALID
     if died:

@@ -1,4 +1,4 @@
-"""`floodmark check`: judges saved run folders, writes each verdict beside its run, answers for all of them."""
+"""`floodmark check`: judges saved run folders, writes each verdict beside its run, and answers for all."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,9 @@ def check_folders(folders: Sequence[Path], policy: Policy, json_file: Path | Non
     for folder in chosen:
         if not folder.exists():
             raise UsageError(f"{folder}: no such folder")
-    click.echo(f"judging {len(chosen)} run{'s' if len(chosen) > 1 else ''} (starting Spark takes a while)", err=True)
+    click.echo(
+        f"judging {len(chosen)} run{'s' if len(chosen) > 1 else ''} (starting Spark takes a while)", err=True
+    )
     judge: Judge = catalog.judge()
     verdicts = judge.judge(chosen)
     code = worst(tell(folder, verdict, policy) for folder, verdict in zip(chosen, verdicts, strict=True))
@@ -30,7 +32,7 @@ def check_folders(folders: Sequence[Path], policy: Policy, json_file: Path | Non
 
 
 def tell(folder: Path, verdict: Verdict, policy: Policy) -> int:
-    """Writes verdict.json, prints the report (the last line is the folder) and gives the folder's exit code."""
+    """Writes verdict.json, prints the report (last line: the folder) and gives the folder's exit code."""
     if folder.is_dir():
         report.write(folder, verdict)
     click.echo(report.text(folder, verdict))
@@ -48,5 +50,7 @@ def tell(folder: Path, verdict: Verdict, policy: Policy) -> int:
 
 def write_json(file: Path, folders: Sequence[Path], verdicts: Sequence[Verdict]) -> None:
     """All verdicts of the call in one file, by folder."""
-    together = {str(folder): report.as_json(verdict) for folder, verdict in zip(folders, verdicts, strict=True)}
+    together = {
+        str(folder): report.as_json(verdict) for folder, verdict in zip(folders, verdicts, strict=True)
+    }
     write_whole(file, orjson.dumps(together, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

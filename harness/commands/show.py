@@ -1,4 +1,4 @@
-"""`floodmark show`: a run at a glance, the history around a finding, the replicas' logs side by side at an offset."""
+"""`floodmark show`: a run at a glance, the history around a finding, the logs side by side at an offset."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -30,12 +30,15 @@ def show_run(folder: Path | None, *, finding: str | None, partition: int | None,
 
 # -- at a glance --------------------------------------------------------------------------------------------
 
+
 def show_glance(run: Run) -> None:
     """What ran, what struck it, and what the judge said."""
     about = run.about()
     click.echo(f"{run.folder}")
-    click.echo(f"  {about.get('cluster')} cluster, {len(about.get('nodes', []))} nodes, rules {about.get('rules')}, "
-               f"workload {about.get('workload')}, seed {about.get('seed')}, ended: {about.get('ended', 'killed')}")
+    click.echo(
+        f"  {about.get('cluster')} cluster, {len(about.get('nodes', []))} nodes, rules {about.get('rules')}, "
+        f"workload {about.get('workload')}, seed {about.get('seed')}, ended: {about.get('ended', 'killed')}"
+    )
     settled = about.get("settled")
     why = (about.get("settle") or {}).get("why")
     click.echo(f"  settled: {settled}" + (f" ({why})" if why else ""))
@@ -56,15 +59,19 @@ def faults(run: Run) -> Iterator[Op]:
 
 # -- a finding ----------------------------------------------------------------------------------------------
 
+
 def show_finding(run: Run, name: str) -> None:
-    """The first examples of the finding, each with its text, its lines of history and its place in the logs."""
+    """The first examples of the finding: text, lines of history, and the place in the logs."""
     groups = [found for found in read_verdict(run)["findings"] if found["name"] == name]
     if not groups:
         there = sorted({found["name"] for found in read_verdict(run)["findings"]})
         raise UsageError(f"{run.folder} has no finding {name!r}; it has: {', '.join(there) or 'none'}")
     for found in groups:
-        click.echo(f"{name}: {found['count']} ({found['class']}"
-                   + (f", permitted by {found['permitted_by']}" if found.get("permitted_by") else "") + ")")
+        click.echo(
+            f"{name}: {found['count']} ({found['class']}"
+            + (f", permitted by {found['permitted_by']}" if found.get("permitted_by") else "")
+            + ")"
+        )
         for example in found["examples"][:EXAMPLES]:
             click.echo("")
             click.echo(example.get("text") or orjson.dumps(example).decode())
@@ -96,19 +103,27 @@ def line_of(op: Op) -> str:
 
 
 def details_of(op: Op) -> str:
-    parts = [f"p{s.partition}: {s.value}" + (f" at {s.offset}" if s.offset is not None else "") for s in op.sends or ()]
+    parts = [
+        f"p{s.partition}: {s.value}" + (f" at {s.offset}" if s.offset is not None else "")
+        for s in op.sends or ()
+    ]
     reads = op.reads or ()
     parts += [f"p{r.partition}: read {r.value} at {r.offset}" for r in reads[:4]]
     parts += [f"... {len(reads) - 4} more"] if len(reads) > 4 else []
     parts += [f"p{partition} ends at {end}" for partition, end in op.offsets or ()]
     parts += [f"partitions {', '.join(map(str, op.partitions))}"] if op.partitions else []
     if op.fault is not None:
-        shown = {key: value for key, value in op.fault.items() if key in ("nodes", "grudge", "kind", "keep", "unclean")}
+        shown = {
+            key: value
+            for key, value in op.fault.items()
+            if key in ("nodes", "grudge", "kind", "keep", "unclean")
+        }
         parts.append(" ".join(f"{key}={orjson.dumps(value).decode()}" for key, value in shown.items()))
     return "; ".join(parts + ([op.error] if op.error else []))
 
 
-# -- logs side by side ----------------------------------------------------------------------------------------
+# -- logs side by side -------------------------------------------------------------------------------------
+
 
 def show_logs(run: Run, partition: int, offset: int) -> None:
     """What each replica's final log holds at the offset and around it, one column a node."""
@@ -116,13 +131,17 @@ def show_logs(run: Run, partition: int, offset: int) -> None:
     wanted = range(max(0, offset - AROUND), offset + AROUND + 1)
     held = {node: dict(entries(run, node, partition, wanted)) for node in nodes}
     leader = ((run.about().get("leaders") or {}).get(str(partition)) or {}).get("leader")
-    click.echo(f"  final logs of partition {partition} (epoch/value{'' if leader is None else ', leader ' + leader}):")
-    click.echo("    " + f"{'offset':>8}" + "".join(f"{node + ('*' if node == leader else ''):>20}" for node in nodes))
+    click.echo(f"  final logs of partition {partition}, as epoch/value{'; * leads' if leader else ''}:")
+    titles = [node + ("*" if node == leader else "") for node in nodes]
+    click.echo("    " + f"{'offset':>8}" + "".join(f"{title:>20}" for title in titles))
     for at in wanted:
         cells = [held[node].get(at, "-") for node in nodes]
         differs = len({cell for cell in cells if cell != "-"}) > 1
-        click.echo(f"  {'>' if at == offset else ' '} {at:>8}" + "".join(f"{cell:>20}" for cell in cells)
-                   + ("   <- differ" if differs else ""))
+        click.echo(
+            f"  {'>' if at == offset else ' '} {at:>8}"
+            + "".join(f"{cell:>20}" for cell in cells)
+            + ("   <- differ" if differs else "")
+        )
 
 
 def entries(run: Run, node: str, partition: int, wanted: range) -> Iterable[tuple[int, str]]:
@@ -150,8 +169,9 @@ def read_verdict(run: Run) -> Mapping[str, Any]:
     except FileNotFoundError as error:
         raise FloodmarkError(f"{run.folder} was not judged yet: floodmark check {run.folder}") from error
     except orjson.JSONDecodeError as error:
-        raise FloodmarkError(f"cannot read {run.verdict_path}: {error}; judge again: "
-                             f"floodmark check {run.folder}") from error
+        raise FloodmarkError(
+            f"cannot read {run.verdict_path}: {error}; judge again: floodmark check {run.folder}"
+        ) from error
     return verdict
 
 

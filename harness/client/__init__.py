@@ -1,1 +1,1 @@
-"""How the system under test is reached: the client of record, which tries once and says exactly what it knows."""
+"""How the system under test is reached: the client of record, which tries once and says what it knows."""

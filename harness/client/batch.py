@@ -1,7 +1,7 @@
 """Record batches v2: values to bytes and bytes to values, straight-line for the hot path.
 
-A record of ours is: key null, value the decimal digits of the value in ASCII, one header `floodmark` whose value is
-the run's id. Whatever does not look so is not ours, be it from another run or a control batch.
+A record of ours is: key null, value the decimal digits of the value in ASCII, one header `floodmark` whose
+value is the run's id. Whatever does not look so is not ours, be it from another run or a control batch.
 """
 
 import struct
@@ -73,7 +73,7 @@ def encode(values: Sequence[int], record_ending: bytes, timestamp_ms: int) -> by
 
 
 def decode(data: bytes, record_ending: bytes) -> Iterator[Batch]:
-    """The whole batches in the answer to a fetch; a last one that is cut off is left away, as Kafka may cut it."""
+    """The whole batches in the answer to a fetch; Kafka may cut the last one off, which is left away."""
     position = 0
     while len(data) - position >= _HEAD_BYTES:
         base_offset, length, epoch, magic, crc = _FRAME.unpack_from(data, position)

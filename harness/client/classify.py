@@ -2,10 +2,10 @@
 
 Rules
 1. ok only on error 0. fail only where nothing can have been appended. Everything else is info.
-2. An error with base_offset >= 0 is info whatever its code: Kafka leaves the offset in when the record was appended
-   and the leader was deposed before the ack (DelayedProduce changes only the error); such a record may survive.
-3. A base_offset of -1 proves nothing for the codes that come after an append as well (7, 13, 20, 56, -1), nor for
-   46 (the sequence is there already).
+2. An error with base_offset >= 0 is info whatever its code: Kafka leaves the offset in when the record was
+   appended and the leader was deposed before the ack (DelayedProduce changes only the error); it may survive.
+3. A base_offset of -1 proves nothing for the codes that come after an append as well (7, 13, 20, 56, -1), nor
+   for 46 (the sequence is there already).
 4. With acks=0 nothing is answered, so nothing is known once a byte has left.
 """
 

@@ -1,11 +1,11 @@
-"""One connection to one broker, with at most one request open: framing, time-outs, and whether a byte has left.
+"""One connection to one broker, at most one request open: framing, time-outs, and whether a byte has left.
 
 Rules
 1. Unsent says that no byte of the request left; Lost that some may have. Nothing else tells fail from info.
-2. A connection that has let one answer slip (time-out, cancellation, garbage) is aborted: a late answer can never be
-   taken for another's.
-3. Before its first use a connection asks ApiVersions, so that a proxy in front of a dead broker is found out before
-   anything of an op has left.
+2. A connection that has let one answer slip (time-out, cancellation, garbage) is aborted: a late answer can
+   never be taken for another's.
+3. Before its first use a connection asks ApiVersions, so that a proxy in front of a dead broker is found out
+   before anything of an op has left.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def ask(self, frame: bytearray, timeout_s: float) -> bytes:
-        """Sends a whole request frame (its correlation id is written here) and returns the answer from behind the
-        correlation id on. Raises Unsent or Lost."""
-        answer = self._loop.create_future()
+        """Sends a whole request frame (its correlation id is written here) and returns the answer from behind
+        the correlation id on. Raises Unsent or Lost."""
+        answer: asyncio.Future[bytes] = self._loop.create_future()
         self._send(frame)
         self._answer = answer
         alarm = self._loop.call_later(timeout_s, self._late, answer)
@@ -110,10 +110,11 @@ class Connection(asyncio.Protocol):
         self._transport.write(bytes(frame))
 
     def _take(self, frame: bytes) -> None:
-        if self._answer is None or self._answer.done() or _SIZE.unpack_from(frame, 4)[0] != self._correlation:
+        answer = self._answer
+        if answer is None or answer.done() or _SIZE.unpack_from(frame, 4)[0] != self._correlation:
             self.abort()  # an answer that nobody asked for
         else:
-            self._answer.set_result(frame[8:])
+            answer.set_result(frame[8:])
 
     def _late(self, answer: asyncio.Future[bytes]) -> None:
         if not answer.done():
@@ -122,7 +123,7 @@ class Connection(asyncio.Protocol):
 
 
 async def connect(host: str, port: int, timeout_s: float) -> Connection:
-    """A connection whose broker has answered once. Raises Unsent: whatever goes wrong, no op's byte has left."""
+    """A connection whose broker has answered once. Raises Unsent: nothing of an op has left."""
     connection: Connection | None = None
     try:
         async with asyncio.timeout(timeout_s):

@@ -1,0 +1,289 @@
+"""The client of record: tries once and says exactly what it knows. One client serves one process.
+
+Rules
+1. Connections of its own, so that a stuck one blocks nobody else; a request is sent once and never again.
+2. Every wait ends: connecting, metadata and the request itself have time-outs of their own.
+3. A definite failure is answered after a wait that doubles from one failure to the next, so that a partition
+   without a leader gives slow, definite failures and no busy loop.
+4. OFFSET_OUT_OF_RANGE or a diverging epoch under a reader ends the process (`over`): what it had read is no
+   longer what the log holds.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from harness.client import batch, classify, codec
+from harness.client.connection import Connection, Lost, Unsent, connect
+from harness.client.leaders import Leaders
+from harness.client.names import NONE, OFFSET_OUT_OF_RANGE, name_of
+from harness.op import Outcome, Read, Send, Type
+
+Address = tuple[str, int]
+ACKS = {"all": -1, "1": 1, "0": 0}
+_NO_LEADER = "LEADER_NOT_AVAILABLE"
+_UNSPOKEN = "UNSUPPORTED_VERSION"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    run_id: str
+    keys: Mapping[int, tuple[str, int]]  # the history's partition -> (topic, partition)
+    bootstrap: Callable[[], Mapping[str, Address]]  # node -> where clients reach it
+    acks: str = "all"
+    request_timeout_s: float = 1.5
+    produce_timeout_ms: int = 1000  # how long the leader waits for the ISR
+    connect_timeout_s: float = 0.5
+    metadata_timeout_s: float = 0.5
+    fetch_wait_ms: int = 200
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 32 << 10  # of one partition
+    pause_s: tuple[float, float] = (0.02, 0.4)  # after a definite failure: the first wait, the longest
+
+
+@dataclass(slots=True, kw_only=True)
+class _Position:
+    offset: int = 0
+    last_epoch: int = -1  # of the record before offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What one node answered to a poll."""
+
+    reads: tuple[Read, ...] = ()
+    error: str | None = None
+
+
+class Client:
+    """random shuffles whom to ask for metadata and spreads the waits; now_ms stamps records."""
+
+    def __init__(self, config: ClientConfig, random: Random,
+                 now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self.over = False
+        self._config = config
+        self._random = random
+        self._now_ms = now_ms
+        self._ending = batch.ending(config.run_id)
+        self._topics = sorted({topic for topic, _ in config.keys.values()})
+        self._leaders = Leaders(config.keys)
+        self._addresses: dict[int, Address] = {}
+        self._connections: dict[int, Connection] = {}
+        self._encoders: dict[int, codec.ProduceEncoder] = {}
+        self._positions: dict[int, _Position] = {}
+        self._failures = 0
+
+    # -- what a process can ask -----------------------------------------------------------------------
+
+    async def send(self, sends: tuple[Send, ...]) -> Outcome:
+        """All sends go to one partition, in one batch."""
+        outcome = await self._send(sends[0].partition, sends)
+        return await self._after(outcome)
+
+    def assign(self, keys: Iterable[int]) -> None:
+        """Polls read these from now on; a partition held already keeps its position, others begin at 0."""
+        self._positions = {key: self._positions.get(key, _Position()) for key in keys}
+
+    async def poll(self) -> Outcome:
+        """What the partitions assigned hold next. ok if any partition answered; a fail has read nothing."""
+        by_node: dict[int, list[int]] = {}
+        parts: list[_Part] = []
+        for key in self._positions:
+            node = await self._led(key)
+            if node is None:
+                parts.append(_Part(error=_NO_LEADER))
+            else:
+                by_node.setdefault(node, []).append(key)
+        parts += await asyncio.gather(*(self._fetch(node, keys) for node, keys in by_node.items()))
+        reads = tuple(read for part in parts for read in part.reads)
+        errors = [part.error for part in parts if part.error]
+        if reads or len(errors) < len(parts):
+            return await self._after(Outcome(type=Type.OK, reads=reads))
+        return await self._after(Outcome(type=Type.FAIL, error=errors[0] if errors else None))
+
+    async def list_offsets(self, keys: Iterable[int]) -> Outcome:
+        """The end offsets, as a consumer is told them; ok only if every partition answered."""
+        offsets = []
+        for key in keys:
+            error, offset = await self._end_offset(key)
+            if error:
+                return await self._after(Outcome(type=Type.FAIL, error=error))
+            offsets.append((key, offset))
+        return await self._after(Outcome(type=Type.OK, offsets=tuple(offsets)))
+
+    async def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # -- sends ------------------------------------------------------------------------------------------
+
+    async def _send(self, key: int, sends: tuple[Send, ...]) -> Outcome:
+        node = await self._led(key)
+        if node is None:
+            return classify.unanswered(sends, began=False, error=_NO_LEADER)
+        values = [send.value for send in sends]
+        try:
+            connection = await self._connection(node)
+            version = codec.version_for(codec.PRODUCE, connection.versions)
+            encoder = self._encoder(key)
+            frame = encoder.encode(batch.encode(values, self._ending, self._now_ms()), version)
+            if self._config.acks == "0":
+                connection.tell(frame)
+                return classify.unasked(sends)
+            answer = await connection.ask(frame, self._config.request_timeout_s)
+        except Unsent:
+            self._leaders.doubt(key)
+            return classify.unanswered(sends, began=False, error=classify.CONNECTION)
+        except codec.Unspoken:
+            return classify.unanswered(sends, began=False, error=_UNSPOKEN)
+        except Lost as lost:
+            self._leaders.doubt(key)
+            return classify.unanswered(sends, began=True, error=_silence(lost))
+        try:
+            error, base_offset = encoder.decode(answer, version)
+        except codec.Unspoken:
+            connection.abort()
+            return classify.unanswered(sends, began=True, error=classify.CONNECTION)
+        if error != NONE:
+            self._leaders.doubt(key)
+        return classify.answered(sends, error, base_offset)
+
+    def _encoder(self, key: int) -> codec.ProduceEncoder:
+        encoder = self._encoders.get(key)
+        if encoder is None:
+            topic, partition = self._config.keys[key]
+            encoder = self._encoders[key] = codec.ProduceEncoder(
+                topic, partition, ACKS[self._config.acks], self._config.produce_timeout_ms)
+        return encoder
+
+    # -- reads ------------------------------------------------------------------------------------------
+
+    async def _fetch(self, node: int, keys: list[int]) -> _Part:
+        config = self._config
+        asks = []
+        for key in keys:
+            topic, partition = config.keys[key]
+            at = self._positions[key]
+            asks.append(codec.FetchAsk(
+                topic=topic, partition=partition, leader_epoch=self._leaders.epoch(key), offset=at.offset,
+                last_epoch=at.last_epoch))
+        try:
+            connection = await self._connection(node)
+            version = codec.version_for(codec.FETCH, connection.versions)
+            request = codec.fetch_request(asks, version, max_wait_ms=config.fetch_wait_ms,
+                                          min_bytes=config.fetch_min_bytes, max_bytes=config.fetch_max_bytes)
+            answer = await connection.ask(request, config.request_timeout_s + config.fetch_wait_ms / 1000)
+            fetched = codec.fetch_answer(answer, version)
+        except (Unsent, Lost, codec.Unspoken) as error:
+            for key in keys:
+                self._leaders.doubt(key)
+            return _Part(error=_silence(error))
+        parts = [self._taken(key, fetched.get(config.keys[key])) for key in keys]
+        errors = [part.error for part in parts if part.error]
+        return _Part(reads=tuple(read for part in parts for read in part.reads),
+                     error=errors[0] if len(errors) == len(parts) else None)
+
+    def _taken(self, key: int, fetched: codec.Fetched | None) -> _Part:
+        """What one partition answered; moves the position behind it."""
+        at = self._positions[key]
+        if fetched is None:
+            return _Part(error=classify.CONNECTION)
+        if fetched.error == OFFSET_OUT_OF_RANGE or fetched.diverging:
+            self.over = True
+            return _Part(error=name_of(OFFSET_OUT_OF_RANGE))
+        if fetched.error != NONE:
+            self._leaders.doubt(key)
+            return _Part(error=name_of(fetched.error))
+        reads = []
+        try:
+            batches = list(batch.decode(fetched.records, self._ending))
+        except batch.Corrupt:
+            return _Part(error="CORRUPT_MESSAGE")
+        for one in batches:
+            for offset, value in one.values:
+                if value is not None and offset >= at.offset:  # a batch may begin below what was asked
+                    reads.append(Read(partition=key, offset=offset, value=value, epoch=one.epoch))
+            if one.last_offset >= at.offset:
+                at.offset, at.last_epoch = one.last_offset + 1, one.epoch
+        return _Part(reads=tuple(reads))
+
+    async def _end_offset(self, key: int) -> tuple[str | None, int]:
+        node = await self._led(key)
+        if node is None:
+            return _NO_LEADER, -1
+        topic, partition = self._config.keys[key]
+        try:
+            connection = await self._connection(node)
+            version = codec.version_for(codec.LIST_OFFSETS, connection.versions)
+            request = codec.end_offset_request(topic, partition, self._leaders.epoch(key), version)
+            answer = await connection.ask(request, self._config.request_timeout_s)
+            error, offset = codec.end_offset_answer(answer, version)
+        except (Unsent, Lost, codec.Unspoken) as problem:
+            self._leaders.doubt(key)
+            return _silence(problem), -1
+        if error == NONE and offset >= 0:
+            return None, offset
+        self._leaders.doubt(key)
+        return name_of(error), -1
+
+    # -- whom to ask --------------------------------------------------------------------------------------
+
+    async def _led(self, key: int) -> int | None:
+        """The node that leads, after asking for metadata where it is not known."""
+        if self._leaders.leader(key) is None:
+            await self._refresh()
+        return self._leaders.leader(key)
+
+    async def _refresh(self) -> None:
+        """Asks two brokers at most; what the first tells is taken. Brokers that metadata leaves out (fenced when
+        it was told) stay candidates by their bootstrap address, under a negative id."""
+        addresses = dict(self._addresses)
+        for number, address in enumerate(self._config.bootstrap().values(), start=1):
+            if address not in self._addresses.values():
+                addresses[-number] = address
+        nodes = list(addresses)
+        self._random.shuffle(nodes)
+        for node in nodes[:2]:
+            try:
+                connection = await self._connection(node, addresses[node])
+                version = codec.version_for(codec.METADATA, connection.versions)
+                request = codec.metadata_request(self._topics, version)
+                answer = await connection.ask(request, self._config.metadata_timeout_s)
+                told = codec.metadata_answer(answer, version)
+            except (Unsent, Lost, codec.Unspoken):
+                continue
+            self._addresses.update(told.brokers)
+            self._leaders.learn(told)
+            return
+
+    async def _connection(self, node: int, address: Address | None = None) -> Connection:
+        """The connection to a node, made anew if it broke. Raises Unsent."""
+        connection = self._connections.get(node)
+        if connection is not None and connection.usable:
+            return connection
+        known = address or self._addresses.get(node)
+        if known is None:
+            raise Unsent
+        connection = await connect(*known, self._config.connect_timeout_s)
+        self._connections[node] = connection
+        return connection
+
+    async def _after(self, outcome: Outcome) -> Outcome:
+        """Holds a definite failure back for a while (rule 3)."""
+        if outcome.type is not Type.FAIL:
+            self._failures = 0
+            return outcome
+        first_s, longest_s = self._config.pause_s
+        wait_s = min(longest_s, first_s * 2 ** min(self._failures, 16))
+        self._failures += 1
+        await asyncio.sleep(wait_s * self._random.uniform(0.5, 1.0))
+        return outcome
+
+
+def _silence(problem: Exception) -> str:
+    if isinstance(problem, codec.Unspoken):
+        return _UNSPOKEN
+    return classify.TIMEOUT if isinstance(problem, Lost) and problem.timed_out else classify.CONNECTION

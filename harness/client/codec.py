@@ -1,0 +1,209 @@
+"""Requests to bytes and answers to values: kafka-python's codec, and by hand what is hot (Produce 9).
+
+Versions: the highest both sides know, up to Produce 9, Fetch 12, ListOffsets 7, Metadata 9 (topics still go
+by name there). Fetch below 4 has no batches of format 2 and is refused.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+from harness.client.batch import uvarint
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+_SPOKEN = {PRODUCE: (3, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (1, 9)}
+_FLEXIBLE = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9}  # from here on headers carry tags
+_HAND_WRITTEN = 9
+_CLIENT_ID = "floodmark"
+_LATEST = -1
+_UNCOMMITTED = 0
+_PLACED = struct.Struct(">ihq")  # partition, error, base offset
+
+
+class Unspoken(Exception):
+    """The broker serves no version that we speak, or its answer is not what the version says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAsk:
+    """What is asked of one partition."""
+
+    topic: str
+    partition: int
+    leader_epoch: int  # current_leader_epoch; -1 where none was learnt
+    offset: int
+    last_epoch: int  # of the record before offset; -1 where none was read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    error: int
+    hw: int
+    diverging: bool
+    records: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Led:
+    """One partition in a Metadata answer. leader and epoch are -1 where there is none."""
+
+    error: int
+    leader: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A Metadata answer: node id -> (host, port); (topic, partition) -> Led."""
+
+    brokers: Mapping[int, tuple[str, int]]
+    partitions: Mapping[tuple[str, int], Led]
+
+
+def version_for(api: int, served: Mapping[int, tuple[int, int]]) -> int:
+    lowest, highest = served.get(api, (0, -1))
+    version = min(_SPOKEN[api][1], highest)
+    if version < max(_SPOKEN[api][0], lowest):
+        raise Unspoken(f"api {api} is served in versions {lowest}-{highest} only")
+    return version
+
+
+# -- produce ------------------------------------------------------------------------------------------------
+
+class ProduceEncoder:
+    """Produce requests for one partition: everything but the records is made once."""
+
+    def __init__(self, topic: str, partition: int, acks: int, timeout_ms: int) -> None:
+        name = topic.encode()
+        client = _CLIENT_ID.encode()
+        self._topic, self._partition, self._acks, self._timeout_ms = topic, partition, acks, timeout_ms
+        self._head = (
+            struct.pack(">hhih", PRODUCE, _HAND_WRITTEN, 0, len(client)) + client + b"\x00"
+            + b"\x00" + struct.pack(">hi", acks, timeout_ms)
+            + b"\x02" + uvarint(len(name) + 1) + name
+            + b"\x02" + struct.pack(">i", partition)
+        )
+        self._answer_head = b"\x00\x02" + uvarint(len(name) + 1) + name + b"\x02"
+
+    def encode(self, records: bytes, version: int) -> bytearray:
+        if version == _HAND_WRITTEN:
+            body = self._head + uvarint(len(records) + 1) + records + b"\x00\x00\x00"
+            return bytearray(struct.pack(">i", len(body)) + body)
+        topic = ProduceRequest.TopicProduceData
+        data = topic.PartitionProduceData(index=self._partition, records=records)
+        return _framed(ProduceRequest(
+            version=version, transactional_id=None, acks=self._acks, timeout_ms=self._timeout_ms,
+            topic_data=[topic(name=self._topic, partition_data=[data])],
+        ), version)
+
+    def decode(self, answer: bytes, version: int) -> tuple[int, int]:
+        """(error, base offset). Raises Unspoken."""
+        head = self._answer_head
+        if version == _HAND_WRITTEN and answer.startswith(head) and len(answer) >= len(head) + _PLACED.size:
+            partition, error, base_offset = _PLACED.unpack_from(answer, len(head))
+            if partition == self._partition:
+                return error, base_offset
+        for topic in _decoded(ProduceResponse, PRODUCE, answer, version).responses:
+            for placed in topic.partition_responses:
+                if topic.name == self._topic and placed.index == self._partition:
+                    return placed.error_code, placed.base_offset
+        raise Unspoken("a produce answer without the partition asked")
+
+
+# -- what is not hot ----------------------------------------------------------------------------------------
+
+def fetch_request(asks: Sequence[FetchAsk], version: int, *, max_wait_ms: int, min_bytes: int,
+                  max_bytes: int) -> bytearray:
+    topic_class = FetchRequest.FetchTopic
+    by_topic: dict[str, list[Any]] = {}
+    for ask in asks:
+        by_topic.setdefault(ask.topic, []).append(topic_class.FetchPartition(
+            partition=ask.partition, current_leader_epoch=ask.leader_epoch, fetch_offset=ask.offset,
+            last_fetched_epoch=ask.last_epoch, log_start_offset=-1, partition_max_bytes=max_bytes,
+        ))
+    return _framed(FetchRequest(
+        version=version, replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=min_bytes,
+        max_bytes=max_bytes * len(asks), isolation_level=_UNCOMMITTED, session_id=0, session_epoch=-1,
+        topics=[topic_class(topic=topic, partitions=partitions) for topic, partitions in by_topic.items()],
+        forgotten_topics_data=[], rack_id="",
+    ), version)
+
+
+def fetch_answer(answer: bytes, version: int) -> dict[tuple[str, int], Fetched]:
+    """By (topic, partition); an error of the whole answer stands at no partition and raises Unspoken."""
+    decoded = _decoded(FetchResponse, FETCH, answer, version)
+    if version >= 7 and decoded.error_code:
+        raise Unspoken(f"fetch answered {decoded.error_code}")
+    return {
+        (topic.topic, told.partition_index): Fetched(
+            error=told.error_code, hw=told.high_watermark, records=bytes(told.records or b""),
+            diverging=version >= 12 and getattr(told.diverging_epoch, "end_offset", -1) >= 0,
+        )
+        for topic in decoded.responses for told in topic.partitions
+    }
+
+
+def end_offset_request(topic: str, partition: int, leader_epoch: int, version: int) -> bytearray:
+    topic_class = ListOffsetsRequest.ListOffsetsTopic
+    asked = topic_class.ListOffsetsPartition(
+        partition_index=partition, current_leader_epoch=leader_epoch, timestamp=_LATEST)
+    return _framed(ListOffsetsRequest(
+        version=version, replica_id=-1, isolation_level=_UNCOMMITTED,
+        topics=[topic_class(name=topic, partitions=[asked])],
+    ), version)
+
+
+def end_offset_answer(answer: bytes, version: int) -> tuple[int, int]:
+    """(error, offset) of the one partition asked."""
+    for topic in _decoded(ListOffsetsResponse, LIST_OFFSETS, answer, version).topics:
+        for told in topic.partitions:
+            return told.error_code, told.offset
+    raise Unspoken("an answer to ListOffsets without the partition asked")
+
+
+def metadata_request(topics: Sequence[str], version: int) -> bytearray:
+    names = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+    return _framed(MetadataRequest(version=version, topics=names, allow_auto_topic_creation=False), version)
+
+
+def metadata_answer(answer: bytes, version: int) -> Told:
+    decoded = _decoded(MetadataResponse, METADATA, answer, version)
+    return Told(
+        brokers={broker.node_id: (broker.host, broker.port) for broker in decoded.brokers},
+        partitions={
+            (topic.name, told.partition_index): Led(
+                error=told.error_code, leader=told.leader_id,
+                epoch=told.leader_epoch if version >= 7 else -1,
+            )
+            for topic in decoded.topics for told in topic.partitions
+        },
+    )
+
+
+def _framed(request: Any, version: int) -> bytearray:
+    request.with_header(0, _CLIENT_ID)
+    return bytearray(request.encode(version=version, header=True, framed=True))
+
+
+def _decoded(response: Any, api: int, answer: bytes, version: int) -> Any:
+    """The body behind the correlation id; whatever the codec trips over is Unspoken."""
+    decode: Callable[..., Any] = response.decode
+    try:
+        body = answer
+        if version >= _FLEXIBLE[api]:
+            if answer[:1] != b"\x00":
+                raise Unspoken("a response header with tags")
+            body = answer[1:]
+        return decode(body, version=version)
+    except (ValueError, IndexError, struct.error, TypeError, KeyError, AttributeError) as error:
+        raise Unspoken(f"an answer to api {api} version {version} that cannot be read: {error}") from error

@@ -197,6 +197,19 @@ class Written(Protocol):
     async def __call__(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadSettings:
+    """What a workload is made from."""
+
+    run_id: str  # 16 hex digits, in a header of every record of the run
+    seed: int
+    partitions: tuple[PartitionSpec, ...]
+    addresses: Callable[[], Mapping[str, tuple[str, int]]]  # node -> (host, port), as Cluster gives them
+    acks: str  # all, 1 or 0
+    concurrency: int  # processes at a time; process % concurrency is a process's place among them
+    first_value: int  # values below are the schedule's
+
+
 class Workload(Protocol):
     """What clients ask. Intents are drawn one at a time; a session serves one process."""
 
@@ -205,6 +218,7 @@ class Workload(Protocol):
     @property
     def guarantees(self) -> Mapping[str, Any]: ...  # acks, idempotence, retries, isolation: run.json's words
     def intents(self, process: int, random: Random) -> Iterator[Intent]: ...
+    def probe(self, partition: int) -> Intent: ...  # one send of a fresh value
     def session(self, process: int) -> Session: ...
     def final_session(self, process: int) -> Session: ...  # reads after mending
 

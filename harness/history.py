@@ -1,9 +1,9 @@
 """The history: one op a line of history.jsonl, recorded as it happens and read back plainly.
 
 Rules of the Recorder
-1. Index without gaps, time that does not fall, whole lines: those of one loop tick go to the kernel in one write(2).
-2. `written()` returns when every line so far has been handed to the kernel; no byte of a request leaves before
-   that, so that a harness killed at any instant has never asked what its history does not name.
+1. Index without gaps, time that does not fall, whole lines: those of one loop tick go out in one write(2).
+2. `written()` returns when every line so far has been handed to the kernel; no byte of a request leaves
+   before that, so that a harness killed at any instant has never asked what its history does not name.
 3. A write that fails is a FloodmarkError and ends all recording; what was written before stays whole.
 """
 

@@ -1,0 +1,129 @@
+"""The log workload: unique values sent, polls from the beginning on, end offsets, by the client of record.
+
+Every send is tried once and goes to one partition. One process in four reads: it assigns itself some
+partitions, polls them from offset 0 forward, asks for their end now and then, and begins anew with others
+after a while. With fewer than four processes each does a little of both.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from random import Random
+from typing import Any
+
+from harness.client.client import Client, ClientConfig
+from harness.op import Intent, Outcome, Send, Type
+from harness.protocols import Session, Workload, WorkloadSettings, Written
+
+NAME = "log"
+_READERS_EVERY = 4
+_READING_SHARE = {True: 0.95, False: 0.0}  # of a reader's ops, of a writer's
+_MIXED_SHARE = 0.1  # where there are too few processes to tell readers from writers
+_BATCH_SIZES = (1, 1, 1, 1, 1, 2, 3, 4)
+_READS_PER_ASSIGN = (20, 200)
+_END_OFFSETS_EVERY = 10
+_LOAD_FETCH_BYTES = 16 << 10  # small answers: a reader shares the machine with the brokers
+_LOAD_FETCH_WAIT_MS = 300
+_LOAD_FETCH_MIN_BYTES = 8 << 10
+_FINAL_FETCH_BYTES = 256 << 10
+_FINAL_FETCH_WAIT_MS = 100
+
+
+class LogSession:
+    """One process on its client. A final session reads in larger pieces and waits less for more to come."""
+
+    def __init__(self, settings: WorkloadSettings, process: int, *, final: bool = False) -> None:
+        self._client = Client(ClientConfig(
+            run_id=settings.run_id,
+            keys={spec.key: (spec.topic, spec.partition) for spec in settings.partitions},
+            bootstrap=settings.addresses,
+            acks=settings.acks,
+            fetch_max_bytes=_FINAL_FETCH_BYTES if final else _LOAD_FETCH_BYTES,
+            fetch_wait_ms=_FINAL_FETCH_WAIT_MS if final else _LOAD_FETCH_WAIT_MS,
+            fetch_min_bytes=1 if final else _LOAD_FETCH_MIN_BYTES,
+        ), Random(f"{settings.seed}/client/{process}"))
+
+    @property
+    def over(self) -> bool:
+        return self._client.over
+
+    async def apply(self, process: int, intent: Intent, written: Written) -> Outcome:
+        await written()
+        match intent.f:
+            case "send":
+                return await self._client.send(intent.sends)
+            case "poll":
+                return await self._client.poll()
+            case "assign":
+                self._client.assign(intent.partitions)
+                return Outcome(type=Type.OK, partitions=intent.partitions)
+            case "list_offsets":
+                return await self._client.list_offsets(intent.partitions)
+        raise ValueError(f"the log workload knows no {intent.f!r}")
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+class LogWorkload:
+    """Implements protocols.Workload."""
+
+    name = NAME
+
+    def __init__(self, settings: WorkloadSettings) -> None:
+        self._settings = settings
+        self._values = count(settings.first_value)
+        self._keys = tuple(spec.key for spec in settings.partitions)
+
+    @property
+    def guarantees(self) -> Mapping[str, Any]:
+        return {
+            "acks": self._settings.acks, "idempotence": False, "retries": 0, "isolation": "read_uncommitted",
+        }
+
+    def intents(self, process: int, random: Random) -> Iterator[Intent]:
+        return intents(self._keys, self._values, reading_share(process, self._settings.concurrency), random)
+
+    def probe(self, partition: int) -> Intent:
+        return send(partition, [next(self._values)])
+
+    def session(self, process: int) -> Session:
+        return LogSession(self._settings, process)
+
+    def final_session(self, process: int) -> Session:
+        return LogSession(self._settings, process, final=True)
+
+
+def make(settings: WorkloadSettings) -> Workload:
+    return LogWorkload(settings)
+
+
+# -- what is asked, shared with the idempotent workload ----------------------------------------------------
+
+def reading_share(process: int, concurrency: int) -> float:
+    """How much of what a process asks is reading."""
+    if concurrency < _READERS_EVERY:
+        return _MIXED_SHARE
+    return _READING_SHARE[process % concurrency % _READERS_EVERY == _READERS_EVERY - 1]
+
+
+def intents(keys: Sequence[int], values: Iterator[int], share: float, random: Random) -> Iterator[Intent]:
+    """Without end. The first read is an assign; so is the one after each stretch of reads."""
+    left, held = 0, tuple(keys[:1])
+    while True:
+        if random.random() >= share:
+            size = random.choice(_BATCH_SIZES)
+            yield send(random.choice(keys), [next(values) for _ in range(size)])
+        elif left == 0:
+            left = random.randint(*_READS_PER_ASSIGN)
+            held = tuple(sorted(random.sample(keys, random.randint(1, min(2, len(keys))))))
+            yield Intent(f="assign", partitions=held)
+        else:
+            left -= 1
+            if left % _END_OFFSETS_EVERY == 0:
+                yield Intent(f="list_offsets", partitions=(random.choice(held),))
+            else:
+                yield Intent(f="poll")
+
+
+def send(partition: int, values: Sequence[int]) -> Intent:
+    return Intent(f="send", sends=tuple(Send(partition=partition, value=value) for value in values))

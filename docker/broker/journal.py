@@ -3,9 +3,10 @@
 Rules
 1. One line is one `append`, a JSON array of its records: a crash leaves all of them or none.
 2. A last line without its newline is an append that never returned: it is ignored, and cut off at open.
-3. Any other line that is no array of objects is damage, and an error that names the line: guessing on would let the
-   controller give out an epoch or a producer id twice.
-4. A write or fsync that fails leaves the file in doubt: the controller must stop and read it again at its next start.
+3. Any other line that is no array of objects is damage, and an error that names the line: guessing on would
+   let the controller give out an epoch or a producer id twice.
+4. A write or fsync that fails leaves the file in doubt: the controller must stop and read it again at its
+   next start.
 """
 
 import fcntl
@@ -23,7 +24,8 @@ class JournalError(Exception):
 class Journal:
     """An open journal. `records` is what was in it when it was opened, oldest first."""
 
-    def __init__(self, path: Path, descriptor: int, records: tuple[Mapping[str, Any], ...], torn_bytes: int) -> None:
+    def __init__(self, path: Path, descriptor: int, records: tuple[Mapping[str, Any], ...],
+                 torn_bytes: int) -> None:
         self.path = path
         self.records = records
         self.torn_bytes = torn_bytes  # of a last line that was cut off at open

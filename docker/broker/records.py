@@ -1,15 +1,19 @@
-"""Record batch v2 as bytes: from a buffer to frames (`parse`), and from a frame to what goes to disk (`stamp`).
+"""Record batch v2 as bytes: from a buffer to frames (`parse`), and from a frame to what goes to disk
+(`stamp`).
 
 Rules
 1. Only the 61-byte frame is read; the records stay opaque, compressed or not, and are never decoded here.
-2. Every batch that comes in from outside has its CRC-32C verified. The CRC covers attributes to the end, so base
-   offset, length, leader epoch and magic are outside it: a leader rewrites offset and epoch without a new CRC.
+2. Every batch that comes in from outside has its CRC-32C verified. The CRC covers attributes to the end, so
+   base offset, length, leader epoch and magic are outside it: a leader rewrites offset and epoch without a
+   new CRC.
 3. Followers get a leader's bytes: `stamp` changes nothing but bytes 0-7 and 12-15.
 4. A fetch response may end in the middle of a batch (Kafka cuts at max bytes): whoever reads one says
    `partial_tail=True`, and the fragment is left out. A produce request may not.
 
-Layout (all big endian): base offset i64 | length i32 of what follows | partition leader epoch i32 | magic i8 | crc u32
-| attributes i16 | last offset delta i32 | base timestamp i64 | max timestamp i64 | producer id i64 | producer epoch i16
+Layout (all big endian): base offset i64 | length i32 of what follows | partition leader epoch i32 | magic
+i8 | crc u32
+| attributes i16 | last offset delta i32 | base timestamp i64 | max timestamp i64 | producer id i64 |
+producer epoch i16
 | base sequence i32 | count i32 | records.
 """
 
@@ -24,7 +28,8 @@ LENGTH_END = 12  # base offset and length: what must be there to know how long a
 CRC_START = 21  # the CRC covers from here (attributes) to the end
 MAGIC = 2
 _MIN_LENGTH = HEADER_BYTES - LENGTH_END
-# base offset, length, epoch, magic, crc, attributes (skipped), last offset delta, times (skipped), producer, count
+# base offset, length, epoch, magic, crc, attributes (skipped), last offset delta, times (skipped),
+# producer, count
 _FRAME = Struct(">qiibI2xi16xqhii")
 _LENGTH = Struct(">i")
 _HEAD = Struct(">qii")
@@ -48,7 +53,8 @@ class BatchTooLarge(Exception):
         self.limit = limit
 
 
-def parse(data: bytes | memoryview, *, max_batch_bytes: int | None = None, partial_tail: bool = False) -> list[Batch]:
+def parse(data: bytes | memoryview, *, max_batch_bytes: int | None = None,
+          partial_tail: bool = False) -> list[Batch]:
     """The batches of `data`, in order, each with its own bytes.
 
     Raises CorruptBatch with the byte position of the first that is bad, BatchTooLarge with its size. With
@@ -92,7 +98,8 @@ def frame(view: memoryview, position: int, end: int) -> Batch:
 
 
 def _frame(view: memoryview, position: int, end: int, body: bytes) -> Batch:
-    (base, _, epoch, magic, crc, delta, producer, producer_epoch, sequence, count) = _FRAME.unpack_from(view, position)
+    (base, _, epoch, magic, crc, delta,
+     producer, producer_epoch, sequence, count) = _FRAME.unpack_from(view, position)
     if magic != MAGIC:
         raise CorruptBatch(position, f"magic {magic}, only {MAGIC} is spoken here")
     if crc32c(view[position + CRC_START:end]) != crc:

@@ -1,0 +1,83 @@
+"""What a log still is after whatever happened to its files: where it must be cut, and which epochs it holds.
+
+Rules
+1. A scan keeps every batch up to the first that is torn, fails its CRC, or does not begin where the one
+   before ended (base offset lies outside the CRC, so only this shows it damaged). Leader epochs lie outside
+   it too, but a fall is no reason to cut: before KIP-101 logs had such falls rightly.
+2. Batches are the authority on epochs, leader-epoch-checkpoint is not: it is fsynced when an epoch begins,
+   while the records of that epoch may be lost, or come back, in a power cut.
+"""
+
+import mmap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from broker.messages import Batch
+from broker.records import CorruptBatch, batch_end, frame
+
+Epochs = tuple[tuple[int, int], ...]  # (epoch, start offset), both ascending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """The good batches of one segment, in order (data empty), and where each ends."""
+
+    batches: Sequence[Batch]
+    ends: Sequence[int]
+    bad: str | None  # why it was not good to the end
+
+    @property
+    def end(self) -> int:
+        """The byte behind the last good batch."""
+        return self.ends[-1] if self.ends else 0
+
+
+def scan(descriptor: int, size: int, expected: int) -> Scan:
+    """Reads a segment's first `size` bytes, whose first batch must begin at offset `expected`."""
+    batches: list[Batch] = []
+    ends: list[int] = []
+    if size == 0:
+        return Scan(batches=batches, ends=ends, bad=None)
+    bad = None
+    position = 0
+    with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+        while position < size:
+            try:
+                end = batch_end(view, position)
+                if end > size:
+                    raise CorruptBatch(position, f"torn: {size - position} of {end - position} bytes")
+                batch = frame(view, position, end)
+                if batch.base_offset != expected:
+                    raise CorruptBatch(position, f"begins at offset {batch.base_offset}, not {expected}")
+            except CorruptBatch as error:
+                bad = str(error)
+                break
+            batches.append(batch)
+            ends.append(end)
+            expected, position = batch.last_offset + 1, end
+    return Scan(batches=batches, ends=ends, bad=bad)
+
+
+def mend_epochs(found: Epochs | None, batches: Iterable[Batch], log_start: int, leo: int) -> Epochs:
+    """The leader-epoch cache that fits the batches, where `found` is what the checkpoint file held.
+
+    Kept of `found`: an entry at LEO with a higher epoch than any record's (elected and nothing written yet,
+    or what was written is lost: in either case that epoch begins at LEO here), and a start at or below
+    log_start of the first epoch. Dropped: entries beyond LEO and those the batches contradict. Added:
+    epochs of batches it lacks.
+    """
+    entries: list[tuple[int, int]] = []
+    for batch in batches:
+        # KAFKA-7415: a cache only ever rises; a batch of a lower epoch begins nothing new.
+        if batch.epoch >= 0 and (not entries or batch.epoch > entries[-1][0]):
+            entries.append((batch.epoch, batch.base_offset))
+    known = found or ()
+    if entries and entries[0][1] == log_start:
+        earlier = [start for epoch, start in known if epoch == entries[0][0] and start <= log_start]
+        if earlier:
+            entries[0] = (entries[0][0], earlier[0])
+    newest = entries[-1][0] if entries else -1
+    at_end = [epoch for epoch, start in known if start == leo and epoch > newest]
+    if at_end:
+        entries.append((max(at_end), leo))
+    return tuple(entries)

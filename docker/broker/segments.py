@@ -1,0 +1,92 @@
+"""One segment: a `%020d.log` file and, in memory, where each of its batches begins.
+
+Kafka's `.index` and `.timeindex` are not written: positions are found anew at open, which reads every batch
+anyway, and take 8 bytes a batch in memory (offset and position relative to the segment, 32 bits each, as in
+Kafka's index). Kafka rebuilds missing index files when it opens such a directory.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+
+SUFFIX = ".log"
+_MAX_RELATIVE = (1 << 31) - 1
+
+
+def segment_name(folder: str, base: int) -> str:
+    return f"{folder}/{base:020d}{SUFFIX}"
+
+
+def base_of(file_name: str) -> int | None:
+    """The base offset in a segment's file name (without folder); None if it is no segment's."""
+    stem = file_name.removesuffix(SUFFIX)
+    return int(stem) if len(stem) == 20 and file_name.endswith(SUFFIX) and stem.isdecimal() else None
+
+
+def _relative() -> "array[int]":
+    return array("I")
+
+
+@dataclass(slots=True, kw_only=True)
+class Segment:
+    """Mutable: `leo` is the offset after its last record, `size` where the next batch goes.
+
+    Invariant: batch i begins at offset base + offsets[i] and byte positions[i]; both rise strictly, and the
+    batch ends where the next begins (or at leo and size).
+    """
+
+    name: str
+    base: int
+    descriptor: int
+    leo: int
+    size: int = 0
+    offsets: "array[int]" = field(default_factory=_relative)
+    positions: "array[int]" = field(default_factory=_relative)
+
+    def add(self, base_offset: int, last_offset: int, length: int) -> None:
+        """A batch of `length` bytes has been written at `size`."""
+        self.offsets.append(base_offset - self.base)
+        self.positions.append(self.size)
+        self.leo = last_offset + 1
+        self.size += length
+
+    def fits(self, last_offset: int, size: int, length: int, segment_bytes: int) -> bool:
+        """Whether a batch of `length` bytes may go in where `size` bytes will be: by segment_bytes (the first
+        always may) and by 32-bit relative offsets."""
+        return size == 0 or (size + length <= segment_bytes and last_offset - self.base <= _MAX_RELATIVE)
+
+    def position_of(self, offset: int) -> int | None:
+        """The byte where `offset` begins a batch, or the end for leo; None when it lies inside a batch."""
+        if offset == self.leo:
+            return self.size
+        relative = offset - self.base
+        at = bisect_left(self.offsets, relative)
+        return self.positions[at] if at < len(self.offsets) and self.offsets[at] == relative else None
+
+    def offset_at(self, position: int) -> int:
+        """The offset up to which the first `position` bytes hold whole batches."""
+        if position >= self.size:
+            return self.leo
+        at = bisect_right(self.positions, position) - 1
+        return self.base + self.offsets[at] if at >= 0 else self.base
+
+    def cut(self, to: int, position: int) -> None:
+        """Everything from offset `to`, which is at byte `position`, is gone."""
+        keep = bisect_left(self.positions, position)
+        del self.offsets[keep:], self.positions[keep:]
+        self.leo, self.size = to, position
+
+    def span(self, start: int, end: int, max_bytes: int) -> tuple[int, int]:
+        """The bytes (from, to) of the whole batches from the one that holds `start`, below `end`, at most
+        max_bytes but at least one batch. Needs base <= start < leo."""
+        first = bisect_right(self.offsets, start - self.base) - 1
+        begin = self.positions[first]
+        if end >= self.leo:
+            stop, last = self.size, len(self.positions)
+        else:
+            last = bisect_right(self.offsets, end - self.base) - 1  # the batch that holds or begins at `end`
+            stop = self.positions[last]
+        if stop - begin > max_bytes:
+            last = max(bisect_right(self.positions, begin + max_bytes) - 1, first + 1)
+            stop = self.positions[last] if last < len(self.positions) else self.size
+        return begin, stop

@@ -1,0 +1,193 @@
+"""The main phase of a run: n processes ask what the workload draws, while the striker carries out the schedule.
+
+Rules
+1. A process has at most one op open and asks nothing more after an info; its place is then taken by a new
+   process, numbered place + k * concurrency.
+2. The phase lasts until the duration is over and the schedule is done. Ops open then are waited for; what they do
+   not answer stays open in the history.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from harness.errors import FloodmarkError
+from harness.history import Recorder
+from harness.op import Intent, Outcome, Type
+from harness.protocols import Cluster, Sender, Session, Striker, View, Workload
+from harness.schedule import Schedule
+
+SCRIPTED = 1_000_000  # scripted sends have processes from here on
+_DRAIN_TIMEOUT_S = 10.0
+_SCHEDULE_GRACE_S = 60.0  # for the acts themselves, beyond the time-outs of their moments
+_SCRIPTED_TIMEOUT_S = 10.0
+# A scripted send refused for one of these is tried again: nothing was written and the leader is on its way.
+_PASSING = frozenset({
+    "CONNECTION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION",
+    "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH",
+})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the main phase does."""
+
+    workload: Workload
+    striker: Striker
+    schedule: Schedule
+    seed: int
+    concurrency: int
+    rate: float | None  # ops a second, all processes together; None: as fast as they go
+    duration_s: float
+
+
+class RunSight:
+    """protocols.Sight over a recorder and a cluster."""
+
+    def __init__(self, recorder: Recorder, cluster: Cluster) -> None:
+        self._recorder = recorder
+        self._cluster = cluster
+
+    def now_ns(self) -> int:
+        return self._recorder.now_ns()
+
+    def acks(self, partition: int) -> int:
+        return self._recorder.acks(partition)
+
+    async def ack_or(self, timeout_s: float) -> None:
+        await self._recorder.ack_or(timeout_s)
+
+    async def view(self) -> View:
+        return await self._cluster.observe()
+
+
+class _Pace:
+    """Spreads ops evenly; a pause that nobody used is not made up for."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._interval_s = 1 / rate if rate else 0.0
+        self._next_s = 0.0
+
+    async def wait(self) -> None:
+        if self._interval_s:
+            now_s = asyncio.get_running_loop().time()
+            at_s = max(now_s, self._next_s)
+            self._next_s = at_s + self._interval_s
+            if at_s > now_s:
+                await asyncio.sleep(at_s - now_s)
+
+
+async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[int, ...]:
+    """Returns the positions of the schedule whose moment never came; raises what a process or strike raised."""
+    stop = asyncio.Event()
+    pace = _Pace(load.rate)
+    processes = {
+        asyncio.create_task(_place(load, place, recorder, pace, stop)) for place in range(load.concurrency)
+    }
+    strikes = asyncio.create_task(load.striker.carry_out(
+        load.schedule, RunSight(recorder, cluster), recorder, scripted_sender(load.workload, recorder)))
+    clock = asyncio.create_task(asyncio.sleep(load.duration_s))
+    try:
+        await _until_done({strikes, clock}, processes, timeout_s=_bound_s(load))
+        stop.set()
+        if processes:
+            await asyncio.wait(processes, timeout=_DRAIN_TIMEOUT_S)
+    finally:
+        await end_all({strikes, clock, *processes})
+    for process in processes:
+        if not process.cancelled() and (error := process.exception()):
+            raise error
+    return strikes.result()
+
+
+async def drive(workload: Workload, process: int, intents: Iterator[Intent], recorder: Recorder, pace: _Pace,
+                stop: asyncio.Event) -> None:
+    """One process, from its first op to its last."""
+    session = workload.session(process)
+    try:
+        for intent in intents:
+            await pace.wait()
+            if stop.is_set():
+                return
+            outcome = await ask(session, process, intent, recorder)
+            if outcome.type is Type.INFO or session.over:
+                return
+    finally:
+        await session.close()
+
+
+async def ask(session: Session, process: int, intent: Intent, recorder: Recorder) -> Outcome:
+    """One op, from its invocation in the history to its completion there."""
+    invoked = recorder.invoke(process, intent)
+    outcome = await session.apply(process, intent, recorder.written)
+    recorder.complete(invoked, outcome)
+    return outcome
+
+
+async def end_all(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancels what still runs and waits until it has ended."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def scripted_sender(workload: Workload, recorder: Recorder) -> Sender:
+    """protocols.Sender: each send by a process of its own; refusals that pass are asked again inside the op."""
+    numbers = iter(range(SCRIPTED, 2 * SCRIPTED))
+
+    async def send(intent: Intent) -> Outcome:
+        process = next(numbers)
+        session = workload.session(process)
+        deadline_s = asyncio.get_running_loop().time() + _SCRIPTED_TIMEOUT_S
+        try:
+            invoked = recorder.invoke(process, intent)
+            while True:
+                outcome = await session.apply(process, intent, recorder.written)
+                passing = outcome.type is Type.FAIL and outcome.error in _PASSING
+                if not passing or asyncio.get_running_loop().time() > deadline_s:
+                    break
+            recorder.complete(invoked, outcome)
+            return outcome
+        finally:
+            await session.close()
+
+    return send
+
+
+async def _place(load: Load, place: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
+    """One place among the n: a process, and the next when it has ended."""
+    process = place
+    while not stop.is_set():
+        random = Random(f"{load.seed}/{process}")
+        await drive(load.workload, process, load.workload.intents(process, random), recorder, pace, stop)
+        process += load.concurrency
+
+
+async def _until_done(asked: Collection[asyncio.Task[Any]], beside: Collection[asyncio.Task[None]], *,
+                      timeout_s: float) -> None:
+    """Waits until all that was asked is done; a failure of any task ends it at once."""
+    deadline_s = asyncio.get_running_loop().time() + timeout_s
+    while not all(task.done() for task in asked):
+        left_s = deadline_s - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            raise FloodmarkError(f"the schedule was not carried out within {timeout_s:.0f} s")
+        waiting = {task for task in (*asked, *beside) if not task.done()}
+        await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        for task in (*asked, *beside):
+            if task.done():
+                task.result()
+
+
+def _bound_s(load: Load) -> float:
+    return load.duration_s + _SCHEDULE_GRACE_S + sum(
+        entry.timeout_s + _planned_s(entry.moment) for entry in load.schedule)
+
+
+def _planned_s(moment: object) -> float:
+    """The wait that a moment of time asks for by itself."""
+    if isinstance(moment, Mapping):
+        return float(moment.get("after_ns", 0) or moment.get("time", 0) or 0) / 1e9
+    return 0.0

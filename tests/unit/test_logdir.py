@@ -1,0 +1,287 @@
+"""The reader of Kafka's log directories, against batches that kafka-python's own record builder made."""
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
+
+from harness.batches import HEADER_BYTES
+from harness.errors import FloodmarkError
+from harness.logdir import LogState, describe, dump, read_epochs, read_offsets
+from harness.protocols import PartitionSpec
+
+RUN = "0123456789abcdef"
+OURS = [("floodmark", RUN.encode())]
+SPEC = PartitionSpec(key=3, topic="log", partition=0, replicas=("n1",))
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+
+
+def batch(base: int, values: Sequence[bytes | None], *, epoch: int = 0, codec: int = 0, producer: int = -1,
+          headers: Any = OURS, key: bytes | None = None, transactional: bool = False) -> bytes:
+    builder = DefaultRecordBatchBuilder(2, codec, transactional, producer, -1, -1, 1 << 24)
+    for at, value in enumerate(values):
+        builder.append(at, 1_700_000_000_000 + at, key, value, headers)
+    data = bytearray(builder.build())
+    struct.pack_into(">q", data, 0, base)
+    struct.pack_into(">i", data, 12, epoch)
+    return bytes(data)
+
+
+def marker(base: int, producer: int, *, commit: bool) -> bytes:
+    """A control batch, as a broker writes it at the end of a transaction."""
+    import crc32c
+
+    data = bytearray(batch(base, [b"\0\0\0\0\0\0"], key=struct.pack(">hh", 0, commit), headers=[],
+                           producer=producer, transactional=True))
+    attributes = struct.unpack_from(">h", data, 21)[0] | 0x20
+    struct.pack_into(">h", data, 21, attributes)
+    struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+def put(log_dir: Path, *batches: bytes, base: int = 0) -> Path:
+    folder = log_dir / "log-0"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{base:020d}.log"
+    path.write_bytes(b"".join(batches))
+    return path
+
+
+def rows(log_dir: Path, **how: Any) -> list[dict[str, Any]]:
+    return list(dump(log_dir, [SPEC], RUN, "n1", **how))
+
+
+def offsets_and_values(log_dir: Path, **how: Any) -> list[tuple[int, int | None]]:
+    return [(row["offset"], row["value"]) for row in rows(log_dir, **how)]
+
+
+def test_a_row_says_what_is_stored(tmp_path: Path) -> None:
+    """Offset and epoch from the header, the value by our header, the CRC as stored."""
+    one = batch(5, [b"17"], epoch=2)
+    put(tmp_path, one, base=5)
+
+    assert rows(tmp_path) == [{"node": "n1", "partition": 3, "offset": 5, "epoch": 2, "value": 17,
+                               "crc": struct.unpack_from(">I", one, 17)[0]}]
+
+
+@pytest.mark.parametrize("codec", [0, GZIP])
+def test_batches_of_many_records(tmp_path: Path, codec: int) -> None:
+    """Each record has its own offset, compressed or not."""
+    put(tmp_path, batch(0, [b"%d" % n for n in range(200)], codec=codec), batch(200, [b"200"]))
+
+    assert offsets_and_values(tmp_path) == [(n, n) for n in range(201)]
+
+
+@pytest.mark.parametrize(("codec", "name"), [(SNAPPY, "snappy"), (LZ4, "lz4"), (ZSTD, "zstd")])
+@pytest.mark.parametrize("count", [1, 300])
+def test_other_compressions_by_arrow(tmp_path: Path, codec: int, name: str, count: int) -> None:
+    """The plain batch's records, compressed by Arrow as raw snappy or as a frame, read the same."""
+    import crc32c
+    import pyarrow
+
+    plain = batch(0, [b"%d" % n for n in range(count)])
+    if name == "snappy":
+        packed = pyarrow.compress(plain[HEADER_BYTES:], codec=name, asbytes=True)
+    else:
+        sink = pyarrow.BufferOutputStream()
+        with pyarrow.CompressedOutputStream(sink, name) as stream:
+            stream.write(plain[HEADER_BYTES:])
+        packed = sink.getvalue().to_pybytes()
+    data = bytearray(plain[:HEADER_BYTES] + packed)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    struct.pack_into(">h", data, 21, codec)
+    struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))
+    put(tmp_path, bytes(data))
+
+    assert offsets_and_values(tmp_path) == [(n, n) for n in range(count)]
+
+
+def test_snappy_as_java_frames_it(tmp_path: Path) -> None:
+    """Blocks of their own, each with its length, behind eight bytes of magic and two versions."""
+    import crc32c
+    import pyarrow
+
+    plain = batch(0, [b"%d" % n for n in range(50)])
+    body = plain[HEADER_BYTES:]
+    blocks = [pyarrow.compress(part, codec="snappy", asbytes=True) for part in (body[:100], body[100:])]
+    framed = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + b"".join(
+        struct.pack(">i", len(block)) + block for block in blocks)
+    data = bytearray(plain[:HEADER_BYTES] + framed)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    struct.pack_into(">h", data, 21, SNAPPY)
+    struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))
+    put(tmp_path, bytes(data))
+
+    assert offsets_and_values(tmp_path) == [(n, n) for n in range(50)]
+
+
+@pytest.mark.parametrize(("value", "headers", "key"), [
+    (b"17", [], None),
+    (b"17", [("floodmark", b"another run's id")], None),
+    (b"17", [("other", RUN.encode())], None),
+    (b"x17", OURS, None), (b" 17", OURS, None), (b"1_7", OURS, None), (None, OURS, None), (b"", OURS, None),
+])
+def test_what_is_not_ours_has_no_value(tmp_path: Path, value: bytes | None, headers: Any,
+                                       key: bytes | None) -> None:
+    """Near misses of our records: another header, another run, no decimal digits."""
+    put(tmp_path, batch(0, [value], headers=headers, key=key))
+
+    assert offsets_and_values(tmp_path) == [(0, None)]
+
+
+@pytest.mark.parametrize("headers", [[*OURS, ("trace", b"x")], [("a", None), *OURS]])
+def test_ours_may_carry_more(tmp_path: Path, headers: Any) -> None:
+    """Another header before or after, and a key, make it no less ours."""
+    put(tmp_path, batch(0, [b"17"], headers=headers, key=b"k"), batch(1, [b"9" * 19]))
+
+    assert offsets_and_values(tmp_path) == [(0, 17), (1, int("9" * 19))]
+
+
+@given(values=st.lists(st.integers(0, 2**63 - 1), max_size=12), per_batch=st.integers(1, 5),
+       epoch=st.integers(0, 9))
+def test_what_goes_in_comes_out(tmp_path_factory: pytest.TempPathFactory, values: list[int], per_batch: int,
+                                epoch: int) -> None:
+    """Any values in batches of any size."""
+    folder = tmp_path_factory.mktemp("log")
+    texts = [b"%d" % value for value in values]
+    put(folder, *(batch(at, texts[at:at + per_batch], epoch=epoch) for at in range(0, len(texts), per_batch)))
+
+    assert offsets_and_values(folder) == list(enumerate(values))
+    assert describe(folder, SPEC).leo == len(values)
+
+
+def test_a_control_batch_has_no_value_and_marks_the_aborted(tmp_path: Path) -> None:
+    """The first marker after a batch, of its own producer, decides; what is open is not aborted."""
+    put(tmp_path,
+        batch(0, [b"1"], producer=7, transactional=True), batch(1, [b"2"], producer=8, transactional=True),
+        marker(2, 7, commit=False),
+        batch(3, [b"3"], producer=7, transactional=True), marker(4, 7, commit=True),
+        batch(5, [b"4"], producer=7, transactional=True), batch(6, [b"5"], producer=7))
+
+    assert offsets_and_values(tmp_path) == [(0, 1), (1, 2), (2, None), (3, 3), (4, None), (5, 4), (6, 5)]
+    assert [row["offset"] for row in rows(tmp_path) if row.get("aborted")] == [0]
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_every_torn_tail_is_told(tmp_path: Path, running: bool) -> None:
+    """Cut at each byte of the last batch: what is whole is there, the rest is counted."""
+    head, tail = batch(0, [b"1"]), batch(1, [b"2", b"3"])
+    for kept in range(1, len(tail)):
+        path = put(tmp_path, head, tail[:kept])
+
+        assert offsets_and_values(tmp_path, running=running) == [(0, 1)], kept
+        assert describe(tmp_path, SPEC, running=running) == LogState(
+            log_start=0, leo=1, torn_bytes=path.stat().st_size - len(head), epochs=None, checkpointed_hw=0)
+
+
+@pytest.mark.parametrize("junk", [b"\0" * 500, b"\xff" * 500, b"\0" * 16 + b"\2" + b"\0" * 100])
+def test_junk_after_the_last_batch_is_torn(tmp_path: Path, junk: bytes) -> None:
+    """Zeros, ones, and zeros that look a little like a header."""
+    put(tmp_path, batch(0, [b"1"]), junk)
+
+    assert offsets_and_values(tmp_path) == [(0, 1)]
+    assert describe(tmp_path, SPEC).torn_bytes == len(junk)
+
+
+@pytest.mark.parametrize("at", [17, 21, 62, -1])
+def test_a_damaged_batch_is_told_with_its_offsets(tmp_path: Path, at: int) -> None:
+    """One flipped bit under the CRC, or in it: crc_ok false, and the batches after it are read on."""
+    bad = bytearray(batch(1, [b"2", b"3"]))
+    bad[at] ^= 0x40
+    put(tmp_path, batch(0, [b"1"]), bytes(bad), batch(3, [b"4"]))
+
+    assert [(row["offset"], row.get("crc_ok", True)) for row in rows(tmp_path)] == [
+        (0, True), (1, False), (2, False), (3, True)]
+
+
+def test_a_bad_last_batch_is_torn_only_where_recovery_is_due(tmp_path: Path) -> None:
+    """A node that ran has it in its log; one that did not would cut it at its start."""
+    bad = bytearray(batch(1, [b"2"]))
+    bad[-1] ^= 1
+    put(tmp_path, batch(0, [b"1"]), bytes(bad))
+
+    assert [row.get("crc_ok", True) for row in rows(tmp_path)] == [True, False]
+    assert describe(tmp_path, SPEC).leo == 2
+    assert [row.get("crc_ok", True) for row in rows(tmp_path, running=False)] == [True]
+    assert describe(tmp_path, SPEC, running=False).leo == 1
+    assert describe(tmp_path, SPEC, running=False).torn_bytes == len(bad)
+
+
+def test_several_segments_and_a_log_start(tmp_path: Path) -> None:
+    """Segments go by base offset; records below log-start-offset-checkpoint are not dumped."""
+    put(tmp_path, batch(10, [b"10"]), batch(11, [b"11"]), base=10)
+    put(tmp_path, batch(12, [b"12"]), base=12)
+    put(tmp_path, base=13)
+    (tmp_path / "log-0" / "00000000000000000010.index").write_bytes(b"x")
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nlog 0 11\n")
+
+    assert offsets_and_values(tmp_path) == [(11, 11), (12, 12)]
+    assert describe(tmp_path, SPEC) == LogState(log_start=11, leo=13, torn_bytes=0, epochs=None,
+                                                checkpointed_hw=0)
+
+
+def test_a_batch_larger_than_a_window(tmp_path: Path) -> None:
+    """Windows grow with the batch, and a batch may straddle two of them."""
+    big = batch(0, [b"1" * 6_000_000], headers=[])
+    put(tmp_path, big, *(batch(n, [b"%d" % n]) for n in range(1, 30_000)))
+
+    assert offsets_and_values(tmp_path) == [(0, None), *((n, n) for n in range(1, 30_000))]
+
+
+def test_no_folder_is_an_empty_log(tmp_path: Path) -> None:
+    """A replica that was never made."""
+    assert rows(tmp_path) == []
+    assert describe(tmp_path, SPEC).leo == 0
+
+
+def test_old_formats_are_refused_not_taken_for_torn(tmp_path: Path) -> None:
+    """A log in message format v1 would else look empty, and every ack lost."""
+    builder = LegacyRecordBatchBuilder(1, 0, 1 << 20)
+    builder.append(0, 1_700_000_000_000, None, b"1")
+    put(tmp_path, bytes(builder.build()))
+
+    with pytest.raises(FloodmarkError, match="v0 or v1"):
+        rows(tmp_path)
+
+
+def test_a_sound_batch_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """Compressed by a codec that does not exist, its CRC fitting."""
+    import crc32c
+
+    data = bytearray(batch(0, [b"1"]))
+    struct.pack_into(">h", data, 21, 6)
+    struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))
+    put(tmp_path, bytes(data))
+
+    with pytest.raises(FloodmarkError, match="codec 6"):
+        rows(tmp_path)
+
+
+def test_checkpoints(tmp_path: Path) -> None:
+    """Kafka's two forms, and their absence."""
+    (tmp_path / "log-0").mkdir()
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n2\nlog 0 10\nother 1 4\n")
+    (tmp_path / "log-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n2 5\n")
+
+    assert read_offsets(tmp_path / "replication-offset-checkpoint") == {("log", 0): 10, ("other", 1): 4}
+    assert read_epochs(tmp_path / "log-0") == ((0, 0), (2, 5))
+    assert describe(tmp_path, SPEC).checkpointed_hw == 10
+    assert read_epochs(tmp_path / "log-1") is None
+    assert read_offsets(tmp_path / "nowhere") == {}
+
+
+@pytest.mark.parametrize("text", ["", "0\n", "1\n0\n", "0\n2\nlog 0 10\n", "0\n1\nlog 0\n",
+                                  "0\n1\nlog 0 ten\n"])
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
+    """Half a file, another version, a word too few, a word that is no number."""
+    path = tmp_path / "replication-offset-checkpoint"
+    path.write_text(text)
+
+    with pytest.raises(FloodmarkError, match="damaged"):
+        read_offsets(path)

@@ -1,0 +1,115 @@
+"""What the harness asks in Kafka's own words: CreateTopics and ElectLeaders, by a codec that is not the broker's.
+
+Rules
+1. One connection, one request, one answer, within a time-out; never through a link.
+2. An error code that means "it is so already" is success; any other is the caller's to judge.
+"""
+
+import asyncio
+import itertools
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka.errors import for_code
+from kafka.protocol.admin import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+
+from harness.errors import FloodmarkError
+
+CREATE_TOPICS_VERSION = 4
+ELECT_LEADERS_VERSION = 2
+PREFERRED = 0
+UNCLEAN = 1
+NOT_NEEDED = "ELECTION_NOT_NEEDED"
+_correlation_ids = itertools.count(1)
+
+Address = tuple[str, int]
+
+
+async def create_topics(
+    to: Address, topics: Mapping[str, Sequence[Sequence[int]]], *, timeout_s: float
+) -> None:
+    """topics: name -> for each partition in order the ids of its replicas, preferred leader first.
+
+    FloodmarkError if one is refused.
+    """
+    creatable = CreateTopicsRequest.CreatableTopic
+    request = CreateTopicsRequest[CREATE_TOPICS_VERSION](
+        topics=[
+            creatable(
+                name=name,
+                num_partitions=-1,
+                replication_factor=-1,
+                configs=[],
+                assignments=[
+                    creatable.CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+                    for index, replicas in enumerate(assignment)
+                ],
+            )
+            for name, assignment in sorted(topics.items())
+        ],
+        timeout_ms=int(timeout_s * 1000),
+        validate_only=False,
+    )
+    answer = await _ask(to, request, CreateTopicsResponse, CREATE_TOPICS_VERSION, timeout_s)
+    for topic in answer.topics:
+        if topic.error_code != 0:
+            raise FloodmarkError(
+                f"topic {topic.name!r} was not created: {error_name(topic.error_code)}"
+                f"{': ' + topic.error_message if topic.error_message else ''}"
+            )
+
+
+async def elect_leaders(
+    to: Address, partitions: Sequence[tuple[str, int]], *, unclean: bool, timeout_s: float
+) -> dict[tuple[str, int], str | None]:
+    """(topic, partition) -> Kafka's name of what stood in the way, None where a leader was elected."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    request = ElectLeadersRequest[ELECT_LEADERS_VERSION](
+        election_type=UNCLEAN if unclean else PREFERRED,
+        topic_partitions=[
+            ElectLeadersRequest.TopicPartitions(topic=topic, partitions=indexes)
+            for topic, indexes in by_topic.items()
+        ],
+        timeout_ms=int(timeout_s * 1000),
+    )
+    answer = await _ask(to, request, ElectLeadersResponse, ELECT_LEADERS_VERSION, timeout_s)
+    if answer.error_code != 0:
+        raise FloodmarkError(f"no election: {error_name(answer.error_code)}")
+    return {
+        (result.topic, one.partition_id): error_name(one.error_code) if one.error_code else None
+        for result in answer.replica_election_results
+        for one in result.partition_result
+    }
+
+
+def error_name(code: int) -> str:
+    """Kafka's own spelling: 38 -> INVALID_REPLICATION_FACTOR."""
+    name: str = getattr(for_code(code), "message", "UNKNOWN")
+    return f"{name} ({code})"
+
+
+async def _ask(to: Address, request: Any, answer: Any, version: int, timeout_s: float) -> Any:
+    what = f"{request.name} to {to[0]}:{to[1]}"
+    request.with_header(correlation_id=next(_correlation_ids), client_id="floodmark")
+    try:
+        async with asyncio.timeout(timeout_s):
+            reader, writer = await asyncio.open_connection(*to)
+            try:
+                writer.write(bytes(request.encode(header=True, framed=True)))
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                frame = await reader.readexactly(size)
+            finally:
+                writer.close()
+    except TimeoutError:
+        raise FloodmarkError(f"{what}: no answer in {timeout_s:g} s") from None
+    except (OSError, asyncio.IncompleteReadError) as error:
+        raise FloodmarkError(f"{what}: {error}") from None
+    return answer.decode(frame, version=version, header=True)

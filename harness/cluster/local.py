@@ -1,0 +1,368 @@
+"""The local cluster: brokers and a controller as processes on loopback, without root and without Docker.
+
+Rules
+1. Everything runs under the keeper (keeper.py): nothing survives the harness.
+2. What is returned from is so: killed means waited for, paused means stopped by the kernel, cut means no byte
+   passes any more, expired means fenced.
+3. The controller gives the truth; a broker that is dead, paused or silent has no replicas in a View.
+4. Cuts add up until the heal: a fault in force does not vanish because another strikes.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.cluster import admin, control, power, views
+from harness.cluster.layout import LINKS, Layout, lay_out, node_names
+from harness.cluster.ports import HOST, Ports
+from harness.cluster.properties import settings, typed
+from harness.cluster.wards import Wards
+from harness.errors import FloodmarkError, UsageError
+from harness.protocols import CLIENTS, CONTROLLER, PartitionSpec, View
+
+START_S = 30.0  # for all processes to be up and unfenced
+NODE_START_S = 20.0
+STOP_S = 20.0
+LOOK_S = 1.0  # for one control socket to say its state
+FREEZE_S = 5.0
+CREATE_S = 30.0
+ASK_S = 10.0
+POLL_S = 0.02
+
+
+class LocalCluster:
+    """See harness.protocols: Cluster, Kills, Pauses, Cuts, PowerCuts, Expires, Elects."""
+
+    name = "local"
+
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int,
+        *,
+        rules: str,
+        bugs: Sequence[str],
+        config: Mapping[str, str],
+        links: str,
+        first_port: int | None = None,
+    ) -> None:
+        if links not in ("direct", "proxied"):
+            raise UsageError(f"links are direct or proxied, not {links!r}")
+        if nodes < 1:
+            raise UsageError("a cluster has at least one node")
+        self.nodes = node_names(nodes)
+        self.partitions: tuple[PartitionSpec, ...] = ()
+        self.config = {
+            node: typed(settings(config, nodes=nodes), rules=rules, bugs=bugs) for node in self.nodes
+        }
+        self.proxied = links == "proxied"
+        self._folder = folder
+        self._rules = rules
+        self._bugs = tuple(bugs)
+        self._settings = settings(config, nodes=nodes)
+        self._first_port = first_port
+        self._ports: Ports | None = None
+        self._layout: Layout | None = None
+        self._wards: Wards | None = None
+        self._links: control.Lines | None = None
+        self._controls: dict[str, control.Control] = {}
+        self._cuts: dict[tuple[str, str], bool] = {}  # (says, hears) -> by reset
+        self._frozen = False
+
+    # -- Cluster ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """All processes at once; back when every broker is registered and unfenced."""
+        try:
+            self._ports = Ports()
+            self._layout = lay_out(
+                self._folder, self.nodes, proxied=self.proxied, ports=self._ports, first_port=self._first_port
+            )
+            self._layout.write(self._settings, rules=self._rules, bugs=self._bugs)
+            self._controls = {
+                name: control.Control(name, HOST, place.control_port)
+                for name, place in self._layout.places.items()
+            }
+            await self._start_processes(self._layout)
+        except OSError as error:
+            await self.stop()
+            raise FloodmarkError(f"the cluster did not start: {error}") from error
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def create(self, partitions: Sequence[PartitionSpec]) -> None:
+        """Create their topics, exactly so assigned; back when each is led, its ISR full, and its leader knows."""
+        topics: dict[str, list[list[int]]] = {}
+        for spec in sorted(partitions, key=lambda one: (one.topic, one.partition)):
+            assignment = topics.setdefault(spec.topic, [])
+            if spec.partition != len(assignment):
+                raise FloodmarkError(f"topic {spec.topic!r} lacks partition {len(assignment)}")
+            assignment.append([self._at.places[node].node_id for node in spec.replicas])
+        broker = next((node for node in self.nodes if self._answers(node)), None)
+        if broker is None:
+            raise FloodmarkError("no broker runs that could be asked to create a topic")
+        await admin.create_topics(self._at.listens(broker), topics, timeout_s=ASK_S)
+        self.partitions += tuple(partitions)
+        concerned = sorted({node for spec in partitions for node in spec.replicas})
+
+        async def unready() -> str | None:
+            return views.healthy(await self.observe(), partitions, concerned)
+
+        await _until(unready, "the new partitions to be led with their ISR full", CREATE_S)
+
+    def addresses(self) -> Mapping[str, tuple[str, int]]:
+        return {node: self._at.for_clients(node) for node in self.nodes}
+
+    async def observe(self) -> View:
+        """One look at all control sockets at once."""
+        states = await self._ask_all("state", self._at.names, LOOK_S)
+        return self._view(states)
+
+    async def freeze(self) -> View:
+        """The controller first, so that nobody is elected meanwhile. A broker that is silent is killed."""
+        self._frozen = True
+        states = await self._ask_all("freeze", [CONTROLLER], FREEZE_S)
+        states |= await self._ask_all("freeze", self.nodes, FREEZE_S)
+        await asyncio.gather(*(self.kill(name) for name in self._at.names if name not in states))
+        return self._view(states)
+
+    async def mend(self) -> list[str]:
+        """Heal, resume, start all; then look what is left, in the links' own words and /proc's."""
+        if self._wards is None or self._frozen:
+            return []
+        residue: list[str] = []
+        if self._links is not None:
+            try:
+                await self.heal()
+                state = await self._links.ask("state", timeout_s=ASK_S)
+                residue += [
+                    f"{says} to {hears} is still cut" for says, hears in state["silent"] + state["reset"]
+                ]
+            except control.ControlError as error:
+                residue.append(f"the links cannot be healed: {error}")
+        for name in self._at.names:
+            if self._wards.paused(name) or self._wards.stopped_by_the_kernel(name):
+                await self.resume(name)
+        dead = [name for name in self._at.names if not self._wards.lives(name)]
+        started = await asyncio.gather(*(self.start_node(name) for name in dead), return_exceptions=True)
+        for name, outcome in zip(dead, started, strict=True):
+            if isinstance(outcome, FloodmarkError):
+                residue.append(f"{name} does not run: {outcome}")
+            elif outcome is not None:
+                raise outcome
+        residue += [
+            f"{name} is still stopped" for name in self._at.names if self._wards.stopped_by_the_kernel(name)
+        ]
+        return residue
+
+    async def stop(self) -> None:
+        """Kill everything and give the ports back. Safe twice, and after a start that failed."""
+        for one in self._controls.values():
+            await one.hang_up()
+        if self._wards is not None:
+            await self._wards.end()
+        if self._links is not None:
+            await self._links.close()
+        if self._ports is not None:
+            self._ports.close()
+
+    def died(self) -> list[str]:
+        """In the order it happened, each once; `last_words` has the end of its log."""
+        return [] if self._wards is None else list(dict.fromkeys(self._wards.died))
+
+    def last_words(self, name: str) -> str:
+        return "it never ran" if self._wards is None else self._wards.last_words(name)
+
+    def log_dirs(self) -> Mapping[str, Path]:
+        return {node: self._folder.resolve() / "nodes" / node for node in self.nodes}
+
+    # -- faults -------------------------------------------------------------------------------------------
+
+    async def kill(self, node: str) -> None:
+        """SIGKILL. A node that does not run is left so."""
+        self._known(node)
+        await self._running.kill(node)
+        await self._controls[node].hang_up()
+
+    async def start_node(self, node: str) -> None:
+        """Back when its control socket answers. A node that runs is left so."""
+        self._known(node)
+        if not self._running.lives(node):
+            await self._spawn(node)
+            await self._wait_for_control(node)
+
+    async def stop_node(self, node: str) -> None:
+        """SIGTERM: an orderly stop."""
+        self._known(node)
+        if self._running.paused(node):
+            raise FloodmarkError(f"{node} is paused and cannot stop in order: resume it, or kill it")
+        await self._running.terminate(node, timeout_s=STOP_S)
+        await self._controls[node].hang_up()
+
+    async def pause(self, node: str) -> None:
+        self._known(node)
+        await self._running.pause(node)
+
+    async def resume(self, node: str) -> None:
+        """A node that does not run, or is not paused, is left so."""
+        self._known(node)
+        if self._running.lives(node):
+            await self._running.resume(node)
+
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
+        """grudge: who hears -> whom it does not hear. Added to what is cut already."""
+        if self._links is None:
+            raise FloodmarkError("direct links cannot be cut: use --links proxied")
+        pairs = {(says, hears): reset for hears, unheard in grudge.items() for says in unheard}
+        for name in {name for pair in pairs for name in pair}:
+            if name != CLIENTS:
+                self._known(name)
+        self._cuts |= pairs
+        await self._set_links()
+
+    async def heal(self) -> None:
+        if self._links is not None:
+            self._cuts.clear()
+            await self._set_links()
+
+    async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]:
+        """Kill, then take from its log directory what was never fsynced (see harness.cluster.power)."""
+        self._known(node)
+        await self.kill(node)
+        place = self._at.places[node]
+        if place.durable is None:
+            raise FloodmarkError("a power cut strikes brokers; the controller fsyncs all it writes")
+        by_name = {f"{spec.topic}-{spec.partition}": spec.key for spec in self.partitions}
+        wanted = {name: keep[key] for name, key in by_name.items() if keep is not None and key in keep}
+        result = await asyncio.to_thread(power.power_cut, place.log_dir, place.durable, keep=wanted or None)
+        return {
+            "keep": {by_name[name]: leo for name, leo in sorted(result["keep"].items()) if name in by_name},
+            "lost_records": result["lost_records"],
+        }
+
+    async def expire(self, node: str) -> None:
+        self._known(node)
+        await self._controls[CONTROLLER].ask("expire", timeout_s=ASK_S, broker=self._at.places[node].node_id)
+
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
+        """Ask the controller. Empty: all partitions. {"elected": [keys], "refused": {key: why}}; one whose
+        preferred leader leads already stands in neither."""
+        asked = {
+            (spec.topic, spec.partition): spec.key
+            for spec in self.partitions
+            if not partitions or spec.key in partitions
+        }
+        results = await admin.elect_leaders(
+            self._at.listens(CONTROLLER), list(asked), unclean=unclean, timeout_s=ASK_S
+        )
+        told = {asked[where]: error for where, error in results.items() if where in asked}
+        return {
+            "elected": sorted(key for key, error in told.items() if error is None),
+            "refused": {
+                str(key): error
+                for key, error in sorted(told.items())
+                if error is not None and not error.startswith(admin.NOT_NEEDED)
+            },
+        }
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    @property
+    def _at(self) -> Layout:
+        if self._layout is None:
+            raise FloodmarkError("the cluster was not started")
+        return self._layout
+
+    @property
+    def _running(self) -> Wards:
+        if self._wards is None:
+            raise FloodmarkError("the cluster was not started")
+        return self._wards
+
+    def _known(self, name: str) -> None:
+        if name not in self._at.places:
+            raise FloodmarkError(f"no node {name!r}: there are {', '.join(self._at.names)}")
+
+    def _answers(self, name: str) -> bool:
+        return self._running.lives(name) and not self._running.paused(name)
+
+    def _view(self, states: Mapping[str, views.State]) -> View:
+        return views.view(
+            views.Names(self.nodes, self.partitions),
+            time_ns=time.monotonic_ns(),
+            controller=states.get(CONTROLLER),
+            brokers={node: states[node] for node in self.nodes if node in states},
+            running=frozenset(node for node in self.nodes if self._running.lives(node)),
+        )
+
+    async def _ask_all(self, do: str, names: Sequence[str], timeout_s: float) -> dict[str, views.State]:
+        """name -> its answer; who gave none is not there."""
+        asked = [name for name in names if self._answers(name)]
+        answers = await asyncio.gather(*(self._ask_or_none(name, do, timeout_s) for name in asked))
+        return {name: answer for name, answer in zip(asked, answers, strict=True) if answer is not None}
+
+    async def _ask_or_none(self, name: str, do: str, timeout_s: float) -> views.State | None:
+        try:
+            return await self._controls[name].ask(do, timeout_s=timeout_s)
+        except control.ControlError:
+            return None
+
+    async def _start_processes(self, layout: Layout) -> None:
+        self._wards, to_links = await Wards.begin(layout.work("keeper.log"))
+        self._links = await control.over(to_links, "the links process")
+        if self.proxied:
+            await self._wards.spawn(
+                LINKS, [sys.executable, "-P", "-m", "harness.cluster.links"], layout.log_of(LINKS), links=True
+            )
+            await self._links.ask("listen", timeout_s=START_S, links=layout.links_told())
+        else:
+            await self._links.close()
+            self._links = None
+        await asyncio.gather(*(self._spawn(name) for name in layout.names))
+        await _until(self._not_up, "all brokers to be registered and unfenced", START_S)
+
+    async def _spawn(self, name: str) -> None:
+        config = self._at.properties_of(name)
+        await self._running.spawn(
+            name, [sys.executable, "-P", "-m", "broker", "--config", str(config)], self._at.log_of(name)
+        )
+
+    async def _not_up(self) -> str | None:
+        for name in self._at.names:
+            self._alive_or_raise(name)
+        look = await self.observe()
+        return views.healthy(look, (), self.nodes)
+
+    async def _wait_for_control(self, name: str) -> None:
+        async def silent() -> str | None:
+            self._alive_or_raise(name)
+            state = await self._ask_or_none(name, "state", LOOK_S)
+            return f"{name}'s control socket is silent" if state is None else None
+
+        await _until(silent, f"{name} to start", NODE_START_S)
+
+    def _alive_or_raise(self, name: str) -> None:
+        if not self._running.lives(name):
+            raise FloodmarkError(f"{name} ended at once: {self._running.last_words(name)}")
+
+    async def _set_links(self) -> None:
+        assert self._links is not None, "only with links"
+        await self._links.ask(
+            "set",
+            timeout_s=ASK_S,
+            silent=[pair for pair, reset in self._cuts.items() if not reset],
+            reset=[pair for pair, reset in self._cuts.items() if reset],
+        )
+
+
+async def _until(unmet: Callable[[], Awaitable[str | None]], what: str, timeout_s: float) -> None:
+    """Look again and again until nothing is unmet. FloodmarkError with what was last."""
+    deadline = time.monotonic() + timeout_s
+    while (why := await unmet()) is not None:
+        if time.monotonic() > deadline:
+            raise FloodmarkError(f"waited {timeout_s:g} s for {what}: {why}")
+        await asyncio.sleep(POLL_S)

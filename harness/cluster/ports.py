@@ -1,0 +1,91 @@
+"""Ports for one run: below the kernel's ephemeral range, free when chosen, kept until the run ends.
+
+Rules
+1. Below 32768, where Linux's ephemeral ports begin: else a connection going out could sit on a port while its
+   owner is being restarted.
+2. A port is claimed by a lock on a file that bears its number, held by the harness for the run's life, so
+   that runs side by side never choose the same one; the kernel drops the lock however the harness ends. The
+   files stay: removing a locked file would let two runs lock two files of one name.
+3. A claim is not enough, others use ports too: a port is chosen only if it can be bound.
+"""
+
+import fcntl
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+from harness.errors import FloodmarkError
+
+LOWEST = 10000
+HIGHEST = 32767  # inclusive
+HOST = "127.0.0.1"
+
+
+def private_folder() -> Path:
+    """This user's own folder for what must be found by other runs; made if need be."""
+    folder = Path(tempfile.gettempdir()) / f"floodmark-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise FloodmarkError(f"{folder} belongs to somebody else: remove it, or set TMPDIR")
+    return folder
+
+
+class Ports:
+    """The claims of one run. `close` gives them back."""
+
+    def __init__(self) -> None:
+        self._folder = private_folder() / "ports"
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._claims: dict[int, int] = {}  # port -> descriptor of its locked file
+        span = HIGHEST - LOWEST + 1
+        # Runs begin their search apart, so that a client left over from one seldom meets the next.
+        self._next = LOWEST + os.getpid() * 97 % span
+
+    def choose(self) -> int:
+        """A port that nobody has and that stays ours."""
+        for _ in range(HIGHEST - LOWEST + 1):
+            port = self._next
+            self._next = LOWEST if port == HIGHEST else port + 1
+            if port not in self._claims and self._claim(port, strict=True):
+                return port
+        raise FloodmarkError(f"no free port between {LOWEST} and {HIGHEST}: end what holds them")
+
+    def take(self, port: int) -> int:
+        """This very port, or FloodmarkError."""
+        if not 0 < port < 65536:
+            raise FloodmarkError(f"{port} is no port")
+        if port not in self._claims and not self._claim(port, strict=False):
+            raise FloodmarkError(f"port {port} is taken: choose another, or end what listens there")
+        return port
+
+    def close(self) -> None:
+        for descriptor in self._claims.values():
+            os.close(descriptor)
+        self._claims.clear()
+
+    def _claim(self, port: int, *, strict: bool) -> bool:
+        descriptor = os.open(self._folder / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        if not _can_listen(port, strict=strict):
+            os.close(descriptor)
+            return False
+        self._claims[port] = descriptor
+        return True
+
+
+def _can_listen(port: int, *, strict: bool) -> bool:
+    """strict: old connections that linger on the port count as taken, which a server would not mind."""
+    with socket.socket() as probe:
+        if not strict:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True

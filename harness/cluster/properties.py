@@ -1,0 +1,118 @@
+"""Each node's properties file, and the same as run.json's `config`: pure text and dicts.
+
+Rules
+1. Keys are Kafka's (docker/README.md lists them, and the few of ours). What the user gives wins over what a test
+   cluster prefers; what ties a node to its place (addresses, ids, paths) is not the user's to give.
+2. A test cluster prefers short times: a run of 30 s must see sessions end and ISRs shrink.
+3. run.json tells integers from booleans from words, as a reader of JSON expects.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.errors import UsageError
+
+CONTROLLER_ID = 100
+
+PREFERRED: Mapping[str, str] = {
+    "auto.create.topics.enable": "true",
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "2000",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "num.partitions": "1",
+    "replica.fetch.backoff.ms": "100",
+    "replica.fetch.wait.max.ms": "500",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "replica.lag.time.max.ms": "2000",
+    "replica.socket.timeout.ms": "3000",
+    "unclean.leader.election.enable": "false",
+}
+OURS = frozenset(
+    {
+        "process.roles",
+        "node.id",
+        "listeners",
+        "advertised.listeners",
+        "controller.quorum.voters",
+        "log.dirs",
+        "floodmark.rules",
+        "floodmark.bugs",
+        "floodmark.control",
+        "floodmark.dial",
+        "floodmark.durable",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one process lives."""
+
+    node_id: int
+    is_controller: bool
+    host: str
+    port: int  # where it listens
+    advertised_port: int  # where clients dial it: the same, or the port of its link
+    control_port: int
+    log_dir: Path
+    durable: Path | None  # None: the controller, which fsyncs all it writes
+    controller_port: int  # where it dials the controller
+    dial: Mapping[int, int] = field(default_factory=dict)  # id -> port of its link; empty: direct
+
+
+def settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
+    """What every broker is set to: the user's words over the preferred ones. UsageError for keys of ours."""
+    taken = sorted(OURS & given.keys())
+    if taken:
+        raise UsageError(
+            f"-c {taken[0]}=... cannot be set: addresses, ids, paths and rules are the cluster's"
+        )
+    preferred = dict(PREFERRED)
+    preferred["default.replication.factor"] = str(min(3, nodes))
+    preferred["min.insync.replicas"] = str(min(2, nodes))
+    return dict(sorted({**preferred, **given}.items()))
+
+
+def properties(place: Place, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> str:
+    """The file's text, for one node."""
+    address = f"{place.host}:{place.port}"
+    lines = {
+        "process.roles": "controller" if place.is_controller else "broker",
+        "node.id": str(place.node_id),
+        "listeners": f"PLAINTEXT://{address}",
+        "advertised.listeners": f"PLAINTEXT://{place.host}:{place.advertised_port}",
+        "controller.quorum.voters": f"{CONTROLLER_ID}@{place.host}:{place.controller_port}",
+        "log.dirs": str(place.log_dir),
+        "floodmark.control": f"{place.host}:{place.control_port}",
+        "floodmark.rules": rules,
+        **chosen,
+    }
+    if bugs:
+        lines["floodmark.bugs"] = ",".join(bugs)
+    if place.dial:
+        lines["floodmark.dial"] = ",".join(
+            f"{node}@{place.host}:{port}" for node, port in sorted(place.dial.items())
+        )
+    if place.durable is not None:
+        lines["floodmark.durable"] = str(place.durable)
+    return "".join(f"{key}={value}\n" for key, value in lines.items())
+
+
+def typed(chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> dict[str, int | bool | str]:
+    """One node's `config` in run.json: what decides how it behaves, not where it lives."""
+    config: dict[str, int | bool | str] = {key: _typed(value) for key, value in chosen.items()}
+    config["floodmark.rules"] = rules
+    config["floodmark.bugs"] = ",".join(bugs)
+    return config
+
+
+def _typed(value: str) -> int | bool | str:
+    word = value.strip()
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    try:
+        return int(word)
+    except ValueError:
+        return word

@@ -12,6 +12,7 @@ import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from broker.epochs import EpochCache
 from broker.messages import Batch
 from broker.records import CorruptBatch, batch_end, frame
 
@@ -58,26 +59,14 @@ def scan(descriptor: int, size: int, expected: int) -> Scan:
     return Scan(batches=batches, ends=ends, bad=bad)
 
 
-def mend_epochs(found: Epochs | None, batches: Iterable[Batch], log_start: int, leo: int) -> Epochs:
-    """The leader-epoch cache that fits the batches, where `found` is what the checkpoint file held.
+def mend_epochs(found: Iterable[tuple[int, int]], batches: Iterable[Batch], leo: int) -> Epochs:
+    """The leader-epoch cache that fits the batches, where `found` is what leader-epoch-checkpoint held.
 
-    Kept of `found`: an entry at LEO with a higher epoch than any record's (elected and nothing written yet,
-    or what was written is lost: in either case that epoch begins at LEO here), and a start at or below
-    log_start of the first epoch. Dropped: entries beyond LEO and those the batches contradict. Added:
-    epochs of batches it lacks.
+    Of `found` only an entry at LEO with a higher epoch than any record's is kept: elected and nothing written
+    yet, or what was written is lost; in either case that epoch begins at LEO here.
     """
-    entries: list[tuple[int, int]] = []
-    for batch in batches:
-        # KAFKA-7415: a cache only ever rises; a batch of a lower epoch begins nothing new.
-        if batch.epoch >= 0 and (not entries or batch.epoch > entries[-1][0]):
-            entries.append((batch.epoch, batch.base_offset))
-    known = found or ()
-    if entries and entries[0][1] == log_start:
-        earlier = [start for epoch, start in known if epoch == entries[0][0] and start <= log_start]
-        if earlier:
-            entries[0] = (entries[0][0], earlier[0])
-    newest = entries[-1][0] if entries else -1
-    at_end = [epoch for epoch, start in known if start == leo and epoch > newest]
-    if at_end:
-        entries.append((max(at_end), leo))
-    return tuple(entries)
+    cache = EpochCache((batch.epoch, batch.base_offset) for batch in batches)
+    for epoch, start in found:
+        if start == leo and epoch > cache.latest:
+            cache.assign(epoch, start)
+    return tuple(cache.entries)

@@ -14,7 +14,7 @@ Rules
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.checkpoints import EPOCHS, read_epochs, settle_topic_id, write_epochs
 from broker.files import DiskError, Files
@@ -34,7 +34,7 @@ class RecoveredLog:
     log_start: int
     leo: int
     batches: tuple[Batch, ...]  # frames in order, data empty
-    epochs: Epochs  # the leader-epoch cache: nothing beyond LEO, nothing that the batches have is missing
+    epochs: Epochs  # as leader-epoch-checkpoint was found; the file itself has been mended since
     cut: str | None  # what was thrown away and why, for people to read; None: nothing
 
 
@@ -71,6 +71,10 @@ class PartitionLog:
             log.close()
             raise
         return log
+
+    def forget_recovered(self) -> None:
+        """Gives back the memory of the frames, once a machine has been made of them."""
+        self.recovered = replace(self.recovered, batches=())
 
     @property
     def log_start(self) -> int:
@@ -223,14 +227,14 @@ class PartitionLog:
                 self._files.sync(segment.name, segment.descriptor, segment.size)
         active = self._segments[-1]
         self._flushed = active.offset_at(min(self._files.durable_length(active.name), active.size))
-        epochs: Epochs = ()
+        found: Epochs = ()
         if keep_epochs:
-            found = read_epochs(self._files.path(f"{self.folder}/{EPOCHS}"))
-            epochs = mend_epochs(found, batches, self.log_start, self.leo)
-            if epochs != (found or ()):
-                self.save_epochs(epochs)
+            found = read_epochs(self._files.path(f"{self.folder}/{EPOCHS}")) or ()
+            mended = mend_epochs(found, batches, self.leo)
+            if mended != found:
+                self.save_epochs(mended)
         self.recovered = RecoveredLog(log_start=self.log_start, leo=self.leo, batches=tuple(batches),
-                                      epochs=epochs, cut=cut)
+                                      epochs=found, cut=cut)
 
     def _scan_all(self, batches: list[Batch]) -> str | None:
         """Opens the segments up to the first bad batch; returns what was cut away, if anything was."""

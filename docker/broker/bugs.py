@@ -1,4 +1,4 @@
-"""Known-bad rules by name: each is the one switch (or pair) of broker.rules that a broker with that bug has wrong.
+"""Known-bad rules by name: each is the one switch (or pair) of broker.rules that such a broker has wrong.
 
 The names are those of the literature's mutants; the comment says what history knows the bug by. They exist so
 that every check can be seen to catch a broker that has the very fault it looks for.
@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 BUGS: Mapping[str, Mapping[str, object]] = {
     # truncation
-    "trunc_hw": {"truncates_to_hw": True, "truncates_by_epoch": False, "truncates_by_log_end": True},  # KAFKA-1211
+    # KAFKA-1211: the high watermark instead of the epoch step
+    "trunc_hw": {"truncates_to_hw": True, "truncates_by_epoch": False, "truncates_by_log_end": True},
     "leader_trunc": {"leader_keeps_log": False},
     "no_epoch_on_elect": {"epoch_at_election": False},  # KAFKA-7415
     "keep_epoch_tail": {"cuts_epoch_tail": False},  # KAFKA-10706

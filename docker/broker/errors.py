@@ -1,6 +1,6 @@
 """Kafka's error codes by Kafka's names, and the one exception of the pure machines.
 
-The numbers are the wire's (org.apache.kafka.common.protocol.Errors); only those that a broker here gives or reads.
+The numbers are the wire's (org.apache.kafka.common.protocol.Errors): those that a broker here gives or reads.
 """
 
 NONE = 0

@@ -4,8 +4,8 @@ Rules
 1. A follower's fetch wakes when enough bytes have been appended, when a role or leader changes, or at its
    deadline; NEVER because a high watermark moved (that early answer of Kafka 2.4-2.5 was KAFKA-9731).
 2. A client's fetch wakes when a high watermark it waits on moves, on a role change, or at its deadline.
-3. A fetch that wakes has left the purgatory: its shell asks again (Fetch.again), answers, or parks it anew with
-   the deadline it had.
+3. A fetch that wakes has left the purgatory: its shell asks again (Fetch.again), answers, or parks it anew
+   with the deadline it had.
 """
 
 from collections.abc import Hashable, Iterable
@@ -26,19 +26,29 @@ class Purgatory:
 
     def __init__(self) -> None:
         self._waiting: dict[object, _Waiting] = {}
-        self._by_key: dict[Hashable, dict[object, None]] = {}  # dicts for their order: first come, first woken
+        self._by_key: dict[Hashable, dict[object, None]] = {}  # dicts, for their order
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def park(
-        self, token: Hashable, keys: Iterable[Hashable], *, consumer: bool, missing_bytes: int, deadline_ms: int
+        self,
+        token: Hashable,
+        keys: Iterable[Hashable],
+        *,
+        consumer: bool,
+        missing_bytes: int,
+        deadline_ms: int,
     ) -> None:
         """Let a fetch wait. `missing_bytes` = min_bytes less the bytes it could be answered with already."""
         if token in self._waiting:
             raise ValueError(f"{token!r} is parked already")
         waiting = _Waiting(
-            token=token, keys=tuple(keys), consumer=consumer, missing_bytes=missing_bytes, deadline_ms=deadline_ms
+            token=token,
+            keys=tuple(keys),
+            consumer=consumer,
+            missing_bytes=missing_bytes,
+            deadline_ms=deadline_ms,
         )
         self._waiting[token] = waiting
         for key in waiting.keys:

@@ -1,8 +1,8 @@
-"""The protocol's rules as data: what each generation of Kafka did, switch by switch, and which one is in force.
+"""The protocol's rules as data: what each generation of Kafka did, switch by switch.
 
 Rules
-1. A generation is a value; the machines ask a switch and never a generation's name, so `kip-101` and `kip-279`
-   are two more values (and what they ask before they fetch, two more small functions).
+1. A generation is a value; the machines ask a switch and never a generation's name, so that `kip-101` and
+   `kip-279` are two more values (and what they ask before they fetch, two more small functions).
 2. Every switch is named so that True is what the correct protocol of today does, unless its comment says that
    it belongs to an older generation.
 3. A known-bad rule (broker.bugs) is a generation with a switch turned; what it breaks is then not asserted.
@@ -28,10 +28,10 @@ class Rules:
     # -- epochs and truncation ---------------------------------------------------------------------------
     keeps_epochs: bool = True  # leader-epoch cache and leader-epoch-checkpoint (KIP-101)
     truncates_to_hw: bool = False  # a new follower cuts its log at its own HW (before KIP-101)
-    truncates_by_log_end: bool = False  # OFFSET_OUT_OF_RANGE: cut at the leader's end, as 2.8.2 does without epochs
+    truncates_by_log_end: bool = False  # out of range: cut at the leader's end, as 2.8.2 without epochs
     leader_keeps_log: bool = True  # a new leader truncates nothing
     epoch_at_election: bool = True  # a new leader notes its epoch before it writes (KAFKA-7415)
-    truncates_by_epoch: bool = True  # Fetch names the last fetched epoch; a diverging answer truncates (KIP-320)
+    truncates_by_epoch: bool = True  # Fetch names the last fetched epoch, its answer the parting (KIP-320)
     cuts_epoch_tail: bool = True  # truncating to the LEO still drops the entries there (KAFKA-10706)
     recalls_epochs: bool = True  # a restarted replica remembers the epochs it has seen
     follows_same_leader_anew: bool = True  # a new epoch of the same leader is a new role (KAFKA-7164)
@@ -79,6 +79,11 @@ class Rules:
     elects_from_isr: bool = True
     elects_unfenced: bool = True
     expires_one_by_one: bool = True  # each from the ISR as it then is (KAFKA-13173)
+
+    @property
+    def keeps_lineage(self) -> bool:
+        """Whether a follower's log, once it fetches records, is a prefix of its leader's."""
+        return self.truncates_by_epoch and not self.bugs
 
 
 KIP_320 = Rules(generation="kip-320")

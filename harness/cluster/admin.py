@@ -1,4 +1,4 @@
-"""What the harness asks in Kafka's own words: CreateTopics and ElectLeaders, by a codec that is not the broker's.
+"""What the harness asks in Kafka's own words, by a codec not the broker's: CreateTopics and ElectLeaders.
 
 Rules
 1. One connection, one request, one answer, within a time-out; never through a link.

@@ -13,8 +13,8 @@ Rules
 4. A session of its own: Ctrl-C in a terminal reaches the harness, which mends; never a broker.
 
 JSON lines. Asked: {"id":1,"do":"spawn","name":"n1","argv":[...],"log":PATH} (and "stdin": a descriptor the
-keeper was born with), {"id":2,"do":"kill"|"pause"|"resume"|"terminate","name":"n1"}. Answered: {"id":1,"ok":{...}}
-or {"id":1,"error":"..."}. Told unasked: {"exit":"n1","pid":7,"code":-9}.
+keeper was born with), {"id":2,"do":"kill"|"pause"|"resume"|"terminate","name":"n1"}. Answered:
+{"id":1,"ok":{...}} or {"id":1,"error":"..."}. Told unasked: {"exit":"n1","pid":7,"code":-9}.
 """
 
 import ctypes
@@ -103,8 +103,8 @@ class Keeper:
                 stdin=stdin,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=self._before_exec,
-            )  # noqa: PLW1509 -- safe: this process has one thread
+                preexec_fn=self._before_exec,  # noqa: PLW1509 -- one thread only
+            )
         if stdin != subprocess.DEVNULL:
             os.close(stdin)  # or the harness would never see that child's end of it close
         self._children[name] = Child(name=name, process=process)

@@ -1,4 +1,4 @@
-"""The links: a listening port for each ordered pair (dialer, listener), where any direction of bytes can be cut.
+"""The links: a listening port for each ordered pair (dialer, listener), where bytes are cut by direction.
 
 Run as `python -m harness.cluster.links`, a process of its own (in the harness's loop a stalled harness would
 stall replication), told what to do in JSON lines on its standard input, which is a socket.
@@ -6,9 +6,9 @@ stall replication), told what to do in JSON lines on its standard input, which i
 Rules
 1. A cut is of (says, hears) pairs, over every connection between the two, whoever dialled: with (n1, n2)
    cut, requests n1 sends to n2 are stopped, and so are n1's answers on connections n2 dialled.
-2. Silent: bytes are held, in order, and delivered at the heal. That a peer closed or died is held as its bytes
-   are: the hearer learns of it after them. A dial through a cut is taken and hears nothing; one given up
-   before the heal never was, as an unfinished handshake is in TCP.
+2. Silent: bytes are held, in order, and delivered at the heal. That a peer closed or died is held as its
+   bytes are: the hearer learns of it after them. A dial through a cut is taken and hears nothing; one given
+   up before the heal never was, as an unfinished handshake is in TCP.
 3. Reset: connections that cross the cut are reset, whichever way it goes, and so are new ones.
 4. A change is answered when it is in force: not a byte is passed on afterwards that it stops.
 5. Without a cut nothing is lost, doubled or turned round, and a slow hearer slows the speaker.

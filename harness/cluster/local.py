@@ -95,7 +95,7 @@ class LocalCluster:
             raise
 
     async def create(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Create their topics, exactly so assigned; back when each is led, its ISR full, and its leader knows."""
+        """Create their topics, exactly so assigned; back when each is led and its ISR full."""
         topics: dict[str, list[list[int]]] = {}
         for spec in sorted(partitions, key=lambda one: (one.topic, one.partition)):
             assignment = topics.setdefault(spec.topic, [])
@@ -238,10 +238,10 @@ class LocalCluster:
             raise FloodmarkError("a power cut strikes brokers; the controller fsyncs all it writes")
         by_name = {f"{spec.topic}-{spec.partition}": spec.key for spec in self.partitions}
         wanted = {name: keep[key] for name, key in by_name.items() if keep is not None and key in keep}
-        result = await asyncio.to_thread(power.power_cut, place.log_dir, place.durable, keep=wanted or None)
+        lost = await asyncio.to_thread(power.power_cut, place.durable, place.log_dir, keep=wanted or None)
         return {
-            "keep": {by_name[name]: leo for name, leo in sorted(result["keep"].items()) if name in by_name},
-            "lost_records": result["lost_records"],
+            "keep": {by_name[name]: leo for name, leo in sorted(lost.kept.items()) if name in by_name},
+            "lost_records": lost.lost_records,
         }
 
     async def expire(self, node: str) -> None:
@@ -312,16 +312,13 @@ class LocalCluster:
             return None
 
     async def _start_processes(self, layout: Layout) -> None:
-        self._wards, to_links = await Wards.begin(layout.work("keeper.log"))
-        self._links = await control.over(to_links, "the links process")
+        self._wards = await Wards.begin(layout.work("keeper.log"))
         if self.proxied:
+            self._links = await control.over(self._wards.links_socket(), "the links process")
             await self._wards.spawn(
                 LINKS, [sys.executable, "-P", "-m", "harness.cluster.links"], layout.log_of(LINKS), links=True
             )
             await self._links.ask("listen", timeout_s=START_S, links=layout.links_told())
-        else:
-            await self._links.close()
-            self._links = None
         await asyncio.gather(*(self._spawn(name) for name in layout.names))
         await _until(self._not_up, "all brokers to be registered and unfenced", START_S)
 

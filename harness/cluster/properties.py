@@ -1,8 +1,8 @@
 """Each node's properties file, and the same as run.json's `config`: pure text and dicts.
 
 Rules
-1. Keys are Kafka's (docker/README.md lists them, and the few of ours). What the user gives wins over what a test
-   cluster prefers; what ties a node to its place (addresses, ids, paths) is not the user's to give.
+1. Keys are Kafka's (docker/README.md lists them, and the few of ours). What the user gives wins over what a
+   test cluster prefers; what ties a node to its place (addresses, ids, paths) is not the user's to give.
 2. A test cluster prefers short times: a run of 30 s must see sessions end and ISRs shrink.
 3. run.json tells integers from booleans from words, as a reader of JSON expects.
 """

@@ -39,9 +39,10 @@ class Ward:
 class Wards:
     """The processes of one run, by name. Begun by `begin`, ended by `end`."""
 
-    def __init__(self, *, keeper: subprocess.Popen[bytes], links_stdin: int) -> None:
+    def __init__(self, *, keeper: subprocess.Popen[bytes], links_stdin: int, to_links: socket.socket) -> None:
         self._keeper = keeper
         self._links_stdin = links_stdin
+        self._to_links: socket.socket | None = to_links
         self._lines: control.Lines | None = None
         self._alive: dict[str, Ward] = {}
         self._logs: dict[str, Path] = {}
@@ -49,8 +50,8 @@ class Wards:
         self.died: list[str] = []  # in the order it happened; a name may stand there twice
 
     @classmethod
-    async def begin(cls, log: Path) -> tuple["Wards", socket.socket]:
-        """The keeper, started, and our end of the socket whose other end will be the links' standard input."""
+    async def begin(cls, log: Path) -> "Wards":
+        """Start the keeper."""
         ours, its = socket.socketpair()
         to_links, links_stdin = socket.socketpair()
         with its, links_stdin, log.open("ab") as errors:
@@ -62,9 +63,15 @@ class Wards:
                 pass_fds=[links_stdin.fileno()],
                 start_new_session=True,
             )
-            wards = cls(keeper=keeper, links_stdin=links_stdin.fileno())
+            wards = cls(keeper=keeper, links_stdin=links_stdin.fileno(), to_links=to_links)
         wards._lines = await control.over(ours, "the keeper", heard=wards._heard, lost=wards._all_lost)
-        return wards, to_links
+        return wards
+
+    def links_socket(self) -> socket.socket:
+        """Our end of the socket whose other end is the links' standard input: the caller's to close."""
+        assert self._to_links is not None, "handed over once"
+        to_links, self._to_links = self._to_links, None
+        return to_links
 
     async def spawn(self, name: str, argv: Sequence[str], log: Path, *, links: bool = False) -> Ward:
         """Start a process. `links`: it gets the socket made for the links as its standard input."""
@@ -142,6 +149,8 @@ class Wards:
     async def end(self) -> None:
         """Kill everything, the keeper last, and wait for it. Safe twice."""
         self._ending = True
+        if self._to_links is not None:
+            self.links_socket().close()
         if self._lines is not None:
             await self._lines.close()  # the keeper sees that, kills all and ends
         try:

@@ -1,14 +1,14 @@
-"""The main phase of a run: n processes ask what the workload draws, while the striker carries out the schedule.
+"""The main phase of a run: n processes ask what the workload draws while the striker carries out a schedule.
 
 Rules
 1. A process has at most one op open and asks nothing more after an info; its place is then taken by a new
    process, numbered place + k * concurrency.
-2. The phase lasts until the duration is over and the schedule is done. Ops open then are waited for; what they do
-   not answer stays open in the history.
+2. The phase lasts until the duration is over and the schedule is done. Ops open then are waited for; what
+   they do not answer stays open in the history.
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -80,7 +80,7 @@ class _Pace:
 
 
 async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[int, ...]:
-    """Returns the positions of the schedule whose moment never came; raises what a process or strike raised."""
+    """Returns the positions of the schedule whose moment never came; raises what anything in it raised."""
     stop = asyncio.Event()
     pace = _Pace(load.rate)
     processes = {
@@ -96,18 +96,15 @@ async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[
             await asyncio.wait(processes, timeout=_DRAIN_TIMEOUT_S)
     finally:
         await end_all({strikes, clock, *processes})
-    for process in processes:
-        if not process.cancelled() and (error := process.exception()):
-            raise error
+    raise_first(processes)
     return strikes.result()
 
 
-async def drive(workload: Workload, process: int, intents: Iterator[Intent], recorder: Recorder, pace: _Pace,
-                stop: asyncio.Event) -> None:
+async def _drive(load: Load, process: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
     """One process, from its first op to its last."""
-    session = workload.session(process)
+    session = load.workload.session(process)
     try:
-        for intent in intents:
+        for intent in load.workload.intents(process, Random(f"{load.seed}/{process}")):
             await pace.wait()
             if stop.is_set():
                 return
@@ -134,8 +131,15 @@ async def end_all(tasks: Collection[asyncio.Task[Any]]) -> None:
         await asyncio.wait(tasks)
 
 
+def raise_first(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Raises what one of these ended tasks raised, if any did."""
+    errors = [task.exception() for task in tasks if not task.cancelled()]
+    for error in filter(None, errors):
+        raise error
+
+
 def scripted_sender(workload: Workload, recorder: Recorder) -> Sender:
-    """protocols.Sender: each send by a process of its own; refusals that pass are asked again inside the op."""
+    """Each send by a process of its own; refusals that pass are asked again inside the op."""
     numbers = iter(range(SCRIPTED, 2 * SCRIPTED))
 
     async def send(intent: Intent) -> Outcome:
@@ -161,8 +165,7 @@ async def _place(load: Load, place: int, recorder: Recorder, pace: _Pace, stop: 
     """One place among the n: a process, and the next when it has ended."""
     process = place
     while not stop.is_set():
-        random = Random(f"{load.seed}/{process}")
-        await drive(load.workload, process, load.workload.intents(process, random), recorder, pace, stop)
+        await _drive(load, process, recorder, pace, stop)
         process += load.concurrency
 
 

@@ -131,13 +131,21 @@ def link_latest(folder: Path, runs: Path = RUNS) -> None:
 
 def write_whole(path: Path, data: bytes) -> None:
     """The file with all of this data, or as it was before."""
+    write_pieces(path, (data,))
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """The file with all of these pieces, or as it was before, also when making a piece fails."""
     fresh = path.with_name(f".{path.name}.fresh")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_bytes(data)
-        os.replace(fresh, path)
+        try:
+            with fresh.open("wb") as file:
+                file.writelines(pieces)
+            os.replace(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise FloodmarkError(f"cannot write {path}: {error.strerror}") from error
 
 

@@ -1,20 +1,20 @@
 """After mending: wait until the cluster is whole again, prove it with a probe, and read everything once more.
 
 Rules
-1. settled means, within timeout_s: every partition led, its ISR full, a probe write acked, and then LEO and HW
-   equal on every replica. A time-out is recorded with what was missing, and the run goes on.
+1. settled means, within timeout_s: every partition led, its ISR full, a probe write acked, and then LEO and
+   HW equal on every replica. A time-out is recorded with what was missing, and the run goes on.
 2. Probes and final reads are ops like any other, by processes of their own; a process ends at its first info.
 3. Only a partition that a final read took up to its end offset counts as read.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import FloodmarkError
 from harness.history import Recorder
-from harness.load import ask, end_all
+from harness.load import ask, end_all, raise_first
 from harness.op import Intent, Outcome, Type
 from harness.protocols import Cluster, PartitionSpec, Session, View, Workload
 
@@ -30,6 +30,16 @@ class Settled:
 
     settled: bool
     about: Mapping[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Seen:
+    """What the looks at the cluster have shown so far."""
+
+    looked: bool = False  # the controller has answered at least once
+    led: set[int] = field(default_factory=set)  # partitions that had a leader at any look
+    full: set[int] = field(default_factory=set)  # with a full ISR at the last look
+    told: list[str] = field(default_factory=list)  # what kept the cluster from being whole then
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,24 +63,20 @@ async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs
                  timeout_s: float) -> Settled:
     """Waits, at most timeout_s, until the cluster is whole."""
     asking = _Asking(workload=workload, recorder=recorder, next_process=PROBES)
-    deadline_s = asyncio.get_running_loop().time() + timeout_s
     probes = {asyncio.create_task(_probe(asking, spec.key)) for spec in specs}
     try:
-        await asyncio.wait(probes, timeout=timeout_s)
-        look, told = await _until_even(cluster, specs, deadline_s)
+        seen = await _until_whole(cluster, specs, probes, timeout_s)
     finally:
         await end_all(probes)
-    for probe in probes:
-        if not probe.cancelled() and (error := probe.exception()):
-            raise error
-    no_leader = [spec.key for spec in specs if look and look.partitions and not _leader(look, spec.key)]
+    raise_first(probes)
     no_ack = [spec.key for spec in specs if spec.key not in asking.done]
-    short = [spec.key for spec in specs if look and not _isr_full(look, spec)]
-    if no_ack:
-        told = [f"no probe write of partition {key} was acked" for key in no_ack] + told
+    told = [f"no probe write of partition {key} was acked" for key in no_ack] + seen.told
     return Settled(settled=not told, about={
-        "timeout_s": timeout_s, "processes": asking.processes, "no_leader": no_leader, "no_ack": no_ack,
-        "isr_short": short, "why": "; ".join(told) or None,
+        "timeout_s": timeout_s, "processes": asking.processes,
+        "no_leader": [spec.key for spec in specs if seen.looked and spec.key not in seen.led],
+        "no_ack": no_ack,
+        "isr_short": [spec.key for spec in specs if spec.key not in seen.full],
+        "why": "; ".join(told) or None,
     })
 
 
@@ -83,9 +89,7 @@ async def read_all(workload: Workload, recorder: Recorder, specs: Sequence[Parti
         await asyncio.wait(readers, timeout=timeout_s)
     finally:
         await end_all(readers)
-    for reader in readers:
-        if not reader.cancelled() and (error := reader.exception()):
-            raise error
+    raise_first(readers)
     return {"processes": asking.processes, "partitions": sorted(asking.done)}
 
 
@@ -132,19 +136,24 @@ def uneven(look: View, specs: Sequence[PartitionSpec]) -> list[str]:
     return told
 
 
-async def _until_even(cluster: Cluster, specs: Sequence[PartitionSpec], deadline_s: float
-                      ) -> tuple[View | None, list[str]]:
-    """The last look and what was still uneven then."""
+async def _until_whole(cluster: Cluster, specs: Sequence[PartitionSpec],
+                       probes: Collection[asyncio.Task[None]], timeout_s: float) -> _Seen:
+    """Looks until the cluster is whole after the last probe was acked, or the time is over."""
     loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_s
+    seen = _Seen()
     while True:
-        look = None
+        probed = all(probe.done() for probe in probes)
         try:
             look = await cluster.observe()
-            told = uneven(look, specs)
+            seen.looked = seen.looked or bool(look.partitions)
+            seen.led |= {spec.key for spec in specs if _leader(look, spec.key)}
+            seen.full = {spec.key for spec in specs if _isr_full(look, spec)}
+            seen.told = uneven(look, specs)
         except FloodmarkError as error:
-            told = [f"the cluster could not be observed: {error}"]
-        if not told or loop.time() >= deadline_s:
-            return look, told
+            seen.told = [f"the cluster could not be observed: {error}"]
+        if (probed and not seen.told) or loop.time() >= deadline_s:
+            return seen
         await asyncio.sleep(_LOOK_EVERY_S)
 
 

@@ -1,0 +1,123 @@
+"""The end of a run: freeze all brokers, read every replica's log, and say what each node believed.
+
+Rules
+1. Nodes that answer are read while they stand frozen, those that do not after the cluster was ended; nothing
+   is ever stopped gracefully, for leadership would wander.
+2. A file of the dump is there whole or not at all. A log that cannot be read is told and left out.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from harness import logdir
+from harness.errors import FloodmarkError
+from harness.protocols import Cluster, PartitionSpec, ReplicaView, View
+from harness.run import Run, json_line, write_pieces
+
+_ROWS_A_PIECE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """`leaders` as run.json has them; problems: what could not be had, in words."""
+
+    frozen: View | None
+    leaders: Mapping[str, Any]
+    problems: tuple[str, ...]
+
+
+async def collect(cluster: Cluster, run: Run, specs: Sequence[PartitionSpec], run_id: str) -> Collected:
+    """Freezes, dumps and ends the cluster; writes logs/ and replicas.jsonl."""
+    problems: list[str] = []
+    frozen: View | None = None
+    try:
+        frozen = await cluster.freeze()
+    except FloodmarkError as error:
+        problems.append(f"the cluster could not be frozen: {error}")
+    answering = {node for node, _ in frozen.replicas} & frozen.running if frozen else frozenset()
+    dumps = _Dumps(run=run, specs=specs, run_id=run_id, folders=cluster.log_dirs(), problems=problems)
+    for node in sorted(answering):
+        await asyncio.to_thread(dumps.write, node, running=True)
+    await cluster.stop()
+    rows = [_running_row(replica) for replica in frozen.replicas.values() if replica.node in answering
+            ] if frozen else []
+    for node in sorted(set(cluster.nodes) - answering):
+        await asyncio.to_thread(dumps.write, node, running=False)
+        rows += await asyncio.to_thread(dumps.dead_rows, node)
+    run.write_replicas(sorted(rows, key=lambda row: (row["partition"], row["node"])))
+    return Collected(frozen=frozen, leaders=_leaders(frozen), problems=tuple(problems))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dumps:
+    """Reads log directories; what fails goes to problems."""
+
+    run: Run
+    specs: Sequence[PartitionSpec]
+    run_id: str
+    folders: Mapping[str, Path]
+    problems: list[str]
+
+    def write(self, node: str, *, running: bool) -> None:
+        """logs/NODE.jsonl."""
+        rows = logdir.dump(self.folders[node], self.specs, self.run_id, node, running=running)
+        try:
+            write_pieces(self.run.logs_folder / f"{node}.jsonl", _pieces(rows))
+        except FloodmarkError as error:
+            self.problems.append(f"the log of {node} could not be dumped: {error}")
+
+    def dead_rows(self, node: str) -> list[dict[str, Any]]:
+        """The rows of a node that was not running: what its files say."""
+        rows = []
+        for spec in self.specs:
+            if node in spec.replicas:
+                try:
+                    state = logdir.describe(self.folders[node], spec, running=False)
+                    rows.append(_dead_row(node, spec, state))
+                except FloodmarkError as error:
+                    self.problems.append(f"{node} left no word on partition {spec.key}: {error}")
+        return rows
+
+
+def _pieces(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    while piece := b"".join(map(json_line, islice(rows, _ROWS_A_PIECE))):
+        yield piece
+
+
+def _running_row(replica: ReplicaView) -> dict[str, Any]:
+    row = {
+        "node": replica.node, "partition": replica.partition,
+        "leader": replica.leader, "epoch": replica.epoch,
+        "log_start": replica.log_start, "leo": replica.leo, "hw": replica.hw, "isr": list(replica.isr),
+        "clean": replica.clean,
+    }
+    if replica.epochs is not None:
+        row["epochs"] = [list(entry) for entry in replica.epochs]
+    return row
+
+
+def _dead_row(node: str, spec: PartitionSpec, state: logdir.LogState) -> dict[str, Any]:
+    """clean is false: whatever ended it was no orderly stop of this run's making that a restart has seen."""
+    row: dict[str, Any] = {
+        "node": node, "partition": spec.key, "running": False, "leader": None,
+        "epoch": state.epochs[-1][0] if state.epochs else -1,
+        "log_start": state.log_start, "leo": state.leo, "hw": min(state.checkpointed_hw, state.leo),
+        "isr": [], "clean": False, "torn_bytes": state.torn_bytes,
+    }
+    if state.epochs is not None:
+        row["epochs"] = [list(entry) for entry in state.epochs]
+    return row
+
+
+def _leaders(frozen: View | None) -> dict[str, Any]:
+    """The controller's word; a partition without a leader has no entry."""
+    if frozen is None:
+        return {}
+    return {
+        str(key): {"leader": truth.leader, "epoch": truth.epoch, "isr": list(truth.isr)}
+        for key, truth in sorted(frozen.partitions.items()) if truth.leader is not None
+    }

@@ -1,0 +1,282 @@
+"""A run, from its plan to its folder: the phases in order, and run.json, whatever happens on the way.
+
+Rules
+1. start, main, mend, settle, final reads, freeze and dump, stop. Mending and stopping happen whatever else
+   does.
+2. An interrupted run (Ctrl-C: cancellation) still mends, settles and collects; a second one ends it at once.
+3. run.json is written when the folder appears and again when the run ends; a killed run lacks the last fields.
+4. Nothing here knows which cluster, workload or fault it deals with.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness import schedule_text
+from harness.collect import collect
+from harness.errors import FloodmarkError, UsageError
+from harness.history import Recorder
+from harness.load import Load, end_all, main_phase
+from harness.op import Type
+from harness.protocols import Cluster, PartitionSpec, Striker, View, Workload
+from harness.run import FORMAT, Run, create
+from harness.schedule import Schedule
+from harness.settle import moved, read_all, settle
+
+DONE = "done"
+INTERRUPTED = "interrupted"
+_PROGRESS_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """Everything a run is made of. The cluster is made but not started; folder is absent or empty."""
+
+    folder: Path
+    run_id: str  # the one the workload stamps its records with
+    version: str
+    commit: str
+    seed: int
+    rules: str
+    cluster: Cluster
+    partitions: tuple[PartitionSpec, ...]
+    workload: Workload
+    striker: Striker
+    schedule: Schedule = ()
+    concurrency: int = 10
+    rate: float | None = None  # ops a second; None: as fast as they go
+    duration_s: float = 30.0
+    settle_timeout_s: float = 30.0
+    read_timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How a run is going, about once a second and at each new phase."""
+
+    phase: str  # start, main, mend, settle, read, collect
+    elapsed_s: float
+    ok: int
+    fail: int
+    info: int
+    ops_per_s: float  # since the last time
+    in_force: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    run: Run
+    ended: str  # done, interrupted, or what went wrong
+    settled: bool
+    died: tuple[str, ...]
+    about: Mapping[str, Any] = field(repr=False)  # run.json
+
+
+Tell = Callable[[Progress], None]
+
+
+def spread(nodes: Sequence[str], topic: str, partitions: int, replication_factor: int
+           ) -> tuple[PartitionSpec, ...]:
+    """Partitions 0.. of a topic, replicas and preferred leaders going round the nodes."""
+    if replication_factor > len(nodes):
+        raise UsageError(f"replication factor {replication_factor} needs as many nodes; "
+                         f"there are {len(nodes)}")
+    return tuple(
+        PartitionSpec(key=index, topic=topic, partition=index, replicas=tuple(
+            nodes[(index + away) % len(nodes)] for away in range(replication_factor)))
+        for index in range(partitions)
+    )
+
+
+def first_free_value(schedule: Schedule) -> int:
+    """The lowest value that no scripted send uses, nor any below it."""
+    scripted = (send["value"] for entry in schedule for send in entry.args.get("sends", ()))
+    return max(scripted, default=-1) + 1
+
+
+async def carry_out(plan: RunPlan, progress: Tell) -> RunResult:
+    """Runs the plan. Raises FloodmarkError where no run came about; what went wrong later is in `ended`."""
+    about = _head(plan)
+    run = create(plan.folder, about)
+    carrying = _Carrying(plan, run, about, progress)
+    return await carrying.out()
+
+
+class _Carrying:
+    """One run on its way; about is run.json so far."""
+
+    def __init__(self, plan: RunPlan, run: Run, about: dict[str, Any], tell: Tell) -> None:
+        self._plan, self._run, self._about, self._tell = plan, run, about, tell
+        self._recorder = Recorder(run.history_path)
+        self._phase = "start"
+        self._told_at_ns, self._told_ops = 0, 0
+
+    async def out(self) -> RunResult:
+        teller = asyncio.create_task(self._keep_telling())
+        ended = DONE
+        try:
+            await self._start()
+            ended = await self._main()
+            await self._after_main(ended)
+        except asyncio.CancelledError:
+            ended = INTERRUPTED
+            raise
+        except Exception as error:
+            ended = str(error) or type(error).__name__
+            raise
+        finally:
+            try:
+                await self._plan.cluster.stop()
+            finally:
+                await end_all([teller])
+                self._finish(ended)
+        return RunResult(run=self._run, ended=self._about["ended"], settled=self._about["settled"],
+                         died=tuple(self._about["died"]), about=self._about)
+
+    async def _start(self) -> None:
+        self._enter("start")
+        cluster = self._plan.cluster
+        await cluster.start()
+        await cluster.create(self._plan.partitions)
+        self._about["config"] = {node: dict(keys) for node, keys in cluster.config.items()}
+        self._about["guarantees"] = guarantees(self._plan)
+        self._run.rewrite(self._about)
+
+    async def _main(self) -> str:
+        """How the main phase ended. Mends in any case."""
+        self._enter("main")
+        plan = self._plan
+        load = Load(workload=plan.workload, striker=plan.striker, schedule=plan.schedule, seed=plan.seed,
+                    concurrency=plan.concurrency, rate=plan.rate, duration_s=plan.duration_s)
+        try:
+            self._about["missed"] = list(await main_phase(load, self._recorder, plan.cluster))
+            return DONE
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()  # what follows uses time-outs; a second Ctrl-C still ends it
+            return INTERRUPTED
+        except FloodmarkError as error:
+            return str(error)
+        finally:
+            self._enter("mend")
+            self._about["residue"] = await self._mend()
+
+    async def _mend(self) -> str | None:
+        """What a fault left behind."""
+        try:
+            return "; ".join(await self._plan.cluster.mend()) or None
+        except FloodmarkError as error:
+            return f"mending failed: {error}"
+
+    async def _after_main(self, ended: str) -> None:
+        """Settles, reads and collects."""
+        plan = self._plan
+        self._enter("settle")
+        settled = await settle(
+            plan.cluster, plan.workload, self._recorder, plan.partitions, plan.settle_timeout_s)
+        self._about["settle"] = dict(settled.about)
+        self._enter("read")
+        before = await self._look()
+        self._about["final_reads"] = await read_all(
+            plan.workload, self._recorder, plan.partitions, plan.read_timeout_s)
+        self._enter("collect")
+        self._about["died"] = list(plan.cluster.died())
+        collected = await collect(plan.cluster, self._run, plan.partitions, plan.run_id)
+        self._about["leaders"] = collected.leaders
+        why = settled.about["why"]
+        if settled.settled:
+            why = "the cluster could not be observed before it was read"
+            if before is not None and collected.frozen is not None:
+                why = moved(before, collected.frozen, plan.partitions)
+            self._about["settle"]["why"] = why
+        self._about["settled"] = why is None
+        problems = [ended] if ended != DONE else []
+        self._about["ended"] = "; ".join([*problems, *collected.problems]) or DONE
+
+    async def _look(self) -> View | None:
+        try:
+            return await self._plan.cluster.observe()
+        except FloodmarkError:
+            return None
+
+    def _finish(self, ended: str) -> None:
+        """Closes the history and writes run.json for the last time."""
+        about = self._about
+        about.setdefault("ended", ended)
+        about.setdefault("settled", False)
+        about.setdefault("settle", {
+            "timeout_s": self._plan.settle_timeout_s, "processes": [], "no_leader": [], "no_ack": [],
+            "isr_short": [], "why": f"the run ended before it could settle: {ended}"})
+        about.setdefault("final_reads", {"processes": [], "partitions": []})
+        about["died"] = sorted({*about["died"], *self._plan.cluster.died()})
+        try:
+            about["history_lines"] = self._recorder.close()
+        except FloodmarkError as error:  # history_lines stays absent: lines are missing
+            about["ended"] = str(error)
+        self._run.rewrite(about)
+
+    # -- progress ---------------------------------------------------------------------------------------
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self._tell_now()
+
+    async def _keep_telling(self) -> None:
+        while True:
+            await asyncio.sleep(_PROGRESS_EVERY_S)
+            self._tell_now()
+
+    def _tell_now(self) -> None:
+        counts = self._recorder.counts
+        now_ns, ops = self._recorder.now_ns(), self._recorder.ops
+        past_s = (now_ns - self._told_at_ns) / 1e9
+        self._tell(Progress(
+            phase=self._phase, elapsed_s=now_ns / 1e9, ok=counts[Type.OK], fail=counts[Type.FAIL],
+            info=counts[Type.INFO], ops_per_s=(ops - self._told_ops) / past_s if past_s > 0 else 0.0,
+            in_force=self._plan.striker.in_force()))
+        self._told_at_ns, self._told_ops = now_ns, ops
+
+
+def guarantees(plan: RunPlan) -> dict[str, Any]:
+    """run.json's `guarantees`: the workload's words and what the nodes are set to, the weakest node counting."""
+    configs = list(plan.cluster.config.values()) or [{}]
+    least_isr = min(int(keys.get("min.insync.replicas", 1)) for keys in configs)
+    return {
+        "acks": "all", "idempotence": False, "retries": 0, "isolation": "read_uncommitted",
+        **plan.workload.guarantees,
+        "min_insync_replicas": least_isr,
+        "replication_factor": min((len(spec.replicas) for spec in plan.partitions), default=0),
+        "unclean_leader_election": any(
+            _is_true(keys.get("unclean.leader.election.enable")) for keys in configs),
+        "flush": "every" if all(_flushes_every(keys) for keys in configs) else "os",
+    }
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() == "true"
+
+
+def _flushes_every(keys: Mapping[str, Any]) -> bool:
+    return any(str(keys.get(name)) == "1" for name in ("log.flush.interval.messages", "flush.messages"))
+
+
+def _head(plan: RunPlan) -> dict[str, Any]:
+    """run.json as far as it is known before anything has started."""
+    return {
+        "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
+        "seed": plan.seed, "cluster": plan.cluster.name, "rules": plan.rules, "workload": plan.workload.name,
+        "nodes": list(plan.cluster.nodes),
+        "partitions": {
+            str(spec.key): {"topic": spec.topic, "partition": spec.partition,
+                            "replicas": list(spec.replicas), "cleanup": "delete"}
+            for spec in plan.partitions
+        },
+        "config": {node: dict(keys) for node, keys in plan.cluster.config.items()},
+        "guarantees": guarantees(plan),
+        "schedule": schedule_text.write(plan.schedule),
+        "concurrency": plan.concurrency, "rate": plan.rate, "duration_s": plan.duration_s,
+        "missed": [], "died": [], "residue": None, "clock_error_ns": 0,
+    }

@@ -1,7 +1,7 @@
 """The twin: a second judge of run folders, in plain Python, quadratic and meant to be obviously right.
 
-It is written from the format's words alone and shares nothing with the product's judge, so that each may prove
-the other wrong. `judge(folder)` gives {"valid", "findings", "unknown", "exact"}.
+It is written from the format's words alone and shares nothing with the product's judge, so that each may
+prove the other wrong. `judge(folder)` gives {"valid", "findings", "unknown", "exact"}.
 """
 
 import sys
@@ -56,7 +56,8 @@ def judge(path: Path) -> dict[str, Any]:
 
 
 def verdict(found: list[tuple[str, Found]], unknown: set[str]) -> dict[str, Any]:
-    """Count by (name, class, permitted_by); a bug makes it invalid, else something unknown makes it unknown."""
+    """Count by (name, class, permitted_by); a bug makes it invalid, else something unknown makes it
+    unknown."""
     counts: dict[tuple[str, str, str], int] = {}
     for name, (_, cause) in found:
         group = (name, "bug" if cause is None else "permitted", "" if cause is None else cause.by)
@@ -100,7 +101,7 @@ def unknown_names(world: World) -> Iterator[str]:
 
 def main(paths: list[str]) -> None:
     for path in paths:
-        print(path, {key: value for key, value in judge(Path(path)).items()})
+        print(path, judge(Path(path)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The twin's classes: which losses the configuration allows, and what follows from them.
 
-Rules kept here: only losses that the leader's final log shows are losses; the first cause that applies, in the
-order acks, unclean election, fault budget, is the one named; a cause that is guessed for want of a trace is
-marked unsure, and its finding's name goes under unknown as well.
+Rules kept here: only losses that the leader's final log shows are losses; the first cause that applies, in
+the order acks, unclean election, fault budget, is the one named; a cause that is guessed for want of a
+trace is marked unsure, and its finding's name goes under unknown as well.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,8 +27,9 @@ class Cause:
 
 
 def is_lost(world: World, send: Send) -> bool:
-    """An ok send missing at its offset (without one: anywhere) in the leader's log, at or above its start; an info
-    send that is nowhere in it. Fails are never lost, and nothing is where the leader's log cannot be relied upon."""
+    """An ok send missing at its offset (without one: anywhere) in the leader's log, at or above its start; an
+    info send that is nowhere in it. Fails are never lost, and nothing is where the leader's log cannot be
+    relied upon."""
     partition = world.partitions.get(send.partition)
     if partition is None or not partition.usable or partition.compact or send.type == "fail":
         return False
@@ -46,7 +47,8 @@ def losing_cause(world: World, send: Send) -> Cause | None:
 # -- unclean elections ------------------------------------------------------------------------------------
 
 def unclean(world: World, send: Send) -> Cause | None:
-    """An unclean election of the partition after the send was invoked; or the setting is on and no trace tells."""
+    """An unclean election of the partition after the send was invoked; or the setting is on and no trace
+    tells."""
     if unclean_elections(world, send.partition, after=send):
         return Cause(by=UNCLEAN)
     if world.run["guarantees"].get("unclean_leader_election") and world.folder.trace is None:
@@ -60,9 +62,9 @@ def unclean_elections(world: World, partition: int, after: Send | None = None) -
     time = after.invoked_time if after is not None else -1
     for line in world.lines:
         fault = line.get("fault") or {}
-        if line["process"] == -1 and line["f"] == "elect" and fault.get("unclean") and line["position"] > index:
-            if partition in (fault.get("partitions") or [partition]):
-                return True
+        unclean_one = line["process"] == -1 and line["f"] == "elect" and fault.get("unclean")
+        if unclean_one and line["position"] > index and partition in (fault.get("partitions") or [partition]):
+            return True
     return any(event.get("event") == "elect" and event.get("partition") == partition
                and event.get("clean") is False and event["time"] > time for event in world.folder.trace or [])
 
@@ -72,14 +74,15 @@ def unclean_elections(world: World, partition: int, after: Send | None = None) -
 def losing_faults(world: World, partition: Partition, after: Send | None = None) -> list[tuple[int, str]]:
     """(time, node) of each fault with "lost" that met a replica's node (after the send's invocation)."""
     index = after.invoked if after is not None and after.invoked is not None else -1
-    return [((line.get("fault") or {}).get("began") or line["time"], node)
-            for line in world.lines
-            if line["process"] == -1 and (line.get("fault") or {}).get("lost") is True and line["position"] > index
-            for node in line["fault"].get("nodes") or [] if node in partition.replicas]
+    faults = [(line["fault"], line["time"]) for line in world.lines
+              if line["process"] == -1 and line.get("fault") and line["position"] > index]
+    return [(fault.get("began") or time, node) for fault, time in faults if fault.get("lost") is True
+            for node in fault.get("nodes") or [] if node in partition.replicas]
 
 
 def fault_budget(world: World, send: Send) -> Cause | None:
-    """Copies were struck and a leader was then chosen from struck copies only; without a trace, by counting."""
+    """Copies were struck and a leader was then chosen from struck copies only; without a trace, by
+    counting."""
     guarantees = world.run["guarantees"]
     if guarantees.get("flush") == "every":
         return None
@@ -94,8 +97,8 @@ def fault_budget(world: World, send: Send) -> Cause | None:
 
 
 def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[int, str]]) -> bool:
-    """Replay strikes and elections by time. A node is unstruck when the ISR takes it in again; an election whose
-    leader and whole ISR are struck has chosen from struck copies only."""
+    """Replay strikes and elections by time. A node is unstruck when the ISR takes it in again; an election
+    whose leader and whole ISR are struck has chosen from struck copies only."""
     struck: set[str] = set()
     isr: set[str] = set()
     events = [(time, 0, node, None) for time, node in strikes] + [
@@ -130,12 +133,12 @@ def of_lost_write(world: World, send: Send) -> Cause | None:
 
 
 def follows(world: World, concerned: Iterable[Send], *, acks: bool = False) -> Cause | None:
-    """A finding about these sends is permitted where one of them is itself lost by a permitted cause; by acks only
-    where nobody ever read what was lost (what was read had been committed)."""
+    """A finding about these sends is permitted where one of them is itself lost by a permitted cause; by acks
+    only where nobody ever read what was lost (what was read had been committed)."""
     lost = [send for send in concerned if is_lost(world, send)]
-    if acks and world.run["guarantees"].get("acks") != "all" and lost:
-        if not any(world.was_read(send) for send in lost):
-            return Cause(by=ACKS)
+    weak = world.run["guarantees"].get("acks") != "all"
+    if acks and weak and lost and not any(world.was_read(send) for send in lost):
+        return Cause(by=ACKS)
     return first(losing_cause(world, send) for send in lost)
 
 
@@ -160,4 +163,5 @@ def follows_lost_offsets(world: World, partition: int, concerned: Callable[[int]
 
 def retried(world: World) -> Cause | None:
     guarantees = world.run["guarantees"]
-    return Cause(by=RETRIES) if guarantees.get("retries", 0) > 0 and not guarantees.get("idempotence") else None
+    risky = guarantees.get("retries", 0) > 0 and not guarantees.get("idempotence")
+    return Cause(by=RETRIES) if risky else None

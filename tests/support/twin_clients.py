@@ -1,7 +1,7 @@
 """The twin's findings in what clients saw, one function a finding.
 
-Rules kept here: what a poll showed counts whatever became of the poll; an offset is evidence only of an ok send;
-a function yields (key, cause) pairs, the key being what makes the finding one.
+Rules kept here: what a poll showed counts whatever became of the poll; an offset is evidence only of an ok
+send; a function yields (key, cause) pairs, the key being what makes the finding one.
 """
 
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ def lost_write(world: World) -> Iterator[Found]:
 
 
 def how_lost(partition: Partition, send: Send) -> str:
-    """moved: the leader has it elsewhere; overwritten: the leader has something else there; orphaned: some other
-    replica has it; gone: nobody has. The first that is so."""
+    """moved: the leader has it elsewhere; overwritten: the leader has something else there; orphaned: some
+    other replica has it; gone: nobody has. The first that is so."""
     if partition.leader_offsets_of(send.value):
         return "moved"
     if send.offset is not None and any(entry["offset"] == send.offset for entry in partition.leader_log):
@@ -40,12 +40,13 @@ def how_lost(partition: Partition, send: Send) -> str:
 
 
 def unseen(world: World) -> Iterator[Found]:
-    """Settled and read to the end: an ok send in the leader's final log, at its place below the high watermark
-    (the last stable offset under read_committed), which no final read returned."""
+    """Settled and read to the end: an ok send in the leader's final log, at its place below the high
+    watermark (the last stable offset under read_committed), which no final read returned."""
     final = world.run.get("final_reads") or {}
     if not world.settled or not world.complete:
         return
-    returned = {(read.partition, read.value) for read in world.reads if read.process in final.get("processes", [])}
+    returned = {(read.partition, read.value) for read in world.reads
+                if read.process in final.get("processes", [])}
     for send in world.oks():
         partition = world.partitions.get(send.partition)
         if partition is None or not partition.usable or partition.key not in final.get("partitions", []):
@@ -95,15 +96,15 @@ def phantom(world: World) -> Iterator[Found]:
 
 
 def g1a(world: World) -> Iterator[Found]:
-    """A value whose send certainly failed was read, or is in the leader's final log below the high watermark and
-    not aborted. Reading it is allowed to those who read uncommitted."""
+    """A value whose send certainly failed was read, or is in the leader's final log below the high watermark
+    and not aborted. Reading it is allowed to those who read uncommitted."""
     for send in world.sends:
         if send.type != "fail" or send.value in world.repeated:
             continue
         partition = world.partitions.get(send.partition)
         logged = partition is not None and partition.usable and any(
-            entry["value"] == send.value and not entry.get("aborted")
-            and entry["offset"] < partition.rows[str(partition.leader)]["hw"] for entry in partition.leader_log)
+            entry["value"] == send.value and not entry.get("aborted") and entry["offset"] < partition.leader_hw
+            for entry in partition.leader_log)
         if logged or world.was_read(send):
             uncommitted = world.run["guarantees"].get("isolation") == "read_uncommitted"
             cause = Cause(by=ISOLATION) if uncommitted and not logged else None
@@ -111,7 +112,8 @@ def g1a(world: World) -> Iterator[Found]:
 
 
 def saw_then_lost(world: World) -> Iterator[Found]:
-    """An offset at or above log_start was read with a value that the leader's final log does not hold there."""
+    """An offset at or above log_start was read with a value that the leader's final log does not hold
+    there."""
     for key in {(read.partition, read.offset, read.value) for read in world.reads}:
         partition = world.partitions.get(key[0])
         if partition is None or not partition.usable or partition.compact or key[1] < partition.log_start:
@@ -121,8 +123,8 @@ def saw_then_lost(world: World) -> Iterator[Found]:
 
 
 def duplicate(world: World) -> Iterator[Found]:
-    """One value at two offsets of the leader's final log (aborted entries aside), or of what was read. A value
-    that was sent twice proves nothing."""
+    """One value at two offsets of the leader's final log (aborted entries aside), or of what was read. A
+    value that was sent twice proves nothing."""
     logged: dict[tuple[int, int], set[int]] = {}
     for partition in world.partitions.values():
         for entry in partition.leader_log:

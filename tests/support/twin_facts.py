@@ -1,7 +1,7 @@
 """What the twin knows of a run before it judges: sends and reads with their fates, and who led what.
 
-Rules kept here: an op is matched with its completion by process, f and what it names; an op still open at the end
-is info; a completion that nothing opened stands for itself unless its values were told of before.
+Rules kept here: an op is matched with its completion by process, f and what it names; an op still open at
+the end is info; a completion that nothing opened stands for itself unless its values were told of before.
 """
 
 from collections.abc import Iterator
@@ -61,6 +61,10 @@ class Partition:
         if self.leader in self.rows:
             return int(self.rows[self.leader]["log_start"])
         return max((row["log_start"] for row in self.rows.values()), default=0)
+
+    @property
+    def leader_hw(self) -> int:
+        return int(self.rows[self.leader]["hw"]) if self.leader in self.rows else 0
 
     def leader_holds(self, offset: int, value: int) -> bool:
         return any(entry["offset"] == offset and entry["value"] == value for entry in self.leader_log)
@@ -166,7 +170,8 @@ def sends_of(opened: Line | None, closed: Line | None) -> list[Send]:
     fate = closed["type"] if closed is not None else "info"
     return [Send(partition=send["partition"], value=send["value"], process=line["process"], type=fate,
                  offset=send.get("offset") if fate == "ok" else None,
-                 invoked=opened["position"] if opened else None, invoked_time=opened["time"] if opened else -1,
+                 invoked=opened["position"] if opened else None,
+                 invoked_time=opened["time"] if opened else -1,
                  completed=closed["position"] if closed else None, place=place)
             for place, send in enumerate(line["sends"])]
 
@@ -185,7 +190,8 @@ def repeated_values(lines: list[Line]) -> set[int]:
 # -- the freeze -------------------------------------------------------------------------------------------
 
 def partition_of(folder: Folder, key: int, spec: dict[str, Any]) -> Partition:
-    rows = {row["node"]: row for row in folder.rows if row["partition"] == key and row["node"] in spec["replicas"]}
+    rows = {row["node"]: row for row in folder.rows
+            if row["partition"] == key and row["node"] in spec["replicas"]}
     logs = {node: [entry for entry in folder.dumps[node] if entry["partition"] == key]
             for node in spec["replicas"] if node in folder.dumps}
     leader, isr = leader_of(folder, key, spec["replicas"], rows)
@@ -196,7 +202,8 @@ def partition_of(folder: Folder, key: int, spec: dict[str, Any]) -> Partition:
 
 def leader_of(folder: Folder, key: int, replicas: list[str], rows: dict[str, Line]
               ) -> tuple[str | None, list[str] | None]:
-    """The controller's word; without it the highest epoch's, if every replica has a row and the named one agrees."""
+    """The controller's word; without it the highest epoch's, if every replica has a row and the named one
+    agrees."""
     assert folder.run is not None
     word = (folder.run.get("leaders") or {}).get(str(key))
     if word is not None:

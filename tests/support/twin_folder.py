@@ -1,8 +1,8 @@
 """The twin's eyes: a run folder read into plain dicts, with everything that is wrong with its files noted.
 
-Rules kept here: a line is judged whole (one mistyped field and the line is no evidence at all); blank lines are
-nothing; a last line of the history without its line feed and without sense is torn, and ignored; a missing file
-is never an empty one.
+Rules kept here: a line is judged whole (one mistyped field and the line is no evidence at all); blank
+lines are nothing; a last line of the history without its line feed and without sense is torn, and ignored;
+a missing file is never an empty one.
 """
 
 import json
@@ -55,7 +55,8 @@ def read_run(path: Path) -> Line | None:
 
 
 def whole_lines(path: Path) -> tuple[list[Line | None], bool]:
-    """Every line that is not blank, parsed (None: no JSON object), and whether the file's last byte is a LF."""
+    """Every line that is not blank, parsed (None: no JSON object), and whether the file's last byte is a
+    LF."""
     data = path.read_bytes()
     parsed: list[Line | None] = []
     for raw in data.split(b"\n"):
@@ -72,6 +73,14 @@ def whole_lines(path: Path) -> tuple[list[Line | None], bool]:
 
 def is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -LIMIT <= value < LIMIT
+
+
+def is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def is_flag(value: object) -> bool:
+    return isinstance(value, bool)
 
 
 def is_offset(value: object) -> bool:
@@ -141,8 +150,9 @@ def fits_field_table(line: Line) -> bool:
 
 def is_fault(value: object) -> bool:
     """What a nemesis says of its act: an object, whose nodes (where it has them) are names."""
-    return value is None or isinstance(value, dict) and is_optional(
-        lambda nodes: is_list(lambda node: isinstance(node, str), nodes), value.get("nodes"))
+    if value is None:
+        return True
+    return isinstance(value, dict) and is_optional(lambda nodes: is_list(is_text, nodes), value.get("nodes"))
 
 
 def has_its_fields(line: Line) -> bool:
@@ -172,19 +182,17 @@ def read_rows(path: Path, folder: Folder) -> None:
 
 
 def is_row(row: Line) -> bool:
-    """One replica's row: who, where, its three offsets; the rest may be null where the node was not running."""
-    def is_name(value: object) -> bool:
-        return isinstance(value, str)
-
+    """One replica's row: who, where, its three offsets; the rest may be null where the node was not
+    running."""
     def is_boundary(value: object) -> bool:
         return isinstance(value, list) and len(value) == 2 and all(is_int(one) for one in value)
 
-    return (is_name(row.get("node")) and all(is_offset(row.get(key)) for key in
+    return (is_text(row.get("node")) and all(is_offset(row.get(key)) for key in
                                               ("partition", "log_start", "leo", "hw"))
-            and is_optional(is_name, row.get("leader")) and is_optional(is_int, row.get("epoch"))
-            and is_optional(lambda value: is_list(is_name, value), row.get("isr"))
+            and is_optional(is_text, row.get("leader")) and is_optional(is_int, row.get("epoch"))
+            and is_optional(lambda value: is_list(is_text, value), row.get("isr"))
             and is_optional(lambda value: is_list(is_boundary, value), row.get("epochs"))
-            and is_optional(lambda value: isinstance(value, bool), row.get("running"))
+            and is_optional(is_flag, row.get("running"))
             and is_optional(is_offset, row.get("lso")))
 
 
@@ -215,8 +223,8 @@ def read_parquet(path: Path) -> list[Line | None]:
 def is_entry(entry: Line, node: str) -> bool:
     return (entry.get("node") == node and is_offset(entry.get("partition")) and is_offset(entry.get("offset"))
             and is_int(entry.get("epoch")) and is_optional(is_int, entry.get("value"))
-            and is_int(entry.get("crc")) and is_optional(lambda value: isinstance(value, bool), entry.get("crc_ok"))
-            and is_optional(lambda value: isinstance(value, bool), entry.get("aborted")))
+            and is_int(entry.get("crc")) and is_optional(is_flag, entry.get("crc_ok"))
+            and is_optional(is_flag, entry.get("aborted")))
 
 
 def read_trace(path: Path) -> list[Line] | None:

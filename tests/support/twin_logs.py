@@ -1,11 +1,12 @@
 """The twin's findings in the logs: what the dumps and the replicas' own words show, one function a finding.
 
-Rules kept here: every pair of replicas, every entry against every other; a damaged dump may prove what it holds
-and never what it lacks; a function yields (key, cause) pairs, the key being what makes the finding one.
+Rules kept here: every pair of replicas, every entry against every other; a damaged dump may prove what it
+holds and never what it lacks; a function yields (key, cause) pairs, the key being what makes the finding
+one.
 """
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 from twin_classes import Cause, losing_faults, unclean_elections
@@ -23,9 +24,10 @@ def face(entry: Line, *, compact: bool) -> tuple[Any, ...]:
 
 
 def diverged(world: World, guessing: list[str]) -> Iterator[Found]:
-    """Two replicas differ in (epoch, value, crc) at an offset: between members of the final leader's ISR below
-    both high watermarks, or anywhere once settled; with a replica outside it below both high watermarks, unless
-    data was lost or an unclean election held there, which leaves it unknown (guessing is told so)."""
+    """Two replicas differ in (epoch, value, crc) at an offset: between members of the final leader's ISR
+    below both high watermarks, or anywhere once settled; with a replica outside it below both high
+    watermarks, unless data was lost or an unclean election held there, which leaves it unknown (guessing is
+    told so)."""
     for partition in world.partitions.values():
         differing: set[int] = set()
         excusable: set[int] = set()
@@ -55,14 +57,16 @@ def below_both(partition: Partition, one: str, other: str, offset: int) -> bool:
 
 
 def struck(world: World, partition: Partition) -> bool:
-    """Did a data-losing fault or an unclean election (or, unseen for want of a trace, may one have) strike it?"""
-    may_be_unclean = bool(world.run["guarantees"].get("unclean_leader_election")) and world.folder.trace is None
+    """Did a data-losing fault or an unclean election (or, unseen for want of a trace, may one have) strike
+    it?"""
+    allowed = bool(world.run["guarantees"].get("unclean_leader_election"))
+    may_be_unclean = allowed and world.folder.trace is None
     return bool(losing_faults(world, partition)) or unclean_elections(world, partition.key) or may_be_unclean
 
 
 def under_replicated(world: World) -> Iterator[Found]:
-    """Settled, yet an ISR member beside the leader has nothing at an offset where the leader has something, at or
-    above both log_starts and below the leader's high watermark."""
+    """Settled, yet an ISR member beside the leader has nothing at an offset where the leader has something,
+    at or above both log_starts and below the leader's high watermark."""
     for partition in world.partitions.values():
         if not world.settled or not partition.usable or partition.compact:
             continue
@@ -87,13 +91,13 @@ def epoch_lineage(world: World) -> Iterator[Found]:
             yield ("two records", partition.key, offset, epoch), None
         for node, log in partition.logs.items():
             dated = [entry for entry in log if entry["epoch"] != -1]
-            for before, entry in zip(dated, dated[1:], strict=False):
+            for before, entry in pairwise(dated):
                 if entry["epoch"] < before["epoch"]:
                     yield ("epoch falls", partition.key, entry["offset"], node), None
             row = partition.rows.get(node)
-            if row is not None and row.get("epochs") is not None and row.get("running") is not False:
-                if not partition.compact:
-                    yield from wrong_cache(partition, node, row["epochs"], dated)
+            has_cache = row is not None and row.get("epochs") is not None and row.get("running") is not False
+            if has_cache and not partition.compact:
+                yield from wrong_cache(partition, node, dated)
 
 
 def two_records(partition: Partition) -> set[tuple[int, int]]:
@@ -106,8 +110,9 @@ def two_records(partition: Partition) -> set[tuple[int, int]]:
     return {place for place, faces in named.items() if len(faces) > 1}
 
 
-def wrong_cache(partition: Partition, node: str, cache: list[list[int]], dated: list[Line]) -> Iterator[Found]:
+def wrong_cache(partition: Partition, node: str, dated: list[Line]) -> Iterator[Found]:
     """An entry at LEO is right (elected, nothing written yet); the first may start at or below log_start."""
+    cache: list[list[int]] = partition.rows[node]["epochs"]
     for entry in dated:
         said = [epoch for epoch, start in sorted(cache, key=lambda pair: (pair[1], pair[0]))
                 if start <= entry["offset"]]
@@ -135,7 +140,7 @@ def malformed_log(world: World) -> Iterator[Found]:
 
 
 def broken_sequence(log: list[Line], *, holes_count: bool) -> Iterator[tuple[str, int]]:
-    for before, entry in zip(log, log[1:], strict=False):
+    for before, entry in pairwise(log):
         step = entry["offset"] - before["offset"]
         if step <= 0:
             yield ("doubled" if step == 0 else "disordered"), entry["offset"]
@@ -159,7 +164,8 @@ def broken_bounds(partition: Partition, node: str, log: list[Line], *, whole: bo
 
 
 def stuck(world: World) -> Iterator[Found]:
-    """Mended, every node up, none died by itself and nothing left behind, and still no leader or no ack in time."""
+    """Mended, every node up, none died by itself and nothing left behind, and still no leader or no ack in
+    time."""
     settle = world.run.get("settle") or {}
     all_up = all(row.get("running") is not False for row in world.folder.rows)
     if all_up and not world.run.get("died") and world.run.get("residue") is None:

@@ -5,6 +5,7 @@ answered before the other was asked" orders anything; nothing is claimed below t
 """
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from twin_classes import SUBSCRIBE, Cause, first, follows, follows_lost_offsets, retried
 from twin_facts import Partition, Read, Send, World, reads_of
@@ -15,9 +16,9 @@ Position = tuple[Read, set[int]]  # the last read of the last ok poll, and the o
 
 
 def realtime_order(world: World) -> Iterator[Found]:
-    """Send a was answered ok before send b was asked, and yet b, ok too, has the lower offset. One finding a b;
-    it is permitted only if it is with every such a."""
-    if not world.complete or world.overlapping:
+    """Send a was answered ok before send b was asked, and yet b, ok too, has the lower offset. One finding a
+    b; it is permitted only if it is with every such a."""
+    if world.folder.breach or world.overlapping:
         return
     placed = [send for send in world.oks() if send.offset is not None]
     for b in placed:
@@ -62,9 +63,9 @@ def lower_sends(world: World, before: Callable[[Send, Send], bool]) -> Iterator[
 # -- polls --------------------------------------------------------------------------------------------------
 
 def poll_findings(world: World) -> Iterator[tuple[str, Found]]:
-    """Walk every process's lines once. A poll's first read of a partition is held against the last read of the
-    last ok poll (nonmonotonic-poll: not higher; poll-skip: a known record between, not shown since); each further
-    read against the one before it in the same poll (the int- forms)."""
+    """Walk every process's lines once. A poll's first read of a partition is held against the last read of
+    the last ok poll (nonmonotonic-poll: not higher; poll-skip: a known record between, not shown since); each
+    further read against the one before it in the same poll (the int- forms)."""
     for process in sorted({line["process"] for line in world.lines if line["process"] >= 0}):
         held: dict[int, Position] = {}
         subscribed = False
@@ -86,7 +87,7 @@ def one_poll(world: World, line: Line, held: dict[int, Position], *, subscribed:
         if partition in held and across:
             last, shown = held[partition]
             yield from step(world, last, mine[0], shown, "", subscribed=subscribed)
-        for before, after in zip(mine, mine[1:], strict=False):
+        for before, after in pairwise(mine):
             yield from step(world, before, after, set(), "int-", subscribed=False)
         if line["type"] == "ok":
             held[partition] = (mine[-1], set())

@@ -1,0 +1,277 @@
+"""Damages of the files themselves: missing, torn, garbled, mistyped, cut short; and those that are no damage.
+
+The rules are those of damages.py. Each says which names must be listed under unknown; none of them may be
+taken for a broken cluster. These folders are settled and healthy in everything else.
+"""
+
+import json
+from random import Random
+
+from damages import NOTHING, Expect, any_ack, follower, near_miss, some_partition, spoilt_file
+from histories import NODES, Line, RunFolder
+
+LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log"})
+FROM_LEADER = frozenset({"lost-write", "unseen", "saw-then-lost"})
+HISTORY = frozenset({"lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate"})
+ORDER = frozenset({"realtime-order", "nonmonotonic-send", "nonmonotonic-poll", "poll-skip"})
+
+
+def cannot_tell(*names: frozenset[str]) -> Expect:
+    return Expect(unknown=frozenset().union(*names), valid="unknown")
+
+
+def text(lines: list[Line]) -> list[str]:
+    return [json.dumps(line) for line in lines]
+
+
+def replace(folder: RunFolder, name: str, lines: list[str], *, end: str = "\n") -> None:
+    folder.files[name] = ("\n".join(lines) + end).encode()
+
+
+# -- dumps and rows -----------------------------------------------------------------------------------------
+
+def spoil_dump(folder: RunFolder, random: Random, node: str) -> None:
+    """One dump is gone, half a line short, or has a line that is no entry."""
+    lines = text(folder.dumps[node])
+    name, how = f"logs/{node}.jsonl", random.choice(("missing", "torn", "garbled", "mistyped"))
+    if how == "missing" or not lines:
+        folder.files[name] = None
+    elif how == "torn":
+        replace(folder, name, [*lines[:-1], lines[-1][:-9]], end="")
+    else:
+        spot = random.randrange(len(lines))
+        bad = "{nonsense" if how == "garbled" else json.dumps({**folder.dumps[node][spot], "offset": "5"})
+        replace(folder, name, [*lines[:spot], bad, *lines[spot + 1:]])
+
+
+@spoilt_file
+def a_follower_dump(folder: RunFolder, random: Random) -> Expect | None:
+    """The dump of a node that leads nothing."""
+    idle = [node for node in NODES if all(folder.leader(int(key)) != node for key in folder.run["partitions"])]
+    if not idle:
+        return None
+    spoil_dump(folder, random, idle[0])
+    return cannot_tell(LOGS)
+
+
+@spoilt_file
+def a_leader_dump(folder: RunFolder, random: Random) -> Expect | None:
+    """The dump of a leader."""
+    spoil_dump(folder, random, folder.leader(some_partition(folder, random)))
+    return cannot_tell(LOGS, FROM_LEADER)
+
+
+@spoilt_file
+def a_row(folder: RunFolder, random: Random) -> Expect | None:
+    """A follower's row is missing, or is no row."""
+    partition = some_partition(folder, random)
+    row = folder.row(follower(folder, random, partition), partition)
+    if random.random() < 0.5:
+        folder.rows.remove(row)
+    else:
+        row["leo"] = "six"
+    return cannot_tell(LOGS)
+
+
+@spoilt_file
+def all_rows(folder: RunFolder, random: Random) -> Expect | None:
+    """replicas.jsonl is missing."""
+    folder.files["replicas.jsonl"] = None
+    return cannot_tell(LOGS)
+
+
+# -- the history --------------------------------------------------------------------------------------------
+
+@spoilt_file
+def a_line_that_is_no_json(folder: RunFolder, random: Random) -> Expect | None:
+    """A line in the middle of the history is garbled."""
+    lines = text(folder.lines)
+    lines[random.randrange(len(lines))] = random.choice(('{"index":3,', "nonsense", "[1]", "17"))
+    replace(folder, "history.jsonl", lines)
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def a_mistyped_field(folder: RunFolder, random: Random) -> Expect | None:
+    """One field of one line is of another type, or missing, or of a value that cannot be."""
+    line = random.choice(folder.lines)
+    name = random.choice(("index", "time", "process", "type", "f"))
+    bad = random.choice(("seven", None, [1], {"a": 1}))
+    if bad is None:
+        del line[name]
+    else:
+        line[name] = bad
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def a_mistyped_send(folder: RunFolder, random: Random) -> Expect | None:
+    """A micro-send's value or offset is text, or its partition is missing."""
+    line = random.choice([line for line in folder.lines if line.get("sends")])
+    name = random.choice(("value", "partition", "offset"))
+    line["sends"][0] = {**line["sends"][0], name: "5"} if random.random() < 0.5 or name == "offset" else {
+        key: field for key, field in line["sends"][0].items() if key != name}
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def a_lost_line(folder: RunFolder, random: Random) -> Expect | None:
+    """One line is not there: the index has a gap."""
+    folder.run["history_lines"] = len(folder.lines)
+    del folder.lines[random.randrange(len(folder.lines))]
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def a_history_cut_short(folder: RunFolder, random: Random) -> Expect | None:
+    """The end of the history is not there, and nothing but history_lines tells."""
+    folder.run["history_lines"] = len(folder.lines)
+    del folder.lines[-random.randrange(1, 4):]
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def no_history(folder: RunFolder, random: Random) -> Expect | None:
+    """history.jsonl is missing."""
+    folder.run["history_lines"] = len(folder.lines)
+    folder.files["history.jsonl"] = None
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def an_op_completes_twice(folder: RunFolder, random: Random) -> Expect | None:
+    """An ok is written down twice."""
+    line = random.choice([line for line in folder.lines if line["type"] == "ok"])
+    folder.add(line["process"], "ok", line["f"], **{key: line[key] for key in ("sends", "reads", "partitions", "offsets")
+                                                    if key in line})
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def a_completion_of_nothing(folder: RunFolder, random: Random) -> Expect | None:
+    """A poll was answered that nobody asked."""
+    folder.add(folder.fresh_process(), "ok", "poll", reads=[])
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def time_falls(folder: RunFolder, random: Random) -> Expect | None:
+    """A line is older than the one before it."""
+    folder.lines[-1]["time"] = 0
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def values_sent_twice(folder: RunFolder, random: Random) -> Expect | None:
+    """A value is sent a second time, by another process."""
+    ack = any_ack(folder, random)
+    if ack is None:
+        return None
+    process = folder.fresh_process()
+    send = {"partition": ack[0], "value": ack[2]}
+    folder.add(process, "invoke", "send", sends=[send])
+    folder.add(process, random.choice(("info", "fail")), "send", sends=[send])
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def two_ops_at_once(folder: RunFolder, random: Random) -> Expect | None:
+    """A process asks while it is still asking."""
+    process = folder.fresh_process()
+    for kind in ("invoke", "invoke", "ok", "ok"):
+        folder.add(process, kind, "poll", **({"reads": []} if kind == "ok" else {}))
+    return cannot_tell(ORDER)
+
+
+@spoilt_file
+def an_op_after_info(folder: RunFolder, random: Random) -> Expect | None:
+    """A process asks on after an info."""
+    process = folder.fresh_process()
+    for kind in ("invoke", "info", "invoke", "ok"):
+        folder.add(process, kind, "poll", **({"reads": []} if kind == "ok" else {}))
+    return cannot_tell(ORDER)
+
+
+@near_miss
+def a_torn_last_line(folder: RunFolder, random: Random) -> Expect | None:
+    """The last line of the history is half a line, and was never counted."""
+    folder.run["history_lines"] = len(folder.lines)
+    extra = json.dumps({"index": len(folder.lines), "time": 10**12, "process": 5, "type": "invoke", "f": "poll"})
+    replace(folder, "history.jsonl", [*text(folder.lines), extra[:random.randrange(1, len(extra))]], end="")
+    return NOTHING
+
+
+@near_miss
+def blank_lines_and_unknown_fields(folder: RunFolder, random: Random) -> Expect | None:
+    """What a reader does not know it passes over."""
+    lines = [json.dumps({**line, "comment": {"why": [1]}}) for line in folder.lines]
+    for _ in range(3):
+        lines.insert(random.randrange(len(lines)), random.choice(("", "   ")))
+    replace(folder, "history.jsonl", lines)
+    folder.run["history_lines"] = len(folder.lines)
+    folder.run["unheard_of"] = {"x": 1}
+    folder.rows = [{**row, "unheard_of": 1} for row in folder.rows]
+    return NOTHING
+
+
+# -- run.json -----------------------------------------------------------------------------------------------
+
+@spoilt_file
+def no_run_json(folder: RunFolder, random: Random) -> Expect | None:
+    """run.json is missing, is no JSON, or is of another format."""
+    folder.files["run.json"] = random.choice((None, b'{"format":1', json.dumps({**folder.run, "format": 2}).encode()))
+    return cannot_tell(LOGS, HISTORY, ORDER)
+
+
+@spoilt_file
+def the_harness_was_killed(folder: RunFolder, random: Random) -> Expect | None:
+    """run.json is the one from the beginning, and nothing was dumped."""
+    for name in ("settled", "settle", "leaders", "final_reads", "history_lines", "ended"):
+        folder.run.pop(name, None)
+    del folder.lines[random.randrange(1, len(folder.lines)):]
+    if random.random() < 0.5:
+        folder.files |= {"replicas.jsonl": None, **{f"logs/{node}.jsonl": None for node in NODES}}
+        return cannot_tell(LOGS, FROM_LEADER, frozenset({"phantom", "poll-skip", "nonmonotonic-poll"}))
+    return Expect(unknown=frozenset({"phantom", "poll-skip", "nonmonotonic-poll", "diverged", "unseen"}),
+                  may=frozenset(), valid="unknown")
+
+
+@spoilt_file
+def missed_moments(folder: RunFolder, random: Random) -> Expect | None:
+    """The schedule's moments never came."""
+    folder.run["missed"] = [0]
+    return cannot_tell(frozenset({"unfit"}))
+
+
+@spoilt_file
+def a_compacted_partition(folder: RunFolder, random: Random) -> Expect | None:
+    """Compaction took records away, and nobody can tell which."""
+    key = some_partition(folder, random)
+    folder.run["partitions"][str(key)]["cleanup"] = "compact"
+    leader = folder.leader(key)
+    for node in NODES:
+        log = folder.log(node, key)
+        folder.set_log(node, key, log[:1] + log[2:] if node == leader else log)
+    return cannot_tell(frozenset({"lost-write", "saw-then-lost", "under-replicated", "epoch-lineage"}))
+
+
+@spoilt_file
+def nothing_acked(folder: RunFolder, random: Random) -> Expect | None:
+    """Every send but the probes failed or hangs."""
+    probers = folder.run["settle"]["processes"]
+    folder.lines = [line for line in folder.lines if line["f"] != "send" or line["process"] in probers
+                    or line["type"] in ("invoke", "info")]
+    for line in folder.lines:
+        if line["f"] == "send" and line["process"] not in probers:
+            line["process"] += 100_000 + 1000 * line["index"]  # each of its own: none is asked on
+    folder.lines = [line for line in folder.lines if line["type"] != "info" or line["f"] != "send"]
+    for index, line in enumerate(folder.lines):
+        line["index"] = index
+    return cannot_tell(frozenset({"lost-write", "unseen"}))
+
+
+@spoilt_file
+def no_final_reads(folder: RunFolder, random: Random) -> Expect | None:
+    """A partition was not read to the end."""
+    folder.run["final_reads"]["partitions"].remove(some_partition(folder, random))
+    return cannot_tell(frozenset({"unseen"}))

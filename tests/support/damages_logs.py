@@ -1,0 +1,315 @@
+"""Damages of single replicas: logs that differ, lack, repeat or contradict themselves, and their near misses.
+
+The rules are those of damages.py; this half of the catalogue touches dumps, rows and the settling only.
+"""
+
+from random import Random
+
+from damages import (
+    BUG,
+    NOTHING,
+    Expect,
+    damage,
+    extend,
+    failed_or_info,
+    follower,
+    found,
+    near_miss,
+    rewrite,
+    shorten,
+    some_partition,
+)
+from histories import NODES, RunFolder, checksum
+
+LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log"})
+
+
+def place(folder: RunFolder, random: Random, least: int = 3) -> tuple[int, str, int] | None:
+    """A partition with at least so many records, one of its followers, and an offset inside its log."""
+    long = [key for key in map(int, folder.run["partitions"]) if folder.row("n1", key)["leo"] >= least]
+    if not long:
+        return None
+    key = random.choice(long)
+    start = folder.row(folder.leader(key), key)["log_start"]
+    return key, follower(folder, random, key), start + random.randrange(1, folder.row("n1", key)["leo"] - start - 1)
+
+
+@damage
+def another_record_on_a_follower(folder: RunFolder, random: Random) -> Expect | None:
+    """A follower holds another record under the same epoch: two logs part, and one name means two records."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    other = failed_or_info(folder, where[0], "info")
+    rewrite(folder, where[0], where[2], (where[1],), value=other, crc=checksum(where[0], other))
+    return found("diverged", "epoch-lineage")
+
+
+@damage
+def other_bytes_on_a_follower(folder: RunFolder, random: Random) -> Expect | None:
+    """The value is the same, its batch is not."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    rewrite(folder, where[0], where[2], (where[1],), crc=1)
+    return found("diverged", "epoch-lineage")
+
+
+@damage
+def another_epoch_on_a_follower(folder: RunFolder, random: Random) -> Expect | None:
+    """The same record under another epoch: the logs part, and the follower's cache and order are off."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    rewrite(folder, where[0], where[2], (where[1],), epoch=77)
+    return found("diverged", "epoch-lineage")
+
+
+@damage
+def an_epoch_falls_everywhere(folder: RunFolder, random: Random) -> Expect | None:
+    """All replicas agree on a log whose epochs fall."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    rewrite(folder, where[0], where[2], epoch=77)
+    return found("epoch-lineage")
+
+
+@near_miss
+def a_dead_replica_keeps_its_tail(folder: RunFolder, random: Random) -> Expect | None:
+    """Not settled: a replica that is down differs above its high watermark, under an older epoch."""
+    partition = some_partition(folder, random)
+    isr = folder.run["leaders"][str(partition)]["isr"]
+    (outsider,) = set(NODES) - set(isr)
+    row, log = folder.row(outsider, partition), folder.log(outsider, partition)
+    if not log:
+        return None
+    end, epoch = log[-1]["offset"], 50
+    row |= {"hw": min(row["hw"], end), "running": False, "leader": None}
+    rewrite(folder, partition, end, (outsider,), crc=5)
+    for node in isr:
+        for entry in folder.log(node, partition)[end:]:
+            rewrite(folder, partition, entry["offset"], (node,), epoch=epoch)
+        own = folder.row(node, partition)
+        if own["leo"] > end:
+            own["epochs"] = [*(pair for pair in own["epochs"] if pair[1] < end), [epoch, end]]
+    return NOTHING
+
+
+@damage
+def a_member_lacks_the_tail(folder: RunFolder, random: Random) -> Expect | None:
+    """Settled, and an ISR member has not the last committed records."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    shorten(folder, where[1], where[0], random.randrange(1, 3))
+    return found("under-replicated")
+
+
+@near_miss
+def an_outsider_lacks_the_tail(folder: RunFolder, random: Random) -> Expect | None:
+    """A replica outside the ISR may lack what it likes."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    shorten(folder, where[1], where[0])
+    isr = [node for node in NODES if node != where[1]]
+    folder.run["leaders"][str(where[0])]["isr"] = isr
+    for node in NODES:
+        folder.row(node, where[0])["isr"] = isr
+    return NOTHING
+
+
+@damage
+def a_hole(folder: RunFolder, random: Random) -> Expect | None:
+    """A follower's log jumps over an offset."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    folder.set_log(where[1], where[0], [entry for entry in folder.log(where[1], where[0])
+                                        if entry["offset"] != where[2]])
+    return found("malformed-log", "under-replicated")
+
+
+@damage
+def a_doubled_offset(folder: RunFolder, random: Random) -> Expect | None:
+    """A follower holds one offset twice."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    log = folder.log(where[1], where[0])
+    spot = next(spot for spot, entry in enumerate(log) if entry["offset"] == where[2])
+    folder.set_log(where[1], where[0], [*log[:spot], log[spot], *log[spot:]])
+    return found("malformed-log")
+
+
+@damage
+def a_checksum_that_does_not_fit(folder: RunFolder, random: Random) -> Expect | None:
+    """The bytes of one batch are not what its checksum says."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    rewrite(folder, where[0], where[2], (where[1],), crc_ok=False)
+    return found("malformed-log")
+
+
+@damage
+def a_high_watermark_above_the_end(folder: RunFolder, random: Random) -> Expect | None:
+    """A running follower takes for committed what it has not."""
+    row = folder.row(random.choice(NODES), some_partition(folder, random))
+    row["hw"] = row["leo"] + 1
+    return found("malformed-log")
+
+
+@near_miss
+def a_high_watermark_above_the_end_of_the_dead(folder: RunFolder, random: Random) -> Expect | None:
+    """A node that is not running believes nothing."""
+    partition = some_partition(folder, random)
+    row = folder.row(follower(folder, random, partition), partition)
+    row |= {"hw": row["leo"] + 1, "running": False, "leader": None, "epochs": [[5, 99]]}
+    return NOTHING
+
+
+@damage
+def an_end_that_the_log_contradicts(folder: RunFolder, random: Random) -> Expect | None:
+    """A replica's LEO lies above its last record."""
+    folder.row(random.choice(NODES), some_partition(folder, random))["leo"] += 2
+    return found("malformed-log")
+
+
+@damage
+def a_start_that_the_log_contradicts(folder: RunFolder, random: Random) -> Expect | None:
+    """A follower's log_start lies above its first record."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    folder.row(where[1], where[0])["log_start"] = 1
+    return found("malformed-log")
+
+
+@damage
+def a_cache_that_is_one_off(folder: RunFolder, random: Random) -> Expect | None:
+    """An epoch begins one record later than a running node's cache remembers... or the cache never heard of
+    it."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    row = folder.row(where[1], where[0])
+    first = folder.log(where[1], where[0])[0]["offset"]
+    inside = [pair for pair in row["epochs"] if first < pair[1] < row["leo"]]
+    if inside and random.random() < 0.5:
+        pair = random.choice(inside)
+        row["epochs"] = [[pair[0], pair[1] + 1] if other == pair else other for other in row["epochs"]]
+    else:
+        row["epochs"] = []
+    return found("epoch-lineage")
+
+
+@damage
+def a_cache_beyond_the_end(folder: RunFolder, random: Random) -> Expect | None:
+    """The cache knows an epoch that would begin above LEO."""
+    row = folder.row(random.choice(NODES), some_partition(folder, random))
+    row["epochs"] = [*row["epochs"], [row["epochs"][-1][0] + 1, row["leo"] + 1]]
+    return found("epoch-lineage")
+
+
+@near_miss
+def elected_and_nothing_written(folder: RunFolder, random: Random) -> Expect | None:
+    """An epoch may begin at LEO, where nothing is written yet; and the first may begin at log_start or
+    below."""
+    partition = some_partition(folder, random)
+    for node in NODES:
+        row = folder.row(node, partition)
+        row["epochs"] = [pair for pair in row["epochs"] if pair[1] < row["leo"]]
+        row["epochs"].append([max(row["epoch"], row["epochs"][-1][0] if row["epochs"] else 0) + 1, row["leo"]])
+    return NOTHING
+
+
+@near_miss
+def retention(folder: RunFolder, random: Random) -> Expect | None:
+    """The beginning of every log was dropped after everything had been read."""
+    partition = some_partition(folder, random)
+    start = random.randrange(folder.row("n1", partition)["leo"])
+    for node in NODES:
+        own = min(start, random.choice((start, start // 2))) if node != folder.leader(partition) else start
+        row = folder.row(node, partition)
+        row["log_start"] = own
+        folder.set_log(node, partition, [entry for entry in folder.log(node, partition) if entry["offset"] >= own])
+    return NOTHING
+
+
+@near_miss
+def no_epochs_in_the_format(folder: RunFolder, random: Random) -> Expect | None:
+    """A stored format without epochs, and a protocol without a cache."""
+    for partition in map(int, folder.run["partitions"]):
+        for node in NODES:
+            folder.set_log(node, partition, [{**entry, "epoch": -1} for entry in folder.log(node, partition)])
+            folder.row(node, partition).pop("epochs")
+    return NOTHING
+
+
+@near_miss
+def records_of_somebody_else(folder: RunFolder, random: Random) -> Expect | None:
+    """Records that are not ours stand at the end of every log."""
+    extend(folder, some_partition(folder, random), None)
+    return NOTHING
+
+
+@damage
+def nobody_leads(folder: RunFolder, random: Random) -> Expect | None:
+    """After mending no leader came: stuck, and much else cannot be told."""
+    partition = some_partition(folder, random)
+    folder.run["settled"] = False
+    folder.run["leaders"][str(partition)] = {"leader": None, "epoch": 1, "isr": []}
+    folder.run["settle"] |= {random.choice(("no_leader", "no_ack")): [partition], "why": "no leader"}
+    for node in NODES:
+        folder.row(node, partition)["leader"] = None
+    return Expect(must={"stuck": BUG}, unknown=frozenset(
+        {"lost-write", "unseen", "saw-then-lost", "under-replicated", "diverged"}))
+
+
+@near_miss
+def nobody_leads_for_a_reason(folder: RunFolder, random: Random) -> Expect | None:
+    """No leader came, but a node had died, something was left behind, or only the ISR was short."""
+    expect = nobody_leads(folder, random)
+    assert expect is not None
+    reason = random.choice(("died", "residue", "isr_short"))
+    if reason == "died":
+        folder.run["died"] = ["n1"]
+    elif reason == "residue":
+        folder.run["residue"] = "a cut that could not be healed"
+    else:
+        folder.run["settle"] |= {"no_leader": [], "no_ack": [], "isr_short": [0]}
+    return Expect(unknown=expect.unknown, valid="unknown")
+
+
+@near_miss
+def settled_too_late(folder: RunFolder, random: Random) -> Expect | None:
+    """Not settled: the logs may differ above a high watermark, and followers may lack what they like."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    folder.run["settled"] = False
+    shorten(folder, where[1], where[0])
+    return Expect(unknown=frozenset({"diverged", "under-replicated", "unseen"}), valid="unknown")
+
+
+@near_miss
+def the_leader_by_the_rows(folder: RunFolder, random: Random) -> Expect | None:
+    """run.json does not name the leaders, but all rows agree."""
+    del folder.run["leaders"]
+    for row in folder.rows:
+        row["epoch"] = 1000
+    return NOTHING
+
+
+@near_miss
+def the_leader_against_the_rows(folder: RunFolder, random: Random) -> Expect | None:
+    """run.json does not name the leaders, and the one whom the highest epoch names knows nothing of it."""
+    partition = some_partition(folder, random)
+    del folder.run["leaders"]
+    for row in folder.rows:
+        row["epoch"] = 1000
+    first, second, third = (folder.row(node, partition) for node in NODES)
+    first["leader"], second["leader"], third["leader"] = "n2", "n1", "n1"
+    return Expect(unknown=frozenset({"lost-write", "unseen", "saw-then-lost", "under-replicated"}), valid="unknown")

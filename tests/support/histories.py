@@ -1,0 +1,326 @@
+"""Small healthy run folders out of a seed: a cluster that never errs, imagined op by op.
+
+Rules kept here: every choice comes from the Random that is passed; what is built is what a correct cluster
+could leave behind, so that a judge must find nothing in it; a RunFolder stays plain data until it is
+written.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+Line = dict[str, Any]
+NODES = ("n1", "n2", "n3")
+PROBER, READER = 900, 901
+
+
+@dataclass(slots=True, kw_only=True)
+class RunFolder:
+    """A run folder as data. `files` replaces or (None) withholds whole files, once everything else is
+    written."""
+
+    run: Line
+    lines: list[Line]
+    dumps: dict[str, list[Line]]
+    rows: list[Line]
+    trace: list[Line] | None = None
+    files: dict[str, bytes | None] = field(default_factory=dict)
+
+    def write(self, path: Path) -> Path:
+        (path / "logs").mkdir(parents=True)
+        if self.run.get("history_lines") == -1:
+            self.run["history_lines"] = len(self.lines)
+        (path / "run.json").write_text(json.dumps(self.run))
+        write_lines(path / "history.jsonl", self.lines)
+        write_lines(path / "replicas.jsonl", self.rows)
+        for node, entries in self.dumps.items():
+            write_lines(path / "logs" / f"{node}.jsonl", entries)
+        if self.trace is not None:
+            write_lines(path / "trace.jsonl", self.trace)
+        for name, data in self.files.items():
+            if data is None:
+                (path / name).unlink()
+            else:
+                (path / name).write_bytes(data)
+        return path
+
+    def log(self, node: str, partition: int) -> list[Line]:
+        """This node's entries of a partition (copies of the list, not of the entries)."""
+        return [entry for entry in self.dumps[node] if entry["partition"] == partition]
+
+    def set_log(self, node: str, partition: int, entries: list[Line]) -> None:
+        others = [entry for entry in self.dumps[node] if entry["partition"] != partition]
+        self.dumps[node] = sorted(others + [{**entry, "node": node} for entry in entries],
+                                  key=lambda entry: int(entry["partition"]))
+
+    def row(self, node: str, partition: int) -> Line:
+        return next(row for row in self.rows if (row["node"], row["partition"]) == (node, partition))
+
+    def leader(self, partition: int) -> str:
+        return str(self.run["leaders"][str(partition)]["leader"])
+
+    def add(self, process: int, kind: str, f: str, **fields: Any) -> Line:
+        """One more line at the end of the history."""
+        last = self.lines[-1]["time"] if self.lines else 0
+        line = {"index": len(self.lines), "time": last + 1000, "process": process, "type": kind, "f": f, **fields}
+        self.lines.append(line)
+        return line
+
+    def reads(self) -> Iterator[tuple[Line, Line]]:
+        """Each read with its line."""
+        for line in self.lines:
+            for read in line.get("reads") or []:
+                yield line, read
+
+    def fresh_process(self) -> int:
+        return 1 + max((line["process"] for line in self.lines), default=0)
+
+    def fresh_value(self) -> int:
+        return 1 + max((send["value"] for line in self.lines for send in line.get("sends") or []), default=0)
+
+
+def write_lines(path: Path, lines: list[Line]) -> None:
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+
+
+def checksum(partition: int, value: int | None, salt: int = 0) -> int:
+    return zlib.crc32(f"{partition}/{value}/{salt}".encode())
+
+
+@dataclass(slots=True, kw_only=True)
+class Log:
+    """One imagined partition: its one true log, which every replica copies at once."""
+
+    leader: str
+    epoch: int = 0
+    entries: list[Line] = field(default_factory=list)
+    boundaries: list[list[int]] = field(default_factory=lambda: [[0, 0]])
+
+
+class Life:
+    """An imagined run in the making: clients step, one at a time and in a random order, on true logs."""
+
+    def __init__(self, random: Random, partitions: int) -> None:
+        self.random = random
+        self.time = 0
+        self.lines: list[Line] = []
+        self.trace: list[Line] = []
+        self.logs = {key: Log(leader=random.choice(NODES)) for key in range(partitions)}
+        self.next_value = 1
+        self.next_process = 0
+        self.idle: list[int] = []
+        self.open: list[Line] = []  # invocations, each with its private "_fate" and "_offsets"
+        self.ghosts: list[tuple[int, int]] = []  # appended later: (partition, value) of an info send
+        self.positions: dict[int, dict[int, int]] = {}
+
+    def record(self, process: int, kind: str, f: str, **fields: Any) -> Line:
+        self.time += self.random.randrange(1, 5_000_000)
+        line = {"index": len(self.lines), "time": self.time, "process": process, "type": kind, "f": f, **fields}
+        self.lines.append(line)
+        return line
+
+    def append(self, key: int, value: int | None) -> int:
+        log = self.logs[key]
+        offset = len(log.entries)
+        log.entries.append({"partition": key, "offset": offset, "epoch": log.epoch, "value": value,
+                            "crc": checksum(key, value)})
+        return offset
+
+    def elect(self, key: int, leader: str) -> None:
+        log = self.logs[key]
+        log.epoch += self.random.choice((1, 1, 2))
+        log.leader = leader
+        end = len(log.entries)
+        log.boundaries = [pair for pair in log.boundaries if pair[1] < end] + [[log.epoch, end]]
+        self.trace.append({"time": self.time, "node": "c", "seq": len(self.trace), "event": "elect",
+                           "partition": key, "leader": leader, "epoch": log.epoch, "isr": list(NODES),
+                           "partition_epoch": log.epoch, "clean": True})
+        if self.random.random() < 0.2:
+            self.append(key, None)  # a record that is not ours
+
+    # -- steps
+
+    def step(self) -> None:
+        roll = self.random.random()
+        if roll < 0.06:
+            self.strike()
+        elif roll < 0.12 and self.ghosts:
+            self.append(*self.ghosts.pop(self.random.randrange(len(self.ghosts))))
+        elif roll < 0.55 and self.open:
+            self.advance(self.random.choice(self.open))
+        else:
+            self.begin()
+
+    def strike(self) -> None:
+        node = self.random.choice(NODES)
+        self.record(-1, "info", "kill", fault={"nodes": [node], "moment": {"at": "time", "time": self.time}})
+        for key, log in self.logs.items():
+            if log.leader == node:
+                self.elect(key, self.random.choice([other for other in NODES if other != node]))
+        self.record(-1, "info", "start", fault={"nodes": [node], "moment": {"at": "time", "time": self.time}})
+
+    def process(self) -> int:
+        if self.idle and self.random.random() < 0.8:
+            return self.idle.pop(self.random.randrange(len(self.idle)))
+        self.next_process += 1
+        return self.next_process - 1
+
+    def begin(self) -> None:
+        process = self.process()
+        f = self.random.choices(("send", "poll", "assign", "list_offsets"), (6, 3, 1, 1))[0]
+        if f == "poll" and process not in self.positions:
+            f = "assign"
+        key = self.random.choice(sorted(self.logs))
+        if f == "send":
+            values = range(self.next_value, self.next_value + self.random.randrange(1, 5))
+            self.next_value = values.stop
+            fate = self.random.choices(("ok", "fail", "info", "never"), (12, 2, 2, 1))[0]
+            line = self.record(process, "invoke", f, sends=[{"partition": key, "value": value} for value in values])
+            self.open.append({**line, "_fate": fate, "_applied": fate == "fail", "_offsets": []})
+            return
+        held = sorted(self.random.sample(sorted(self.logs), self.random.randrange(1, len(self.logs) + 1)))
+        fields = {"partitions": held} if f == "assign" else {}
+        self.open.append(self.record(process, "invoke", f, **fields))
+
+    def advance(self, op: Line) -> None:
+        """An open op goes one step on: a send is applied, then answered; anything else is answered."""
+        if op["f"] == "send" and not op["_applied"]:
+            op["_applied"] = True
+            for send in op["sends"]:
+                if op["_fate"] == "ok" or self.random.random() < 0.5:
+                    op["_offsets"].append(self.append(send["partition"], send["value"]))
+                elif self.random.random() < 0.5:
+                    self.ghosts.append((send["partition"], send["value"]))
+            return
+        if op.get("_fate") == "never":
+            return
+        self.open.remove(op)
+        answer = {"send": self.answer_send, "poll": self.answer_poll, "assign": self.answer_assign,
+                  "list_offsets": self.answer_offsets}[op["f"]]
+        if answer(op) == "info":
+            return  # this process asks nothing more
+        self.idle.append(op["process"])
+
+    def answer_send(self, op: Line) -> str:
+        fate = str(op["_fate"])
+        sends = [dict(send) for send in op["sends"]]
+        if fate == "ok":
+            epoch = self.logs[sends[0]["partition"]].entries[op["_offsets"][0]]["epoch"]
+            for send, offset in zip(sends, op["_offsets"], strict=True):
+                send |= {"offset": offset} | ({"epoch": epoch} if self.random.random() < 0.3 else {})
+        elif fate == "info" and self.random.random() < 0.3:
+            sends[0]["offset"] = self.random.randrange(40)  # a remark, and it may well be wrong
+        error = {} if fate == "ok" else {"error": self.random.choice(("TIMEOUT", "CONNECTION"))}
+        self.record(op["process"], fate, "send", sends=sends, **error)
+        return fate
+
+    def answer_poll(self, op: Line) -> str:
+        kind = self.random.choices(("ok", "fail", "info"), (12, 1, 1))[0]
+        positions = self.positions[op["process"]]
+        reads = []
+        for key in self.random.sample(sorted(positions), self.random.randrange(len(positions) + 1)):
+            end = min(len(self.logs[key].entries), positions[key] + self.random.randrange(1, 6))
+            reads += ours(self.logs[key].entries[positions[key]:end])
+            if kind == "ok":
+                positions[key] = end
+        self.record(op["process"], kind, "poll", reads=reads)
+        return kind
+
+    def answer_assign(self, op: Line) -> str:
+        before = self.positions.get(op["process"], {})
+        self.positions[op["process"]] = {
+            key: before.get(key, self.random.choice((0, len(self.logs[key].entries) // 2)))
+            for key in op["partitions"]}
+        self.record(op["process"], "ok", "assign", partitions=op["partitions"])
+        return "ok"
+
+    def answer_offsets(self, op: Line) -> str:
+        ends = [{"partition": key, "offset": len(log.entries)} for key, log in sorted(self.logs.items())]
+        self.record(op["process"], "ok", "list_offsets", offsets=ends)
+        return "ok"
+
+    # -- the end of a run
+
+    def settle(self) -> None:
+        """A probe of each partition, acked; then one new process reads everything to the end."""
+        for key in sorted(self.logs):
+            send = {"partition": key, "value": self.next_value}
+            self.next_value += 1
+            self.record(PROBER, "invoke", "send", sends=[send])
+            self.record(PROBER, "ok", "send", sends=[{**send, "offset": self.append(key, send["value"])}])
+        self.record(READER, "invoke", "assign", partitions=sorted(self.logs))
+        self.record(READER, "ok", "assign", partitions=sorted(self.logs))
+        for key, log in sorted(self.logs.items()):
+            middle = self.random.randrange(len(log.entries) + 1)
+            for part in (log.entries[:middle], log.entries[middle:]):
+                self.record(READER, "invoke", "poll")
+                self.record(READER, "ok", "poll", reads=ours(part))
+
+
+def ours(entries: list[Line]) -> list[Line]:
+    return [{"partition": entry["partition"], "offset": entry["offset"], "value": entry["value"]}
+            for entry in entries if entry["value"] is not None]
+
+
+# -- folders ------------------------------------------------------------------------------------------------
+
+def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: bool | None = None) -> RunFolder:
+    """A run in which nothing went wrong. Unsettled: the main phase alone, followers behind, n3 down or
+    lagging."""
+    life = Life(random, random.randrange(1, 4))
+    for _ in range(steps):
+        life.step()
+    while not any(line["type"] == "ok" and line["f"] == "send" for line in life.lines):
+        life.step()
+    if settled:
+        life.settle()
+    traced = random.random() < 0.2 if trace is None else trace
+    folder = RunFolder(run=run_json(life, settled=settled), lines=life.lines, dumps={node: [] for node in NODES},
+                       rows=[], trace=life.trace if traced else None)
+    for key, log in sorted(life.logs.items()):
+        freeze(folder, random, key, log, settled=settled)
+    return folder
+
+
+def freeze(folder: RunFolder, random: Random, key: int, log: Log, *, settled: bool) -> None:
+    """Every replica's dump and row of one partition. Unsettled, each follower holds a prefix, and one of them
+    may be out of the ISR and down."""
+    down = random.choice([node for node in NODES if node != log.leader]) if not settled else None
+    isr = [node for node in NODES if node != down]
+    folder.run["leaders"][str(key)] = {"leader": log.leader, "epoch": log.epoch, "isr": isr}
+    ends = {node: len(log.entries) - (0 if settled or node == log.leader else random.randrange(3)) for node in NODES}
+    ends = {node: max(0, end) for node, end in ends.items()}
+    hw = min(ends[node] for node in isr)
+    for node in NODES:
+        folder.set_log(node, key, [dict(entry) for entry in log.entries[:ends[node]]])
+        own_hw = hw if node == log.leader or settled else min(ends[node], max(0, hw - random.randrange(3)))
+        row = {"node": node, "partition": key, "leader": log.leader, "epoch": log.epoch, "log_start": 0,
+               "leo": ends[node], "hw": own_hw, "isr": isr, "clean": True,
+               "epochs": [pair for pair in log.boundaries if pair[1] <= ends[node]]}
+        if node == down and random.random() < 0.5:
+            row |= {"leader": None, "running": False, "clean": False}
+        folder.rows.append(row)
+
+
+def run_json(life: Life, *, settled: bool) -> Line:
+    keys = sorted(life.logs)
+    run: Line = {
+        "format": 1, "version": "0.1.0", "commit": "0" * 7, "seed": 1, "cluster": "local", "rules": "kip-320",
+        "workload": "log", "nodes": list(NODES), "schedule": [], "missed": [], "died": [], "residue": None,
+        "partitions": {str(key): {"topic": "log", "partition": key, "replicas": list(NODES), "cleanup": "delete"}
+                       for key in keys},
+        "config": {node: {"min.insync.replicas": 2} for node in NODES},
+        "guarantees": {"acks": "all", "min_insync_replicas": 2, "replication_factor": 3,
+                       "unclean_leader_election": False, "idempotence": False, "retries": 0, "flush": "os",
+                       "isolation": "read_committed"},
+        "settled": settled, "leaders": {}, "history_lines": -1, "clock_error_ns": 0, "ended": "done",
+        "settle": {"timeout_s": 30, "processes": [PROBER], "no_leader": [], "no_ack": [],
+                   "isr_short": [] if settled else keys, "why": None if settled else "a follower is behind"},
+    }
+    if settled:
+        run["final_reads"] = {"processes": [READER], "partitions": keys}
+    return run

@@ -4,7 +4,8 @@ Rules
 1. start, main, mend, settle, final reads, freeze and dump, stop. Mending and stopping happen whatever else
    does.
 2. An interrupted run (Ctrl-C: cancellation) still mends, settles and collects; a second one ends it at once.
-3. run.json is written when the folder appears and again when the run ends; a killed run lacks the last fields.
+3. run.json is written when the folder appears and again when the run ends; a killed run lacks what the end
+   would have told.
 4. Nothing here knows which cluster, workload or fault it deals with.
 """
 
@@ -241,7 +242,7 @@ class _Carrying:
 
 
 def guarantees(plan: RunPlan) -> dict[str, Any]:
-    """run.json's `guarantees`: the workload's words and what the nodes are set to, the weakest node counting."""
+    """run.json's `guarantees`: the workload's words and what the nodes are set to, the weakest counting."""
     configs = list(plan.cluster.config.values()) or [{}]
     least_isr = min(int(keys.get("min.insync.replicas", 1)) for keys in configs)
     return {
@@ -249,14 +250,13 @@ def guarantees(plan: RunPlan) -> dict[str, Any]:
         **plan.workload.guarantees,
         "min_insync_replicas": least_isr,
         "replication_factor": min((len(spec.replicas) for spec in plan.partitions), default=0),
-        "unclean_leader_election": any(
-            _is_true(keys.get("unclean.leader.election.enable")) for keys in configs),
-        "flush": "every" if all(_flushes_every(keys) for keys in configs) else "os",
+        "unclean_leader_election": any(map(_elects_unclean, configs)),
+        "flush": "every" if all(map(_flushes_every, configs)) else "os",
     }
 
 
-def _is_true(value: object) -> bool:
-    return str(value).lower() == "true"
+def _elects_unclean(keys: Mapping[str, Any]) -> bool:
+    return str(keys.get("unclean.leader.election.enable")).lower() == "true"
 
 
 def _flushes_every(keys: Mapping[str, Any]) -> bool:

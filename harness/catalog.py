@@ -1,0 +1,84 @@
+"""What can be had by name: workloads, clusters, nemeses and the judge, as dotted names that are imported late.
+
+So `floodmark --help` starts no Spark, and a judge needs no client library.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.protocols import Cluster, Judge, Striker, Workload, WorkloadSettings
+from harness.schedule import Schedule
+
+RULES = ("high-watermark", "kip-320")  # the protocol generations, oldest first
+
+WORKLOADS: Mapping[str, str] = {
+    "idempotent": "workloads.idempotent:make",
+    "log": "workloads.log:make",
+}
+CLUSTERS: Mapping[str, str] = {
+    "local": "harness.cluster.local:LocalCluster",
+}
+NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect")
+JUDGE = "checkers.judge:SparkJudge"
+PLANNER = "nemesis.plans:plan"
+STRIKER = "nemesis.striker:striker_for"
+
+_ALIASES = {"partition": "cut"}  # as Jepsen's users call it
+
+
+def workload(name: str, settings: WorkloadSettings) -> Workload:
+    made: Workload = _named("workload", name, WORKLOADS)(settings)
+    return made
+
+
+def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[str],
+            config: Mapping[str, str], links: str) -> Cluster:
+    """Made, not started."""
+    made: Cluster = _named("cluster", name, CLUSTERS)(
+        folder, nodes, rules=rules, bugs=bugs, config=config, links=links)
+    return made
+
+
+def nemeses(words: str) -> tuple[str, ...]:
+    """`--nemesis crash,cut`, all or none, as names in the catalogue's order."""
+    asked = [_ALIASES.get(word, word) for word in (word.strip() for word in words.split(",")) if word]
+    unknown = sorted(set(asked) - set(NEMESES) - {"all", "none"})
+    if unknown:
+        raise UsageError(f"no nemesis {unknown[0]!r}; there are: {', '.join(NEMESES)}, all, none")
+    return tuple(name for name in NEMESES if name in asked or "all" in asked)
+
+
+def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int], duration_s: float,
+         interval_s: float, overspend: bool) -> Schedule:
+    """A random nemesis: the same arguments give the same schedule."""
+    if not names:
+        return ()
+    made: Schedule = _load(PLANNER)(
+        names, seed=seed, nodes=nodes, partitions=partitions, duration_s=duration_s, interval_s=interval_s,
+        overspend=overspend)
+    return made
+
+
+def striker(cluster: Cluster) -> Striker:
+    """What carries out schedules against this cluster, with every fault the cluster can suffer."""
+    made: Striker = _load(STRIKER)(cluster)
+    return made
+
+
+def judge() -> Judge:
+    made: Judge = _load(JUDGE)()
+    return made
+
+
+def _named(kind: str, name: str, names: Mapping[str, str]) -> Any:
+    if name not in names:
+        raise UsageError(f"no {kind} {name!r}; there are: {', '.join(sorted(names))}")
+    return _load(names[name])
+
+
+def _load(dotted: str) -> Any:
+    module, _, attribute = dotted.partition(":")
+    return getattr(import_module(module), attribute)

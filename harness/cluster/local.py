@@ -114,6 +114,21 @@ class LocalCluster:
 
         await _until(unready, "the new partitions to be led with their ISR full", CREATE_S)
 
+    async def adopt(self) -> None:
+        """Number the partitions that applications made, so that looks and faults know them too."""
+        state = await self._controls[CONTROLLER].ask("state", timeout_s=LOOK_S)
+        known = {(spec.topic, spec.partition) for spec in self.partitions}
+        new = sorted(
+            (one["topic"], one["partition"], one["replicas"])
+            for one in state["partitions"]
+            if (one["topic"], one["partition"]) not in known
+        )
+        names = views.Names(self.nodes, ())
+        self.partitions += tuple(
+            PartitionSpec(key=key, topic=topic, partition=partition, replicas=names.nodes(replicas))
+            for key, (topic, partition, replicas) in enumerate(new, start=len(self.partitions))
+        )
+
     def addresses(self) -> Mapping[str, tuple[str, int]]:
         return {node: self._at.for_clients(node) for node in self.nodes}
 

@@ -1,0 +1,177 @@
+"""`floodmark cluster up`, and what another terminal may ask of a cluster that is up.
+
+Rules
+1. `up` ends by Ctrl-C or SIGTERM, and nothing of the cluster survives it.
+2. The last line on stdout is the bootstrap address, alone: scripts read it. All else goes to stderr.
+"""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.cluster import control
+from harness.commands.cluster_desk import Desk, bootstrap, find, opened
+from harness.errors import FloodmarkError
+from harness.protocols import Cluster
+from harness.verdict import EXIT_HARNESS, EXIT_VALID
+
+ASK_S = 60.0  # a start waits for its node
+LOOK_AFTER_S = 0.5  # how often to look for nodes that died
+HINTS = """\
+From another terminal: floodmark cluster state
+                       floodmark cluster kill|start|stop|pause|resume|expire NODE...
+                       floodmark cluster cut NODE... | heal
+Ctrl-C ends it."""
+
+
+def up(cluster: Cluster, folder: Path) -> int:
+    """Run the cluster, whose data is in `folder`, until Ctrl-C or SIGTERM."""
+    return asyncio.run(_up(cluster, folder))
+
+
+def state(folder: Path | None, *, as_json: bool = False) -> int:
+    """Print what is: per partition leader, epoch and ISR, and of each replica LEO and HW."""
+    answer = _ask(folder, "state")
+    print(json.dumps(answer) if as_json else table(answer))
+    return EXIT_VALID
+
+
+def strike(folder: Path | None, f: str, nodes: Sequence[str]) -> int:
+    """kill, stop, start, pause, resume, expire or power_cut each of the nodes, in turn."""
+    return _told(_ask(folder, f, nodes=list(nodes)))
+
+
+def cut(
+    folder: Path | None,
+    nodes: Sequence[str],
+    *,
+    others: Sequence[str] = (),
+    one_way: bool = False,
+    reset: bool = False,
+) -> int:
+    """Cut the nodes from the others (none: all other brokers). one_way: only the nodes are made deaf."""
+    return _told(_ask(folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=reset))
+
+
+def heal(folder: Path | None) -> int:
+    return _told(_ask(folder, "heal"))
+
+
+def table(answer: Mapping[str, Any]) -> str:
+    """A look, for people."""
+    lines = [
+        f"bootstrap  {answer['bootstrap']}",
+        "brokers    " + ", ".join(f"{node} {_condition(answer, node)}" for node in answer["nodes"]),
+    ]
+    lines += [f"cut        {one}" for one in answer["cuts"]]
+    rows = [("partition", "leader", "epoch", "ISR", "replica", "LEO", "HW", "epoch", "follows")]
+    for one in answer["partitions"]:
+        truth = one["truth"]
+        first = (
+            f"{one['topic']}-{one['partition']}",
+            *(
+                ("?", "?", "?")
+                if truth is None
+                else (truth["leader"] or "none", str(truth["epoch"]), " ".join(truth["isr"]))
+            ),
+        )
+        for node in one["replicas"]:
+            rows.append((*first, node, *_replica(node, one["views"].get(node))))
+            first = ("", "", "", "")
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines += [
+        "",
+        *(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _condition(answer: Mapping[str, Any], node: str) -> str:
+    if node not in answer["running"]:
+        return "died by itself" if node in answer["died"] else "down"
+    return "up" if node in answer["unfenced"] else "fenced"
+
+
+def _replica(node: str, view: Mapping[str, Any] | None) -> tuple[str, ...]:
+    if view is None:
+        return "-", "-", "-", "(silent)"
+    follows = "leads" if view["leader"] == node else view["leader"] or "nobody"
+    return str(view["leo"]), str(view["hw"]), str(view["epoch"]), follows
+
+
+async def _up(cluster: Cluster, folder: Path) -> int:
+    enough = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, enough.set)
+    try:
+        if not await _started(cluster, enough):
+            return EXIT_HARNESS
+        async with opened(Desk(cluster=cluster, say=_say), folder):
+            _say(f"{len(cluster.nodes)} brokers are up; data and logs are in {folder}\n{HINTS}")
+            print(bootstrap(cluster), flush=True)
+            await _watch(cluster, enough)
+    finally:
+        await cluster.stop()
+    return EXIT_VALID
+
+
+async def _started(cluster: Cluster, enough: asyncio.Event) -> bool:
+    """False: it was enough before the start was done."""
+    starting = asyncio.ensure_future(cluster.start())
+    waiting = asyncio.create_task(enough.wait())
+    await asyncio.wait((starting, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if starting.done():
+        await starting
+        return True
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await starting
+    return False
+
+
+async def _watch(cluster: Cluster, enough: asyncio.Event) -> None:
+    known: set[str] = set()
+    while not enough.is_set():
+        for node in cluster.died():
+            if node not in known:
+                known.add(node)
+                _say(f"{node} died by itself: see its log")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(enough.wait(), LOOK_AFTER_S)
+
+
+def _ask(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
+    return asyncio.run(_ask_desk(folder, do, **besides))
+
+
+async def _ask_desk(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
+    where = find(folder)
+    try:
+        reader, writer = await asyncio.open_unix_connection(where.socket, limit=control.ANSWER_BYTES_MAX)
+    except OSError:
+        raise FloodmarkError(
+            f"the cluster in {where.folder} is not up any more (it was process {where.pid})"
+        ) from None
+    lines = control.Lines("the cluster", reader, writer)
+    try:
+        return await lines.ask(do, timeout_s=ASK_S, **besides)
+    finally:
+        await lines.close()
+
+
+def _told(answer: Mapping[str, Any]) -> int:
+    _say(answer["done"])
+    return EXIT_VALID
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What can be had by name: workloads, clusters, nemeses and the judge, as dotted names that are imported late.
+"""What can be had by name: workloads, clusters, nemeses, the judge: dotted names, imported late.
 
 So `floodmark --help` starts no Spark, and a judge needs no client library.
 """
@@ -51,8 +51,8 @@ def nemeses(words: str) -> tuple[str, ...]:
     return tuple(name for name in NEMESES if name in asked or "all" in asked)
 
 
-def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int], duration_s: float,
-         interval_s: float, overspend: bool) -> Schedule:
+def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
+         duration_s: float, interval_s: float, overspend: bool) -> Schedule:
     """A random nemesis: the same arguments give the same schedule."""
     if not names:
         return ()

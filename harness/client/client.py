@@ -238,8 +238,8 @@ class Client:
         return self._leaders.leader(key)
 
     async def _refresh(self) -> None:
-        """Asks two brokers at most; what the first tells is taken. Brokers that metadata leaves out (fenced when
-        it was told) stay candidates by their bootstrap address, under a negative id."""
+        """Asks two brokers at most; what the first tells is taken. Brokers that metadata leaves out (fenced
+        when it was told) stay candidates by their bootstrap address, under a negative id."""
         addresses = dict(self._addresses)
         for number, address in enumerate(self._config.bootstrap().values(), start=1):
             if address not in self._addresses.values():

@@ -16,7 +16,6 @@ Interrupted, a power cut can be played again. Nothing here starts or ends a proc
 killed the broker.
 """
 
-import mmap
 import os
 import struct
 import zlib
@@ -25,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from harness.batches import frame
 from harness.errors import FloodmarkError
 
 _MAGIC = b"floodmark-dur-1\n"
@@ -33,8 +33,6 @@ _MODE_AT = 20
 _EVERYTHING = 1  # mode: no notes, all that is there is durable
 _NOTES_AT = (416, 448)
 _LOCK = ".lock"
-_HEADER_BYTES = 61  # of a record batch v2
-_FRAME = struct.Struct(">qi11xi")  # base offset, length, last offset delta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +57,10 @@ class _Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Frame:
-    """A whole batch in a segment: it ends at byte `end`, and the log with it at offset `leo`."""
+class _End:
+    """Where a batch ends: at `byte` of its segment, and the log with it at offset `leo`."""
 
-    end: int
+    byte: int
     leo: int
 
 
@@ -177,8 +175,8 @@ def _settle_names(durable_file: Path, log_dir: Path, notes: Mapping[str, _Note]
 def _cut_file(path: Path, length: int) -> None:
     size = path.stat().st_size
     if size < length:
-        raise FloodmarkError(f"cannot play a power cut: {path} has {size} bytes, of which {length} are said to"
-                             " be durable: the account is another directory's, or the file was changed")
+        raise FloodmarkError(f"cannot play a power cut: {path} has {size} bytes, of which {length} are said"
+                             " to be durable: the account is another directory's, or the file was changed")
     if size > length:
         os.truncate(path, length)
 
@@ -186,18 +184,18 @@ def _cut_file(path: Path, length: int) -> None:
 def _cut_log(folder: Path, notes: Mapping[str, _Note], keep: int | None, random: Random | None) -> None:
     """Cuts a partition's log at its durable end or a batch boundary behind it, and drops what lies behind."""
     segments = _segments(folder)
-    choices: list[tuple[int, int, int]] = []  # (segment, byte, LEO) where the log may end, the durable end first
+    choices: list[tuple[int, int, int]] = []  # (segment, byte, LEO): where the log may end, the least first
     for number, path in enumerate(segments):
         length = notes[f"{folder.name}/{path.name}"].length
-        frames = list(_walk(path))
+        ends = list(_walk(path))
         # Only the last segment should have bytes that are not durable; a kill in the middle of an act may
         # say else.
         if not choices and length < path.stat().st_size:
-            leo = max((frame.leo for frame in frames if frame.end <= length), default=_base(path))
+            leo = max((end.leo for end in ends if end.byte <= length), default=_base(path))
             choices.append((number, length, leo))
         if choices:
-            choices.extend((number, frame.end, frame.leo) for frame in frames
-                           if number > choices[0][0] or frame.end > length)
+            choices.extend((number, end.byte, end.leo) for end in ends
+                           if number > choices[0][0] or end.byte > length)
     if not choices:
         for path in segments:
             _cut_file(path, notes[f"{folder.name}/{path.name}"].length)
@@ -234,22 +232,16 @@ def _leo(folder: Path) -> int:
     leo = 0
     for path in _segments(folder):
         leo = _base(path)
-        for frame in _walk(path):
-            leo = frame.leo
+        for end in _walk(path):
+            leo = end.leo
     return leo
 
 
-def _walk(path: Path) -> Iterator[_Frame]:
-    """The whole batches of a segment, up to the first torn one: by their length fields alone, for the
-    broker wrote them in one piece each and nothing else damages a file here."""
-    size = path.stat().st_size
-    if size == 0:
-        return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as view:
-        position = 0
-        while position + _HEADER_BYTES <= size:
-            base, length, delta = _FRAME.unpack_from(view, position)
-            position += 12 + length
-            if length < _HEADER_BYTES - 12 or position > size:
-                return
-            yield _Frame(end=position, leo=base + delta + 1)
+def _walk(path: Path) -> Iterator[_End]:
+    """Where each whole, sound batch of a segment ends, up to the first that is not: there recovery will
+    cut."""
+    data = path.read_bytes()
+    position = 0
+    while (found := frame(data, position)) is not None and found.crc_ok:
+        position += found.size
+        yield _End(byte=position, leo=found.last_offset + 1)

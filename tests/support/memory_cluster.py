@@ -290,7 +290,7 @@ class MemoryCluster:
         }  # fmt: skip
         assert node in info.isr, f"{node} is not in the ISR {info.isr}"
         self.journal.append(record)
-        self.controller = Controller(self.controller_config, self.journal, self.rules)  # type: ignore[arg-type]
+        self.restart_controller()
         self._send_metadata(self.nodes)
 
     def heartbeat(self, node: int, *, stopping: bool = False) -> list[ControllerEffect]:
@@ -345,6 +345,14 @@ class MemoryCluster:
     def drop(self, message: Message) -> None:
         self.messages.remove(message)
         self._lost(message)
+
+    def time_out(self, message: Message) -> None:
+        """The asker gives up; the message is still under way."""
+        self._lost(message)
+
+    def restart_controller(self) -> None:
+        """From its journal; it has not heard of anybody yet."""
+        self.controller = Controller(self.controller_config, self.journal, self.rules)  # type: ignore[arg-type]
 
     def deliver_all(self, kind: str | None = None, *, to: int | None = None, sender: int | None = None) -> None:
         """Deliver what is under way and not held, in order; what that brings about is left waiting."""

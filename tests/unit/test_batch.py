@@ -1,0 +1,105 @@
+"""Record batches v2 against kafka-python's own codec, both ways, and what damaged bytes come to."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record import MemoryRecords
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from harness.client import batch
+
+RUN = "0123456789abcdef"
+ENDING = batch.ending(RUN)
+NOW_MS = 1_700_000_000_123
+Header = tuple[str, bytes | None]
+
+
+def foreign(records: list[tuple[bytes | None, bytes | None, list[Header]]], compression: int = 0) -> bytes:
+    """A batch as kafka-python writes it."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2, compression_type=compression, is_transactional=0, producer_id=-1, producer_epoch=-1,
+        base_sequence=-1, batch_size=1 << 20)
+    for index, (key, value, headers) in enumerate(records):
+        builder.append(index, NOW_MS, key, value, headers)
+    return bytes(builder.build())
+
+
+def placed(data: bytes, base_offset: int, epoch: int) -> bytes:
+    """As a leader stamps it: neither field is under the CRC."""
+    return base_offset.to_bytes(8, "big") + data[8:12] + epoch.to_bytes(4, "big") + data[16:]
+
+
+@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=70))
+def test_a_batch_is_byte_for_byte_what_kafka_python_writes(values: list[int]) -> None:
+    """All but the leader epoch, which is the leader's to give (bytes 12 to 15)."""
+    ours = batch.encode(values, ENDING, NOW_MS)
+    theirs = foreign([(None, b"%d" % value, [("floodmark", RUN.encode())]) for value in values])
+    assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
+
+
+@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=70), st.integers(0, 2**40), st.integers(0, 2**30))
+def test_what_was_written_is_read_back_with_offsets_and_epoch(values: list[int], base: int, epoch: int) -> None:
+    data = placed(batch.encode(values, ENDING, NOW_MS), base, epoch)
+    assert list(batch.decode(data, ENDING)) == [batch.Batch(
+        last_offset=base + len(values) - 1, epoch=epoch,
+        values=tuple((base + index, value) for index, value in enumerate(values)))]
+
+
+def test_kafka_python_reads_our_batches() -> None:
+    records = MemoryRecords(placed(batch.encode([5, 6], ENDING, NOW_MS), 9, 2))
+    read = records.next_batch()
+    assert read is not None and read.validate_crc()
+    assert [(record.offset, record.key, record.value, record.headers) for record in read] == [
+        (9, None, b"5", [("floodmark", RUN.encode())]), (10, None, b"6", [("floodmark", RUN.encode())])]
+
+
+@pytest.mark.parametrize("record", [
+    (b"k", b"5", [("floodmark", RUN.encode())]),  # a key
+    (None, b"5", [("floodmark", b"another run")]),
+    (None, b"5", []),
+    (None, b"5", [("floodmark", RUN.encode()), ("more", b"")]),
+    (None, b"five", [("floodmark", RUN.encode())]),
+    (None, None, [("floodmark", RUN.encode())]),
+    (None, b"", [("floodmark", RUN.encode())]),
+])
+def test_a_record_that_only_resembles_ours_has_no_value(
+        record: tuple[bytes | None, bytes | None, list[Header]]) -> None:
+    [read] = batch.decode(foreign([record]), ENDING)
+    assert read.values == ((0, None),)
+
+
+def test_a_compressed_batch_is_read_too() -> None:
+    data = foreign([(None, b"5", [("floodmark", RUN.encode())]), (None, b"6", [])], compression=1)
+    [read] = batch.decode(data, ENDING)
+    assert read.values == ((0, 5), (1, None))
+
+
+def test_a_control_batch_takes_its_offsets_and_shows_no_record() -> None:
+    data = bytearray(batch.encode([1, 2], ENDING, NOW_MS))
+    data[22] |= 0x20
+    data[17:21] = batch.crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
+    [read] = batch.decode(bytes(data), ENDING)
+    assert (read.last_offset, read.values) == (1, ())
+
+
+def test_a_last_batch_that_is_cut_off_anywhere_is_left_away() -> None:
+    whole, last = batch.encode([1], ENDING, NOW_MS), batch.encode([2], ENDING, NOW_MS)
+    for length in range(len(last)):
+        assert [one.values for one in batch.decode(whole + last[:length], ENDING)] == [((0, 1),)]
+
+
+def test_every_flipped_bit_under_the_crc_is_seen() -> None:
+    data = batch.encode([123], ENDING, NOW_MS)
+    for position in range(16, len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 1
+        with pytest.raises(batch.Corrupt):
+            list(batch.decode(bytes(damaged), ENDING))
+
+
+def test_a_batch_that_claims_more_records_than_it_holds_is_corrupt() -> None:
+    data = bytearray(batch.encode([1], ENDING, NOW_MS))
+    data[57:61] = (2).to_bytes(4, "big")
+    data[17:21] = batch.crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
+    with pytest.raises(batch.Corrupt):
+        list(batch.decode(bytes(data), ENDING))

@@ -1,0 +1,201 @@
+"""A local cluster on paper: properties, layout, and the look that control sockets' answers make."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cluster import properties, views
+from harness.cluster.layout import Layout, lay_out, node_names
+from harness.cluster.ports import Ports
+from harness.commands.cluster import table
+from harness.errors import FloodmarkError, UsageError
+from harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
+
+NODES = node_names(3)
+SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    ports = Ports()
+    yield ports
+    ports.close()
+
+
+def read(layout: Layout, name: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in layout.properties_of(name).read_text().splitlines())
+
+
+def test_what_the_user_gives_wins_and_other_keys_pass() -> None:
+    """Kafka knows more keys than a test cluster has wishes for."""
+    chosen = properties.settings({"min.insync.replicas": "1", "log.segment.bytes": "4096"}, nodes=3)
+
+    assert chosen["min.insync.replicas"] == "1"
+    assert chosen["log.segment.bytes"] == "4096"
+    assert chosen["replica.lag.time.max.ms"] == "2000"
+
+
+def test_a_small_cluster_asks_for_no_more_replicas_than_it_has() -> None:
+    """One node alone must still be able to ack."""
+    assert properties.settings({}, nodes=1)["min.insync.replicas"] == "1"
+    assert properties.settings({}, nodes=1)["default.replication.factor"] == "1"
+
+
+@pytest.mark.parametrize("key", ["listeners", "node.id", "floodmark.rules", "log.dirs"])
+def test_keys_that_tie_a_node_to_its_place_are_refused(key: str) -> None:
+    """They would be the same for all nodes."""
+    with pytest.raises(UsageError, match=key):
+        properties.settings({key: "x"}, nodes=3)
+
+
+def test_run_json_tells_integers_from_booleans_from_words() -> None:
+    """And names the rules in force."""
+    config = properties.typed({"a": "-1", "b": "TRUE", "c": "false", "d": "snappy", "e": "1.5"},
+                              rules="kip-320", bugs=["ack-before-isr"])
+
+    assert config == {"a": -1, "b": True, "c": False, "d": "snappy", "e": "1.5",
+                      "floodmark.rules": "kip-320", "floodmark.bugs": "ack-before-isr"}
+
+
+def test_directly_everybody_dials_listeners(tmp_path: Path, ports: Ports) -> None:
+    """What is advertised is where a broker listens, and there are no links."""
+    layout = lay_out(tmp_path, NODES, proxied=False, ports=ports, first_port=None)
+    layout.write(properties.settings({}, nodes=3), rules="kip-320", bugs=())
+
+    for node in NODES:
+        keys = read(layout, node)
+        assert keys["listeners"] == keys["advertised.listeners"]
+        assert keys["controller.quorum.voters"] == f"100@127.0.0.1:{layout.places[CONTROLLER].port}"
+        assert "floodmark.dial" not in keys
+    assert layout.links_told() == []
+
+
+def test_proxied_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
+    """Clients, brokers and controller each have a link of their own to whomever they dial."""
+    layout = lay_out(tmp_path, NODES, proxied=True, ports=ports, first_port=None)
+    layout.write(properties.settings({}, nodes=3), rules="kip-320", bugs=["a", "b"])
+
+    keys = read(layout, "n2")
+    links = layout.links
+    assert keys["listeners"] == f"PLAINTEXT://127.0.0.1:{layout.places['n2'].port}"
+    assert keys["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:{links[CLIENTS, 'n2']}"
+    assert keys["controller.quorum.voters"] == f"100@127.0.0.1:{links['n2', CONTROLLER]}"
+    assert keys["floodmark.dial"] == f"1@127.0.0.1:{links['n2', 'n1']},3@127.0.0.1:{links['n2', 'n3']}"
+    assert keys["floodmark.bugs"] == "a,b"
+    assert read(layout, CONTROLLER)["floodmark.dial"].count("@") == 3
+    listening = {place.port for place in layout.places.values()}
+    assert listening & set(links.values()) == set()
+    assert {tuple(link["to"])[1] for link in layout.links_told()} == listening
+
+
+def test_nothing_of_ours_lies_in_a_brokers_log_directory(tmp_path: Path, ports: Ports) -> None:
+    """It is Kafka's own, and read as such."""
+    layout = lay_out(tmp_path, NODES, proxied=True, ports=ports, first_port=None)
+    layout.write(properties.settings({}, nodes=3), rules="kip-320", bugs=())
+
+    for node in NODES:
+        place = layout.places[node]
+        assert place.log_dir == tmp_path / "nodes" / node
+        assert list(place.log_dir.iterdir()) == []
+        assert place.durable is not None
+        assert place.durable.parent == tmp_path / "work"
+
+
+def test_fixed_ports_follow_one_another_or_are_told_as_taken(tmp_path: Path, ports: Ports) -> None:
+    """Clients find n1 on the first."""
+    others = Ports()
+    first = others.choose()
+    with pytest.raises(FloodmarkError, match=f"port {first} is taken"):
+        lay_out(tmp_path, NODES, proxied=False, ports=ports, first_port=first)
+    others.close()
+
+    layout = lay_out(tmp_path, NODES[:1], proxied=True, ports=ports, first_port=first)
+
+    assert layout.for_clients("n1") == ("127.0.0.1", first)
+
+
+def controller(**changes: Any) -> dict[str, Any]:
+    partition = {"topic": "log", "partition": 0, "leader": 1, "epoch": 2, "isr": [1, 2, 3],
+                 "partition_epoch": 4, "replicas": [1, 2, 3], **changes}
+    return {"partitions": [partition, {**partition, "topic": "somebody-elses"}],
+            "brokers": [{"id": number, "epoch": number, "fenced": False} for number in (1, 2, 3)]}
+
+
+def broker(number: int, **changes: Any) -> dict[str, Any]:
+    replica = {"topic": "log", "partition": 0, "leader": 1, "epoch": 2, "log_start": 0, "leo": 6, "hw": 5,
+               "isr": [1, 2, 3], "checkpointed_hw": 4, "epochs": [[0, 0], [2, 5]], "clean": True, **changes}
+    return {"node": number, "replicas": [replica, {**replica, "topic": "somebody-elses"}]}
+
+
+def look(truth: dict[str, Any] | None, **brokers: dict[str, Any]) -> views.View:
+    return views.view(views.Names(NODES, [SPEC]), time_ns=7, controller=truth, brokers=brokers,
+                      running=frozenset(NODES))
+
+
+def test_a_look_speaks_the_historys_names() -> None:
+    """Ids become nodes, topics keys, and partitions the run did not make are left out."""
+    seen = look(controller(), n1=broker(1), n2=broker(2, hw=3, epochs=None))
+
+    assert set(seen.partitions) == {0}
+    assert seen.partitions[0].leader == "n1"
+    assert seen.partitions[0].isr == NODES
+    assert set(seen.replicas) == {("n1", 0), ("n2", 0)}
+    assert seen.replicas["n1", 0].epochs == ((0, 0), (2, 5))
+    assert seen.replicas["n2", 0].hw == 3
+    assert seen.replicas["n2", 0].epochs is None
+    assert seen.unfenced == frozenset(NODES)
+
+
+def test_without_the_controller_nobody_knows_the_truth() -> None:
+    """What brokers believe is still seen."""
+    seen = look(None, n1=broker(1))
+
+    assert seen.partitions == {}
+    assert seen.unfenced == frozenset()
+    assert seen.replicas["n1", 0].leader == "n1"
+
+
+def test_minus_one_is_no_leader() -> None:
+    """As on Kafka's wire."""
+    seen = look(controller(leader=-1), n1=broker(1, leader=-1))
+
+    assert seen.partitions[0].leader is None
+    assert seen.replicas["n1", 0].leader is None
+
+
+@pytest.mark.parametrize(("truth", "own", "why"), [
+    (controller(), broker(1), None),
+    (controller(leader=-1), broker(1), "no leader"),
+    (controller(isr=[1, 2]), broker(1), "ISR of log-0 is n1, n2"),
+    (controller(), broker(1, epoch=1), "does not yet know that it leads"),
+    (controller(), broker(1, isr=[1]), "does not yet know the full ISR"),
+    (None, broker(1), "n1 is fenced"),
+])
+def test_healthy_says_what_is_not(truth: dict[str, Any] | None, own: dict[str, Any], why: str | None) -> None:
+    """A leader that does not yet know its own part is not healthy."""
+    told = views.healthy(look(truth, n1=own), [SPEC], NODES)
+
+    assert told is None if why is None else why in (told or "")
+
+
+def test_the_table_shows_silence_as_silence() -> None:
+    """A broker that did not answer has no LEO, not an old one."""
+    answer = {
+        "bootstrap": "127.0.0.1:9092", "nodes": ["n1", "n2"], "running": ["n1"], "unfenced": ["n1"],
+        "died": ["n2"],
+        "cuts": ["n1 are cut from n2"],
+        "partitions": [{"key": 0, "topic": "log", "partition": 0, "replicas": ["n1", "n2"],
+                        "truth": {"leader": "n1", "epoch": 3, "isr": ["n1"]},
+                        "views": {"n1": {"leader": "n1", "epoch": 3, "leo": 12, "hw": 11}}}]}
+
+    assert table(answer).splitlines() == [
+        "bootstrap  127.0.0.1:9092",
+        "brokers    n1 up, n2 died by itself",
+        "cut        n1 are cut from n2",
+        "",
+        "partition  leader  epoch  ISR  replica  LEO  HW  epoch  follows",
+        "log-0      n1      3      n1   n1       12   11  3      leads",
+        "                               n2       -    -   -      (silent)",
+    ]

@@ -9,7 +9,6 @@ import orjson
 from checkers import report
 from harness import catalog
 from harness.errors import FloodmarkError, UsageError
-from harness.protocols import Judge
 from harness.run import LATEST, RUNS, open_run, write_whole
 from harness.verdict import EXIT_HARNESS, Policy, Verdict, exit_code, worst
 
@@ -20,15 +19,18 @@ def check_folders(folders: Sequence[Path], policy: Policy, json_file: Path | Non
     for folder in chosen:
         if not folder.exists():
             raise UsageError(f"{folder}: no such folder")
-    click.echo(
-        f"judging {len(chosen)} run{'s' if len(chosen) > 1 else ''} (starting Spark takes a while)", err=True
-    )
-    judge: Judge = catalog.judge()
-    verdicts = judge.judge(chosen)
-    code = worst(tell(folder, verdict, policy) for folder, verdict in zip(chosen, verdicts, strict=True))
+    return worst(judge_folders(chosen, policy, json_file))
+
+
+def judge_folders(chosen: Sequence[Path], policy: Policy, json_file: Path | None) -> list[int]:
+    """Judges, tells, and gives each folder's exit code."""
+    many = f"{len(chosen)} runs" if len(chosen) > 1 else "the run"
+    click.echo(f"judging {many} (starting Spark takes a while)", err=True)
+    verdicts = catalog.judge().judge(chosen)
+    codes = [tell(folder, verdict, policy) for folder, verdict in zip(chosen, verdicts, strict=True)]
     if json_file is not None:
         write_json(json_file, chosen, verdicts)
-    return code
+    return codes
 
 
 def tell(folder: Path, verdict: Verdict, policy: Policy) -> int:

@@ -1,0 +1,32 @@
+"""What `floodmark cluster up` is made from: the options turned into a cluster that is made but not started."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness import catalog
+from harness.commands.cluster import up
+from harness.commands.run import pairs
+from harness.errors import UsageError
+
+
+def bring_up(
+    out: Path | None,
+    *,
+    first_port: int | None,
+    cluster: str,
+    nodes: int,
+    rules: str,
+    bugs: Sequence[str],
+    config: tuple[str, ...],
+    links: str | None,
+) -> int:
+    """Runs until Ctrl-C. Links are proxied unless said otherwise: what is up to be played with can be cut."""
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} is not empty: name a folder that is absent or empty")
+    made: dict[str, Any] = {"rules": rules, "bugs": bugs, "config": pairs(config), "links": links or "proxied"}
+    if out is not None:
+        return up(catalog.cluster(cluster, out, nodes, first_port=first_port, **made), out)
+    with tempfile.TemporaryDirectory(prefix="floodmark-", ignore_cleanup_errors=True) as folder:
+        return up(catalog.cluster(cluster, Path(folder), nodes, first_port=first_port, **made), Path(folder))

@@ -1,0 +1,170 @@
+"""`floodmark run`: a plan from the options, the run, its verdict."""
+
+import asyncio
+import datetime
+import secrets
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from harness import __version__, catalog, schedule_text
+from harness.commands.check import judge_folders
+from harness.commands.screen import Screen
+from harness.errors import FloodmarkError, UsageError
+from harness.protocols import WorkloadSettings
+from harness.run import RUNS, default_folder, link_latest
+from harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
+from harness.schedule import Schedule
+from harness.verdict import EXIT_HARNESS, EXIT_VALID, Policy, worst
+
+TOPIC = "log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The command line's words, as given."""
+
+    cluster: str = "local"
+    nodes: int = 3
+    rules: str = catalog.RULES[-1]
+    bugs: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
+    links: str | None = None
+    workload: str = "log"
+    concurrency: int = 10
+    rate: float | None = None
+    partitions: int = 4
+    replication_factor: int = 3
+    acks: str = "all"
+    nemesis: str = "none"
+    interval: float = 5.0
+    overspend: bool = False
+    schedule_file: Path | None = None
+    seed: int | None = None
+    duration: float = 30.0
+    out: Path | None = None
+
+
+def run_and_judge(options: RunOptions, policy: Policy, json_file: Path | None) -> int:
+    """Runs, judges, and tells; the last line on stdout is the folder."""
+    plan = planned(options)
+    result = record(plan)
+    if plan.folder.parent == RUNS:
+        link_latest(plan.folder)
+    codes = judge_folders([plan.folder], policy, json_file)
+    if result.ended != "done":
+        click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
+        codes.append(EXIT_HARNESS)
+    if worst(codes) == EXIT_VALID:
+        shutil.rmtree(result.run.nodes_folder, ignore_errors=True)  # raw logs explain failures; this is none
+    return worst(codes)
+
+
+def planned(options: RunOptions) -> RunPlan:
+    """The plan that the options make; UsageError for what cannot be."""
+    seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
+    folder = options.out or default_folder(seed, datetime.datetime.now())
+    factor = options.replication_factor
+    nodes = tuple(f"n{index}" for index in range(1, options.nodes + 1))
+    specs = spread(nodes, TOPIC, options.partitions, factor)
+    schedule = schedule_of(options, seed, nodes)
+    config = {"min.insync.replicas": str(max(1, factor - 1)), "default.replication.factor": str(factor)}
+    cluster = catalog.cluster(
+        options.cluster,
+        folder,
+        options.nodes,
+        rules=options.rules,
+        bugs=options.bugs,
+        config={**config, **pairs(options.config)},
+        links=options.links or ("proxied" if any(entry.f == "cut" for entry in schedule) else "direct"),
+    )
+    run_id = secrets.token_hex(8)
+    settings = WorkloadSettings(
+        run_id=run_id,
+        seed=seed,
+        partitions=specs,
+        addresses=cluster.addresses,
+        acks=options.acks,
+        concurrency=max(1, options.concurrency),
+        first_value=first_free_value(schedule),
+    )
+    return RunPlan(
+        folder=folder,
+        run_id=run_id,
+        version=__version__,
+        commit=commit(),
+        seed=seed,
+        rules=options.rules,
+        cluster=cluster,
+        partitions=specs,
+        workload=catalog.workload(options.workload, settings),
+        striker=catalog.striker(cluster),
+        schedule=schedule,
+        concurrency=options.concurrency,
+        rate=options.rate,
+        duration_s=options.duration,
+    )
+
+
+def schedule_of(options: RunOptions, seed: int, nodes: tuple[str, ...]) -> Schedule:
+    """What is to strike: the file's schedule, or a random one from the seed."""
+    names = catalog.nemeses(options.nemesis)
+    if options.schedule_file is not None:
+        if names:
+            raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
+        return schedule_text.load(options.schedule_file)
+    return catalog.plan(
+        names,
+        seed=seed,
+        nodes=nodes,
+        partitions=tuple(range(options.partitions)),
+        duration_s=options.duration,
+        interval_s=options.interval,
+        overspend=options.overspend,
+    )
+
+
+def pairs(words: tuple[str, ...]) -> dict[str, str]:
+    """`-c KEY=VALUE`, each."""
+    split = [word.partition("=") for word in words]
+    for key, equals, _ in split:
+        if not key or not equals:
+            raise UsageError(f"-c takes KEY=VALUE, not {key!r}")
+    return {key.strip(): value.strip() for key, _, value in split}
+
+
+def record(plan: RunPlan) -> RunResult:
+    """Carries the plan out, showing how it goes. Ctrl-C and SIGTERM end it early but in order: what was
+    recorded is kept, the cluster mended and read."""
+
+    async def out(screen: Screen) -> RunResult:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await carry_out(plan, screen.show)
+
+    with Screen() as screen:
+        try:
+            return asyncio.run(out(screen))
+        except asyncio.CancelledError as error:
+            raise FloodmarkError(f"interrupted; what was recorded is in {plan.folder}") from error
+
+
+def commit() -> str:
+    """The commit this floodmark was checked out at, where it was."""
+    root = Path(__file__).resolve().parents[2]
+    try:
+        told = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return told.stdout.strip() or "unknown"

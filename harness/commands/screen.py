@@ -1,0 +1,51 @@
+"""How a run shows its progress on stderr: one line rewritten on a terminal, a plain line now and then elsewhere."""
+
+import sys
+from types import TracebackType
+from typing import TextIO
+
+from harness.runner import Progress
+
+PLAIN_EVERY_S = 5.0
+
+
+class Screen:
+    """A context: leaves the cursor on a fresh line."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._rewrites = self._stream.isatty()
+        self._width = 0
+        self._phase = ""
+        self._told_s = 0.0
+
+    def __enter__(self) -> "Screen":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._rewrites and self._width:
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def show(self, progress: Progress) -> None:
+        """Show where the run is; without a terminal, at each new phase and every few seconds."""
+        line = line_of(progress)
+        if self._rewrites:
+            self._stream.write("\r" + line.ljust(self._width))
+            self._width = len(line)
+        elif progress.phase != self._phase or progress.elapsed_s - self._told_s >= PLAIN_EVERY_S:
+            self._stream.write(line + "\n")
+            self._told_s = progress.elapsed_s
+        self._phase = progress.phase
+        self._stream.flush()
+
+
+def line_of(progress: Progress) -> str:
+    """Phase, seconds, counts, speed, faults in force."""
+    faults = f"  in force: {', '.join(progress.in_force)}" if progress.in_force else ""
+    return (
+        f"{progress.phase:<8}{progress.elapsed_s:7.1f} s  ok {progress.ok}  fail {progress.fail}  "
+        f"info {progress.info}  {progress.ops_per_s:.0f} op/s{faults}"
+    )

@@ -271,6 +271,8 @@ class LocalCluster:
             for spec in self.partitions
             if not partitions or spec.key in partitions
         }
+        if unknown := sorted(set(partitions) - set(asked.values())):
+            raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
         results = await admin.elect_leaders(
             self._at.listens(CONTROLLER), list(asked), unclean=unclean, timeout_s=ASK_S
         )

@@ -1,0 +1,264 @@
+"""The local cluster with real brokers: every ability once, seen in what the brokers and the kernel say."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cluster.local import LocalCluster
+from harness.errors import FloodmarkError
+from harness.protocols import CONTROLLER, PartitionSpec, View
+
+pytestmark = pytest.mark.cluster
+
+WAIT_S = 30.0
+NODES = ("n1", "n2", "n3")
+SPECS = (
+    PartitionSpec(key=0, topic="log", partition=0, replicas=("n1", "n2", "n3")),
+    PartitionSpec(key=1, topic="log", partition=1, replicas=("n2", "n3", "n1")),
+)
+LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only when they are told to
+
+
+@asynccontextmanager
+async def cluster(folder: Path, links: str = "direct", **options: Any) -> AsyncIterator[LocalCluster]:
+    one = LocalCluster(folder, 3, rules="kip-320", bugs=(), config=options, links=links)
+    await one.start()
+    try:
+        await one.create(SPECS)
+        yield one
+    finally:
+        await one.stop()
+
+
+async def seen(one: LocalCluster, condition: Callable[[View], bool], what: str) -> View:
+    """The first look at which the condition holds."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition(look := await one.observe()):
+        assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}; {look}"
+        await asyncio.sleep(0.02)
+    return look
+
+
+def isr(look: View, key: int = 0) -> set[str]:
+    return set(look.partitions[key].isr)
+
+
+def whole(look: View) -> bool:
+    return all(isr(look, spec.key) == set(NODES) for spec in SPECS)
+
+
+def play(story: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(story, 3 * WAIT_S)
+
+    asyncio.run(bounded())
+
+
+def test_a_started_cluster_is_led_and_every_replica_is_seen(tmp_path: Path) -> None:
+    """As assigned: the preferred leader leads; data lies under nodes/NODE."""
+
+    async def story() -> None:
+        async with cluster(tmp_path) as one:
+            look = await one.observe()
+            assert look.unfenced == look.running == set(NODES)
+            assert [look.partitions[spec.key].leader for spec in SPECS] == ["n1", "n2"]
+            assert set(look.replicas) == {(node, key) for node in NODES for key in (0, 1)}
+            assert whole(look)
+            assert all((folder / "log-0").is_dir() for folder in one.log_dirs().values())
+            assert one.died() == []
+        await one.stop()
+
+    play(story())
+
+
+def test_an_expired_leader_is_succeeded_and_a_dead_one_comes_back(tmp_path: Path) -> None:
+    """Expire is done when the controller has fenced the broker; a start brings it back into the ISR."""
+
+    async def story() -> None:
+        async with cluster(tmp_path, **LONG) as one:
+            await one.kill("n1")
+            look = await one.observe()
+            assert look.running == {"n2", "n3"}
+            assert look.partitions[0].leader == "n1", "its session goes on"
+            await one.expire("n1")
+            look = await one.observe()
+            assert look.partitions[0].leader in {"n2", "n3"}
+            assert "n1" not in look.unfenced
+            assert "n1" not in isr(look)
+            await one.start_node("n1")
+            look = await seen(one, whole, "n1 to be back in the ISR")
+            assert ("n1", 0) in look.replicas
+            assert one.died() == []
+
+    play(story())
+
+
+def test_an_orderly_stop_hands_leadership_over(tmp_path: Path) -> None:
+    """Before the process is gone; and its next start knows that it was orderly."""
+
+    async def story() -> None:
+        async with cluster(tmp_path, **LONG) as one:
+            await one.stop_node("n1")
+            look = await one.observe()
+            assert look.running == {"n2", "n3"}
+            assert look.partitions[0].leader in {"n2", "n3"}
+            await one.start_node("n1")
+            look = await seen(one, whole, "n1 to be back in the ISR")
+            assert look.replicas["n1", 0].clean
+
+    play(story())
+
+
+def test_a_paused_broker_is_silent_and_resumes(tmp_path: Path) -> None:
+    """It runs, shows no replicas, leaves the ISR, and comes back."""
+
+    async def story() -> None:
+        async with cluster(tmp_path) as one:
+            await one.pause("n2")
+            look = await seen(one, lambda look: isr(look) == {"n1", "n3"}, "n2 to leave the ISR")
+            assert "n2" in look.running
+            assert ("n2", 0) not in look.replicas
+            await one.resume("n2")
+            await seen(one, lambda look: whole(look) and ("n2", 0) in look.replicas, "n2 to be back")
+
+    play(story())
+
+
+def test_a_follower_that_does_not_hear_its_leader_leaves_the_isr_until_the_heal(tmp_path: Path) -> None:
+    """Everybody stays alive for the controller: only bytes from n1 to n3 are stopped."""
+
+    async def story() -> None:
+        async with cluster(tmp_path, links="proxied") as one:
+            await one.cut({"n3": ["n1"]})
+            look = await seen(one, lambda look: isr(look) == {"n1", "n2"}, "n3 to leave the ISR")
+            assert isr(look, 1) == set(NODES), "n3 hears n2"
+            assert look.unfenced == set(NODES)
+            await one.heal()
+            await seen(one, whole, "n3 to be back in the ISR")
+
+    play(story())
+
+
+def test_a_broker_cut_from_the_controller_by_reset_is_fenced_until_the_heal(tmp_path: Path) -> None:
+    """Its session ends, and another leads."""
+
+    async def story() -> None:
+        async with cluster(tmp_path, links="proxied") as one:
+            await one.cut({CONTROLLER: ["n1"], "n1": [CONTROLLER]}, reset=True)
+            look = await seen(one, lambda look: "n1" not in look.unfenced, "n1 to be fenced")
+            await seen(one, lambda look: look.partitions[0].leader != "n1", "another leader")
+            assert "n1" in look.running
+            await one.heal()
+            await seen(one, lambda look: whole(look) and look.unfenced == set(NODES), "n1 to be back")
+
+    play(story())
+
+
+def test_direct_links_cannot_be_cut(tmp_path: Path) -> None:
+    """And the message says what to ask for; healing is harmless."""
+
+    async def story() -> None:
+        one = LocalCluster(tmp_path, 3, rules="kip-320", bugs=(), config={}, links="direct")
+        with pytest.raises(FloodmarkError, match="--links proxied"):
+            await one.cut({"n1": ["n2"]})
+        await one.heal()
+
+    play(story())
+
+
+def test_a_power_cut_keeps_what_was_fsynced(tmp_path: Path) -> None:
+    """Nothing was written to the log: nothing is lost, and the broker comes back as after any crash."""
+
+    async def story() -> None:
+        async with cluster(tmp_path) as one:
+            told = await one.power_cut("n3")
+            assert told["lost_records"] == 0
+            assert (await one.observe()).running == {"n1", "n2"}
+            await one.start_node("n3")
+            look = await seen(one, whole, "n3 to be back in the ISR")
+            assert not look.replicas["n3", 0].clean
+
+    play(story())
+
+
+def test_a_preferred_election_brings_the_first_replica_back_to_lead(tmp_path: Path) -> None:
+    """One that leads already is neither elected nor refused."""
+
+    async def story() -> None:
+        async with cluster(tmp_path, **LONG) as one:
+            await one.expire("n1")
+            await seen(one, lambda look: whole(look) and look.unfenced == set(NODES), "n1 to be back")
+            assert (await one.observe()).partitions[0].leader != "n1"
+            assert await one.elect([0, 1]) == {"elected": [0], "refused": {}}
+            assert (await one.observe()).partitions[0].leader == "n1"
+
+    play(story())
+
+
+def test_an_election_of_a_dead_leader_is_refused(tmp_path: Path) -> None:
+    """The preferred leader cannot lead: Kafka's name says why."""
+
+    async def story() -> None:
+        async with cluster(tmp_path, **LONG) as one:
+            await one.kill("n1")
+            await one.expire("n1")
+            told = await one.elect([0])
+            assert told["elected"] == []
+            assert "PREFERRED_LEADER_NOT_AVAILABLE" in told["refused"]["0"]
+
+    play(story())
+
+
+def test_a_freeze_holds_all_and_a_silent_broker_counts_as_not_running(tmp_path: Path) -> None:
+    """Frozen, nothing moves any more, not even a session ends; mending is over."""
+
+    async def story() -> None:
+        async with cluster(tmp_path) as one:
+            await one.pause("n3")
+            look = await one.freeze()
+            assert look.running == {"n1", "n2"}
+            assert set(look.replicas) == {(node, key) for node in ("n1", "n2") for key in (0, 1)}
+            await asyncio.sleep(2.5)  # longer than a session
+            again = await one.observe()
+            assert again.partitions == look.partitions
+            assert again.replicas == look.replicas
+            assert await one.mend() == []
+            assert (await one.observe()).running == {"n1", "n2"}
+
+    play(story())
+
+
+def test_mending_undoes_everything_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A cut, a pause, a kill, a dead controller: all at once, then mended twice."""
+
+    async def story() -> None:
+        async with cluster(tmp_path, links="proxied") as one:
+            await one.cut({"n1": ["n2"]})
+            await one.pause("n2")
+            await one.kill("n3")
+            await one.kill(CONTROLLER)
+            assert (await one.observe()).partitions == {}
+            assert await one.mend() == []
+            await seen(one, lambda look: bool(look.partitions) and whole(look), "everything to be whole")
+            assert await one.mend() == []
+            assert one.died() == []
+
+    play(story())
+
+
+def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
+    """A value no broker understands: the start fails, says who and why, and leaves no process."""
+
+    async def story() -> None:
+        config = {"replica.lag.time.max.ms": "soon"}
+        one = LocalCluster(tmp_path, 1, rules="kip-320", bugs=(), config=config, links="direct")
+        with pytest.raises(FloodmarkError, match=r"ended at once: .*replica\.lag\.time\.max\.ms"):
+            await one.start()
+        assert one.died() != []
+
+    play(story())

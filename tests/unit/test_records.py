@@ -1,0 +1,127 @@
+"""The record batch codec against hand-made batches and against kafka-python's own."""
+
+import warnings
+from dataclasses import replace
+
+import pytest
+from crc32c import crc32c
+from disk import batch
+
+from broker.records import BatchTooLarge, CorruptBatch, parse, stamp
+
+with warnings.catch_warnings():  # kafka-python reads its schemas by a deprecated call
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+CRC_COVERED_FROM = 21
+
+
+def kafka_python_batch(values: list[bytes], compression: int = 0) -> bytes:
+    builder = DefaultRecordBatchBuilder(magic=2, compression_type=compression, is_transactional=False,
+                                        producer_id=7, producer_epoch=1, base_sequence=40, batch_size=1 << 20)
+    for offset, value in enumerate(values):
+        builder.append(offset, timestamp=1_700_000_000_123, key=None, value=value, headers=[])
+    return bytes(builder.build())
+
+
+@pytest.mark.parametrize("compression", [0, DefaultRecordBatch.CODEC_GZIP])
+def test_a_batch_of_another_codec_is_read_without_touching_its_records(compression: int) -> None:
+    data = kafka_python_batch([b"a", b"b", b"c"], compression)
+
+    [found] = parse(data)
+
+    assert (found.base_offset, found.last_offset, found.count) == (0, 2, 3)
+    assert (found.producer_id, found.producer_epoch, found.base_sequence) == (7, 1, 40)
+    assert found.data is data
+
+
+def test_a_stamped_batch_keeps_its_crc_and_says_its_offset_and_epoch() -> None:
+    [found] = parse(kafka_python_batch([b"a", b"b"]))
+
+    stamped = stamp(replace(found, base_offset=1000, last_offset=1001, epoch=7))
+
+    [again] = parse(stamped)
+    assert (again.base_offset, again.last_offset, again.epoch) == (1000, 1001, 7)
+    other = DefaultRecordBatch(memoryview(stamped))
+    assert other.validate_crc()
+    assert [record.offset for record in other] == [1000, 1001]
+
+
+def test_stamping_what_is_right_already_copies_nothing() -> None:
+    ours = batch(5, 2, 3)
+
+    assert stamp(ours) is ours.data
+
+
+def test_several_batches_come_in_order_each_with_its_own_bytes() -> None:
+    batches = [batch(0, 2), batch(2, 1, payload=b""), batch(3, 5, payload=b"x" * 300)]
+
+    assert parse(b"".join(one.data for one in batches)) == batches
+
+
+def test_an_empty_buffer_has_no_batches() -> None:
+    assert parse(b"") == []
+
+
+def test_a_memoryview_is_as_good_as_bytes() -> None:
+    ours = [batch(0), batch(1)]
+
+    assert parse(memoryview(b"".join(one.data for one in ours))) == ours
+
+
+def test_a_tail_cut_anywhere_is_left_out_of_a_fetch_and_refused_in_a_produce() -> None:
+    """Every length between one whole batch and two."""
+    first, second = batch(0, 2), batch(2, 3)
+    for length in range(1, len(second.data)):
+        data = first.data + second.data[:length]
+        assert parse(data, partial_tail=True) == [first]
+        with pytest.raises(CorruptBatch) as caught:
+            parse(data)
+        assert caught.value.position == len(first.data)
+
+
+def test_every_flipped_bit_under_the_crc_is_found() -> None:
+    """Offset and epoch lie outside the CRC, as the protocol has it; length and magic are seen by
+    themselves."""
+    data = batch(0, 3).data
+    blind = set(range(8)) | set(range(12, 16))
+    for position in range(len(data)):
+        for bit in range(8):
+            broken = bytearray(data)
+            broken[position] ^= 1 << bit
+            if position in blind:
+                continue
+            with pytest.raises(CorruptBatch):
+                parse(bytes(broken))
+
+
+@pytest.mark.parametrize(("data", "why"), [
+    (b"\0" * 100, "length 0"),
+    (b"\xff" * 100, "length -1"),
+    (b"\0" * 8 + b"\x7f\xff\xff\xff" + b"\0" * 60, "cut short"),
+    (batch(0).data[:16] + b"\x01" + batch(0).data[17:], "magic 1"),
+    (batch(0, 0).data, "0 records"),
+    (b"\xff" * 8 + batch(0).data[8:], "base offset -1"),
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4, "batch"),
+])
+def test_what_is_no_batch_is_refused_with_a_reason(data: bytes, why: str) -> None:
+    with pytest.raises(CorruptBatch, match=why):
+        parse(data)
+
+
+def test_a_count_that_contradicts_the_last_offset_is_refused_though_its_crc_holds() -> None:
+    data = bytearray(batch(0, 3).data)
+    data[23:27] = (4).to_bytes(4, "big")
+    data[17:21] = crc32c(bytes(data[CRC_COVERED_FROM:])).to_bytes(4, "big")
+
+    with pytest.raises(CorruptBatch, match="3 records but last offset delta 4"):
+        parse(bytes(data))
+
+
+def test_a_batch_of_exactly_the_largest_size_passes_and_one_byte_more_does_not() -> None:
+    data = batch(0, payload=b"x" * 100).data
+
+    assert len(parse(data, max_batch_bytes=len(data))) == 1
+    with pytest.raises(BatchTooLarge) as caught:
+        parse(data, max_batch_bytes=len(data) - 1)
+    assert (caught.value.size, caught.value.limit) == (len(data), len(data) - 1)

@@ -1,0 +1,288 @@
+"""What a log on a real disk still is after torn writes, flipped bits, a full disk and SIGKILL."""
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from disk import TOPIC_ID, Disk, batch
+
+from broker.checkpoints import CheckpointError, read_epochs
+from broker.files import DiskError, Files
+from broker.messages import Batch
+from broker.replica import Recovered, Replica, ReplicaConfig
+from broker.rules import rules_for
+from broker.storage import PartitionLog
+
+SIZE = len(batch(0).data)  # of a batch of one record, as these tests write them
+
+
+def singles(first: int, end: int, epoch: int = 0) -> list[Batch]:
+    return [batch(offset, epoch=epoch) for offset in range(first, end)]
+
+
+# -- recovery ------------------------------------------------------------
+
+
+def test_a_log_cut_at_every_byte_of_its_last_two_batches_keeps_every_whole_one(tmp_path: Path) -> None:
+    """Whatever length a torn write leaves, recovery keeps the whole batches and says what it threw away."""
+    disk = Disk(tmp_path, account=False)
+    batches = [batch(0, 2), batch(2, 3, payload=b"yy" * 30), batch(5, 1, payload=b"z" * 50)]
+    disk.log.append(batches)
+    disk.kill()
+    [path] = disk.segments()
+    whole = path.read_bytes()
+    ends = [len(batches[0].data), len(batches[0].data) + len(batches[1].data), len(whole)]
+    for length in range(ends[0], len(whole) + 1):
+        path.write_bytes(whole[:length])
+        disk.start()
+        kept = sum(end <= length for end in ends)
+        assert disk.log.recovered.leo == batches[kept - 1].last_offset + 1
+        assert disk.content() == whole[:ends[kept - 1]]
+        assert (disk.log.recovered.cut is None) == (length in ends)
+        disk.kill()
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 100, b"\xff" * 100, b"\0" * 7, bytes(range(256))])
+def test_rubbish_behind_the_last_batch_is_cut_off(tmp_path: Path, tail: bytes) -> None:
+    disk = Disk(tmp_path)
+    disk.log.append(singles(0, 3))
+    disk.kill()
+    with disk.segments()[0].open("ab") as file:
+        file.write(tail)
+
+    disk.start()
+
+    assert disk.log.leo == 3
+    assert f"{len(tail)} of {3 * SIZE + len(tail)} bytes cut off" in (disk.log.recovered.cut or "")
+    disk.log.append([batch(3)])
+    assert disk.read_all() == b"".join(one.data for one in singles(0, 4))
+
+
+def test_a_flipped_bit_anywhere_costs_that_batch_and_what_lies_behind(tmp_path: Path) -> None:
+    """The leader epoch is the one field nothing vouches for: neither the CRC nor the order of offsets."""
+    disk = Disk(tmp_path, account=False)
+    disk.log.append(singles(0, 3))
+    disk.kill()
+    [path] = disk.segments()
+    whole = path.read_bytes()
+    for position in range(SIZE, 2 * SIZE):
+        if 12 <= position - SIZE < 16:
+            continue
+        broken = bytearray(whole)
+        broken[position] ^= 0x10
+        path.write_bytes(broken)
+        disk.start()
+        assert (disk.log.leo, disk.content()) == (1, whole[:SIZE])
+        disk.kill()
+
+
+def test_a_bad_batch_in_an_early_segment_drops_the_later_ones(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, segment_bytes=3 * SIZE)
+    disk.log.append(singles(0, 8))
+    disk.kill()
+    broken = bytearray(disk.segments()[1].read_bytes())
+    broken[SIZE + 30] ^= 1
+    disk.segments()[1].write_bytes(broken)
+
+    disk.start()
+
+    assert (disk.log.leo, [int(path.stem) for path in disk.segments()]) == (4, [0, 3])
+    assert "segments dropped: 00000000000000000006.log" in (disk.log.recovered.cut or "")
+    disk.log.append(singles(4, 9))
+    assert disk.read_all() == b"".join(one.data for one in singles(0, 9))
+
+
+def test_a_missing_segment_ends_the_log_before_it(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, segment_bytes=3 * SIZE)
+    disk.log.append(singles(0, 8))
+    disk.kill()
+    disk.segments()[1].unlink()
+
+    disk.start()
+
+    assert (disk.log.leo, [int(path.stem) for path in disk.segments()]) == (3, [0])
+
+
+def test_an_orderly_log_recovers_its_frames_and_cuts_nothing(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, segment_bytes=3 * SIZE)
+    batches = [batch(0, 2), batch(2, 1, 1, producer=77), batch(3, 1, 2)]
+    disk.log.append(batches)
+
+    disk.restart()
+
+    found = disk.log.recovered
+    assert (found.log_start, found.leo, found.cut) == (0, 4, None)
+    frames = [(one.base_offset, one.last_offset, one.epoch, one.producer_id) for one in found.batches]
+    assert frames == [(0, 1, 0, -1), (2, 2, 1, 77), (3, 3, 2, -1)]
+    assert not any(one.data for one in found.batches)
+    disk.log.forget_recovered()
+    assert (disk.log.recovered.batches, disk.log.recovered.leo) == ((), 4)
+
+
+def test_the_recovered_log_forgets_nothing_that_was_durable_before_a_kill(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.log.append(singles(0, 3))
+    disk.log.flush()
+    disk.log.append(singles(3, 5))
+
+    disk.restart()
+
+    assert (disk.log.leo, disk.log.flushed) == (5, 3)
+
+
+@pytest.mark.parametrize(("saved", "mended"), [
+    ([(0, 0), (2, 2)], [(0, 0), (2, 2)]),  # as it was left
+    ([(0, 0), (2, 2), (5, 4)], [(0, 0), (2, 2), (5, 4)]),  # elected, nothing written
+    ([(0, 0), (2, 2), (5, 9)], [(0, 0), (2, 2)]),  # its records are lost
+    ([(0, 0)], [(0, 0), (2, 2)]),  # records came back, or the file did not
+    ([], [(0, 0), (2, 2)]),
+    ([(0, 0), (1, 1), (2, 3)], [(0, 0), (2, 2)]),  # another history
+    ([(0, 0), (2, 2), (1, 4)], [(0, 0), (2, 2)]),  # an older epoch at the end means nothing
+])
+def test_the_epoch_file_is_mended_against_the_batches(tmp_path: Path, saved: list[tuple[int, int]],
+                                                      mended: list[tuple[int, int]]) -> None:
+    disk = Disk(tmp_path)
+    disk.log.append([batch(0, 2), batch(2, 2, epoch=2)])
+    disk.log.save_epochs(saved)
+
+    disk.restart()
+
+    assert disk.log.recovered.epochs == tuple(saved)
+    assert read_epochs(disk.folder / "leader-epoch-checkpoint") == tuple(mended)
+    machine = Replica(me=1, config=ReplicaConfig(), rules=rules_for("kip-320", ()), recovered=Recovered(
+        log_start=disk.log.log_start, batches=disk.log.recovered.batches, epochs=disk.log.recovered.epochs))
+    assert machine.epochs == tuple(mended)
+
+
+def test_a_generation_without_epochs_keeps_no_epoch_file(tmp_path: Path) -> None:
+    files = Files.open(tmp_path / "n1", None)
+    log = PartitionLog.open(files, "log", 0, topic_id=TOPIC_ID, keep_epochs=False)
+    log.append([batch(0, epoch=3)])
+    log.close()
+
+    log = PartitionLog.open(files, "log", 0, topic_id=TOPIC_ID, keep_epochs=False)
+
+    assert log.recovered.epochs == ()
+    assert not (tmp_path / "n1" / "log-0" / "leader-epoch-checkpoint").exists()
+
+
+def test_the_directory_of_another_topic_of_that_name_is_refused(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.log.close()
+
+    with pytest.raises(CheckpointError, match="the log of another topic"):
+        PartitionLog.open(disk.files, "log", 0, topic_id="ff" * 16)
+
+
+# -- when the disk or the process gives up ------------------------------------------------------------
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """A disk that is full at this size of file. (The signal that comes with it is ignored by Python.)"""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_said_so_and_leaves_what_was_there(tmp_path: Path) -> None:
+    """The write gets half of the batch down; nothing of that half may stay."""
+    disk = Disk(tmp_path)
+    disk.log.append(singles(0, 3))
+
+    with files_no_larger_than(3 * SIZE + SIZE // 2), pytest.raises(DiskError, match=r"to .*\.log: no room"):
+        disk.log.append([batch(3)])
+
+    assert (disk.log.leo, len(disk.content())) == (3, 3 * SIZE)
+    disk.restart()
+    assert (disk.log.leo, disk.log.recovered.cut) == (3, None)
+    disk.log.append([batch(3)])
+
+
+def test_a_full_disk_in_the_middle_of_several_segments_leaves_whole_batches(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, segment_bytes=3 * SIZE)
+
+    with files_no_larger_than(2 * SIZE + 10), pytest.raises(DiskError):
+        disk.log.append([batch(0), batch(1), *[batch(at, payload=b"x" * 100) for at in range(2, 9)]])
+
+    disk.restart()
+    assert disk.log.recovered.cut is None
+    assert disk.read_all() == b"".join(one.data for one in singles(0, 2))
+
+
+def test_a_second_process_on_the_same_directory_is_told_so(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+
+    with pytest.raises(DiskError, match="in use by another process"):
+        Files.open(disk.log_dir, None)
+
+    disk.kill()
+    disk.start()
+
+
+def test_a_path_that_cannot_be_a_directory_is_told_by_name(tmp_path: Path) -> None:
+    (tmp_path / "n1").write_text("a file")
+
+    with pytest.raises(DiskError, match=r"cannot open .*n1"):
+        Files.open(tmp_path / "n1", None)
+
+
+APPENDER = textwrap.dedent("""
+    import sys
+    from pathlib import Path
+    from disk import Disk, batch
+    disk = Disk(Path(sys.argv[1]), segment_bytes=4000, flush_messages=7)
+    print(disk.log.leo, flush=True)
+    for offset in range(disk.log.leo, 10 ** 9):
+        disk.log.append([batch(offset, payload=b"x" * (offset % 300))])
+        print(offset + 1, flush=True)
+""")
+
+
+def test_a_process_killed_while_it_appends_loses_nothing_it_has_told_of(tmp_path: Path) -> None:
+    """Five lives, each ended by SIGKILL at no chosen moment, each beginning with what the last one left."""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    told = 0
+    for life in range(5):
+        with subprocess.Popen([sys.executable, "-c", APPENDER, str(tmp_path)], stdout=subprocess.PIPE,
+                              env=environment, text=True) as process:
+            assert process.stdout is not None
+            assert int(process.stdout.readline()) >= told
+            for line in process.stdout:
+                told = int(line)
+                if told % 100 == 20 * life:
+                    break
+            process.send_signal(signal.SIGKILL)
+            for line in process.stdout:
+                if line.endswith("\n"):
+                    told = int(line)
+
+    disk = Disk(tmp_path, segment_bytes=4000)
+    assert disk.log.leo in (told, told + 1)
+    wanted = [batch(at, payload=b"x" * (at % 300)).data for at in range(disk.log.leo)]
+    assert disk.read_all() == b"".join(wanted)
+
+
+def test_an_error_that_is_no_lack_of_room_says_what_it_is(tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(tmp_path)
+    disk.log.append([batch(0)])
+
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("broker.files.os.fdatasync", broken)
+    with pytest.raises(DiskError, match=r"cannot fsync .*0\.log: Input/output error"):
+        disk.log.flush()
+    assert disk.log.flushed == 0

@@ -1,0 +1,106 @@
+"""The control client against a real socket: answers, refusals, silence, and a node that was restarted."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from harness.cluster.control import Control, ControlError, Refused
+from harness.cluster.ports import HOST, Ports
+
+WAIT_S = 20.0
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers in pairs, the later request first; "moan" is refused."""
+    while len(lines := [await reader.readline(), await reader.readline()]) == 2 and lines[1]:
+        for line in reversed(lines):
+            request = json.loads(line)
+            said = {"error": "no"} if request["do"] == "moan" else {"ok": {"heard": request["word"]}}
+            writer.write(json.dumps({"id": request["id"], **said}).encode() + b"\n")
+    writer.close()
+
+
+async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Takes all and says nothing, until the other side goes."""
+    await reader.read()
+    writer.close()
+
+
+async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Hangs up when asked."""
+    await reader.readline()
+    writer.close()
+
+
+@asynccontextmanager
+async def listening(port: int, serve: Serve) -> AsyncIterator[None]:
+    async with await asyncio.start_server(serve, HOST, port):
+        yield
+
+
+def played(story: Callable[[int, Control], Awaitable[None]]) -> None:
+    async def play() -> None:
+        ports = Ports()
+        port = ports.choose()
+        control = Control("n1", HOST, port)
+        try:
+            await asyncio.wait_for(story(port, control), 2 * WAIT_S)
+        finally:
+            await control.hang_up()
+            ports.close()
+
+    asyncio.run(play())
+
+
+def test_answers_find_their_requests_in_any_order() -> None:
+    """Two at once over one connection, answered the other way round; one is refused."""
+
+    async def story(port: int, control: Control) -> None:
+        async with listening(port, echo):
+            one, other = await asyncio.gather(
+                control.ask("say", timeout_s=WAIT_S, word="one"),
+                control.ask("say", timeout_s=WAIT_S, word="other"))
+            assert (one["heard"], other["heard"]) == ("one", "other")
+            said, refused = await asyncio.gather(
+                control.ask("say", timeout_s=WAIT_S, word="again"), control.ask("moan", timeout_s=WAIT_S),
+                return_exceptions=True)
+            assert said == {"heard": "again"}
+            assert isinstance(refused, Refused)
+            assert str(refused) == "n1 refused 'moan': no"
+            await control.hang_up()
+
+    played(story)
+
+
+def test_silence_ends_with_the_time_out() -> None:
+    """And says who was asked what."""
+
+    async def story(port: int, control: Control) -> None:
+        async with listening(port, deaf):
+            with pytest.raises(ControlError, match="n1 did not answer 'state' in"):
+                await control.ask("state", timeout_s=0.1)
+            await control.hang_up()
+
+    played(story)
+
+
+def test_a_node_that_hangs_up_or_is_not_there_is_told_and_dialled_again() -> None:
+    """A restart is met with a new connection."""
+
+    async def story(port: int, control: Control) -> None:
+        with pytest.raises(ControlError, match="does not listen"):
+            await control.ask("state", timeout_s=WAIT_S)
+        async with listening(port, rude):
+            with pytest.raises(ControlError, match="went away before it answered"):
+                await control.ask("state", timeout_s=WAIT_S)
+        async with listening(port, echo):
+            answers = await asyncio.gather(
+                *(control.ask("say", timeout_s=WAIT_S, word=word) for word in "ab"))
+            assert [answer["heard"] for answer in answers] == ["a", "b"]
+            await control.hang_up()
+
+    played(story)

@@ -1,0 +1,18 @@
+"""Processes ended and started: kill (SIGKILL), stop (SIGTERM), start."""
+
+from harness.protocols import Kills, Struck
+from harness.schedule import Entry
+from nemesis.each import each
+
+
+class Crash:
+    """What was written stays written: a kill never loses what the kernel has."""
+
+    answers = frozenset({"kill", "stop", "start"})
+
+    def __init__(self, cluster: Kills) -> None:
+        self._do = {"kill": cluster.kill, "stop": cluster.stop_node, "start": cluster.start_node}
+
+    async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
+        await each(self._do[entry.f], nodes)
+        return Struck(nodes=nodes)

@@ -1,0 +1,27 @@
+"""Bytes that do not arrive: cut by a grudge, heal."""
+
+from collections.abc import Sequence
+
+from harness.protocols import CLIENTS, CONTROLLER, Cuts, Struck
+from harness.schedule import Entry
+from nemesis.grudges import apart
+
+
+class Cut:
+    """The grudge comes with the entry, its roles resolved; without one the struck nodes are set apart from all
+    the others and the controller (clients still reach them)."""
+
+    answers = frozenset({"cut", "heal"})
+
+    def __init__(self, cluster: Cuts, nodes: Sequence[str]) -> None:
+        self._cluster = cluster
+        self._all = (*nodes, CONTROLLER)
+
+    async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
+        if entry.f == "heal":
+            await self._cluster.heal()
+            return Struck(nodes=())
+        grudge = entry.args.get("grudge") or apart(nodes, self._all)
+        await self._cluster.cut(grudge, reset=entry.args.get("reset", False))
+        named = {*grudge, *(name for unheard in grudge.values() for name in unheard)}
+        return Struck(nodes=tuple(sorted(named - {CLIENTS, CONTROLLER})), detail={"grudge": grudge})

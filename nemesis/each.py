@@ -1,0 +1,18 @@
+"""One act on several nodes at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
+
+
+async def each(act: Callable[[str], Awaitable[Answer]], nodes: Sequence[str]) -> list[Answer]:
+    """The answers in the nodes' order. Every act ends before the first error is raised: none goes on unseen."""
+    outcomes = await asyncio.gather(*(act(node) for node in nodes), return_exceptions=True)
+    answers: list[Answer] = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        answers.append(outcome)
+    return answers

@@ -1,0 +1,18 @@
+"""Elections asked for: preferred, or unclean."""
+
+from harness.protocols import Elects, Struck
+from harness.schedule import Entry
+
+
+class Elect:
+    """What the controller refused stands in the op's `fault`: no election is no error."""
+
+    answers = frozenset({"elect"})
+
+    def __init__(self, cluster: Elects) -> None:
+        self._cluster = cluster
+
+    async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
+        unclean = entry.args.get("unclean", False)
+        detail = await self._cluster.elect(entry.args.get("partitions", ()), unclean=unclean)
+        return Struck(nodes=(), detail=detail)

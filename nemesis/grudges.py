@@ -1,0 +1,110 @@
+"""Who snubs whom: a grudge says of each node whom it does not hear. Pure; chance is a passed Random.
+
+Rules
+1. A grudge is drawn as the graph of who hears whom, hearer to heard, and is its complement.
+2. Nobody snubs itself; a node that hears everybody is not in the grudge.
+3. The same Random in the same state gives the same grudge.
+
+The clients of the harness and the controller are pseudo-nodes that a grudge may name like any other.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import networkx as nx
+
+from harness.protocols import CLIENTS
+
+Grudge = dict[str, list[str]]  # node -> whom it does not hear; both sorted
+
+
+def unheard(hears: "nx.DiGraph[str]") -> Grudge:
+    """The grudge of a graph of who hears whom."""
+    snubs = nx.complement(hears)
+    return {node: sorted(snubs.successors(node)) for node in sorted(snubs) if snubs.out_degree(node)}
+
+
+def apart(nodes: Sequence[str], others: Sequence[str]) -> Grudge:
+    """Those of `nodes` and those of `others` do not hear each other; inside each group all do."""
+    return unheard(_groups(nodes, [other for other in others if other not in nodes]))
+
+
+def one_node(random: Random, nodes: Sequence[str]) -> Grudge:
+    """One node alone."""
+    return apart([random.choice(sorted(nodes))], nodes)
+
+
+def halves(random: Random, nodes: Sequence[str]) -> Grudge:
+    """Two groups, one of them a majority wherever the number is odd."""
+    mixed = _mixed(random, nodes)
+    return apart(mixed[:len(mixed) // 2], mixed)
+
+
+def bridge(random: Random, nodes: Sequence[str]) -> Grudge:
+    """Two groups that do not hear each other, and one node that hears and is heard by all."""
+    mixed = _mixed(random, nodes)
+    middle, rest = mixed[0], mixed[1:]
+    left, right = rest[:len(rest) // 2], rest[len(rest) // 2:]
+    return unheard(nx.compose(_groups([middle, *left], right), _groups([middle, *right], left)))
+
+
+def majorities_ring(random: Random, nodes: Sequence[str]) -> Grudge:
+    """Every node hears a majority (itself counted), no two the same. Fewer than three have no such ring.
+
+    On a ring each hears as many to either side, so that hearing is mutual; where a majority is even, each
+    hears one more ahead, and that is one way.
+    """
+    ring = _mixed(random, nodes)
+    count = len(ring)
+    if count < 3:
+        return {}
+    others = count // 2  # that make a majority with the node itself
+    hears = nx.DiGraph()
+    hears.add_nodes_from(ring)
+    for at, node in enumerate(ring):
+        sides = [*range(-(others // 2), 0), *range(1, others - others // 2 + 1)]
+        hears.add_edges_from((node, ring[(at + side) % count]) for side in sides)
+    return unheard(hears)
+
+
+def one_way(random: Random, nodes: Sequence[str]) -> Grudge:
+    """One node speaks and is not heard, or hears nobody and is heard."""
+    lonely = random.choice(sorted(nodes))
+    others = [node for node in nodes if node != lonely]
+    if random.random() < 0.5:
+        return {node: [lonely] for node in sorted(others)}
+    return {lonely: sorted(others)} if others else {}
+
+
+def clients_only(random: Random, nodes: Sequence[str]) -> Grudge:
+    """The clients and one node do not hear each other; the nodes all do."""
+    node = random.choice(sorted(nodes))
+    return {CLIENTS: [node], node: [CLIENTS]}
+
+
+def at_random(random: Random, nodes: Sequence[str]) -> Grudge:
+    """Each hears each with a chance of a half, and somebody snubs somebody."""
+    ordered = sorted(nodes)
+    if len(ordered) < 2:
+        return {}
+    hears = nx.relabel_nodes(nx.gnp_random_graph(len(ordered), 0.5, seed=random, directed=True),
+                             dict(enumerate(ordered)))
+    return unheard(hears) or one_way(random, ordered)
+
+
+# By the word a schedule uses for it (`kind`).
+KINDS: dict[str, Callable[[Random, Sequence[str]], Grudge]] = {
+    "one-node": one_node, "halves": halves, "bridge": bridge, "majorities-ring": majorities_ring,
+    "one-way": one_way, "clients": clients_only, "random": at_random,
+}
+
+
+def _groups(*groups: Sequence[str]) -> "nx.DiGraph[str]":
+    """Everybody hears those of the own group."""
+    return nx.compose_all([nx.complete_graph(list(group), create_using=nx.DiGraph) for group in groups])
+
+
+def _mixed(random: Random, nodes: Sequence[str]) -> list[str]:
+    ordered = sorted(nodes)
+    random.shuffle(ordered)
+    return ordered

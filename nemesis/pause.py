@@ -1,0 +1,18 @@
+"""Processes that stand still and know nothing of it: pause (SIGSTOP), resume."""
+
+from harness.protocols import Pauses, Struck
+from harness.schedule import Entry
+from nemesis.each import each
+
+
+class Pause:
+    """What reached a paused process lies in its socket buffers, and is taken up when it goes on."""
+
+    answers = frozenset({"pause", "resume"})
+
+    def __init__(self, cluster: Pauses) -> None:
+        self._do = {"pause": cluster.pause, "resume": cluster.resume}
+
+    async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
+        await each(self._do[entry.f], nodes)
+        return Struck(nodes=nodes)

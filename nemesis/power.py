@@ -1,0 +1,47 @@
+"""Power cuts: a broker gone at once, and with it what it had written and not fsynced."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from harness.protocols import PowerCuts, Struck, View
+from harness.schedule import Entry
+from nemesis.each import each
+
+
+class Power:
+    """How much of each log is kept: what was fsynced; or at most `keep` (partition -> LEO); or the share
+    `keep_share` of each log as it is at a look just before. Several nodes lose power together."""
+
+    answers = frozenset({"power_cut"})
+
+    def __init__(self, cluster: PowerCuts, look: Callable[[], Awaitable[View]]) -> None:
+        self._cluster = cluster
+        self._look = look
+
+    async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
+        keeps = await self._keeps(entry, nodes)
+
+        async def cut(node: str) -> Mapping[str, Any]:
+            return await self._cluster.power_cut(node, keep=keeps.get(node))
+
+        lost = dict(zip(nodes, await each(cut, nodes), strict=True))
+        return Struck(nodes=nodes, detail={
+            "kept": {node: {str(key): leo for key, leo in one.get("keep", {}).items()}
+                     for node, one in lost.items()},
+            "lost_records": {node: one.get("lost_records", 0) for node, one in lost.items()},
+        })
+
+    async def _keeps(self, entry: Entry, nodes: tuple[str, ...]) -> dict[str, dict[int, int]]:
+        """node -> partition -> LEO to keep at most. A node that is not there: exactly what was fsynced."""
+        if "keep" in entry.args:
+            return {node: {int(key): leo for key, leo in entry.args["keep"].items()} for node in nodes}
+        share = entry.args.get("keep_share")
+        if share is None:
+            return {}
+        view = await self._look()
+        keeps: dict[str, dict[int, int]] = {}
+        for (node, partition), replica in view.replicas.items():
+            if node in nodes:
+                held = replica.leo - replica.log_start
+                keeps.setdefault(node, {})[partition] = replica.log_start + int(share * held)
+        return keeps

@@ -1,0 +1,68 @@
+"""Who is meant: roles to the nodes that play them at one look at the cluster. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.protocols import CONTROLLER, View
+from harness.schedule import EVERY, ROLES
+from nemesis.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What a look at the cluster does not show: who was assigned what, and which faults are in force."""
+
+    replicas: Mapping[int, tuple[str, ...]]  # partition -> its assignment, preferred leader first
+    ledger: Ledger = field(default_factory=Ledger)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Every node that holds a replica."""
+        return tuple(sorted({node for replicas in self.replicas.values() for node in replicas}))
+
+
+def needs_a_look(names: Sequence[str]) -> bool:
+    """Whether any of these is a role that only a look at the cluster can resolve."""
+    return any(name in ROLES - {"controller", "down", "paused"} for name in names)
+
+
+def players(name: str, partition: int, view: View | None, stage: Stage) -> tuple[str, ...]:
+    """The nodes that a name or role means, for the roles of this partition. Empty: nobody plays it now."""
+    if name == "controller":
+        return (CONTROLLER,)
+    if name == "down":
+        return stage.ledger.down
+    if name == "paused":
+        return stage.ledger.paused
+    if name == EVERY:
+        return stage.replicas.get(partition, ())
+    if name not in ROLES:
+        return (name,)
+    assert view is not None, f"{name} needs a look at the cluster"
+    return _played(name, partition, view, stage)
+
+
+def _played(role: str, partition: int, view: View, stage: Stage) -> tuple[str, ...]:
+    seen = view.partitions.get(partition)
+    if seen is None:
+        return ()
+    assigned = stage.replicas.get(partition, ())
+    if role == "last-in-isr":
+        return tuple(node for node in assigned if node in seen.isr)[-1:]
+    if seen.leader is None:
+        return ()
+    if role == "leader":
+        return (seen.leader,)
+    assert role == "follower", role
+    return tuple(node for node in assigned if node != seen.leader)[:1]
+
+
+def resolve(names: Sequence[str], partition: int, view: View | None, stage: Stage) -> tuple[str, ...] | None:
+    """All nodes that these names and roles mean, each once, in order. None: a role has no player."""
+    found: list[str] = []
+    for name in names:
+        meant = players(name, partition, view, stage)
+        if not meant:
+            return None
+        found += (node for node in meant if node not in found)
+    return tuple(found)

@@ -23,7 +23,7 @@ check: setup  ## ruff, mypy strict, import contracts
 	@$(BIN)/lint-imports
 
 bench: setup  ## figures of the cluster, the recorder and the judge, side by side
-	@$(BIN)/python -m harness.commands.bench $(ARGS)
+	@PYTHONPATH=tests/support $(BIN)/python tests/bench/bench.py $(ARGS)
 
 clean:  ## remove the environment and caches (saved runs stay)
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

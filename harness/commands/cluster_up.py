@@ -25,7 +25,12 @@ def bring_up(
     """Runs until Ctrl-C. Links are proxied unless said otherwise: what is up to be played with can be cut."""
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} is not empty: name a folder that is absent or empty")
-    made: dict[str, Any] = {"rules": rules, "bugs": bugs, "config": pairs(config), "links": links or "proxied"}
+    made: dict[str, Any] = {
+        "rules": rules,
+        "bugs": bugs,
+        "config": pairs(config),
+        "links": links or "proxied",
+    }
     if out is not None:
         return up(catalog.cluster(cluster, out, nodes, first_port=first_port, **made), out)
     with tempfile.TemporaryDirectory(prefix="floodmark-", ignore_cleanup_errors=True) as folder:

@@ -1,0 +1,151 @@
+"""Figures, side by side: the cluster, the recorder, the judge. `make bench`; best on an otherwise idle machine.
+
+    python tests/bench/bench.py [--only cluster,recorder,judge] [--seconds 8] [--ops 10000,1000000] [--repeat 3]
+
+Every figure is a median over --repeat runs, with the range beside it. Nothing here passes or fails.
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import big
+
+from harness import history
+from harness.commands.run import RunOptions, planned, record
+from harness.history import Recorder
+from harness.op import Intent, Outcome, Send, Type
+
+PARTS = ("cluster", "recorder", "judge")
+SMALL_FOLDERS = 200
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--ops", default="10000,1000000")
+    parser.add_argument("--repeat", type=int, default=3)
+    options = parser.parse_args()
+    parts = [part for part in PARTS if part in options.only.split(",")]
+    with tempfile.TemporaryDirectory(prefix="floodmark-bench-") as name:
+        scratch = Path(name)
+        if "cluster" in parts:
+            bench_cluster(scratch, options.seconds, options.repeat)
+        if "recorder" in parts:
+            bench_recorder(scratch, options.repeat)
+        if "judge" in parts:
+            bench_judge(scratch, [int(ops) for ops in options.ops.split(",")], options.repeat)
+
+
+def say(what: str, values: Sequence[float], unit: str) -> None:
+    """One row: the median and the range."""
+    spread = f"({min(values):,.4g} to {max(values):,.4g}, {len(values)} runs)"
+    print(f"  {what:<58}{statistics.median(values):>12,.4g} {unit:<6} {spread}", flush=True)
+
+
+# -- the cluster ------------------------------------------------------------------------------------------
+
+
+def bench_cluster(scratch: Path, seconds: float, repeat: int) -> None:
+    """Acked op/s and latency of a three-broker cluster, acks=all: processes 1 and 20, links direct and proxied."""
+    print("cluster: 3 brokers, 4 partitions, acks=all, min.insync.replicas=2, workload log", flush=True)
+    for links in ("direct", "proxied"):
+        for concurrency in (1, 20):
+            runs = [acked(scratch / "run", links, concurrency, seconds) for _ in range(repeat)]
+            title = f"{links}, {concurrency} process{'es' if concurrency > 1 else ''}"
+            say(f"{title}: acked sends", [rate for rate, _ in runs], "op/s")
+            say(f"{title}: p50", [quantile(times, 0.50) for _, times in runs], "ms")
+            say(f"{title}: p99", [quantile(times, 0.99) for _, times in runs], "ms")
+
+
+def acked(folder: Path, links: str, concurrency: int, seconds: float) -> tuple[float, list[float]]:
+    """Acked send ops a second in the main phase, and each one's milliseconds."""
+    shutil.rmtree(folder, ignore_errors=True)
+    result = record(
+        planned(RunOptions(links=links, concurrency=concurrency, duration=seconds, seed=1, out=folder))
+    )
+    begun: dict[int, int] = {}
+    done: list[tuple[int, int]] = []
+    for op in history.read(result.run.history_path):
+        if op.f == "send" and op.type is Type.INVOKE:
+            begun[op.process] = op.time
+        elif op.f == "send" and op.type is Type.OK and op.process < 1_000_000:
+            done.append((begun[op.process], op.time))
+    first, last = min(start for start, _ in done), max(end for _, end in done)
+    return len(done) / ((last - first) / 1e9), [(end - start) / 1e6 for start, end in done]
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+# -- the recorder -----------------------------------------------------------------------------------------
+
+
+def bench_recorder(scratch: Path, repeat: int) -> None:
+    """Ops recorded a second against a client that answers at once: what the harness itself costs."""
+    print("recorder: 20 processes, a client that does nothing", flush=True)
+    say(
+        "invoke, write(2), complete",
+        [asyncio.run(recorded(scratch / "h.jsonl")) for _ in range(repeat)],
+        "op/s",
+    )
+
+
+async def recorded(path: Path, processes: int = 20, each: int = 5_000) -> float:
+    path.unlink(missing_ok=True)
+    recorder = Recorder(path)
+
+    async def process(number: int) -> None:
+        for index in range(each):
+            send = Send(partition=0, value=number * each + index)
+            invoked = recorder.invoke(number, Intent(f="send", sends=(send,)))
+            await recorder.written()
+            recorder.complete(invoked, Outcome(type=Type.OK, sends=(send,)))
+
+    begun_s = time.perf_counter()
+    await asyncio.gather(*map(process, range(processes)))
+    recorder.close()
+    return processes * each / (time.perf_counter() - begun_s)
+
+
+# -- the judge --------------------------------------------------------------------------------------------
+
+
+def bench_judge(scratch: Path, sizes: Sequence[int], repeat: int) -> None:
+    """Process start to verdict, all checks."""
+    print("judge: `floodmark check`, process start to verdict", flush=True)
+    for ops in sizes:
+        folders = [big.write(scratch / f"big-{ops}", ops=ops)]
+        say(f"one folder of {ops:,} ops", [checked(folders) for _ in range(repeat)], "s")
+        shutil.rmtree(scratch / f"big-{ops}")
+    folders = [big.write(scratch / f"small-{number}", ops=50) for number in range(SMALL_FOLDERS)]
+    say(f"{SMALL_FOLDERS} folders of 50 ops in one call", [checked(folders) for _ in range(repeat)], "s")
+
+
+def checked(folders: Sequence[Path]) -> float:
+    begun_s = time.perf_counter()
+    ran = subprocess.run(
+        [sys.executable, "-m", "harness", "check", *map(str, folders)],
+        capture_output=True,
+        text=True,
+        env=dict(os.environ),
+        check=False,
+    )
+    took_s = time.perf_counter() - begun_s
+    if ran.returncode != 0:
+        raise SystemExit(f"check answered {ran.returncode}:\n{ran.stdout[-2000:]}\n{ran.stderr[-2000:]}")
+    return took_s
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,334 @@
+"""The disk against a model: random acts, kills and power cuts; and a kill before every single act on the
+disk.
+
+The model knows the batches, which segment each went to, and how many of them a power cut would spare.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from disk import Disk, batch
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from broker import durable as durable_module
+from broker import files as files_module
+from broker.checkpoints import HIGH_WATERMARKS, read_epochs, read_offsets, write_offsets
+from broker.messages import Batch
+from harness.cluster.power import power_cut
+
+NAME = "log-0"
+SEGMENT_BYTES = 300  # three or four of the smallest batches
+
+
+@dataclass
+class Model:
+    """What must be there: `log` in order, its first `durable` batches after a power cut too."""
+
+    start: int = 0
+    log: list[Batch] = field(default_factory=list)
+    durable: int = 0
+    segment: int = 0  # bytes in the last segment
+    bases: list[int] = field(default_factory=lambda: [0])  # of the segments
+
+    @property
+    def leo(self) -> int:
+        return self.log[-1].last_offset + 1 if self.log else self.start
+
+    def append(self, one: Batch) -> None:
+        if self.segment and self.segment + len(one.data) > SEGMENT_BYTES:
+            self.durable = len(self.log)
+            self.bases.append(one.base_offset)
+            self.segment = 0
+        self.log.append(one)
+        self.segment += len(one.data)
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` batches."""
+        del self.log[count:]
+        self.durable = min(self.durable, count)
+        while self.bases[-1] > self.leo:
+            self.bases.pop()
+        self.measure()
+
+    def measure(self) -> None:
+        self.segment = sum(len(one.data) for one in self.log if one.base_offset >= self.bases[-1])
+
+    def bytes(self) -> bytes:
+        return b"".join(one.data for one in self.log)
+
+
+class DiskMachine(RuleBasedStateMachine):
+    """Acts on a real log and on the model alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp())
+        self.flush_messages: int | None = None
+        self.disk = Disk(self.root, segment_bytes=SEGMENT_BYTES)
+        self.model = Model()
+        self.epoch = 0
+        self.hw: tuple[int, int] | None = None  # what the checkpoint says: now, after a power cut
+        self.hw_durable: int | None = None
+
+    def teardown(self) -> None:
+        self.disk.kill()
+        shutil.rmtree(self.root)
+
+    @rule(shapes=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 250)), min_size=1, max_size=6),
+          new_epoch=st.booleans())
+    def append(self, shapes: list[tuple[int, int]], new_epoch: bool) -> None:
+        if new_epoch:
+            self.epoch += 1
+        batches, at = [], self.model.leo
+        for count, size in shapes:
+            batches.append(batch(at, count, self.epoch, payload=b"x" * size))
+            at += count
+        self.disk.log.append(batches)
+        for one in batches:
+            self.model.append(one)
+
+    @rule()
+    def flush(self) -> None:
+        self.disk.log.flush()
+        self.model.durable = len(self.model.log)
+
+    @precondition(lambda self: self.model.log)
+    @rule(share=st.floats(0, 1))
+    def truncate(self, share: float) -> None:
+        count = round(share * len(self.model.log))
+        self.disk.log.truncate(self.model.start if count == 0 else self.model.log[count - 1].last_offset + 1)
+        self.model.truncate(count)
+        self.epoch += 1
+
+    @rule(beyond=st.integers(0, 50))
+    def reset(self, beyond: int) -> None:
+        start = self.model.leo + beyond
+        self.disk.log.reset(start)
+        self.model = Model(start=start, bases=[start])
+
+    @rule(sync=st.booleans())
+    def checkpoint(self, sync: bool) -> None:
+        hw = self.model.leo
+        if sync:
+            write_offsets(self.disk.files, HIGH_WATERMARKS, {("log", 0): hw})
+            self.hw_durable = hw
+        else:
+            self.disk.files.replace(HIGH_WATERMARKS, f"0\n1\nlog 0 {hw}\n".encode(), sync=False)
+        self.hw = (hw, hw)
+
+    @rule()
+    def save_epochs(self) -> None:
+        """As the machine does before it leads: the new epoch begins at LEO."""
+        self.epoch += 1
+        self.disk.log.save_epochs([*self.epochs_of_batches(), (self.epoch, self.model.leo)])
+
+    @rule()
+    def kill_and_start(self) -> None:
+        self.disk.restart()
+        assert self.disk.log.recovered.cut is None
+
+    @rule(torn=st.integers(1, 60))
+    def kill_in_the_middle_of_a_write(self, torn: int) -> None:
+        self.disk.kill()
+        with self.disk.segments()[-1].open("ab") as file:
+            file.write(batch(self.model.leo).data[:torn])
+        self.disk.start()
+        assert f"{torn} of " in (self.disk.log.recovered.cut or "")
+
+    @rule()
+    def cut_power(self) -> None:
+        self.spared(power_cut_of(self.disk), self.model.durable)
+
+    @rule(share=st.floats(0, 1.2))
+    def cut_power_and_keep(self, share: float) -> None:
+        asked = self.model.start + round(share * (self.model.leo - self.model.start))
+        wanted = sum(one.last_offset < asked for one in self.model.log)
+        self.spared(power_cut_of(self.disk, keep={NAME: asked}), max(wanted, self.model.durable))
+
+    @rule(seed=st.integers(0, 1000))
+    def cut_power_at_random(self, seed: int) -> None:
+        lost = power_cut_of(self.disk, random=Random(seed))
+        kept = [one for one in self.model.log if one.last_offset < lost.kept[NAME]]
+        assert self.model.durable <= len(kept)
+        self.spared(lost, len(kept))
+
+    def spared(self, lost: Any, count: int) -> None:
+        records = self.model.leo
+        self.model.truncate(count)
+        self.model.durable = count
+        assert lost.kept == {NAME: self.model.leo}
+        assert lost.lost_records == records - self.model.leo
+        self.disk.start()
+        assert self.disk.log.recovered.cut is None
+        assert self.disk.log.flushed == self.model.leo
+        if self.hw is not None:
+            found = read_offsets(self.disk.log_dir, HIGH_WATERMARKS)
+            assert found == ({} if self.hw_durable is None else {("log", 0): self.hw_durable})
+            self.hw = None if self.hw_durable is None else (self.hw_durable, self.hw_durable)
+
+    def epochs_of_batches(self) -> list[tuple[int, int]]:
+        epochs: list[tuple[int, int]] = []
+        for one in self.model.log:
+            if not epochs or one.epoch > epochs[-1][0]:
+                epochs.append((one.epoch, one.base_offset))
+        return epochs
+
+    @invariant()
+    def the_log_is_the_model(self) -> None:
+        log, model = self.disk.log, self.model
+        assert (log.log_start, log.leo) == (model.start, model.leo)
+        assert self.disk.content() == model.bytes()
+        assert self.disk.read_all() == model.bytes()
+        assert [int(path.stem) for path in self.disk.segments()] == model.bases
+        assert log.flushed == (model.log[model.durable - 1].last_offset + 1 if model.durable else model.start)
+
+    @invariant()
+    def the_epoch_file_says_nothing_beyond_the_log(self) -> None:
+        """After a start, that is: a truncation's SaveEpochs is the machine's to ask for."""
+        found = self.disk.log.recovered
+        if found.leo == self.model.leo and [one.base_offset for one in found.batches] == [
+                one.base_offset for one in self.model.log]:
+            entries = read_epochs(self.disk.folder / "leader-epoch-checkpoint") or ()
+            assert list(entries[:len(self.epochs_of_batches())]) == self.epochs_of_batches()
+
+
+def power_cut_of(disk: Disk, **how: Any) -> Any:
+    disk.kill()
+    return power_cut(disk.durable, disk.log_dir, **how)
+
+
+DiskMachine.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+TestDisk = DiskMachine.TestCase
+
+
+# -- a kill before every single act on the disk --------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """SIGKILL, as far as Python code can feel it."""
+
+
+ACTS = ("open", "pwrite", "write", "fsync", "fdatasync", "ftruncate", "unlink", "replace", "link")
+
+
+def killing_after(acts: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """From now on the acts-th call that changes anything, a note in the account among them, is not made."""
+    left = acts
+
+    def spend() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            spend()
+            return function(*args, **kwargs)
+        return call
+
+    real = files_module.os
+    patched = {name: counted(getattr(real, name)) for name in ACTS}
+    monkeypatch.setattr(files_module, "os", SimpleNamespace(**{**vars(real), **patched}))
+    monkeypatch.setattr(durable_module.Durable, "_write", counted(durable_module.Durable._write))
+    return lambda: left
+
+
+FIRST = [batch(at, epoch=1, payload=b"y" * 30) for at in range(7)]  # over three segments
+
+
+def begun(folder: Path) -> Disk:
+    disk = Disk(folder, segment_bytes=SEGMENT_BYTES)
+    disk.log.append(FIRST[:4])
+    disk.log.save_epochs([(1, 0)])
+    disk.log.flush()
+    disk.log.append(FIRST[4:])
+    return disk
+
+
+def no_act(disk: Disk) -> None:
+    """Only the start that follows."""
+
+
+def append_and_roll(disk: Disk) -> None:
+    disk.log.append([batch(at, epoch=2, payload=b"z" * 100) for at in range(7, 11)])
+
+
+def truncate_across_segments(disk: Disk) -> None:
+    disk.log.truncate(2)
+
+
+def truncate_then_append(disk: Disk) -> None:
+    disk.log.truncate(5)
+    disk.log.append([batch(5, epoch=3)])
+    disk.log.flush()
+
+
+def reset(disk: Disk) -> None:
+    disk.log.reset(100)
+
+
+def epochs(disk: Disk) -> None:
+    disk.log.save_epochs([(1, 0), (2, 7)])
+
+
+def start_again(disk: Disk) -> None:
+    disk.restart()
+
+
+@pytest.mark.parametrize("act", [no_act, append_and_roll, truncate_across_segments, truncate_then_append, reset,
+                                 epochs, start_again])
+@pytest.mark.parametrize("cut", [False, True], ids=["killed", "power cut"])
+def test_a_kill_before_any_single_act_leaves_a_log_from_before_or_after_it(
+        tmp_path: Path, act: Callable[[Disk], None], cut: bool) -> None:
+    """At every point: a prefix of the log before or after the act; never less than was durable before it,
+    unless the act takes it away; the epoch file whole; and the log takes appends."""
+    reference = begun(tmp_path / "reference")
+    act(reference)
+    after = reference.read_all()
+    reference.kill()
+    before = b"".join(one.data for one in FIRST)
+    shrinks = act in (truncate_across_segments, truncate_then_append, reset)
+    durable = b"".join(one.data for one in FIRST[:2 if shrinks else 6])
+    for acts in range(200):
+        disk = begun(tmp_path / str(acts))
+        with pytest.MonkeyPatch.context() as patch:
+            left = killing_after(acts, patch)
+            try:
+                act(disk)
+                finished = True
+            except Killed:
+                finished = False
+            spent = left() < 0
+        disk.kill()
+        if cut:
+            power_cut(disk.durable, disk.log_dir)
+        disk.start()
+        content = disk.read_all()
+        assert before.startswith(content) or after.startswith(content)
+        if act is not reset:
+            assert content.startswith(durable)
+        if not cut and not finished and not shrinks:
+            assert content.startswith(before)
+        if finished and not cut:
+            assert content == after
+        saved = read_epochs(disk.folder / "leader-epoch-checkpoint")
+        assert saved is not None
+        disk.log.append([batch(disk.log.leo, epoch=9)])
+        disk.restart()
+        assert disk.log.recovered.cut is None
+        disk.kill()
+        if not spent:
+            break
+    else:
+        pytest.fail("the act never ended")

@@ -1,0 +1,321 @@
+"""The power cut: the broker's account (broker.durable, broker.files) and its reader
+(harness.cluster.power), which share no code, must mean the same."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from disk import Disk, batch
+
+from broker.checkpoints import HIGH_WATERMARKS, read_epochs, read_offsets, write_offsets
+from broker.durable import Durable, Note
+from broker.files import Files
+from broker.messages import Batch
+from harness.cluster.power import power_cut
+from harness.errors import FloodmarkError
+
+SIZE = len(batch(0).data)
+NAME = "log-0"
+
+
+def singles(first: int, end: int) -> list[Batch]:
+    return [batch(offset) for offset in range(first, end)]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path, segment_bytes=5 * SIZE)
+
+
+# -- what is lost ------------------------------------------------------------
+
+
+def test_what_was_never_fsynced_is_gone_and_what_was_is_there(disk: Disk) -> None:
+    disk.log.append(singles(0, 2))
+    disk.log.flush()
+    disk.log.append(singles(2, 5))
+    disk.kill()
+
+    lost = power_cut(disk.durable, disk.log_dir)
+
+    assert (lost.kept, lost.records, lost.bytes) == ({NAME: 2}, {NAME: 3}, {NAME: 3 * SIZE})
+    assert lost.lost_records == 3
+    disk.start()
+    assert (disk.log.leo, disk.log.flushed, disk.log.recovered.cut) == (2, 2, None)
+
+
+def test_a_kill_alone_loses_nothing(disk: Disk) -> None:
+    disk.log.append(singles(0, 5))
+
+    disk.restart()
+
+    assert disk.log.leo == 5
+
+
+def test_segments_that_were_rolled_stay(disk: Disk) -> None:
+    disk.log.append(singles(0, 12))
+    disk.kill()
+
+    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 10}
+
+    disk.start()
+    assert disk.read_all() == b"".join(one.data for one in singles(0, 10))
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(0, 2), (2, 2), (3, 2), (4, 4), (5, 5), (6, 5), (7, 7), (99, 8)])
+def test_on_request_more_stays_up_to_a_batch_boundary(tmp_path: Path, asked: int, kept: int) -> None:
+    """Boundaries at 0, 2, 4, 5, 7, 8, of which 2 is durable: never less than that, never above what was
+    asked."""
+    disk = Disk(tmp_path)
+    disk.log.append([batch(0, 2)])
+    disk.log.flush()
+    disk.log.append([batch(2, 2), batch(4), batch(5, 2), batch(7)])
+    disk.kill()
+
+    lost = power_cut(disk.durable, disk.log_dir, keep={NAME: asked})
+
+    assert (lost.kept, lost.lost_records) == ({NAME: kept}, 8 - kept)
+    disk.start()
+    assert (disk.log.leo, disk.log.recovered.cut) == (kept, None)
+
+
+def test_chance_keeps_any_boundary_between_the_durable_end_and_the_end(tmp_path: Path) -> None:
+    kept = set()
+    for seed in range(40):
+        disk = Disk(tmp_path / str(seed))
+        disk.log.append(singles(0, 2))
+        disk.log.flush()
+        disk.log.append(singles(2, 5))
+        disk.kill()
+        kept.add(power_cut(disk.durable, disk.log_dir, random=Random(seed)).kept[NAME])
+        again = Disk(tmp_path / f"{seed} again")
+        again.log.append(singles(0, 2))
+        again.log.flush()
+        again.log.append(singles(2, 5))
+        again.kill()
+        lost = power_cut(again.durable, again.log_dir, random=Random(seed))
+        assert (lost.kept[NAME], again.content()) == (len(disk.content()) // SIZE, disk.content())
+
+    assert kept == {2, 3, 4, 5}
+
+
+def test_a_torn_tail_counts_in_bytes_and_is_never_kept(disk: Disk) -> None:
+    disk.log.append(singles(0, 3))
+    disk.kill()
+    with disk.segments()[0].open("ab") as file:
+        file.write(batch(3).data[:30])
+
+    lost = power_cut(disk.durable, disk.log_dir, keep={NAME: 99})
+
+    assert (lost.kept, lost.records, lost.bytes) == ({NAME: 3}, {}, {NAME: 30})
+
+
+def test_what_was_truncated_and_written_anew_is_not_taken_for_durable(disk: Disk) -> None:
+    """Four batches fsynced, cut to two, two others written: only the first two are on the platter."""
+    disk.log.append(singles(0, 4))
+    disk.log.flush()
+    disk.log.truncate(2)
+    disk.log.append([batch(2, epoch=7), batch(3, epoch=7)])
+    disk.restart()
+    disk.kill()
+
+    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 2}
+    disk.start()
+    assert disk.read_all() == b"".join(one.data for one in singles(0, 2))
+
+
+def test_a_truncation_never_comes_undone(disk: Disk) -> None:
+    disk.log.append(singles(0, 12))
+    disk.log.flush()
+    disk.log.truncate(3)
+    disk.kill()
+
+    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 3}
+
+
+def test_after_a_power_cut_all_that_is_left_is_durable(disk: Disk) -> None:
+    disk.log.append(singles(0, 4))
+    disk.kill()
+    power_cut(disk.durable, disk.log_dir, keep={NAME: 3})
+
+    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 3}
+
+    disk.start()
+    disk.log.append(singles(3, 5))
+    disk.kill()
+    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 3}
+
+
+def test_flush_messages_of_one_loses_nothing(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, flush_messages=1, segment_bytes=3 * SIZE)
+    disk.log.append(singles(0, 8))
+    disk.kill()
+
+    lost = power_cut(disk.durable, disk.log_dir)
+
+    assert (lost.kept, lost.records) == ({NAME: 8}, {})
+
+
+def test_an_orderly_stop_leaves_nothing_to_lose(disk: Disk) -> None:
+    disk.log.append(singles(0, 4))
+    disk.log.flush()
+    disk.kill()
+    before = {path: path.read_bytes() for path in disk.log_dir.rglob("*") if path.is_file()}
+
+    power_cut(disk.durable, disk.log_dir)
+
+    assert {path: path.read_bytes() for path in disk.log_dir.rglob("*") if path.is_file()} == before
+
+
+# -- small files ------------------------------------------------------------
+
+
+def test_a_replaced_checkpoint_stays_replaced(disk: Disk) -> None:
+    write_offsets(disk.files, HIGH_WATERMARKS, {("log", 0): 1})
+    write_offsets(disk.files, HIGH_WATERMARKS, {("log", 0): 222})
+    disk.kill()
+
+    assert power_cut(disk.durable, disk.log_dir).restored == ()
+    assert read_offsets(disk.log_dir, HIGH_WATERMARKS) == {("log", 0): 222}
+
+
+def test_a_file_replaced_without_fsync_goes_back_to_the_last_that_was(disk: Disk) -> None:
+    for content, sync in ((b"first", True), (b"second one", True), (b"third", False), (b"4", False)):
+        disk.files.replace("some-checkpoint", content, sync=sync)
+    assert disk.files.path("some-checkpoint").read_bytes() == b"4"
+    disk.restart()
+    assert disk.files.path("some-checkpoint").read_bytes() == b"4"
+    disk.kill()
+
+    lost = power_cut(disk.durable, disk.log_dir)
+
+    assert lost.restored == ("some-checkpoint",)
+    assert disk.files.path("some-checkpoint").read_bytes() == b"second one"
+    disk.start()
+    disk.files.replace("some-checkpoint", b"fifth")
+    disk.kill()
+    assert power_cut(disk.durable, disk.log_dir).restored == ()
+    assert disk.files.path("some-checkpoint").read_bytes() == b"fifth"
+
+
+def test_a_file_that_never_was_durable_is_gone(disk: Disk) -> None:
+    disk.files.replace("some-checkpoint", b"first", sync=False)
+    disk.kill()
+
+    assert power_cut(disk.durable, disk.log_dir).removed == ("some-checkpoint",)
+    assert not disk.files.path("some-checkpoint").exists()
+
+
+def test_a_removed_file_stays_removed(disk: Disk) -> None:
+    disk.files.replace("some-checkpoint", b"first")
+    disk.files.remove(["some-checkpoint", "never-there"])
+    disk.kill()
+
+    power_cut(disk.durable, disk.log_dir)
+
+    assert not disk.files.path("some-checkpoint").exists()
+
+
+def test_the_epoch_file_outlives_the_records_of_its_epochs_and_is_mended(disk: Disk) -> None:
+    """The file is fsynced when an epoch begins, the records are not: recovery must not believe in lost
+    epochs."""
+    disk.log.append([batch(0, epoch=1), batch(1, epoch=1)])
+    disk.log.save_epochs([(1, 0)])
+    disk.log.flush()
+    disk.log.append([batch(2, epoch=1)])
+    disk.log.save_epochs([(1, 0), (4, 3)])
+    disk.log.append([batch(3, epoch=4)])
+    disk.kill()
+
+    power_cut(disk.durable, disk.log_dir)
+    assert read_epochs(disk.folder / "leader-epoch-checkpoint") == ((1, 0), (4, 3))
+
+    disk.start()
+    assert (disk.log.leo, disk.log.recovered.epochs) == (2, ((1, 0), (4, 3)))
+    assert read_epochs(disk.folder / "leader-epoch-checkpoint") == ((1, 0),)
+
+
+# -- the account ------------------------------------------------------------
+
+
+def test_without_an_account_there_is_no_power_cut(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, account=False)
+    disk.kill()
+
+    with pytest.raises(FloodmarkError, match=r"floodmark\.durable must name it"):
+        power_cut(disk.durable, disk.log_dir)
+
+
+def test_a_file_that_is_no_account_is_refused(disk: Disk) -> None:
+    disk.kill()
+    disk.durable.write_bytes(b"rubbish" * 100)
+
+    with pytest.raises(FloodmarkError, match="not an account of this version"):
+        power_cut(disk.durable, disk.log_dir)
+
+
+def test_an_account_that_the_files_contradict_is_refused(disk: Disk) -> None:
+    disk.log.append(singles(0, 4))
+    disk.log.flush()
+    disk.kill()
+    disk.segments()[0].write_bytes(b"")
+
+    with pytest.raises(FloodmarkError, match=f"0 bytes, of which {4 * SIZE} are said to be durable"):
+        power_cut(disk.durable, disk.log_dir)
+
+
+def test_a_new_account_takes_what_it_finds_for_durable(tmp_path: Path) -> None:
+    """A directory written without a side file, or by Apache Kafka, is made durable before that is claimed."""
+    plain = Disk(tmp_path, account=False)
+    plain.log.append(singles(0, 4))
+    plain.kill()
+    disk = Disk(tmp_path)
+    disk.kill()
+
+    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 4}
+
+
+def test_many_names_make_the_account_grow_and_freed_slots_are_used_again(tmp_path: Path) -> None:
+    account = Durable.open(tmp_path / "account")
+    size = (tmp_path / "account").stat().st_size
+    for number in range(200):
+        account.note(f"log-0/{number:020d}.log", number)
+    grown = (tmp_path / "account").stat().st_size
+    for number in range(0, 200, 2):
+        account.forget(f"log-0/{number:020d}.log")
+    for number in range(100):
+        account.note(f"other-{number}", number, kept=number)
+    account.close()
+
+    again = Durable.open(tmp_path / "account")
+
+    assert size < grown == (tmp_path / "account").stat().st_size
+    assert len(again.names()) == 200
+    assert again.get("log-0/00000000000000000007.log") == Note(length=7)
+    assert again.get("log-0/00000000000000000008.log") is None
+    assert again.get("other-99") == Note(length=99, kept=99)
+    again.close()
+
+
+def test_a_note_torn_at_any_byte_leaves_the_one_before_it(tmp_path: Path) -> None:
+    """Both readers: every prefix of the bytes that the second note writes, put over the first state."""
+    log_dir, path = tmp_path / "n1", tmp_path / "account"
+    files = Files.open(log_dir, path)
+    files.replace("file", b"0123456789")
+    files.close()
+    states = [path.read_bytes()]
+    account = Durable.open(path)
+    account.note("file", 3)
+    account.close()
+    states.append(path.read_bytes())
+    changed = [at for at, (old, new) in enumerate(zip(*states, strict=True)) if old != new]
+    for torn in range(changed[0], changed[-1] + 2):
+        path.write_bytes(states[1][:torn] + states[0][torn:])
+        (log_dir / "file").write_bytes(b"0123456789")
+        account = Durable.open(path)
+        note = account.get("file")
+        account.close()
+        power_cut(path, log_dir)
+        assert note is not None
+        assert (log_dir / "file").read_bytes() == b"0123456789"[:note.length]
+        assert note.length == (3 if torn > changed[-1] else 10)

@@ -1,0 +1,71 @@
+"""The product's judge and the twin say the same of hundreds of random folders, healthy and damaged, in one call."""
+
+import os
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import damages_clients
+import damages_files
+import damages_logs
+import pytest
+from damages import DAMAGES, FILES, NEAR_MISSES
+from histories import healthy
+
+import twin
+
+CATALOGUE = DAMAGES | NEAR_MISSES | FILES
+ADDED_BY = (damages_clients, damages_files, damages_logs)  # imported for what they add to the catalogue
+FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "200"))
+SEED = os.environ.get("FLOODMARK_SEED", "1")
+
+
+def folder_of(number: int, root: Path) -> tuple[str, Path]:
+    """What was done to a healthy folder (each damage of the catalogue in its turn, often one more, sometimes
+    none), and where it lies."""
+    random = Random(f"{SEED} {number}")
+    folder = healthy(random, steps=random.randrange(30, 90), settled=random.random() < 0.85)
+    names = sorted(CATALOGUE)
+    asked = [names[number % len(names)]] if number % 10 else []
+    asked += random.sample(names, random.choice((0, 0, 0, 1)))
+    done = []
+    for name in asked:
+        try:
+            planted = CATALOGUE[name](folder, random)
+        except (AttributeError, IndexError, KeyError, StopIteration, ValueError):
+            continue  # an earlier damage took away what this one needs
+        done.append(name if planted is not None else f"({name})")
+    return ", ".join(done) or "healthy", folder.write(root / f"{number:04}")
+
+
+@pytest.mark.spark
+def test_judge_and_twin_agree(tmp_path: Path) -> None:
+    """Findings by name, class, permitted_by and count, the names under unknown, and valid: all the same."""
+    from checkers.judge import SparkJudge
+
+    stories = [folder_of(number, tmp_path) for number in range(FOLDERS)]
+    verdicts = SparkJudge().judge([path for _, path in stories])
+    differences = []
+    for (story, path), verdict in zip(stories, verdicts, strict=True):
+        wanted, judged = spoken(twin.judge(path)), spoken(as_dict(verdict))
+        if wanted != judged:
+            differences.append(f"{path}: {story}\n  twin  {wanted}\n  judge {judged}")
+
+    assert len(stories) == len(verdicts)
+    assert [] == differences, "\n".join(differences)
+
+
+def as_dict(verdict: Any) -> dict[str, Any]:
+    findings = [{"name": one.name, "class": one.klass, "permitted_by": one.permitted_by, "count": one.count}
+                for one in verdict.findings]
+    return {"valid": verdict.valid, "findings": findings,
+            "unknown": {name for unknown in verdict.unknown for name in unknown.names}}
+
+
+def spoken(verdict: dict[str, Any]) -> tuple[Any, ...]:
+    """The comparable part of a verdict: checks that only one of the two makes are left out."""
+    known = {*twin.NAMES, twin.UNFIT}
+    return (verdict["valid"],
+            sorted((one["name"], one["class"], one["permitted_by"] or "", one["count"])
+                   for one in verdict["findings"] if one["name"] in known),
+            sorted(set(verdict["unknown"]) & known))

@@ -1,0 +1,354 @@
+"""The saved runs of histories/golden, told in code: `python tests/support/stories.py OUT` writes them anew.
+
+Rules kept here: a story is a function from nothing to a RunFolder, small enough to be read line by line; its
+docstring is the story's sentence; what a judge must say of it is saved beside it as expected.json and was read
+before it was kept.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import damages
+import damages_clients
+from histories import NODES, Life, RunFolder, checksum, freeze, run_json
+
+import twin
+
+STORIES: dict[str, Callable[[], RunFolder]] = {}
+
+
+def story(tell: Callable[[], RunFolder]) -> Callable[[], RunFolder]:
+    STORIES[tell.__name__.replace("_", "-")] = tell
+    return tell
+
+
+# -- the teller's words -------------------------------------------------------------------------------------
+
+def begin(partitions: int = 1) -> Life:
+    life = Life(Random(7), partitions)
+    for log in life.logs.values():
+        log.leader = "n1"
+    return life
+
+
+def send(life: Life, process: int, *values: int, key: int = 0, fate: str = "ok", logged: bool = True) -> None:
+    """One op from start to end; unless it is not logged, its values are appended to every log."""
+    sends = [{"partition": key, "value": value} for value in values]
+    life.record(process, "invoke", "send", sends=sends)
+    offsets = [life.append(key, value) for value in values] if logged else []
+    if fate == "ok":
+        sends = [{**one, "offset": offset} for one, offset in zip(sends, offsets, strict=True)]
+    life.record(process, fate, "send", sends=sends, **({} if fate == "ok" else {"error": "TIMEOUT"}))
+    life.next_value = max(life.next_value, max(values) + 1)
+
+
+def kill(life: Life, node: str, *, then: str) -> None:
+    """The node is killed; where it led, another leads in the next epoch; the node comes back."""
+    life.record(-1, "info", "kill", fault={"nodes": [node], "moment": {"at": "time", "time": life.time}})
+    for key, log in life.logs.items():
+        if log.leader == node:
+            log.epoch += 1
+            log.leader = then
+            log.boundaries.append([log.epoch, len(log.entries)])
+            life.trace.append({"time": life.time, "node": "c", "seq": len(life.trace), "event": "elect",
+                               "partition": key, "leader": then, "epoch": log.epoch,
+                               "isr": [other for other in NODES if other != node],
+                               "partition_epoch": log.epoch, "clean": True})
+    life.record(-1, "info", "start", fault={"nodes": [node]})
+
+
+def end(life: Life, *, settled: bool = True, traced: bool = False) -> RunFolder:
+    """Probes, final reads and the freeze; or, not settled, the freeze alone."""
+    if settled:
+        life.settle()
+    folder = RunFolder(run=run_json(life, settled=settled), lines=life.lines, rows=[],
+                       dumps={node: [] for node in NODES}, trace=life.trace if traced else None)
+    for key, log in sorted(life.logs.items()):
+        freeze(folder, Random(1), key, log, settled=settled)
+    return folder
+
+
+def replace_value(folder: RunFolder, offset: int, value: int, nodes: tuple[str, ...] = NODES) -> None:
+    damages.rewrite(folder, 0, offset, nodes, value=value, crc=checksum(0, value))
+
+
+# -- the stories --------------------------------------------------------------------------------------------
+
+@story
+def two_partitions_two_elections() -> RunFolder:
+    """Nothing planted: two partitions, two leaders killed in turn, one send that failed and one that nobody knows."""
+    life = begin(partitions=2)
+    send(life, 0, 1, 2)
+    send(life, 1, 3, key=1)
+    kill(life, "n1", then="n3")
+    send(life, 0, 4, fate="fail", logged=False)
+    send(life, 1, 5, key=1, fate="info")
+    kill(life, "n3", then="n2")
+    send(life, 0, 6)
+    return end(life, traced=True)
+
+
+@story
+def a_kill_loses_the_tail() -> RunFolder:
+    """Two kills, clean elections, and the last acked record is on no replica; nobody had read it."""
+    life = begin()
+    send(life, 0, 1)
+    send(life, 0, 2)
+    kill(life, "n1", then="n2")
+    folder = end(life)
+    for node in NODES:
+        damages.shorten(folder, node, 0)
+    damages.unread(folder, 3)
+    return folder
+
+
+@story
+def an_offset_is_given_twice() -> RunFolder:
+    """Value 2 was acked and read at offset 1; a new leader gave that offset to value 3 and acked it too."""
+    life = begin()
+    send(life, 0, 1)
+    life.record(1, "invoke", "assign", partitions=[0])
+    life.record(1, "ok", "assign", partitions=[0])
+    life.record(0, "invoke", "send", sends=[{"partition": 0, "value": 2}])
+    life.record(0, "ok", "send", sends=[{"partition": 0, "value": 2, "offset": 1}])
+    life.record(1, "invoke", "poll")
+    life.record(1, "ok", "poll", reads=[{"partition": 0, "offset": 0, "value": 1},
+                                        {"partition": 0, "offset": 1, "value": 2}])
+    kill(life, "n1", then="n2")
+    send(life, 2, 3)
+    return end(life)
+
+
+@story
+def the_last_in_the_isr_loses_power() -> RunFolder:
+    """Only n1 was left in the ISR when its power went; the trace shows its election afterwards: permitted."""
+    life = begin()
+    send(life, 0, 1)
+    send(life, 0, 2)
+    folder = end(life, traced=True)
+    for node in NODES:
+        damages.shorten(folder, node, 0)
+    damages.unread(folder, 3)
+    damages.cut_power(folder, ("n1",))
+    damages.elected(folder, 0, ("n1",))
+    return folder
+
+
+@story
+def a_struck_node_leads_although_others_have_it() -> RunFolder:
+    """n1 lost power and was elected while n2, unstruck, was in the ISR: within the budget, and a bug."""
+    folder = the_last_in_the_isr_loses_power()
+    assert folder.trace is not None
+    folder.trace[-1]["isr"] = ["n1", "n2"]
+    return folder
+
+
+@story
+def one_power_cut_and_no_trace() -> RunFolder:
+    """One of three lost power and an acked record is gone: without a trace nobody can say whether that was why."""
+    folder = the_last_in_the_isr_loses_power()
+    folder.trace = None
+    return folder
+
+
+@story
+def acked_by_the_leader_alone() -> RunFolder:
+    """acks=1: the lost record is permitted, but value 3 had been read, hence committed, and its loss is a bug."""
+    folder = a_kill_loses_the_tail()
+    folder.run["guarantees"]["acks"] = "1"
+    process = folder.fresh_process()
+    folder.add(process, "invoke", "poll")
+    folder.add(process, "ok", "poll", reads=[{"partition": 0, "offset": 2, "value": 3}])
+    return folder
+
+
+@story
+def the_logs_part_below_the_high_watermark() -> RunFolder:
+    """n3 holds other bytes for offset 1 under the same epoch, and two epochs where the others have one."""
+    life = begin()
+    send(life, 0, 1)
+    send(life, 0, 2)
+    send(life, 0, 3)
+    folder = end(life)
+    damages.rewrite(folder, 0, 1, ("n3",), crc=1)
+    damages.rewrite(folder, 0, 3, ("n3",), epoch=1)
+    return folder
+
+
+@story
+def a_dead_replica_keeps_an_old_tail() -> RunFolder:
+    """Near miss, not settled: n3 is down and holds, above its high watermark, what epoch 0 wrote there."""
+    life = begin()
+    send(life, 0, 1)
+    kill(life, "n1", then="n2")
+    send(life, 1, 2)
+    folder = end(life, settled=False)
+    isr = ["n1", "n2"]
+    folder.run["leaders"]["0"]["isr"] = isr
+    log = [dict(entry) for entry in folder.log("n2", 0)]
+    folder.set_log("n1", 0, log)
+    folder.set_log("n3", 0, [log[0], {**log[1], "epoch": 0, "value": 1000, "crc": 9}])
+    for node in NODES:
+        row = folder.row(node, 0)
+        row.pop("running", None)
+        row |= {"leader": "n2", "leo": 2, "hw": 2, "isr": isr, "epochs": [[0, 0], [1, 1]], "clean": True}
+    folder.row("n3", 0).update({"running": False, "leader": None, "hw": 1, "clean": False, "epochs": [[0, 0]]})
+    process = folder.fresh_process()
+    folder.add(process, "invoke", "send", sends=[{"partition": 0, "value": 1000}])
+    return folder
+
+
+@story
+def a_log_with_a_hole() -> RunFolder:
+    """n2's log jumps over offset 1, holds offset 2 twice, and a checksum does not fit."""
+    life = begin()
+    send(life, 0, 1, 2, 3, 4)
+    folder = end(life)
+    log = folder.log("n2", 0)
+    folder.set_log("n2", 0, [log[0], log[2], log[2], {**log[3], "crc_ok": False}, log[4]])
+    return folder
+
+
+@story
+def a_cache_that_forgot_an_epoch() -> RunFolder:
+    """After a leader change n3's epoch cache knows epoch 0 only; the logs are equal."""
+    life = begin()
+    send(life, 0, 1)
+    kill(life, "n1", then="n2")
+    send(life, 1, 2)
+    folder = end(life)
+    folder.row("n3", 0)["epochs"] = [[0, 0]]
+    return folder
+
+
+@story
+def a_member_is_behind() -> RunFolder:
+    """Settled, and n3, in the ISR, lacks the last two committed records."""
+    life = begin()
+    send(life, 0, 1, 2, 3)
+    folder = end(life)
+    damages.shorten(folder, "n3", 0, 2)
+    return folder
+
+
+@story
+def nobody_ever_read_it() -> RunFolder:
+    """The leader holds the acked value 3 below its high watermark, and the final reader stopped before it."""
+    life = begin()
+    send(life, 0, 1, 2)
+    folder = end(life)
+    damages.unread(folder, 3)
+    return folder
+
+
+@story
+def from_nowhere_and_from_the_dead() -> RunFolder:
+    """The logs end with a value that nobody sent and one whose send failed for certain."""
+    life = begin()
+    send(life, 0, 1)
+    folder = end(life)
+    damages.extend(folder, 0, 4711)
+    damages.extend(folder, 0, damages.failed_or_info(folder, 0, "fail"))
+    return folder
+
+
+@story
+def a_retry_is_appended_twice() -> RunFolder:
+    """retries=3 without idempotence: value 1 stands at two offsets, which is permitted."""
+    life = begin()
+    send(life, 0, 1)
+    send(life, 0, 2)
+    life.append(0, 1)
+    folder = end(life)
+    folder.run["guarantees"]["retries"] = 3
+    return folder
+
+
+@story
+def offsets_against_time() -> RunFolder:
+    """Value 2 was asked after value 1 was acked, by the same process, and lies before it."""
+    life = begin()
+    send(life, 0, 1)
+    send(life, 0, 2)
+    folder = end(life)
+    replace_value(folder, 0, 2)
+    replace_value(folder, 1, 1)
+    for line in folder.lines:
+        for one in [*(line.get("sends") or []), *(line.get("reads") or [])]:
+            if one["value"] in (1, 2) and "offset" in one:
+                one["offset"] = 1 - one["offset"]
+        if line.get("reads"):
+            line["reads"].sort(key=lambda read: read["offset"])
+    return folder
+
+
+@story
+def a_consumer_jumps_and_falls() -> RunFolder:
+    """One consumer passes over offset 1, another is given offset 2 twice in one poll, a third hears the end fall."""
+    life = begin()
+    send(life, 0, 1, 2, 3)
+    folder = end(life)
+    reads = [{"partition": 0, "offset": offset, "value": offset + 1} for offset in range(3)]
+    process = damages_clients.last_reader(folder, 0, [reads[0]])
+    folder.add(process, "invoke", "poll")
+    folder.add(process, "ok", "poll", reads=[reads[2]])
+    damages_clients.last_reader(folder, 0, [reads[2], reads[2]])
+    process = folder.fresh_process()
+    for offset in (4, 3):
+        folder.add(process, "invoke", "list_offsets")
+        folder.add(process, "ok", "list_offsets", offsets=[{"partition": 0, "offset": offset}])
+    return folder
+
+
+@story
+def no_ack_after_mending() -> RunFolder:
+    """Every node is up again, and no probe was acked in time: stuck."""
+    life = begin()
+    send(life, 0, 1)
+    kill(life, "n1", then="n2")
+    folder = end(life, settled=False)
+    folder.run["settle"] |= {"no_ack": [0], "why": "no probe of partition 0 was acked in 30 s"}
+    for node in NODES:
+        folder.row(node, 0).pop("running", None)
+    return folder
+
+
+@story
+def a_garbled_line() -> RunFolder:
+    """Line 3 of the history is no JSON: much is unknown, and the lost record is told all the same."""
+    folder = a_kill_loses_the_tail()
+    lines = [json.dumps(line, separators=(",", ":")) for line in folder.lines]
+    folder.files["history.jsonl"] = "\n".join([*lines[:2], lines[2][:40], *lines[3:], ""]).encode()
+    return folder
+
+
+@story
+def the_harness_was_killed() -> RunFolder:
+    """The harness died in the middle: half a line at the end, no dumps, run.json as it was at the start."""
+    life = begin()
+    send(life, 0, 1)
+    send(life, 0, 2)
+    folder = end(life)
+    for name in ("settled", "settle", "leaders", "final_reads", "history_lines", "ended"):
+        del folder.run[name]
+    lines = [json.dumps(line, separators=(",", ":")) for line in folder.lines[:4]]
+    folder.files = {"history.jsonl": "\n".join([*lines[:3], lines[3][:50]]).encode(), "replicas.jsonl": None,
+                    **{f"logs/{node}.jsonl": None for node in NODES}}
+    return folder
+
+
+def main(out: Path) -> None:
+    for name, tell in STORIES.items():
+        folder = tell().write(out / name)
+        expected = twin.judge(folder)
+        del expected["exact"]
+        (folder / "expected.json").write_text(json.dumps({"story": tell.__doc__, **expected}, indent=1) + "\n")
+        found = [f"{one['name']}({one['count']} {one['class']})" for one in expected["findings"]]
+        print(f"{name}: {expected['valid']} {' '.join(found)} unknown={','.join(expected['unknown'])}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

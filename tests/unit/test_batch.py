@@ -37,7 +37,8 @@ def test_a_batch_is_byte_for_byte_what_kafka_python_writes(values: list[int]) ->
     assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
 
 
-@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=70), st.integers(0, 2**40), st.integers(0, 2**30))
+@given(
+    st.lists(st.integers(0, 2**62), min_size=1, max_size=70), st.integers(0, 2**40), st.integers(0, 2**30))
 def test_what_was_written_is_read_back_with_offsets_and_epoch(values: list[int], base: int, epoch: int) -> None:
     data = placed(batch.encode(values, ENDING, NOW_MS), base, epoch)
     assert list(batch.decode(data, ENDING)) == [batch.Batch(
@@ -48,7 +49,8 @@ def test_what_was_written_is_read_back_with_offsets_and_epoch(values: list[int],
 def test_kafka_python_reads_our_batches() -> None:
     records = MemoryRecords(placed(batch.encode([5, 6], ENDING, NOW_MS), 9, 2))
     read = records.next_batch()
-    assert read is not None and read.validate_crc()
+    assert read is not None
+    assert read.validate_crc()
     assert [(record.offset, record.key, record.value, record.headers) for record in read] == [
         (9, None, b"5", [("floodmark", RUN.encode())]), (10, None, b"6", [("floodmark", RUN.encode())])]
 

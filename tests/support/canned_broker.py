@@ -1,0 +1,188 @@
+"""A broker of canned answers on a real socket: it keeps what it is asked and answers as the test chooses."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
+SERVED = {PRODUCE: (0, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (0, 9), API_VERSIONS: (0, 3)}
+TOPIC = "log"
+
+
+class Act(Enum):
+    """Instead of an answer."""
+
+    DROP = "close the connection"
+    STALL = "never answer"
+    GARBAGE = "answer bytes that are no answer"
+
+
+@dataclass(slots=True, kw_only=True)
+class Produced:
+    error: int = 0
+    base_offset: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Fetched:
+    error: int = 0
+    records: bytes = b""
+    diverging: tuple[int, int] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Ended:
+    error: int = 0
+    offset: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Led:
+    """What metadata says of partition 0."""
+
+    error: int = 0
+    leader: int = 1
+    epoch: int = 0
+
+
+@dataclass(slots=True)
+class CannedBroker:
+    """Answers are taken from the front of each list; the last one stays."""
+
+    port: int = 0
+    metadata: list[Led | Act] = field(default_factory=lambda: [Led()])
+    produce: list[Produced | Act] = field(default_factory=lambda: [Produced()])
+    fetch: list[Fetched | Act] = field(default_factory=lambda: [Fetched()])
+    ends: list[Ended | Act] = field(default_factory=lambda: [Ended()])
+    served: dict[int, tuple[int, int]] = field(default_factory=lambda: dict(SERVED))
+    greets: bool = True  # answers ApiVersions
+    asked: list[tuple[int, int, Any]] = field(default_factory=list)  # (api, version, request)
+    ports: dict[int, int] = field(default_factory=dict)  # node id -> port told in metadata; 1 is this one
+    connections: int = 0
+    on_asked: Callable[[int, bytes], None] | None = None  # (api, frame), before anything is answered
+
+    def of(self, api: int) -> list[Any]:
+        return [request for asked, _, request in self.asked if asked == api]
+
+    def _next(self, answers: list[Any]) -> Any:
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                size = struct.unpack(">i", await reader.readexactly(4))[0]
+                frame = await reader.readexactly(size)
+                api, version, correlation = struct.unpack_from(">hhi", frame)
+                if self.on_asked:
+                    self.on_asked(api, frame)
+                answer = self._answer(api, version, frame)
+                if answer is Act.DROP:
+                    return
+                if answer is Act.STALL:
+                    await reader.read()
+                    return
+                if answer is Act.GARBAGE:
+                    answer = b"\x7f" * 20
+                if answer is not None:
+                    head = struct.pack(">i", correlation)
+                    writer.write(struct.pack(">i", len(head) + len(answer)) + head + answer)
+                    await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    def _answer(self, api: int, version: int, frame: bytes) -> Any:
+        if api == API_VERSIONS:
+            rows = b"".join(struct.pack(">hhh", key, *span) for key, span in self.served.items())
+            return struct.pack(">hi", 0, len(self.served)) + rows if self.greets else Act.DROP
+        flexible = version >= {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9}[api]
+        request = None
+        if api in (PRODUCE, FETCH, LIST_OFFSETS):
+            kind = {PRODUCE: ProduceRequest, FETCH: FetchRequest, LIST_OFFSETS: ListOffsetsRequest}[api]
+            request = kind.decode(frame, version=version, header=True)
+        self.asked.append((api, version, request))
+        if api == PRODUCE and request.acks == 0:
+            return None
+        answer = self._next({PRODUCE: self.produce, FETCH: self.fetch, LIST_OFFSETS: self.ends,
+                             METADATA: self.metadata}[api])
+        if isinstance(answer, Act):
+            return answer
+        made = {PRODUCE: _produced, FETCH: _fetched, LIST_OFFSETS: _ended, METADATA: self._told}[api](answer)
+        return (b"\x00" if flexible else b"") + bytes(made.encode(version=version))
+
+    def _told(self, led: Led) -> Any:
+        broker = MetadataResponse.MetadataResponseBroker
+        brokers = [broker(node_id=node, host="127.0.0.1", port=port, rack=None)
+                   for node, port in {1: self.port, **self.ports}.items()]
+        topic = MetadataResponse.MetadataResponseTopic
+        partition = topic.MetadataResponsePartition(
+            error_code=led.error, partition_index=0, leader_id=led.leader, leader_epoch=led.epoch,
+            replica_nodes=[1], isr_nodes=[1], offline_replicas=[])
+        return MetadataResponse(
+            throttle_time_ms=0, brokers=brokers, cluster_id=None, controller_id=1,
+            topics=[topic(error_code=0, name=TOPIC, is_internal=False, partitions=[partition])])
+
+
+def _produced(answer: Produced) -> Any:
+    topic = ProduceResponse.TopicProduceResponse
+    partition = topic.PartitionProduceResponse(
+        index=0, error_code=answer.error, base_offset=answer.base_offset, log_append_time_ms=-1,
+        log_start_offset=0, record_errors=[], error_message=None)
+    return ProduceResponse(
+        responses=[topic(name=TOPIC, partition_responses=[partition])], throttle_time_ms=0)
+
+
+def _fetched(answer: Fetched) -> Any:
+    topic = FetchResponse.FetchableTopicResponse
+    more = {}
+    if answer.diverging is not None:
+        more["diverging_epoch"] = topic.PartitionData.EpochEndOffset(
+            epoch=answer.diverging[0], end_offset=answer.diverging[1])
+    partition = topic.PartitionData(
+        partition_index=0, error_code=answer.error, high_watermark=0, last_stable_offset=-1,
+        log_start_offset=0, aborted_transactions=None, preferred_read_replica=-1, records=answer.records, **more)
+    return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0,
+                         responses=[topic(topic=TOPIC, partitions=[partition])])
+
+
+def _ended(answer: Ended) -> Any:
+    topic = ListOffsetsResponse.ListOffsetsTopicResponse
+    partition = topic.ListOffsetsPartitionResponse(
+        partition_index=0, error_code=answer.error, timestamp=-1, offset=answer.offset, leader_epoch=0)
+    return ListOffsetsResponse(throttle_time_ms=0, topics=[topic(name=TOPIC, partitions=[partition])])
+
+
+@asynccontextmanager
+async def canned_broker() -> AsyncIterator[CannedBroker]:
+    broker = CannedBroker()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await broker._serve(reader, writer)
+        finally:
+            tasks.discard(task)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    broker.port = server.sockets[0].getsockname()[1]
+    try:
+        yield broker
+    finally:
+        server.close()
+        await server.wait_closed()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

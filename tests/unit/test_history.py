@@ -1,0 +1,284 @@
+"""The recorder's promises (whole lines, no gap, nothing asked before it is written), and the reader's."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from harness.errors import FloodmarkError
+from harness.history import Recorder, read
+from harness.op import Intent, Op, Outcome, Read, Send, Type
+
+
+def send(value: int) -> Intent:
+    return Intent(f="send", sends=(Send(partition=0, value=value),))
+
+
+def ticking(*times_ns: int) -> Iterator[int]:
+    yield from times_ns
+    while True:
+        yield times_ns[-1]
+
+
+def test_lines_are_of_format_1_word_for_word(tmp_path: Path) -> None:
+    async def run() -> int:
+        clock = ticking(100, 1142, 9477, 9500, 9510, 10000)
+        recorder = Recorder(tmp_path / "h", clock_ns=lambda: next(clock))
+        sent = recorder.invoke(3, send(17))
+        placed = (Send(partition=0, value=17, offset=5),)
+        recorder.complete(sent, Outcome(type=Type.OK, sends=placed))
+        recorder.strike("kill", {"nodes": ["n1"], "moment": {"at": "ack", "partition": 0, "count": 1}})
+        polled = recorder.invoke(4, Intent(f="poll"))
+        recorder.complete(polled, Outcome(type=Type.OK, reads=(Read(partition=0, offset=5, value=17),)))
+        assert recorder.acks(0) == 1
+        return recorder.close()
+
+    assert asyncio.run(run()) == 5
+    assert (tmp_path / "h").read_text().splitlines() == [
+        '{"index":0,"time":1042,"process":3,"type":"invoke","f":"send","sends":[{"partition":0,"value":17}]}',
+        '{"index":1,"time":9377,"process":3,"type":"ok","f":"send",'
+        '"sends":[{"partition":0,"value":17,"offset":5}]}',
+        '{"index":2,"time":9400,"process":-1,"type":"info","f":"kill",'
+        '"fault":{"nodes":["n1"],"moment":{"at":"ack","partition":0,"count":1}}}',
+        '{"index":3,"time":9410,"process":4,"type":"invoke","f":"poll"}',
+        '{"index":4,"time":9900,"process":4,"type":"ok","f":"poll",'
+        '"reads":[{"partition":0,"offset":5,"value":17}]}',
+    ]
+
+
+def test_a_completion_names_what_was_sent_also_where_the_outcome_does_not(tmp_path: Path) -> None:
+    async def run() -> None:
+        recorder = Recorder(tmp_path / "h")
+        recorder.complete(recorder.invoke(0, send(1)), Outcome(type=Type.FAIL, error="CONNECTION"))
+        recorder.complete(recorder.invoke(0, Intent(f="assign", partitions=(1, 2))), Outcome(type=Type.OK))
+        recorder.complete(recorder.invoke(0, Intent(f="list_offsets", partitions=(1,))),
+                          Outcome(type=Type.OK, offsets=((1, 9),)))
+        recorder.close()
+
+    asyncio.run(run())
+    ops = list(read(tmp_path / "h"))
+    assert (ops[1].sends, ops[1].error) == ((Send(partition=0, value=1),), "CONNECTION")
+    assert ops[2].partitions == ops[3].partitions == (1, 2)
+    assert (ops[4].partitions, ops[5].offsets) == (None, ((1, 9),))
+
+
+def test_time_does_not_fall_when_the_clock_does(tmp_path: Path) -> None:
+    async def run() -> None:
+        clock = ticking(0, 50, 30, 60)
+        recorder = Recorder(tmp_path / "h", clock_ns=lambda: next(clock))
+        for value in range(3):
+            recorder.invoke(value, send(value))
+        recorder.close()
+
+    asyncio.run(run())
+    assert [op.time for op in read(tmp_path / "h")] == [50, 50, 60]
+
+
+def test_lines_of_one_tick_go_out_together_and_written_waits_for_them(tmp_path: Path) -> None:
+    async def run() -> None:
+        recorder = Recorder(tmp_path / "h")
+        for value in range(20):
+            recorder.invoke(value, send(value))
+        assert (tmp_path / "h").read_bytes() == b""
+        await recorder.written()
+        assert (tmp_path / "h").read_bytes().count(b"\n") == 20
+        recorder.close()
+
+    asyncio.run(run())
+
+
+def test_a_wait_that_is_cancelled_harms_nobody_else(tmp_path: Path) -> None:
+    async def run() -> None:
+        recorder = Recorder(tmp_path / "h")
+
+        async def asked(process: int) -> None:
+            recorder.invoke(process, send(process))
+            await recorder.written()
+
+        waits = [asyncio.ensure_future(asked(process)) for process in range(2)]
+        await asyncio.sleep(0)
+        waits[0].cancel()
+        await asyncio.wait(waits)
+        assert waits[0].cancelled()
+        assert waits[1].exception() is None
+        recorder.close()
+
+    asyncio.run(run())
+
+
+def test_an_ack_wakes_who_waits_for_it_and_a_failure_does_not(tmp_path: Path) -> None:
+    async def run() -> None:
+        recorder = Recorder(tmp_path / "h")
+        wait = asyncio.ensure_future(recorder.ack_or(60))
+        await asyncio.sleep(0)
+        recorder.complete(recorder.invoke(0, send(0)), Outcome(type=Type.FAIL))
+        await asyncio.sleep(0)
+        assert not wait.done()
+        recorder.complete(recorder.invoke(0, send(1)), Outcome(type=Type.OK))
+        await wait
+        await recorder.ack_or(0)
+        recorder.close()
+
+    asyncio.run(run())
+
+
+def test_a_full_disk_ends_the_recording_and_what_was_written_stays_whole(tmp_path: Path) -> None:
+    """The limit on file sizes stands for the disk: a short write first, then an error."""
+
+    async def run() -> None:
+        recorder = Recorder(tmp_path / "h")
+        recorder.invoke(0, send(0))
+        await recorder.written()
+        whole = (tmp_path / "h").stat().st_size
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        heard = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 10, limits[1]))
+        try:
+            recorder.invoke(1, send(1))
+            with pytest.raises(FloodmarkError, match="cannot write the history"):
+                await recorder.written()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGXFSZ, heard)
+        with pytest.raises(FloodmarkError):
+            recorder.invoke(2, send(2))
+        with pytest.raises(FloodmarkError):
+            recorder.close()
+
+    asyncio.run(run())
+    assert [op.index for op in read(tmp_path / "h")] == [0]
+
+
+def test_a_history_that_is_there_is_never_written_over(tmp_path: Path) -> None:
+    (tmp_path / "h").write_text("mine")
+    with pytest.raises(FloodmarkError, match="cannot begin the history"):
+        Recorder(tmp_path / "h")
+
+
+ASKS_FOR_EVER = """
+import asyncio, sys
+from pathlib import Path
+from harness.history import Recorder
+from harness.op import Intent, Outcome, Send, Type
+
+async def process(recorder, number, port):
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    for value in range(number, 10**9, 20):
+        op = recorder.invoke(number, Intent(f="send", sends=(Send(partition=0, value=value),)))
+        await recorder.written()
+        writer.write(b"%d\\n" % value)
+        await writer.drain()
+        recorder.complete(op, Outcome(type=Type.OK))
+
+async def main():
+    recorder = Recorder(Path(sys.argv[1]))
+    await asyncio.gather(*(process(recorder, number, int(sys.argv[2])) for number in range(20)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("kill_after_bytes", [1, 5_000, 60_000])
+def test_a_killed_recorder_leaves_whole_lines_and_every_byte_that_left_was_named(
+        tmp_path: Path, kill_after_bytes: int) -> None:
+    """A peer takes what leaves; after SIGKILL every value it saw has its invocation on disk."""
+    path = tmp_path / "history.jsonl"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
+        port = str(server.getsockname()[1])
+        asker = subprocess.Popen([sys.executable, "-c", ASKS_FOR_EVER, str(path), port])
+        try:
+            peers = [server.accept()[0] for _ in range(20)]
+            seen = [bytearray() for _ in peers]
+            while sum(map(len, seen)) < kill_after_bytes:
+                for peer, bytes_seen in zip(peers, seen, strict=True):
+                    peer.settimeout(30)
+                    bytes_seen += peer.recv(1 << 16)
+        finally:
+            asker.send_signal(signal.SIGKILL)
+            asker.wait(30)
+        for peer, bytes_seen in zip(peers, seen, strict=True):
+            with contextlib.closing(peer), contextlib.suppress(ConnectionError):
+                while more := peer.recv(1 << 16):
+                    bytes_seen += more
+    lines = path.read_bytes().split(b"\n")
+    invoked = {
+        op["sends"][0]["value"] for op in map(orjson.loads, lines[:-1]) if op["type"] == "invoke"
+    }
+    assert [orjson.loads(line)["index"] for line in lines[:-1]] == list(range(len(lines) - 1))
+    for bytes_seen in seen:
+        whole = bytes_seen[:bytes_seen.rfind(b"\n") + 1].split()
+        assert {int(value) for value in whole} <= invoked
+
+
+# -- reading ------------------------------------------------------------------------------------------------
+
+GOOD = b'{"index":0,"time":1,"process":0,"type":"invoke","f":"send","sends":[{"partition":0,"value":1}]}\n'
+
+
+def write(tmp_path: Path, *lines: bytes) -> Path:
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def test_a_torn_last_line_blank_lines_and_unknown_fields_are_passed_over(tmp_path: Path) -> None:
+    unknown = GOOD.replace(b'"index":0', b'"index":1,"colour":"red"')
+    path = write(tmp_path, GOOD, b"\n", unknown, GOOD[:40])
+    assert [op.index for op in read(path)] == [0, 1]
+
+
+def test_a_whole_last_line_without_its_line_feed_counts(tmp_path: Path) -> None:
+    assert [op.index for op in read(write(tmp_path, GOOD[:-1]))] == [0]
+
+
+@pytest.mark.parametrize(("line", "what"), [
+    (b"{\n", "not JSON"),
+    (b"[]\n", "not a JSON object"),
+    (GOOD.replace(b'"index":0', b'"index":"0"'), "index is '0', not an integer"),
+    (GOOD.replace(b'"index":0', b'"index":true'), "index is True, not an integer"),
+    (GOOD.replace(b'"index":0,', b""), "index is missing"),
+    (GOOD.replace(b'"type":"invoke"', b'"type":"maybe"'), "type is 'maybe'"),
+    (GOOD.replace(b'"f":"send"', b'"f":7'), "f is 7"),
+    (GOOD.replace(b'"value":1', b'"value":1.5'), "value is 1.5"),
+    (GOOD.replace(b'[{"partition":0,"value":1}]', b'[3]'), "sends is no list of objects"),
+    (GOOD.replace(b'"sends"', b'"partitions"'), "partitions is no list of integers"),
+])
+def test_a_bad_line_is_told_by_file_and_line(tmp_path: Path, line: bytes, what: str) -> None:
+    path = write(tmp_path, GOOD, line, GOOD)
+    with pytest.raises(FloodmarkError, match=rf"history.jsonl:2: .*{what}"):
+        list(read(path))
+    told: list[str] = []
+    assert len(list(read(path, on_bad=told.append))) == 2
+    assert len(told) == 1
+
+
+def test_every_op_is_read_as_it_was_recorded(tmp_path: Path) -> None:
+    recorded: list[Op] = []
+
+    async def run() -> None:
+        recorder = Recorder(tmp_path / "h")
+        intents = [send(1), Intent(f="poll"), Intent(f="assign", partitions=(0, 2))]
+        outcomes = [
+            Outcome(type=Type.INFO, sends=(Send(partition=0, value=1, offset=4),), error="REQUEST_TIMED_OUT"),
+            Outcome(type=Type.OK, reads=(Read(partition=0, offset=5, value=17, epoch=2),)),
+            Outcome(type=Type.OK, partitions=(0, 2)),
+        ]
+        for intent, outcome in zip(intents, outcomes, strict=True):
+            invoked = recorder.invoke(0, intent)
+            recorded.extend((invoked, recorder.complete(invoked, outcome)))
+        recorded.append(recorder.strike("cut", {"grudge": {"n1": ["n2"]}}))
+        recorder.close()
+
+    asyncio.run(run())
+    assert list(read(tmp_path / "h")) == recorded
+    assert os.path.getsize(tmp_path / "h") > 0

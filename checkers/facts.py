@@ -1,0 +1,117 @@
+"""What the driver knows, as small frames for the checks: one row a partition, a replica, a special process.
+
+A check asks these frames whether it may claim anything at all; so that every gate stands in one place.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from checkers.faults import Bounds
+from checkers.folder import Folder, Partition
+
+PARTITION = (
+    "run int, partition bigint, leader string, known boolean, lost_judged boolean, log_start bigint, hw bigint, "
+    "readable bigint, unseen_judged boolean, full boolean, members array<struct<node:string,log_start:bigint>>, "
+    "weak_acks boolean, retried boolean, uncommitted boolean, unclean_index bigint, unclean_time bigint, "
+    "unclean_maybe boolean, budget_index bigint, budget_time bigint, budget_maybe_index bigint"
+)
+REPLICA = (
+    "run int, node string, partition bigint, leads boolean, in_isr boolean, hw bigint, log_start bigint, leo bigint, "
+    "running boolean, whole boolean, settled boolean, struck boolean, compact boolean, "
+    "cache array<struct<start:bigint,epoch:bigint>>"
+)
+PROCESS = "run int, process bigint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run after the survey: what its checks may claim."""
+
+    folder: Folder
+    bounds: Mapping[int, Bounds]
+    complete: bool  # no line of the history can be missing
+    breached: bool
+    overlapping: frozenset[int]  # processes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The small frames."""
+
+    partitions: DataFrame
+    replicas: DataFrame
+    final: DataFrame  # processes of the final reads
+    overlapping: DataFrame
+
+
+def facts_of(spark: SparkSession, runs: Sequence[Run]) -> Facts:
+    """The frames of all runs, in one task each."""
+    judged = [(number, run) for number, run in enumerate(runs) if run.folder.judged]
+    return Facts(
+        partitions=frame(spark, [partition_row(number, run, partition) for number, run in judged
+                                 for partition in run.folder.partitions.values()], PARTITION),
+        replicas=frame(spark, [row for number, run in judged for row in replica_rows(number, run)], REPLICA),
+        final=frame(spark, [(number, process) for number, run in judged
+                            for process in set(run.folder.final_processes)], PROCESS),
+        overlapping=frame(spark, [(number, process) for number, run in judged for process in run.overlapping],
+                          PROCESS),
+    )
+
+
+def frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], schema: str) -> DataFrame:
+    return spark.createDataFrame(list(rows), schema, verifySchema=False).coalesce(1)  # type: ignore[type-var]
+
+
+def known_leader(folder: Folder, partition: Partition) -> bool:
+    """The leader is known, has its row, and its dump can be relied on."""
+    leader = partition.leader
+    return leader is not None and (leader, partition.key) in folder.replicas and leader in folder.dumps \
+        and leader not in folder.damaged
+
+
+def partition_row(number: int, run: Run, partition: Partition) -> tuple[object, ...]:
+    folder, bounds, key = run.folder, run.bounds[partition.key], partition.key
+    known, row = known_leader(folder, partition), folder.leader_row(key)
+    committed = folder.guarantee("isolation", "read_committed") == "read_committed"
+    readable = None
+    if row is not None:
+        readable = min(row.hw, row.lso) if committed and row.lso is not None else row.hw
+    # A replica whose dump is damaged may well hold what cannot be seen: nothing is said of it.
+    members = [(node, folder.replicas[node, key].log_start) for node in sorted(partition.isr)
+               if node != partition.leader and (node, key) in folder.replicas and node in folder.dumps
+               and node not in folder.damaged]
+    return (
+        number, key, partition.leader, known, known and not partition.compact, row.log_start if row else None,
+        row.hw if row else None, readable,
+        known and folder.settled and run.complete and key in folder.final_partitions,
+        known and folder.settled and not partition.compact, members,
+        str(folder.guarantee("acks", "all")) != "all",
+        retried(folder), not committed, bounds.unclean_index, bounds.unclean_time, bounds.unclean_maybe,
+        bounds.budget_index, bounds.budget_time, bounds.budget_maybe_index,
+    )
+
+
+def retried(folder: Folder) -> bool:
+    """A client that sends again without idempotence may write twice and out of order."""
+    retries = folder.guarantee("retries", 0)
+    return isinstance(retries, int) and retries > 0 and folder.guarantee("idempotence", False) is not True
+
+
+def replica_rows(number: int, run: Run) -> list[tuple[object, ...]]:
+    """A row for every replica that has one in replicas.jsonl and a dump that can be read."""
+    folder, rows = run.folder, []
+    for (node, key), replica in folder.replicas.items():
+        partition = folder.partitions.get(key)
+        if partition is None or node not in folder.dumps:
+            continue
+        cache = None
+        if replica.epochs is not None and replica.running and not partition.compact:
+            cache = [(start, epoch) for epoch, start in replica.epochs]
+        rows.append((
+            number, node, key, node == partition.leader, node in partition.isr, replica.hw, replica.log_start,
+            replica.leo, replica.running, node not in folder.damaged, folder.settled, run.bounds[key].struck,
+            partition.compact, cache,
+        ))
+    return rows

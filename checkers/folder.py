@@ -1,0 +1,309 @@
+"""One run folder as the judge's driver sees it: run.json, replicas.jsonl, which dumps are there and whole.
+
+Rules
+1. Whatever is wrong with the small files is a reason (names of checks, words), never an exception.
+2. The big files are not read here, only looked at: is it a file that opens, and is its last line whole.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from checkers import names
+from harness.errors import FloodmarkError
+from harness.run import Run
+
+INT64 = 1 << 63
+TAIL_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One row of replicas.jsonl."""
+
+    node: str
+    partition: int
+    leader: str | None
+    epoch: int
+    log_start: int
+    leo: int
+    hw: int
+    isr: tuple[str, ...]
+    running: bool
+    epochs: tuple[tuple[int, int], ...] | None  # leader-epoch cache as (epoch, start)
+    lso: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition of run.json, with the leader as the format defines it."""
+
+    key: int
+    replicas: tuple[str, ...]
+    compact: bool
+    leader: str | None  # None: nobody knows
+    isr: frozenset[str]  # the final leader's; empty where it is not known
+
+
+@dataclass(slots=True, kw_only=True)
+class Folder:
+    """What the driver knows of a run; `reasons` and what follows them grow while it is looked at."""
+
+    path: Path
+    about: Mapping[str, Any] = field(default_factory=dict)
+    nodes: tuple[str, ...] = ()
+    partitions: dict[int, Partition] = field(default_factory=dict)
+    replicas: dict[tuple[str, int], Replica] = field(default_factory=dict)
+    rows_damaged: bool = False  # replicas.jsonl is missing or a line of it is bad
+    dumps: dict[str, Path] = field(default_factory=dict)  # node -> the file to read, where one can be read
+    history: Path | None = None
+    trace: Path | None = None
+    torn: int = 0  # half lines at the end of the history, ignored
+    damaged: set[str] = field(default_factory=set)  # nodes whose dump is missing, torn or damaged
+    reasons: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    judged: bool = True  # False: run.json is none, nothing is judged
+
+    def guarantee(self, name: str, default: Any) -> Any:
+        return self.about["guarantees"].get(name, default)
+
+    @property
+    def settled(self) -> bool:
+        return self.about.get("settled") is True and not self.killed
+
+    @property
+    def killed(self) -> bool:
+        return not is_int(self.about.get("history_lines"))
+
+    @property
+    def settle_processes(self) -> tuple[int, ...]:
+        return ints((self.about.get("settle") or {}).get("processes"))
+
+    @property
+    def final_processes(self) -> tuple[int, ...]:
+        return ints((self.about.get("final_reads") or {}).get("processes"))
+
+    @property
+    def final_partitions(self) -> tuple[int, ...]:
+        return ints((self.about.get("final_reads") or {}).get("partitions"))
+
+    def leader_row(self, key: int) -> Replica | None:
+        """The leader's own row, if the leader is known and has one."""
+        partition = self.partitions.get(key)
+        return None if partition is None or partition.leader is None else self.replicas.get((partition.leader, key))
+
+
+def open_folder(path: Path) -> Folder:
+    """Reads the small files. A folder that is no run comes back with judged=False and the reason."""
+    folder = Folder(path=path)
+    try:
+        folder.about = whole(Run(folder=path).about())
+    except FloodmarkError as error:
+        folder.judged = False
+        folder.reasons.append(((*names.MADE, names.UNFIT), str(error)))
+        return folder
+    folder.nodes = tuple(folder.about["nodes"])
+    read_replicas(folder)
+    for key, told in folder.about["partitions"].items():
+        folder.partitions[int(key)] = partition_of(folder, int(key), told)
+    look_at_files(folder)
+    return folder
+
+
+def whole(about: Mapping[str, Any]) -> Mapping[str, Any]:
+    """run.json, if what every check stands on has the right shape; else FloodmarkError."""
+    nodes, partitions = about.get("nodes"), about.get("partitions")
+    if not (isinstance(nodes, list) and all(isinstance(node, str) and node for node in nodes)):
+        raise FloodmarkError("run.json: `nodes` is no list of names")
+    if len(set(nodes)) != len(nodes) or any("/" in node or "\0" in node for node in nodes):
+        raise FloodmarkError("run.json: `nodes` names one node twice, or no file could be named for one")
+    if not isinstance(partitions, dict) or not all(is_partition(*item) for item in partitions.items()):
+        raise FloodmarkError("run.json: `partitions` is no map of numbers to partitions with `replicas`")
+    for name in ("guarantees", "settle", "leaders", "final_reads"):
+        if not isinstance(about.get(name) or {}, dict):
+            raise FloodmarkError(f"run.json: `{name}` is no object")
+    return {**about, "guarantees": about.get("guarantees") or {}}
+
+
+def is_partition(key: str, told: Any) -> bool:
+    return (key.isascii() and key.isdigit() and isinstance(told, dict) and isinstance(told.get("replicas"), list)
+            and all(isinstance(node, str) for node in told["replicas"]))
+
+
+def partition_of(folder: Folder, key: int, told: Mapping[str, Any]) -> Partition:
+    """The partition with its leader: the controller's word; without that, the replicas' if they agree."""
+    replicas = tuple(told["replicas"])
+    said = (folder.about.get("leaders") or {}).get(str(key))
+    if isinstance(said, dict):
+        leader = said.get("leader") if isinstance(said.get("leader"), str) else None
+        isr = said.get("isr")
+        if not isinstance(isr, list) and leader is not None and (leader, key) in folder.replicas:
+            isr = list(folder.replicas[leader, key].isr)
+    else:
+        row = agreed_leader([folder.replicas.get((node, key)) for node in replicas])
+        leader, isr = (row.node, list(row.isr)) if row else (None, [])
+    cleanup = str(told.get("cleanup", "delete"))
+    return Partition(key=key, replicas=replicas, compact="compact" in cleanup, leader=leader,
+                     isr=frozenset(node for node in isr or () if isinstance(node, str)))
+
+
+def agreed_leader(rows: Sequence[Replica | None]) -> Replica | None:
+    """The row of the leader named by the highest epoch among all rows, if all are there and its own agrees."""
+    there = [row for row in rows if row is not None]
+    if not there or len(there) < len(rows):
+        return None
+    highest = max(row.epoch for row in there)
+    named = {row.leader for row in there if row.epoch == highest and row.leader is not None}
+    own = [row for row in there if {row.node} == named and row.leader == row.node and row.epoch == highest]
+    return own[0] if own else None
+
+
+# -- replicas.jsonl ---------------------------------------------------------------------------------------
+
+
+def read_replicas(folder: Folder) -> None:
+    """Every good row; a missing file, a bad line or a missing row is told and makes the logs' checks unknown."""
+    path = Run(folder=folder.path).replicas_path
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        folder.rows_damaged = True
+        folder.reasons.append(damaged_rows(f"replicas.jsonl: {error.strerror or error}"))
+        return
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        row = replica_of(line)
+        if row is None or (row.node, row.partition) in folder.replicas:
+            folder.rows_damaged = True
+            what = "is no replica's row" if row is None else f"is a second row of {row.node}"
+            folder.reasons.append(damaged_rows(f"replicas.jsonl:{number} {what}"))
+        else:
+            folder.replicas[row.node, row.partition] = row
+
+
+def damaged_rows(reason: str) -> tuple[tuple[str, ...], str]:
+    return names.OF_THE_LOGS, reason
+
+
+def replica_of(line: bytes) -> Replica | None:
+    """One line of replicas.jsonl; None where a field is missing or of the wrong type."""
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(row, dict):
+        return None
+    running, leader, isr, lso = row.get("running", True), row.get("leader"), row.get("isr"), row.get("lso")
+    counted = [row.get(name) for name in ("partition", "log_start", "leo", "hw")]
+    good = (
+        isinstance(row.get("node"), str) and all(is_int(number) and number >= 0 for number in counted)
+        and is_int(row.get("epoch")) and isinstance(running, bool)
+        and (leader is None or isinstance(leader, str)) and (lso is None or is_int(lso))
+        and isinstance(isr, list) and all(isinstance(node, str) for node in isr) and is_cache(row.get("epochs"))
+    )
+    if not good:
+        return None
+    cache = row.get("epochs")
+    return Replica(
+        node=row["node"], partition=row["partition"], leader=leader, epoch=row["epoch"],
+        log_start=row["log_start"], leo=row["leo"], hw=row["hw"], isr=tuple(isr), running=running, lso=lso,
+        epochs=None if cache is None else tuple((epoch, start) for epoch, start in cache),
+    )
+
+
+def is_cache(cache: Any) -> bool:
+    return cache is None or (isinstance(cache, list) and all(
+        isinstance(entry, list) and len(entry) == 2 and all(is_int(number) for number in entry) for entry in cache))
+
+
+# -- the big files, from outside --------------------------------------------------------------------------
+
+
+def look_at_files(folder: Folder) -> None:
+    """Which of the big files can be read, and whether their last lines are whole."""
+    run = Run(folder=folder.path)
+    why = unreadable(run.history_path)
+    if why is None:
+        folder.history = run.history_path
+        folder.torn = int(torn_tail(run.history_path))
+    else:
+        folder.reasons.append((names.IF_BREACHED, f"history.jsonl: {why}"))
+    trace = folder.path / "trace.jsonl"
+    folder.trace = trace if unreadable(trace) is None else None
+    for node in folder.nodes:
+        lines, parquet = run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet"
+        if parquet.is_file() and is_parquet(parquet):
+            folder.dumps[node] = parquet  # the same columns, quicker to read
+        elif (why := unreadable(lines)) is not None:
+            damage_dump(folder, node, f"logs/{node}.jsonl: {why}")
+        else:
+            folder.dumps[node] = lines
+            if torn_tail(lines):
+                damage_dump(folder, node, f"logs/{node}.jsonl ends in half a line")
+
+
+def damage_dump(folder: Folder, node: str, reason: str) -> None:
+    """A dump that cannot be relied on: of a leader, the checks that stand on its log know nothing either."""
+    folder.damaged.add(node)
+    leads = any(partition.leader == node for partition in folder.partitions.values())
+    folder.reasons.append(((*names.OF_THE_LOGS, *(names.OF_THE_LEADERS_LOG if leads else ())), reason))
+
+
+def unreadable(path: Path) -> str | None:
+    """Why the file cannot be read; None if it can."""
+    try:
+        with path.open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the file begins and ends as Parquet does."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+            file.seek(-4, os.SEEK_END)
+            return head == file.read(4) == b"PAR1"
+    except OSError:
+        return False
+
+
+def torn_tail(path: Path) -> bool:
+    """Whether the last line lacks its LF and is no JSON object (a whole one is never the beginning of another)."""
+    last = b"".join(reversed(list(last_line(path))))
+    if not last.strip():
+        return False
+    try:
+        return not isinstance(orjson.loads(last), dict)
+    except orjson.JSONDecodeError:
+        return True
+
+
+def last_line(path: Path) -> Iterator[bytes]:
+    """What stands behind the last LF, in pieces from the end."""
+    with path.open("rb") as file:
+        at = file.seek(0, os.SEEK_END)
+        while at > 0:
+            size = min(TAIL_BYTES, at)
+            at -= size
+            file.seek(at)
+            piece = file.read(size)
+            cut = piece.rfind(b"\n")
+            yield piece[cut + 1:]
+            if cut >= 0:
+                return
+
+
+def is_int(value: Any) -> bool:
+    """An integer of 64 bits; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and -INT64 <= value < INT64
+
+
+def ints(values: Any) -> tuple[int, ...]:
+    return tuple(value for value in values if is_int(value)) if isinstance(values, list) else ()

@@ -1,0 +1,137 @@
+"""The judge: any number of run folders to as many verdicts, in one set of Spark jobs.
+
+Theory of operation. The driver reads the small files (folder.py) and links the big ones into one tree; Spark parses
+them once (frames.py). A first action surveys what is wrong with them (survey.py); with that the driver knows what
+each run's checks may claim (facts.py). A second action runs every check (durability, agreement, order, polls),
+counts each group of findings and keeps its worst examples. The driver puts the verdicts together (verdicts.py).
+
+A folder that makes Spark itself fail is found by halving the call; it is unknown, its neighbours are judged.
+"""
+
+import time
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+
+from checkers import agreement, durability, frames, names, order, session
+from checkers.facts import Facts, Run, facts_of, frame
+from checkers.faults import bounds_of
+from checkers.folder import Folder, open_folder
+from checkers.reasons import is_breached, reasons_of
+from checkers.survey import Survey, survey
+from checkers.values import values_of
+from checkers.verdicts import EXAMPLES, crashed, verdict_of
+from harness.verdict import Verdict
+
+
+class SparkJudge:
+    """Implements protocols.Judge."""
+
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        self._spark = spark
+
+    def judge(self, folders: Sequence[Path]) -> list[Verdict]:
+        """A verdict for each folder, in order."""
+        opened = [open_folder(Path(folder)) for folder in folders]
+        if not any(folder.judged for folder in opened):
+            return [verdict_of(folder, Survey(), [], {}) for folder in opened]
+        size = frames.work_bytes(opened)
+        began = time.perf_counter()
+        if self._spark is None:
+            self._spark = session.session(size)
+        session.suit(self._spark, size)
+        return judge_all(self._spark, opened, {"spark_start": time.perf_counter() - began})
+
+
+def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]) -> list[Verdict]:
+    """All of them in one set of jobs; if Spark fails, each half by itself, down to the folder that breaks it."""
+    reasons = [list(folder.reasons) for folder in folders]
+    try:
+        return judge_together(spark, folders, timings_s)
+    except Exception as error:  # whatever broke: a crash of the judge is an unknown, not an answer
+        for folder, kept in zip(folders, reasons, strict=True):
+            folder.reasons = kept
+        if len(folders) == 1:
+            return [crashed(folders[0], error, timings_s)]
+        middle = len(folders) // 2
+        return [*judge_all(spark, folders[:middle], timings_s), *judge_all(spark, folders[middle:], timings_s)]
+
+
+def judge_together(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]) -> list[Verdict]:
+    size = frames.work_bytes(folders)
+    timings = dict(timings_s)
+    with frames.scratch() as scratch:
+        root = Path(scratch)
+        frames.link_files(folders, root)
+        began = time.perf_counter()
+        read = frames.read(spark, root, size)
+        try:
+            probes = [(run, process) for run, folder in enumerate(folders) if folder.judged
+                      for process in set(folder.settle_processes)]
+            surveys = survey(read, frame(spark, probes, "run int, process bigint"), len(folders))
+            timings["survey"] = time.perf_counter() - began
+            runs = [run_of(folder, seen) for folder, seen in zip(folders, surveys, strict=True)]
+            began = time.perf_counter()
+            found = findings(spark, read, runs)
+            timings["checks"] = time.perf_counter() - began
+        finally:
+            read.forget()
+    mine: list[list[Row]] = [[] for _ in folders]
+    for row in found:
+        mine[row["run"]].append(row)
+    return [verdict_of(folder, seen, rows, timings)
+            for folder, seen, rows in zip(folders, surveys, mine, strict=True)]
+
+
+def run_of(folder: Folder, seen: Survey) -> Run:
+    """What the checks of this run may claim; its reasons are complete with this."""
+    if not folder.judged:
+        return Run(folder=folder, bounds={}, complete=False, breached=False, overlapping=frozenset())
+    reasons_of(folder, seen)
+    breached = is_breached(folder, seen)
+    return Run(folder=folder, bounds=bounds_of(folder, seen.nemesis), breached=breached,
+               complete=not breached and not folder.killed, overlapping=frozenset(seen.overlapping))
+
+
+def findings(spark: SparkSession, read: frames.Frames, runs: Sequence[Run]) -> list[Row]:
+    """The worst examples of every group of findings, each with its group's exact count."""
+    facts = facts_of(spark, runs)
+    values = values_of(read, facts)
+    try:
+        all_found = reduce(DataFrame.unionByName, [check for check in checks(read, facts, values)])
+        if read.small:
+            all_found = all_found.coalesce(1)
+        silent = [(number, name) for number, run in enumerate(runs) for name in silenced(run)]
+        spoken = all_found.join(F.broadcast(frame(spark, silent, "run int, name string")), ["run", "name"], "left_anti")
+        group = Window.partitionBy("run", "name", "by")
+        worst = group.orderBy(F.col("partition").asc_nulls_last(), F.col("offset").asc_nulls_last(), "value", "nodes",
+                              "process", "how")
+        ranked = spoken.select("*", F.row_number().over(worst).alias("rank"), F.count("*").over(group).alias("count"))
+        return ranked.where(F.col("rank") <= EXAMPLES).collect()
+    finally:
+        values.unpersist()
+
+
+def silenced(run: Run) -> tuple[str, ...]:
+    """The checks that claim nothing in this run, for a missing line may excuse what they see."""
+    if not run.folder.judged:
+        return names.MADE
+    return (*(names.SILENT_IF_BREACHED if run.breached else ()), *(names.IF_KILLED if run.folder.killed else ()))
+
+
+def checks(read: frames.Frames, facts: Facts, values: DataFrame) -> list[DataFrame]:
+    """Every check that is made, as findings."""
+    entries = agreement.placed_entries(read, facts)
+    ordered = agreement.in_file_order(entries)
+    return [
+        durability.lost_write(values, read, facts), durability.unseen(values), durability.duplicate(values),
+        durability.phantom(values), durability.g1a(values), durability.saw_then_lost(values),
+        durability.inconsistent_offsets(values),
+        agreement.by_offset(entries, facts), agreement.two_records(entries), agreement.epochs_fall(ordered),
+        agreement.cache_is_wrong(entries, facts), agreement.malformed(ordered, facts),
+        order.realtime_order(values, facts), order.nonmonotonic_send(values, facts),
+        order.int_nonmonotonic_send(values),
+    ]

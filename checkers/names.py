@@ -1,0 +1,46 @@
+"""The findings' names as this judge makes them, and the families that the table of unknowns speaks of.
+
+A check that is not made is not named here, and so nowhere in a verdict.
+"""
+
+LOST_WRITE = "lost-write"
+UNDER_REPLICATED = "under-replicated"
+UNSEEN = "unseen"
+DIVERGED = "diverged"
+EPOCH_LINEAGE = "epoch-lineage"
+MALFORMED_LOG = "malformed-log"
+INCONSISTENT_OFFSETS = "inconsistent-offsets"
+DUPLICATE = "duplicate"
+PHANTOM = "phantom"
+G1A = "G1a"
+SAW_THEN_LOST = "saw-then-lost"
+NONMONOTONIC_SEND = "nonmonotonic-send"
+INT_NONMONOTONIC_SEND = "int-nonmonotonic-send"
+REALTIME_ORDER = "realtime-order"
+NONMONOTONIC_POLL = "nonmonotonic-poll"
+POLL_SKIP = "poll-skip"
+INT_NONMONOTONIC_POLL = "int-nonmonotonic-poll"
+INT_POLL_SKIP = "int-poll-skip"
+END_OFFSET_REGRESSED = "end-offset-regressed"
+STUCK = "stuck"
+UNFIT = "unfit"  # never a finding: listed under unknown
+
+OF_THE_LOGS = (DIVERGED, UNDER_REPLICATED, EPOCH_LINEAGE, MALFORMED_LOG)
+OF_THE_LEADERS_LOG = (LOST_WRITE, UNSEEN, SAW_THEN_LOST)
+OF_THE_HISTORY = (
+    LOST_WRITE, UNSEEN, INCONSISTENT_OFFSETS, DUPLICATE, PHANTOM, G1A, SAW_THEN_LOST, NONMONOTONIC_SEND,
+    INT_NONMONOTONIC_SEND, REALTIME_ORDER, NONMONOTONIC_POLL, POLL_SKIP, INT_NONMONOTONIC_POLL, INT_POLL_SKIP,
+    END_OFFSET_REGRESSED,
+)
+MADE = tuple(sorted({*OF_THE_LOGS, *OF_THE_HISTORY, STUCK}))
+
+# The table "What makes checks unknown", row by row.
+IF_VALUES_REPEAT = tuple(sorted(set(MADE) - {*OF_THE_LOGS, END_OFFSET_REGRESSED}))
+IF_OPS_OVERLAP = (NONMONOTONIC_SEND, NONMONOTONIC_POLL, POLL_SKIP, REALTIME_ORDER)
+IF_BREACHED = OF_THE_HISTORY
+SILENT_IF_BREACHED = (PHANTOM, UNSEEN, POLL_SKIP, NONMONOTONIC_POLL, REALTIME_ORDER)
+IF_KILLED = (PHANTOM, UNSEEN, POLL_SKIP, NONMONOTONIC_POLL)
+IF_LEADER_UNKNOWN = (LOST_WRITE, UNSEEN, SAW_THEN_LOST, UNDER_REPLICATED)
+IF_NOT_SETTLED = (DIVERGED, UNDER_REPLICATED, UNSEEN)
+IF_COMPACT = (LOST_WRITE, SAW_THEN_LOST, UNDER_REPLICATED, EPOCH_LINEAGE)
+IF_NOTHING_ACKED = (LOST_WRITE, UNSEEN)

@@ -1,0 +1,132 @@
+"""What makes checks unknown, row by row of the format's table, as (names, reason)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+from checkers import names
+from checkers.folder import Folder, damage_dump, is_int
+from checkers.survey import Survey
+from harness.run import Run
+
+SHOWN = 5  # partitions, values or processes named in a reason
+
+
+def reasons_of(folder: Folder, seen: Survey) -> None:
+    """Adds to folder.reasons all that the survey and the small files give."""
+    if seen.repeated:
+        told = f"values were sent more than once: {listed(seen.repeated)}"
+        folder.reasons.append((names.IF_VALUES_REPEAT, told))
+    for process, index in sorted(seen.overlapping.items())[:SHOWN]:
+        told = f"history.jsonl: process {process} had two ops open, or went on after an info, at index {index}"
+        folder.reasons.append((names.IF_OPS_OVERLAP, told))
+    folder.reasons += [(names.IF_BREACHED, told) for told in breaches(folder, seen)]
+    damaged_dumps(folder, seen)
+    folder.reasons += [(names.OF_THE_LOGS if not leads else (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG), told)
+                       for leads, told in missing_rows(folder)]
+    folder.reasons += partitions_unknown(folder, seen)
+    if not folder.settled:
+        folder.reasons.append((names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"))
+    if folder.killed:
+        told = "run.json has no history_lines: the run was killed, and lines of the history may be missing"
+        folder.reasons.append((names.IF_KILLED, told))
+    if seen.acked == 0:
+        folder.reasons.append((names.IF_NOTHING_ACKED, "nothing was acked at all"))
+    missed = folder.about.get("missed")
+    if missed:
+        told = f"moments of the schedule never came: positions {listed(missed)}; the run did not do what was asked"
+        folder.reasons.append(((names.UNFIT,), told))
+
+
+def is_breached(folder: Folder, seen: Survey) -> bool:
+    return any(True for _ in breaches(folder, seen))
+
+
+def listed(items: object) -> str:
+    shown = [str(item) for item in items] if isinstance(items, (list, tuple)) else [str(items)]
+    return ", ".join(shown[:SHOWN]) + (", ..." if len(shown) > SHOWN else "")
+
+
+# -- the history ------------------------------------------------------------------------------------------
+
+
+def breaches(folder: Folder, seen: Survey) -> Iterator[str]:
+    """Every kind of breach of history.jsonl's field table, with where it is first seen."""
+    if folder.history is None:
+        yield "history.jsonl cannot be read"
+        return
+    bad = seen.bad - folder.torn
+    if bad > 0:
+        first = first_bad(folder.history, HISTORY_LAW)
+        yield f"history.jsonl{first}: {bad} line{'s are' if bad > 1 else ' is'} not as the field table says"
+    elif not seen.in_order:
+        yield "history.jsonl: index is not the line's position"
+    if seen.unmatched is not None:
+        yield f"history.jsonl:{seen.unmatched + 1}: a completion that fits no invocation"
+    if seen.falls is not None:
+        yield f"history.jsonl:{seen.falls + 1}: time falls"
+    lines, closed = seen.lines - folder.torn, folder.about.get("history_lines")
+    if is_int(closed) and lines < closed:
+        yield f"history.jsonl has {lines} lines, and had {closed} when it was closed"
+
+
+HISTORY_LAW = "history"
+
+
+def first_bad(path: Path, law: str) -> str:
+    """`:LINE` of the first line that is no JSON object (plainly read, for the number alone); empty if all are."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    if not isinstance(orjson.loads(line), dict):
+                        return f":{number}"
+                except orjson.JSONDecodeError:
+                    return f":{number}"
+    return ""
+
+
+# -- dumps and rows ---------------------------------------------------------------------------------------
+
+
+def damaged_dumps(folder: Folder, seen: Survey) -> None:
+    """Dumps with lines that are no entries."""
+    for node, bad in sorted(seen.bad_entries.items()):
+        if bad and node not in folder.damaged:
+            where = f"logs/{node}{folder.dumps[node].suffix}"
+            number = first_bad(folder.dumps[node], "dump") if folder.dumps[node].suffix == ".jsonl" else ""
+            damage_dump(folder, node, f"{where}{number}: {bad} line{'s are' if bad > 1 else ' is'} no entry")
+
+
+def missing_rows(folder: Folder) -> Iterator[tuple[bool, str]]:
+    """Replicas without a row in replicas.jsonl (all of them at once where the file itself is not there)."""
+    for partition in folder.partitions.values():
+        lacking = [node for node in partition.replicas if (node, partition.key) not in folder.replicas]
+        if lacking:
+            leads = partition.leader in lacking
+            if leads or Run(folder=folder.path).replicas_path.is_file():
+                yield leads, f"replicas.jsonl has no row of {listed(lacking)} for partition {partition.key}"
+
+
+def partitions_unknown(folder: Folder, seen: Survey) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Partitions without a known leader, without final reads, or compacted."""
+    strange = sorted(seen.partitions - folder.partitions.keys())
+    if strange:
+        yield names.IF_LEADER_UNKNOWN, f"run.json does not name partition {listed(strange)}, which the history uses"
+    leaderless = [key for key, partition in folder.partitions.items() if partition.leader is None]
+    if leaderless:
+        yield names.IF_LEADER_UNKNOWN, f"nobody knows the leader of partition {listed(leaderless)}"
+    unread = [key for key in folder.partitions if key not in folder.final_partitions]
+    if unread:
+        yield (names.UNSEEN,), f"no final reads of partition {listed(unread)}"
+    compact = [key for key, partition in folder.partitions.items() if partition.compact]
+    if compact:
+        yield names.IF_COMPACT, f"partition {listed(compact)} is compacted"
+
+
+def why_not_settled(folder: Folder) -> str:
+    settle = folder.about.get("settle") or {}
+    if folder.killed and "settled" not in folder.about:
+        return "the run was killed before it could be"
+    return str(settle.get("why") or "run.json does not say that it was")

@@ -1,0 +1,192 @@
+"""The first look: what is wrong with the files, what the nemesis did, and how much there is of everything.
+
+One action over all runs gives rows that the driver turns into reasons; what the checks need of it (which runs are
+breached, which processes overlap) goes into their frames. No check makes a claim before this is known.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from checkers.frames import Frames
+
+REPEATED_SHOWN = 5
+_COLUMNS = ("what", "run", "node", "process", "text", "a", "b", "c", "d", "e", "g", "h", "i")
+_TYPES = dict.fromkeys(_COLUMNS, "bigint") | {"what": "string", "run": "int", "node": "string", "text": "string"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One split of a history file: its good lines run from `first` to `last` of `lines`."""
+
+    block: int
+    lines: int
+    bad: int
+    first: int | None
+    last: int | None
+    in_step: bool  # every index is where it belongs within the block
+
+
+@dataclass(slots=True, kw_only=True)
+class Survey:
+    """What was seen of one run."""
+
+    blocks: list[Block] = field(default_factory=list)
+    ok: int = 0
+    fail: int = 0
+    info: int = 0
+    acked: int = 0
+    nemesis: list[dict[str, Any]] = field(default_factory=list)
+    entries: dict[str, int] = field(default_factory=dict)  # node -> lines of its dump
+    bad_entries: dict[str, int] = field(default_factory=dict)
+    unmatched: int | None = None  # index of the first completion that fits no invocation
+    overlapping: dict[int, int] = field(default_factory=dict)  # process -> index where it had two ops or went on
+    falls: int | None = None  # index of the first line of a process earlier than the one before
+    repeated: list[int] = field(default_factory=list)  # values sent more than once (the first few)
+    partitions: set[int] = field(default_factory=set)  # that the history names
+
+    @property
+    def lines(self) -> int:
+        return sum(block.lines for block in self.blocks)
+
+    @property
+    def bad(self) -> int:
+        return sum(block.bad for block in self.blocks)
+
+    @property
+    def in_order(self) -> bool:
+        """Index is the position in the file, from 0 and without gaps (bad lines aside, which are told anyway)."""
+        expected = 0
+        for block in sorted(self.blocks, key=lambda block: block.block):
+            if block.first is not None and (block.first != expected or not block.in_step):
+                return False
+            expected = expected + block.lines
+        return True
+
+
+def survey(frames: Frames, probes: DataFrame, runs: int) -> list[Survey]:
+    """One Survey a run. `probes` are the processes (run, process) whose acks do not count."""
+    lines = frames.history.where("kind = 'line'")
+    parts = [
+        blocks(lines), nemesis_lines(lines), entries_read(frames.entries), pairing(lines),
+        acked(frames.history, probes), repeated(frames.history), named_partitions(frames.history),
+    ]
+    surveys = [Survey() for _ in range(runs)]
+    for row in collect(parts):
+        note(surveys[row["run"]], row)
+    return surveys
+
+
+def collect(parts: Iterable[DataFrame]) -> list[Row]:
+    """All parts in one action, each padded to the common columns."""
+    together: DataFrame | None = None
+    for part in parts:
+        padded = part.select(*((F.col(name) if name in part.columns else F.lit(None)).cast(_TYPES[name]).alias(name)
+                               for name in _COLUMNS))
+        together = padded if together is None else together.unionByName(padded)
+    assert together is not None
+    return together.collect()
+
+
+def note(seen: Survey, row: Row) -> None:
+    """One row of the survey into its run's."""
+    match row["what"]:
+        case "block":
+            seen.blocks.append(Block(block=row["process"], lines=row["a"], bad=row["b"], first=row["c"],
+                                     last=row["d"], in_step=row["e"] == 0))
+            seen.ok, seen.fail, seen.info = seen.ok + row["g"], seen.fail + row["h"], seen.info + row["i"]
+        case "nemesis":
+            seen.nemesis.append(orjson.loads(row["text"]))
+        case "entries":
+            seen.entries[row["node"]] = row["a"]
+            seen.bad_entries[row["node"]] = row["b"]
+        case "pairing":
+            seen.unmatched = least(seen.unmatched, row["a"])
+            seen.falls = least(seen.falls, row["c"])
+            if row["b"] is not None:
+                seen.overlapping[row["process"]] = row["b"]
+        case "acked":
+            seen.acked = row["a"]
+        case "repeated":
+            seen.repeated.append(row["a"])
+        case "partition":
+            seen.partitions.add(row["a"])
+
+
+def least(one: int | None, other: int | None) -> int | None:
+    return min((number for number in (one, other) if number is not None), default=None)
+
+
+def tagged(what: str) -> Column:
+    return F.lit(what).alias("what")
+
+
+def blocks(lines: DataFrame) -> DataFrame:
+    """Per split of a history: lines, bad ones, the indexes' range, and whether each stands in its place."""
+    away = F.col("at") - F.col("index")
+    client = F.col("process") >= 0
+    return lines.groupBy("run", "block").agg(
+        F.count("*").alias("a"), F.count_if("bad").alias("b"), F.min("index").alias("c"), F.max("index").alias("d"),
+        F.coalesce(F.max(away) - F.min(away), F.lit(0)).alias("e"),
+        *(F.count_if(client & (F.col("type") == name)).alias(column)
+          for name, column in (("ok", "g"), ("fail", "h"), ("info", "i"))),
+    ).select(tagged("block"), "run", F.col("block").alias("process"), "a", "b", "c", "d", "e", "g", "h", "i")
+
+
+def nemesis_lines(lines: DataFrame) -> DataFrame:
+    return lines.where(F.col("text").isNotNull()).select(tagged("nemesis"), "run", "text")
+
+
+def entries_read(entries: DataFrame) -> DataFrame:
+    return entries.groupBy("run", "node").agg(F.count("*").alias("a"), F.count_if("bad").alias("b")).select(
+        tagged("entries"), "run", "node", "a", "b")
+
+
+def pairing(lines: DataFrame) -> DataFrame:
+    """Per process, the first line (a) that completes nothing, (b) that overlaps, (c) whose time falls."""
+    process = Window.partitionBy("run", "process").orderBy("index")
+    ever = process.rowsBetween(Window.unboundedPreceding, -1)
+    invoke = F.col("type") == "invoke"
+    stepped = lines.where(~F.col("bad") & (F.col("process") >= 0)).select(
+        "run", "process", "index", "time", "type", "f", "ident",
+        *(F.lag(name).over(process).alias(f"last_{name}") for name in ("type", "f", "ident", "time")),
+        F.coalesce(F.sum(F.when(invoke, 1).otherwise(-1)).over(ever), F.lit(0)).alias("open"),
+        F.coalesce(F.max(F.col("type") == "info").over(ever), F.lit(False)).alias("over"),
+    )
+    after_invoke = F.col("last_type") == "invoke"
+    other = after_invoke & ((F.col("f") != F.col("last_f"))
+                            | (F.col("f").isin("send", "txn") & (F.col("ident") != F.col("last_ident"))))
+    # With two ops open nobody can say which of them a completion is of.
+    unmatched = ~invoke & ((F.col("open") <= 0) | ((F.col("open") == 1) & other))
+    overlaps = invoke & (F.col("over") | F.coalesce(after_invoke, F.lit(False)))
+    seen = stepped.groupBy("run", "process").agg(
+        F.min(F.when(F.coalesce(unmatched, F.lit(False)), F.col("index"))).alias("a"),
+        F.min(F.when(overlaps, F.col("index"))).alias("b"),
+        F.min(F.when(F.col("time") < F.col("last_time"), F.col("index"))).alias("c"),
+    )
+    return seen.where("a is not null or b is not null or c is not null").select(
+        tagged("pairing"), "run", "process", "a", "b", "c")
+
+
+def acked(history: DataFrame, probes: DataFrame) -> DataFrame:
+    """Micro-sends of ok ops, the settling's probes aside."""
+    sends = history.where("kind = 'send' and type = 'ok'").join(F.broadcast(probes), ["run", "process"], "left_anti")
+    return sends.groupBy("run").agg(F.count("*").alias("a")).select(tagged("acked"), "run", "a")
+
+
+def repeated(history: DataFrame) -> DataFrame:
+    """The first few values of each run that were sent more than once."""
+    sent = history.where("kind = 'send' and type = 'invoke'")
+    twice = sent.groupBy("run", "value").agg(F.count("*").alias("n")).where("n > 1")
+    first = F.row_number().over(Window.partitionBy("run").orderBy("value"))
+    return twice.select("run", F.col("value").alias("a"), first.alias("rank")).where(
+        F.col("rank") <= REPEATED_SHOWN).select(tagged("repeated"), "run", "a")
+
+
+def named_partitions(history: DataFrame) -> DataFrame:
+    named = history.where("partition is not null").groupBy("run", "partition").agg(F.count("*"))
+    return named.select(tagged("partition"), "run", F.col("partition").alias("a"))

@@ -1,0 +1,111 @@
+"""From rows of findings and reasons to a Verdict, groups sorted, counts exact, examples with their words."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Row
+
+from checkers import names
+from checkers.folder import Folder
+from checkers.survey import Survey
+from checkers.values import MAYBES, PERMITTED_BY
+from checkers.words import text_of
+from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
+
+EXAMPLES = 5
+
+
+def verdict_of(folder: Folder, seen: Survey, rows: Sequence[Row], timings_s: Mapping[str, float]) -> Verdict:
+    """The verdict of one folder from all that was found of it."""
+    if not folder.judged:
+        return Verdict(valid="unknown", unknown=unknown_of(folder.reasons), counts={}, timings_s=timings_s)
+    findings = [*groups(rows), *stuck(folder)]
+    reasons = [*folder.reasons, *maybes(rows)]
+    findings.sort(key=lambda finding: (finding.name, finding.klass, finding.permitted_by or ""))
+    return Verdict(valid=valid_of(findings, reasons), findings=tuple(findings), unknown=unknown_of(reasons),
+                   counts=counts_of(folder, seen), timings_s=rounded(timings_s))
+
+
+def crashed(folder: Folder, error: Exception, timings_s: Mapping[str, float]) -> Verdict:
+    """The judge itself failed on this folder: nothing is known."""
+    told = f"the judge failed: {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
+    reasons = [*folder.reasons, ((*names.MADE, names.UNFIT), told)]
+    return Verdict(valid="unknown", unknown=unknown_of(reasons), counts={}, timings_s=rounded(timings_s))
+
+
+def rounded(timings_s: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(seconds, 3) for name, seconds in timings_s.items()}
+
+
+def valid_of(findings: Iterable[Finding], reasons: Sequence[object]) -> Valid:
+    if any(finding.klass == BUG for finding in findings):
+        return False
+    return "unknown" if reasons else True
+
+
+def unknown_of(reasons: Iterable[tuple[tuple[str, ...], str]]) -> tuple[Unknown, ...]:
+    """One entry a reason, names sorted; the same words are said once."""
+    told: dict[str, set[str]] = {}
+    for checks, reason in reasons:
+        told.setdefault(reason, set()).update(checks)
+    return tuple(Unknown(names=tuple(sorted(checks)), reason=reason) for reason, checks in told.items())
+
+
+def counts_of(folder: Folder, seen: Survey) -> dict[str, Any]:
+    return {
+        "ops": seen.lines - folder.torn, "ok": seen.ok, "fail": seen.fail, "info": seen.info, "acked": seen.acked,
+        "torn": folder.torn,
+        "records": {node: seen.entries.get(node, 0) for node in folder.nodes if node in folder.dumps},
+    }
+
+
+def groups(rows: Sequence[Row]) -> list[Finding]:
+    """One Finding a (name, class, permitted_by); causes that differ only in being sure are one."""
+    counts: dict[tuple[str, str | None], dict[int | None, int]] = {}
+    shown: dict[tuple[str, str | None], list[Row]] = {}
+    for row in rows:
+        key = row["name"], PERMITTED_BY.get(row["by"])
+        counts.setdefault(key, {})[row["by"]] = row["count"]
+        shown.setdefault(key, []).append(row)
+    return [
+        Finding(name=name, klass=PERMITTED if by else BUG, permitted_by=by, count=sum(counts[name, by].values()),
+                examples=tuple(example(row) for row in sorted(shown[name, by], key=place)[:EXAMPLES]))
+        for name, by in counts
+    ]
+
+
+def place(row: Row) -> tuple[bool, int, bool, int, int]:
+    partition, offset = row["partition"], row["offset"]
+    return partition is None, partition or 0, offset is None, offset or 0, row["rank"]
+
+
+def example(row: Row) -> dict[str, Any]:
+    """One finding as verdict.json shows it; keys that do not apply are left out."""
+    told = {key: row[key] for key in ("partition", "offset", "value", "how", "nodes", "ops", "process")}
+    told = {key: value for key, value in told.items() if value is not None and not (key == "ops" and value == [])}
+    return {**told, "text": text_of(row["name"], row.asDict())}
+
+
+def maybes(rows: Iterable[Row]) -> list[tuple[tuple[str, ...], str]]:
+    """Findings that are permitted only perhaps are listed under unknown too."""
+    by_cause: dict[str, set[str]] = {}
+    for row in rows:
+        if row["by"] in MAYBES:
+            by_cause.setdefault(PERMITTED_BY[row["by"]], set()).add(row["name"])
+    return [(tuple(sorted(found)), f"without a trace nobody can say whether {cause} covers all of it")
+            for cause, found in sorted(by_cause.items())]
+
+
+def stuck(folder: Folder) -> list[Finding]:
+    """After mending, with every node up, none dead and nothing left behind, no leader or no ack in time."""
+    settle = folder.about.get("settle") or {}
+    waiting = {key: [name for name in ("no_leader", "no_ack") if key in (settle.get(name) or ())]
+               for key in sorted({key for name in ("no_leader", "no_ack") for key in settle.get(name) or ()})}
+    down = any(not replica.running for replica in folder.replicas.values())
+    if not waiting or down or folder.about.get("died") or folder.about.get("residue") is not None:
+        return []
+    examples = tuple(
+        {"partition": key, "how": " and ".join(what), "text": text_of(names.STUCK, {
+            "partition": key, "how": " and ".join(what), "timeout_s": settle.get("timeout_s")})}
+        for key, what in waiting.items())
+    return [Finding(name=names.STUCK, klass=BUG, permitted_by=None, count=len(examples), examples=examples[:EXAMPLES])]

@@ -8,7 +8,9 @@ Rules
    it is not the last member and every leadership, before it is answered.
 4. An ISR changes by compare-and-set of leader epoch and partition epoch, and every member must be active and
    the incarnation that the leader has seen catch up.
-5. Sessions that end together are ended one by one, each from the ISR that the one before left (KAFKA-13173).
+5. Sessions that end together are ended one by one, the longest silent first, each from the ISR that the one
+   before left (KAFKA-13173): whoever was heard of last is the ISR's last member.
+6. A controller that was itself asleep holds nobody's silence against him for that time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -86,8 +88,8 @@ class Controller:
         for record in records:
             self._state.apply(record)
         self._sessions: dict[int, _Session] = {}
+        self._stepped_ms: int | None = None  # when, last
         self._records: list[Record] = []  # of this step
-        self._answers: list[ControllerEffect] = []
         self._metadata: Metadata | None = None
         self._handlers: dict[type, Callable[[Any], ControllerEffect | None]] = {
             Register: self._register,
@@ -104,6 +106,7 @@ class Controller:
         """Persist, then Publish, then the answer; each only if there is one."""
         self._records = []
         version = self._state.version
+        self._excuse(event.now_ms)
         for broker in self._state.brokers:  # a session begins when first thought of, after a restart too
             if broker not in self._sessions:
                 self._sessions[broker] = _Session(heard_ms=event.now_ms)
@@ -116,6 +119,14 @@ class Controller:
         if answer is not None:
             effects.append(answer)
         return effects
+
+    def _excuse(self, now_ms: int) -> None:
+        """Move the sessions by the time in which nothing at all was heard or done here (rule 6)."""
+        asleep_ms = now_ms - self._stepped_ms if self._stepped_ms is not None else 0
+        self._stepped_ms = now_ms
+        if asleep_ms > self._config.session_timeout_ms // 2:
+            for session in self._sessions.values():
+                session.heard_ms += asleep_ms
 
     def metadata(self) -> Metadata:
         """The whole metadata as of now."""
@@ -181,11 +192,12 @@ class Controller:
 
     def _tick(self, event: Tick) -> None:
         late_ms = event.now_ms - self._config.session_timeout_ms
-        self._fence(
-            broker.id
-            for broker in sorted(self._state.brokers.values(), key=_broker_id)
+        silent = [
+            (self._sessions[broker.id].heard_ms, broker.id)
+            for broker in self._state.brokers.values()
             if not broker.fenced and self._sessions[broker.id].heard_ms < late_ms
-        )
+        ]
+        self._fence(broker for _, broker in sorted(silent))
 
     def _expire(self, event: Expire) -> ControllerEffect:
         broker = self._state.brokers.get(event.broker)
@@ -352,6 +364,3 @@ def _broker_error(broker: Broker | None, epoch: int) -> int:
         return errors.BROKER_ID_NOT_REGISTERED
     return errors.NONE if broker.epoch == epoch else errors.STALE_BROKER_EPOCH
 
-
-def _broker_id(broker: Broker) -> int:
-    return broker.id

@@ -108,7 +108,7 @@ class Node:
     metadata_version: int = -1
     purgatory: Purgatory = field(default_factory=Purgatory)
     asked: Wish | None = None  # what it waits for an answer to
-    waiting: dict[object, tuple[Fetch, Message | None]] = field(default_factory=dict)  # fetches at this node
+    waiting: dict[object, tuple[Fetch, Message]] = field(default_factory=dict)  # fetches at this node
 
 
 class MemoryCluster:
@@ -237,7 +237,10 @@ class MemoryCluster:
         """kill -9."""
         it = self.nodes[node]
         it.replica, it.asked = None, None
+        broken = [message for _, message in it.waiting.values()]
         it.waiting.clear()
+        for message in broken:
+            self._lost(message)
         it.purgatory = Purgatory()
 
     def power_cut(self, node: int, keep: int | None = None) -> None:
@@ -308,8 +311,8 @@ class MemoryCluster:
         """The follower sends what it wishes for, unless it waits for an answer."""
         it = self.nodes[node]
         wish = it.replica.wish() if it.replica is not None else None
-        if wish is None or it.asked is not None:
-            return
+        if wish is None or it.asked is not None or self.nodes[wish.leader].replica is None:
+            return  # nothing to ask, still waiting, or nobody there to connect to
         it.asked = wish
         self._post("fetch" if isinstance(wish, FetchWish) else "ends", node, wish.leader, (wish, it.broker_epoch))
 
@@ -319,6 +322,10 @@ class MemoryCluster:
             for message in self.messages
             if kind in (None, message.kind) and to in (None, message.to) and sender in (None, message.sender)
         ]
+
+    def deliverable(self) -> list[Message]:
+        """What is under way and not held."""
+        return [message for message in self.messages if not self._is_held(message)]
 
     def hold(self, kind: str | None = None, *, to: int | None = None, sender: int | None = None) -> None:
         """From now on `stabilize` and `deliver_all` leave such messages where they are."""
@@ -372,8 +379,14 @@ class MemoryCluster:
         raise AssertionError(f"does not settle: {self.messages}")
 
     def pass_time(self, duration_ms: int) -> None:
-        """One tick for everybody, after this time; parked fetches whose time is up are answered."""
-        self.now_ms += duration_ms
+        """Ticks for everybody until then; parked fetches whose time is up are answered."""
+        step_ms = self.controller_config.session_timeout_ms // 3
+        until_ms = self.now_ms + duration_ms
+        while self.now_ms < until_ms:
+            self.now_ms = min(self.now_ms + step_ms, until_ms)
+            self._tick()
+
+    def _tick(self) -> None:
         self._ask_controller(Tick(now_ms=self.now_ms))
         for node in list(self.running):
             self.step(node, Tick(now_ms=self.now_ms))
@@ -422,7 +435,6 @@ class MemoryCluster:
             effect.token.append(effect)
             return
         fetch, message = it.waiting.pop(effect.token)
-        assert message is not None
         empty = effect.start == effect.end and not effect.error and effect.diverging is None
         if empty and not fetch.again:
             it.waiting[effect.token] = (fetch, message)

@@ -1,0 +1,256 @@
+"""Config: a Kafka properties file becomes one frozen value, or an error that names the file and the line.
+
+Rules
+1. Kafka's keys keep Kafka's names, meanings and defaults; ours begin with `floodmark.` (docker/README.md lists all).
+2. A key nobody knows is told, never refused: a broker's own properties file should start this one too.
+3. What cannot work together is refused here and nowhere later.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+Address = tuple[str, int]
+
+
+class ConfigError(Exception):
+    """The file cannot be served; the text says which line and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """One process's settings. Times are milliseconds, sizes bytes."""
+
+    role: str  # broker or controller
+    node_id: int
+    listen: Address
+    advertised: Address
+    controller_id: int
+    controller: Address  # where a broker dials the controller; the controller's own address is `listen`
+    log_dir: Path
+    session_timeout_ms: int = 9_000
+    heartbeat_interval_ms: int = 2_000
+    replica_lag_time_max_ms: int = 30_000
+    fetch_wait_max_ms: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 1_048_576
+    fetch_backoff_ms: int = 1_000
+    socket_timeout_ms: int = 30_000
+    min_insync_replicas: int = 1
+    default_replication_factor: int = 1
+    num_partitions: int = 1
+    unclean_leader_election: bool = False
+    auto_create_topics: bool = True
+    hw_checkpoint_interval_ms: int = 5_000
+    flush_messages: int = LONG_MAX
+    segment_bytes: int = 1_073_741_824
+    request_max_bytes: int = 104_857_600
+    message_max_bytes: int = 1_048_588
+    rules: str = "kip-320"
+    bugs: tuple[str, ...] = ()
+    control: Address | None = None
+    dial: tuple[tuple[int, Address], ...] = ()
+    durable: Path | None = None
+
+    def dialled(self, node_id: int, advertised: Address) -> Address:
+        """Where to dial a node: its link when there is one, else where it says it listens."""
+        for known, address in self.dial:
+            if known == node_id:
+                return address
+        return advertised
+
+
+# -- values: text -> value, or ValueError saying what was wanted ------------------------------------------
+
+def _whole(least: int, most: int = INT_MAX) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(f"a whole number is wanted, not {text!r}") from None
+        if not least <= value <= most:
+            raise ValueError(f"{value} is not within {least} and {most}")
+        return value
+
+    return read
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"true or false is wanted, not {text!r}")
+    return text.lower() == "true"
+
+
+def _role(text: str) -> str:
+    if text not in ("broker", "controller"):
+        raise ValueError(f"broker or controller is wanted (one process is one of them), not {text!r}")
+    return text
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.rpartition("://")[2].rpartition(":")
+    host = host.strip("[]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise ValueError(f"HOST:PORT is wanted, not {text!r}")
+    return host, int(port)
+
+
+def _listener(text: str) -> Address:
+    if "," in text:
+        raise ValueError("one listener is served, not several")
+    scheme, separator, _ = text.rpartition("://")
+    if separator and scheme.upper() not in ("PLAINTEXT", "CONTROLLER"):
+        raise ValueError(f"only PLAINTEXT is served, not {scheme}")
+    return _address(text)
+
+
+def _node(text: str) -> tuple[int, Address]:
+    node_id, at, address = text.partition("@")
+    if not at or not node_id.isascii() or not node_id.isdigit():
+        raise ValueError(f"ID@HOST:PORT is wanted, not {text!r}")
+    return int(node_id), _address(address)
+
+
+def _one_node(text: str) -> tuple[int, Address]:
+    if "," in text:
+        raise ValueError("there is one controller, not several")
+    return _node(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _nodes(text: str) -> tuple[tuple[int, Address], ...]:
+    return tuple(_node(each) for each in _names(text))
+
+
+def _folder(text: str) -> Path:
+    if "," in text:
+        raise ValueError("one log directory is served, not several")
+    if not text:
+        raise ValueError("a folder is wanted")
+    return Path(text)
+
+
+# Kafka's key -> (our field, reader)
+_KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "process.roles": ("role", _role),
+    "node.id": ("node_id", _whole(0)),
+    "listeners": ("listen", _listener),
+    "advertised.listeners": ("advertised", _listener),
+    "controller.quorum.voters": ("controller", _one_node),
+    "log.dirs": ("log_dir", _folder),
+    "broker.session.timeout.ms": ("session_timeout_ms", _whole(1)),
+    "broker.heartbeat.interval.ms": ("heartbeat_interval_ms", _whole(1)),
+    "replica.lag.time.max.ms": ("replica_lag_time_max_ms", _whole(1)),
+    "replica.fetch.wait.max.ms": ("fetch_wait_max_ms", _whole(0)),
+    "replica.fetch.min.bytes": ("fetch_min_bytes", _whole(0)),
+    "replica.fetch.max.bytes": ("fetch_max_bytes", _whole(1)),
+    "replica.fetch.backoff.ms": ("fetch_backoff_ms", _whole(0)),
+    "replica.socket.timeout.ms": ("socket_timeout_ms", _whole(1)),
+    "min.insync.replicas": ("min_insync_replicas", _whole(1)),
+    "default.replication.factor": ("default_replication_factor", _whole(1)),
+    "num.partitions": ("num_partitions", _whole(1)),
+    "unclean.leader.election.enable": ("unclean_leader_election", _truth),
+    "auto.create.topics.enable": ("auto_create_topics", _truth),
+    "replica.high.watermark.checkpoint.interval.ms": ("hw_checkpoint_interval_ms", _whole(1)),
+    "log.flush.interval.messages": ("flush_messages", _whole(1, LONG_MAX)),
+    "log.segment.bytes": ("segment_bytes", _whole(1)),
+    "socket.request.max.bytes": ("request_max_bytes", _whole(1)),
+    "message.max.bytes": ("message_max_bytes", _whole(1)),
+    "floodmark.rules": ("rules", str),
+    "floodmark.bugs": ("bugs", _names),
+    "floodmark.control": ("control", _address),
+    "floodmark.dial": ("dial", _nodes),
+    "floodmark.durable": ("durable", Path),
+}
+_MUST = ("process.roles", "node.id", "listeners", "log.dirs")
+
+
+def properties(text: str) -> list[tuple[int, str, str]]:
+    """The lines of a properties file as (line number, key, value): `#` and `!` begin comments, `=` or `:` parts
+    key and value, a backslash at the end joins the next line."""
+    found: list[tuple[int, str, str]] = []
+    begun, number = "", 0
+    for position, raw in enumerate(text.splitlines(), 1):
+        line = begun + raw.strip()
+        number = number if begun else position
+        if not line or (not begun and line[0] in "#!"):
+            continue
+        if line.endswith("\\"):
+            begun = line[:-1]
+            continue
+        begun = ""
+        cut = min((line.find(mark) for mark in "=:" if mark in line), default=len(line))
+        found.append((number, line[:cut].strip(), line[cut + 1:].strip()))
+    if begun:
+        found.append((number, begun.strip(), ""))
+    return found
+
+
+def load(path: Path) -> tuple[Config, list[str]]:
+    """The config in this file and what there is to tell about it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> tuple[Config, list[str]]:
+    """The config in this text; `name` stands in its errors and warnings."""
+    values: dict[str, object] = {}
+    lines: dict[str, int] = {}
+    warnings: list[str] = []
+    for number, key, value in properties(text):
+        if key not in _KEYS:
+            warnings.append(f"{name}:{number}: unknown key {key}")
+            continue
+        if key in lines:
+            warnings.append(f"{name}:{number}: {key} was given before, on line {lines[key]}; this one rules")
+        field, read = _KEYS[key]
+        try:
+            values[field] = read(value)
+        except ValueError as error:
+            raise ConfigError(f"{name}:{number}: {key}: {error}") from None
+        lines[key] = number
+    for key in _MUST:
+        if key not in lines:
+            raise ConfigError(f"{name}: {key} is missing")
+    config = _whole_config(values, name)
+    _fits(config, name, lines)
+    return config, warnings
+
+
+def _whole_config(values: dict[str, object], name: str) -> Config:
+    voter = values.pop("controller", None)
+    if isinstance(voter, tuple):
+        values["controller_id"], values["controller"] = voter
+    elif values["role"] == "broker":
+        raise ConfigError(f"{name}: controller.quorum.voters is missing: a broker must know its controller")
+    else:
+        values["controller_id"], values["controller"] = values["node_id"], values["listen"]
+    values.setdefault("advertised", values["listen"])
+    known = {field.name for field in fields(Config)}
+    return Config(**{key: value for key, value in values.items() if key in known})  # type: ignore[arg-type]
+
+
+def _fits(config: Config, name: str, lines: Mapping[str, int]) -> None:
+    """Kafka refuses the same: a fetch that may wait longer than a follower may lag never lets it catch up."""
+    def least(short: str, small: int, long: str, large: int) -> None:
+        if small > large:
+            line = max(lines.get(short, 0), lines.get(long, 0))
+            raise ConfigError(f"{name}:{line}: {short} ({small}) may not be above {long} ({large})")
+
+    if config.role != "broker":
+        return
+    if config.node_id == config.controller_id:
+        raise ConfigError(f"{name}:{lines['node.id']}: node.id {config.node_id} is the controller's")
+    wait = ("replica.fetch.wait.max.ms", config.fetch_wait_max_ms)
+    least(*wait, "replica.socket.timeout.ms", config.socket_timeout_ms)
+    least(*wait, "replica.lag.time.max.ms", config.replica_lag_time_max_ms)
+    least("broker.heartbeat.interval.ms", config.heartbeat_interval_ms,
+          "broker.session.timeout.ms", config.session_timeout_ms)

@@ -1,0 +1,114 @@
+"""The control socket: JSON lines for the harness, served by a thread of its own.
+
+Rules
+1. The thread never touches the machines: it has the event loop's thread do what is asked, and waits.
+2. `freeze` stops the event loop's thread itself, inside a callback, for good: no event is stepped, no timer
+   runs, nothing is sent, whatever code there is. This thread goes on answering `state` with what it was then.
+3. A line that is no request is answered with an error; the connection stays.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import json
+import signal
+import socketserver
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from broker.config import Address
+
+WAIT_S = 10.0
+
+State = Mapping[str, Any]
+Act = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+
+
+class ControlError(Exception):
+    """A request that cannot be served; the text is the answer's `error`."""
+
+
+class Control:
+    """Serves `state` and `freeze`, and the `acts` given, for the loop that runs when it is made."""
+
+    def __init__(self, state: Callable[[], State], acts: Mapping[str, Act]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._state = state
+        self._acts = acts
+        self._frozen: State | None = None
+        self._lock = threading.Lock()
+        self._server: socketserver.ThreadingTCPServer | None = None
+
+    def open(self, address: Address) -> None:
+        """Listens from now on; OSError where the port is taken."""
+        control = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                with contextlib.suppress(OSError):
+                    for line in self.rfile:
+                        self.wfile.write(json.dumps(control._answer(line)).encode() + b"\n")
+
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address = True
+            daemon_threads = True
+
+        self._server = Server(address, Handler)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="control", daemon=True).start()
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.server_close()
+
+    def _answer(self, line: bytes) -> Mapping[str, Any]:
+        number = None
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise ControlError("a request is an object")
+            number = request.get("id")
+            return {"id": number, "ok": self._serve(request)}
+        except (ValueError, ControlError) as error:
+            return {"id": number, "error": str(error)}
+        except (TimeoutError, concurrent.futures.CancelledError):
+            return {"id": number, "error": f"not done in {WAIT_S:g} s"}
+
+    def _serve(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        do = request.get("do")
+        if do == "freeze":
+            return self._freeze()
+        with self._lock:
+            frozen = self._frozen
+        if do == "state":
+            return frozen if frozen is not None else self._in_loop(self._look)
+        act = self._acts.get(do) if isinstance(do, str) else None
+        if act is None:
+            raise ControlError(f"cannot {do!r}; there are: {', '.join(sorted(['state', 'freeze', *self._acts]))}")
+        if frozen is not None:
+            raise ControlError("frozen")
+        return self._in_loop(lambda: act(request))
+
+    def _in_loop(self, make: Callable[[], Awaitable[Mapping[str, Any]]]) -> Mapping[str, Any]:
+        async def run() -> Mapping[str, Any]:
+            return await make()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(WAIT_S)
+
+    async def _look(self) -> State:
+        return self._state()
+
+    def _freeze(self) -> State:
+        with self._lock:
+            if self._frozen is None:
+                seen: concurrent.futures.Future[State] = concurrent.futures.Future()
+                self._loop.call_soon_threadsafe(self._stop_the_world, seen)
+                self._frozen = seen.result(WAIT_S)
+            return self._frozen
+
+    def _stop_the_world(self, seen: "concurrent.futures.Future[State]") -> None:
+        """In the loop's thread, which never leaves here. A SIGTERM ends the process as it would any other."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        seen.set_result(self._state())
+        threading.Event().wait()

@@ -1,0 +1,39 @@
+"""One line per event on stdout, and the one way to die."""
+
+import datetime
+import os
+import sys
+from typing import NoReturn
+
+EXIT_CONFIG = 2
+EXIT_BROKEN = 70  # a broken invariant, a disk that refuses: the process must not go on
+
+
+def log(level: str, what: str, **besides: object) -> None:
+    """`time level what key=value ...`; a value with a space in it is quoted."""
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+    words = "".join(f" {key}={_value(value)}" for key, value in besides.items())
+    print(f"{stamp} {level} {what}{words}", flush=True)
+
+
+def _value(value: object) -> str:
+    text = str(value).replace("\n", " | ")
+    return f'"{text}"' if " " in text else text
+
+
+def die(what: str, error: BaseException) -> NoReturn:
+    """The last line, and gone: nothing half-done is answered, nothing that is in doubt is written."""
+    log("error", what, error=f"{type(error).__name__}: {error}", where=_where(error))
+    sys.stdout.flush()
+    os._exit(EXIT_BROKEN)
+
+
+def _where(error: BaseException) -> str:
+    """File, line and function of the innermost frames."""
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{os.path.basename(code.co_filename)}:{trace.tb_lineno}({code.co_name})")
+        trace = trace.tb_next
+    return "<".join(reversed(frames[-4:]))

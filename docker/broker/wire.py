@@ -1,0 +1,228 @@
+"""Kafka's wire, behind a thin layer: frames, headers, and every message by kio.
+
+Rules
+1. Whatever cannot be read is a WireError, whoever raised it inside: the connection it came from is closed, and
+   nothing else happens.
+2. A field that a version lacks is dropped by `make`, so that one handler serves all versions of its API.
+3. An unknown tagged field of a *header* is skipped (KIP-482); in a body kio refuses it, and so do we.
+"""
+
+import io
+import struct
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, LEADER_AND_ISR = 0, 1, 2, 3, 4
+FIND_COORDINATOR, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 10, 18, 19, 22, 23
+ELECT_LEADERS, ALTER_PARTITION, BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 43, 56, 62, 63, 67
+
+OUR_VERSION = 100  # of leader-and-isr, the one message that is ours
+
+_HEAD = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
+_SIZE = struct.Struct(">i")
+_SIZE_AND_CORRELATION = struct.Struct(">ii")
+
+
+class WireError(Exception):
+    """Bytes that no request or answer can be read from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The fixed part of a request header, and where what follows it begins."""
+
+    key: int
+    version: int
+    correlation: int
+    client: str | None
+    body_at: int
+
+
+def read_head(frame: bytes) -> Head:
+    """The header v1 of a request frame (without its size). A header v2 adds only tags: `skip_tags`."""
+    try:
+        key, version, correlation, length = _HEAD.unpack_from(frame, 0)
+        end = _HEAD.size + max(length, 0)
+        if length < -1 or end > len(frame):
+            raise WireError("the client id ends beyond the frame")
+        client = frame[_HEAD.size:end].decode() if length >= 0 else None
+    except (struct.error, UnicodeDecodeError) as error:
+        raise WireError(f"no request header: {error}") from error
+    return Head(key=key, version=version, correlation=correlation, client=client, body_at=end)
+
+
+def read_varint(frame: bytes, at: int) -> tuple[int, int]:
+    """An unsigned varint and where it ends."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= len(frame):
+            break
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise WireError("no varint")
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint's bytes."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def skip_tags(frame: bytes, at: int) -> int:
+    """Where a section of tagged fields ends."""
+    count, at = read_varint(frame, at)
+    for _ in range(count):
+        _, at = read_varint(frame, at)
+        size, at = read_varint(frame, at)
+        at += size
+        if at > len(frame):
+            raise WireError("a tagged field ends beyond the frame")
+    return at
+
+
+@cache
+def _request_reader(key: int, version: int) -> tuple[Callable[[bytes, int], tuple[Any, int]], bool]:
+    schema = load_request_schema(key, version)
+    return entity_reader(schema), schema.__header_schema__.__version__ >= 2
+
+
+@cache
+def _response_reader(key: int, version: int) -> tuple[Callable[[bytes, int], tuple[Any, int]], bool]:
+    schema = load_response_schema(key, version)
+    return entity_reader(schema), schema.__header_schema__.__version__ >= 1
+
+
+def read_request(frame: bytes, head: Head) -> Any:
+    """The body of a request of a version that is served: kio's value for it."""
+    reader, tagged = _request_reader(head.key, head.version)
+    at = skip_tags(frame, head.body_at) if tagged else head.body_at
+    return _read(reader, frame, at)
+
+
+def read_response(frame: bytes, key: int, version: int, correlation: int) -> Any:
+    """The body of an answer to the request of that correlation id."""
+    reader, tagged = _response_reader(key, version)
+    if len(frame) < 4 or _SIZE.unpack_from(frame)[0] != correlation:
+        raise WireError("an answer to another request")
+    at = skip_tags(frame, 4) if tagged else 4
+    return _read(reader, frame, at)
+
+
+def _read(reader: Callable[[bytes, int], tuple[Any, int]], frame: bytes, at: int) -> Any:
+    try:
+        value, used = reader(frame, at)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # kio raises what its parsers raise, a panic of its native half included
+        raise WireError(f"unreadable: {type(error).__name__}: {error}") from error
+    if at + used != len(frame):
+        raise WireError(f"{len(frame) - at - used} bytes too many")
+    return value
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+@cache
+def _known(cls: type) -> frozenset[str]:
+    return frozenset(field.name for field in fields(cls))
+
+
+def make(cls: Any, **values: Any) -> Any:
+    """An instance of a kio class, leaving out what this version of it does not have."""
+    known = _known(cls)
+    return cls(**{name: value for name, value in values.items() if name in known})
+
+
+class Parts:
+    """The nested classes of one message by their names: `parts.TopicProduceResponse`, for `make`."""
+
+    def __init__(self, module: str) -> None:
+        self._module = import_module(module)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        if not is_dataclass(found):
+            raise AttributeError(name)
+        return found
+
+
+@cache
+def request_parts(key: int, version: int) -> tuple[Any, Parts]:
+    """A request's class and its nested classes."""
+    schema = load_request_schema(key, version)
+    return schema, Parts(schema.__module__)
+
+
+@cache
+def response_parts(key: int, version: int) -> tuple[Any, Parts]:
+    """An answer's class and its nested classes."""
+    schema = load_response_schema(key, version)
+    return schema, Parts(schema.__module__)
+
+
+_WRITERS: dict[Any, tuple[Callable[[Any, Any], None], int]] = {}
+
+
+def _writer(cls: Any) -> tuple[Callable[[Any, Any], None], int]:
+    if cls not in _WRITERS:
+        _WRITERS[cls] = entity_writer(cls), int(cls.__header_schema__.__version__)
+    return _WRITERS[cls]
+
+
+def write_request(key: int, version: int, correlation: int, client: str, body: Any) -> bytes:
+    """A whole frame, its size first."""
+    writer, header_version = _writer(type(body))
+    buffer = io.BytesIO()
+    writer(buffer, body)
+    return frame_request(key, version, correlation, client, header_version >= 2, buffer.getvalue())
+
+
+def frame_request(key: int, version: int, correlation: int, client: str, tagged: bool, body: bytes) -> bytes:
+    """A whole frame round a body that is already bytes."""
+    name = client.encode()
+    head = _HEAD.pack(key, version, correlation, len(name)) + name + (b"\0" if tagged else b"")
+    return b"".join((_SIZE.pack(len(head) + len(body)), head, body))
+
+
+def write_response(correlation: int, body: Any) -> bytes:
+    """A whole frame, its size first."""
+    writer, header_version = _writer(type(body))
+    buffer = io.BytesIO()
+    writer(buffer, body)
+    return frame_response(correlation, header_version >= 1, buffer.getvalue())
+
+
+def frame_response(correlation: int, tagged: bool, body: bytes) -> bytes:
+    """A whole frame round a body that is already bytes."""
+    head = b"\0" if tagged else b""
+    return b"".join((_SIZE_AND_CORRELATION.pack(4 + len(head) + len(body), correlation), head, body))
+
+
+def error_code(code: int) -> Any:
+    """kio's name for an error; one it does not know is told as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.unknown_server_error
+
+
+def uuid_of(topic_id: str) -> uuid.UUID:
+    """A topic's id, kept as hex, as the wire's uuid."""
+    return uuid.UUID(hex=topic_id)

@@ -8,8 +8,8 @@ from nemesis.grudges import apart
 
 
 class Cut:
-    """The grudge comes with the entry, its roles resolved; without one the struck nodes are set apart from all
-    the others and the controller (clients still reach them)."""
+    """The grudge comes with the entry, its roles resolved; without one the struck nodes are set apart from
+    all the others and the controller (clients still reach them)."""
 
     answers = frozenset({"cut", "heal"})
 

@@ -8,7 +8,7 @@ Answer = TypeVar("Answer")
 
 
 async def each(act: Callable[[str], Awaitable[Answer]], nodes: Sequence[str]) -> list[Answer]:
-    """The answers in the nodes' order. Every act ends before the first error is raised: none goes on unseen."""
+    """The answers in the nodes' order. All acts end before the first error is raised: none goes on unseen."""
     outcomes = await asyncio.gather(*(act(node) for node in nodes), return_exceptions=True)
     answers: list[Answer] = []
     for outcome in outcomes:

@@ -1,12 +1,12 @@
 """Carries out a schedule: waits for each entry's moment, resolves who is meant, strikes, records what it did.
 
 Rules
-1. Entries go one after the other. One whose moment does not come is missed: it strikes not, the next goes on.
-   One that mends (start, resume, heal) is carried out all the same, or the harm would outlast its plan.
-2. Every strike that began is recorded, when it took effect or when it failed: a judge must know of every fault,
-   above all of one that may have lost data.
-3. Nothing is looked at that is not needed: between a moment and its act there is no look at the cluster, unless
-   a role has to be resolved or the moment was a time (then the op says where it struck).
+1. Entries go one after the other. One whose moment does not come is missed: it strikes not, the next goes
+   on. One that mends (start, resume, heal) is carried out all the same, or the harm would outlast its plan.
+2. Every strike that began is recorded, when it took effect or when it failed: a judge must know of every
+   fault, above all of one that may have lost data.
+3. Nothing is looked at that is not needed: between a moment and its act there is no look at the cluster,
+   unless a role has to be resolved or the moment was a time (then the op says where it struck).
 """
 
 import asyncio
@@ -62,6 +62,7 @@ class Striker:
     async def carry_out(self, schedule: Schedule, sight: Sight, recording: Recording,
                         send: Sender) -> tuple[int, ...]:
         self._refuse_what_nobody_answers(schedule)
+        self._ledger = Ledger()
         around = _Around(sight=sight, recording=recording, send=send)
         missed = []
         done_ns = sight.now_ns()
@@ -78,8 +79,9 @@ class Striker:
     def _refuse_what_nobody_answers(self, schedule: Schedule) -> None:
         for position, entry in enumerate(schedule):
             if entry.f in FAULTS and entry.f not in self._nemesis.answers:
-                raise FloodmarkError(f"entry {position} of the schedule: this cluster cannot suffer {entry.f}; "
-                                     f"valid: {', '.join(sorted(self._nemesis.answers)) or 'nothing'}")
+                able = ", ".join(sorted(self._nemesis.answers)) or "nothing"
+                raise FloodmarkError(f"entry {position} of the schedule: this cluster cannot suffer {entry.f}, "
+                                     f"only {able}")
 
     async def _carry_out(self, entry: Entry, around: _Around, done_ns: int) -> bool:
         """Whether its moment came, and whoever it means was there."""
@@ -121,7 +123,8 @@ class Striker:
                 args = {**entry.args, "grudge": by_name} if grudge else entry.args
                 return _Aimed(entry=replace(entry, args=args), nodes=nodes, reached=reached, view=view)
             if not needs_a_look(named):  # nobody is down, or paused, and only our own acts can change that
-                return _Aimed(entry=entry, nodes=(), reached=reached, view=view) if entry.f in MENDING else None
+                nobody = _Aimed(entry=entry, nodes=(), reached=reached, view=view)
+                return nobody if entry.f in MENDING else None
             if sight.now_ns() >= deadline_ns:
                 return None
             await asyncio.sleep(POLL_S)

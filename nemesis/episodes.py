@@ -1,0 +1,164 @@
+"""What a random nemesis strings together: a fault, what undoes it and the time between, as data.
+
+Rules
+1. Names only, never roles, and times only, but for `healthy`: a plan's moments always come on a live cluster.
+2. All that an episode breaks it mends, in its own last steps.
+3. One draw order: the same Random gives the same episodes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from harness.protocols import CONTROLLER
+from nemesis.grudges import KINDS
+
+LONGEST_S = 4.0
+RECOVERY_S = 3.0  # what a plan allows a node for coming back into every ISR; it waits for it in any case
+HEALTHY_TIMEOUT_S = 60.0
+HEALTHY = {"at": "state", "healthy": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One entry, `at_s` after its episode begins. healthy: not before the cluster is."""
+
+    at_s: float
+    f: str
+    nodes: tuple[str, ...] = ()
+    args: Mapping[str, Any] = field(default_factory=dict)
+    healthy: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """Steps in order. touches: nodes it disturbs till its end. alone: no other episode overlaps it."""
+
+    steps: tuple[Step, ...]
+    touches: tuple[str, ...] = ()
+    alone: bool = False
+    cuts: bool = False
+
+    @property
+    def length_s(self) -> float:
+        return self.steps[-1].at_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What an episode may draw on. free: nodes that no other episode disturbs, at least one."""
+
+    random: Random
+    nodes: tuple[str, ...]
+    free: tuple[str, ...]
+    partitions: tuple[int, ...]
+    overspend: bool
+
+    def victim(self) -> str:
+        return self.random.choice(self.free)
+
+    def while_s(self, least: float = 0.5, most: float = LONGEST_S) -> float:
+        return round(self.random.uniform(least, most), 3)
+
+
+Maker = Callable[[Scene], Episode]
+
+
+def crash(scene: Scene) -> Episode:
+    """One node killed, sometimes back before its session ends (KIP-380); or all at once, for a moment."""
+    drawn = scene.random.random()
+    if drawn < 0.15 and len(scene.free) == len(scene.nodes):
+        down_s = scene.while_s(0.2, 1.5)
+        return _pair("kill", "start", scene.nodes, down_s, alone=True)
+    down_s = scene.while_s(0.1, 0.6) if drawn < 0.4 else scene.while_s()
+    return _pair("kill", "start", (scene.victim(),), down_s)
+
+
+def restart(scene: Scene) -> Episode:
+    """Orderly stops: one node, or all in turn, each back in every ISR before the next stops. Alone, because a
+    broker that cannot hand its leadership over does not stop in time."""
+    if scene.random.random() < 0.6:
+        return _pair("stop", "start", (scene.victim(),), scene.while_s(0.1, 2.0), alone=True)
+    order = list(scene.nodes)
+    scene.random.shuffle(order)
+    steps: list[Step] = []
+    at_s = 0.0
+    for node in order:
+        down_s = scene.while_s(0.1, 0.6)
+        steps += [Step(at_s=at_s, f="stop", nodes=(node,)),
+                  Step(at_s=at_s + down_s, f="start", nodes=(node,)),
+                  Step(at_s=at_s + down_s + 1.0, f="wait", healthy=True)]
+        at_s = steps[-1].at_s
+    return Episode(steps=tuple(steps), touches=scene.nodes, alone=True)
+
+
+def pause(scene: Scene) -> Episode:
+    """A node stands still, shorter or longer than its session."""
+    return _pair("pause", "resume", (scene.victim(),), scene.while_s())
+
+
+def cut(scene: Scene) -> Episode:
+    """A grudge of any kind; the controller is among those who may be snubbed, half of the time."""
+    kind = scene.random.choice(sorted(KINDS))
+    named = scene.nodes
+    if kind in ("one-node", "halves", "one-way", "random") and scene.random.random() < 0.5:
+        named = (*named, CONTROLLER)
+    grudge = KINDS[kind](scene.random, named)
+    if not grudge:  # too few nodes for a ring: nobody to snub but the clients
+        kind = "clients"
+        grudge = KINDS[kind](scene.random, scene.nodes)
+    args: dict[str, Any] = {"kind": kind, "grudge": grudge}
+    if scene.random.random() < 0.2:
+        args["reset"] = True
+    touched = tuple(node for node in scene.nodes if node in grudge)
+    heal = Step(at_s=scene.while_s(1.0), f="heal")
+    return Episode(steps=(Step(at_s=0.0, f="cut", args=args), heal), touches=touched, cuts=True)
+
+
+def power(scene: Scene) -> Episode:
+    """One node loses what it had not fsynced, all or part of it, and nothing else happens until it is back in
+    every ISR. Overspending: several lose it together, whatever else there is."""
+    args: dict[str, Any] = {}
+    if scene.random.random() < 0.5:
+        args["keep_share"] = round(scene.random.random(), 3)
+    down_s = scene.while_s(0.2, 2.0)
+    nodes: tuple[str, ...] = (scene.victim(),)
+    if scene.overspend and len(scene.nodes) > 1:
+        nodes = tuple(sorted(scene.random.sample(scene.nodes, scene.random.randint(2, len(scene.nodes)))))
+    struck = Step(at_s=0.1, f="power_cut", nodes=nodes, args=args, healthy=not scene.overspend)
+    return Episode(touches=scene.nodes, alone=True, steps=(
+        Step(at_s=0.0, f="wait"), struck, Step(at_s=0.1 + down_s, f="start", nodes=nodes),
+        Step(at_s=0.1 + down_s + RECOVERY_S, f="wait", healthy=True)))
+
+
+def expire(scene: Scene) -> Episode:
+    """A session ends though its broker lives."""
+    return Episode(steps=(Step(at_s=0.0, f="expire", nodes=(scene.victim(),)),))
+
+
+def elect(scene: Scene) -> Episode:
+    """Preferred leaders are asked back. Overspending: whoever lives is asked to lead after a kill."""
+    partitions = list(scene.partitions)
+    if len(partitions) > 1 and scene.random.random() < 0.5:
+        partitions = [scene.random.choice(partitions)]
+    if not scene.overspend:
+        return Episode(steps=(Step(at_s=0.0, f="elect", args={"partitions": partitions}),))
+    victims = tuple(sorted(scene.random.sample(scene.free, max(1, len(scene.free) - 1))))
+    down_s = scene.while_s(2.5)
+    return Episode(touches=victims, steps=(
+        Step(at_s=0.0, f="kill", nodes=victims),
+        Step(at_s=down_s - 0.3, f="elect", args={"partitions": partitions, "unclean": True}),
+        Step(at_s=down_s, f="start", nodes=victims)))
+
+
+MAKERS: dict[str, Maker] = {
+    "crash": crash, "restart": restart, "pause": pause, "cut": cut, "power": power, "expire": expire,
+    "elect": elect,
+}
+
+
+def _pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *, alone: bool = False) -> Episode:
+    on = tuple(nodes)
+    return Episode(steps=(Step(at_s=0.0, f=harm, nodes=on), Step(at_s=length_s, f=mend, nodes=on)),
+                   touches=on, alone=alone)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.protocols import Cluster, Judge, Striker, Workload, WorkloadSettings
+from harness.protocols import Cluster, Judge, PartitionSpec, Striker, Workload, WorkloadSettings
 from harness.schedule import Schedule
 
 RULES = ("high-watermark", "kip-320")  # the protocol generations, oldest first
@@ -24,7 +24,8 @@ CLUSTERS: Mapping[str, str] = {
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect")
 JUDGE = "checkers.judge:SparkJudge"
 PLANNER = "nemesis.plans:plan"
-STRIKER = "nemesis.striker:striker_for"
+ARSENAL = "nemesis.compose:arsenal"
+STRIKER = "nemesis.striker:Striker"
 
 _ALIASES = {"partition": "cut"}  # as Jepsen's users call it
 
@@ -62,9 +63,9 @@ def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: S
     return made
 
 
-def striker(cluster: Cluster) -> Striker:
+def striker(cluster: Cluster, partitions: Sequence[PartitionSpec]) -> Striker:
     """What carries out schedules against this cluster, with every fault the cluster can suffer."""
-    made: Striker = _load(STRIKER)(cluster)
+    made: Striker = _load(STRIKER)(_load(ARSENAL)(cluster), partitions)
     return made
 
 

@@ -168,7 +168,9 @@ class _Carrying:
     async def _mend(self) -> str | None:
         """What a fault left behind."""
         try:
-            return "; ".join(await self._plan.cluster.mend()) or None
+            residue = await self._plan.cluster.mend()
+            self._plan.striker.mended()
+            return "; ".join(residue) or None
         except FloodmarkError as error:
             return f"mending failed: {error}"
 

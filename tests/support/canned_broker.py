@@ -150,7 +150,8 @@ def _fetched(answer: Fetched) -> Any:
             epoch=answer.diverging[0], end_offset=answer.diverging[1])
     partition = topic.PartitionData(
         partition_index=0, error_code=answer.error, high_watermark=0, last_stable_offset=-1,
-        log_start_offset=0, aborted_transactions=None, preferred_read_replica=-1, records=answer.records, **more)
+        log_start_offset=0, aborted_transactions=None, preferred_read_replica=-1, records=answer.records,
+        **more)
     return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0,
                          responses=[topic(topic=TOPIC, partitions=[partition])])
 

@@ -39,7 +39,7 @@ def test_a_batch_is_byte_for_byte_what_kafka_python_writes(values: list[int]) ->
 
 @given(
     st.lists(st.integers(0, 2**62), min_size=1, max_size=70), st.integers(0, 2**40), st.integers(0, 2**30))
-def test_what_was_written_is_read_back_with_offsets_and_epoch(values: list[int], base: int, epoch: int) -> None:
+def test_what_was_written_is_read_back_where_it_was_placed(values: list[int], base: int, epoch: int) -> None:
     data = placed(batch.encode(values, ENDING, NOW_MS), base, epoch)
     assert list(batch.decode(data, ENDING)) == [batch.Batch(
         last_offset=base + len(values) - 1, epoch=epoch,

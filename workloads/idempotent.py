@@ -1,0 +1,250 @@
+"""The idempotent workload: the log's sends and polls through confluent-kafka, as an application would.
+
+The library retries by itself, so everything but ok is info; it never makes a duplicate, which the judge
+checks. One producer and one consumer a process, made anew after a fatal error (a new process begins then). The
+library blocks and calls back from poll(), so each op runs in a thread of the workload's own.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import count
+from random import Random
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from harness.client.batch import HEADER
+from harness.client.classify import CONNECTION, TIMEOUT
+from harness.errors import UsageError
+from harness.op import Intent, Outcome, Read, Send, Type
+from harness.protocols import Session, Workload, WorkloadSettings, Written
+from workloads.log import intents, reading_share, send
+
+NAME = "idempotent"
+_RETRIES = 2**31 - 1
+_MESSAGE_TIMEOUT_MS = 3000
+_SEND_TIMEOUT_S = 5.0  # librdkafka looks for messages that timed out once a second
+_POLL_TIMEOUT_S = 0.3
+_POLL_RECORDS = 500
+_ASK_TIMEOUT_S = 1.5
+_CLOSE_TIMEOUT_S = 0.2
+_QUICK = {  # back-offs of a test cluster: its leaders change within seconds
+    "retry.backoff.ms": 20, "retry.backoff.max.ms": 100, "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200, "topic.metadata.refresh.fast.interval.ms": 20,
+    "socket.connection.setup.timeout.ms": 1000, "socket.timeout.ms": 1000, "log_level": 0,
+}
+
+
+_SILENT = logging.getLogger("floodmark.confluent")  # what matters comes back with the op
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+class IdempotentSession:
+    """One process: a producer and a consumer, each made when first needed."""
+
+    def __init__(self, settings: WorkloadSettings, threads: ThreadPoolExecutor) -> None:
+        self.over = False
+        self._settings = settings
+        self._threads = threads
+        self._places = {spec.key: (spec.topic, spec.partition) for spec in settings.partitions}
+        self._keys = {place: key for key, place in self._places.items()}
+        self._producer: Producer | None = None
+        self._consumer: Consumer | None = None
+        self._positions: dict[int, int] = {}
+
+    async def apply(self, process: int, intent: Intent, written: Written) -> Outcome:
+        await written()
+        match intent.f:
+            case "send":
+                return await self._in_thread(lambda: self._send(intent.sends))
+            case "poll":
+                return await self._in_thread(self._poll)
+            case "assign":
+                return await self._in_thread(lambda: self._assign(intent.partitions))
+            case "list_offsets":
+                return await self._in_thread(lambda: self._list_offsets(intent.partitions))
+        raise ValueError(f"the idempotent workload knows no {intent.f!r}")
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._close)
+
+    async def _in_thread(self, work: Callable[[], Outcome]) -> Outcome:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    # -- in a thread ------------------------------------------------------------------------------------
+
+    def _send(self, sends: Sequence[Send]) -> Outcome:
+        delivered: dict[int, tuple[KafkaError | None, int | None]] = {}
+
+        def heard(index: int) -> Callable[[KafkaError | None, Message], None]:
+            return lambda error, message: delivered.__setitem__(index, (error, message.offset()))
+
+        try:
+            producer = self._producing()
+            for index, one in enumerate(sends):
+                topic, partition = self._places[one.partition]
+                producer.produce(topic, value=b"%d" % one.value, partition=partition,
+                                 headers=[(HEADER.decode(), self._settings.run_id.encode())],
+                                 on_delivery=heard(index))
+            deadline_s = time.monotonic() + _SEND_TIMEOUT_S
+            while len(delivered) < len(sends) and time.monotonic() < deadline_s:
+                producer.poll(0.05)
+        except (KafkaException, BufferError, SystemError) as error:  # a fatal error may come as a SystemError
+            self.over = True
+            return Outcome(type=Type.INFO, sends=tuple(sends), error=_name_of(error))
+        return _delivered(sends, delivered)
+
+    def _assign(self, keys: Sequence[int]) -> Outcome:
+        self._positions = {key: self._positions.get(key, 0) for key in keys}
+        places = [TopicPartition(*self._places[key], offset) for key, offset in self._positions.items()]
+        try:
+            self._consuming().assign(places)
+        except KafkaException as error:
+            self.over = True
+            return Outcome(type=Type.FAIL, error=_name_of(error))
+        return Outcome(type=Type.OK, partitions=tuple(keys))
+
+    def _poll(self) -> Outcome:
+        reads, errors = [], []
+        try:
+            messages = self._consuming().consume(_POLL_RECORDS, timeout=_POLL_TIMEOUT_S)
+        except KafkaException as error:
+            self.over = True
+            return Outcome(type=Type.FAIL, error=_name_of(error))
+        for message in messages:
+            if error := message.error():
+                errors.append(_name_of(KafkaException(error)))
+                # The log is no longer what was read (auto.offset.reset=error): a new process begins.
+                self.over = self.over or error.code() == KafkaError._AUTO_OFFSET_RESET or error.fatal()
+                continue
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None, "a record comes from somewhere"
+            assert partition is not None, "a record comes from somewhere"
+            assert offset is not None, "a record lies somewhere"
+            key = self._keys[topic, partition]
+            self._positions[key] = offset + 1
+            if (value := self._value(message)) is not None:
+                reads.append(Read(partition=key, offset=offset, value=value, epoch=message.leader_epoch()))
+        if errors and not reads:
+            return Outcome(type=Type.FAIL, error=errors[0])
+        return Outcome(type=Type.OK, reads=tuple(reads))
+
+    def _list_offsets(self, keys: Sequence[int]) -> Outcome:
+        offsets = []
+        try:
+            for key in keys:
+                place = TopicPartition(*self._places[key])
+                _, end = self._consuming().get_watermark_offsets(place, timeout=_ASK_TIMEOUT_S, cached=False)
+                offsets.append((key, end))
+        except KafkaException as error:
+            return Outcome(type=Type.FAIL, error=_name_of(error))
+        return Outcome(type=Type.OK, offsets=tuple(offsets))
+
+    def _value(self, message: Message) -> int | None:
+        ours = message.headers() == [(HEADER.decode(), self._settings.run_id.encode())]
+        digits = message.value() or b""
+        return int(digits) if ours and message.key() is None and digits.isdigit() else None
+
+    def _producing(self) -> Producer:
+        if self._producer is None:
+            self._producer = Producer({
+                **_QUICK, "bootstrap.servers": self._bootstrap(), "enable.idempotence": True, "linger.ms": 0,
+                "message.timeout.ms": _MESSAGE_TIMEOUT_MS, "request.timeout.ms": 1000,
+            }, logger=_SILENT)
+        return self._producer
+
+    def _consuming(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = Consumer({
+                **_QUICK, "bootstrap.servers": self._bootstrap(),
+                "group.id": f"floodmark-{self._settings.run_id}",
+                "enable.auto.commit": False, "auto.offset.reset": "error", "check.crcs": True,
+                "isolation.level": "read_uncommitted", "fetch.wait.max.ms": 100,
+                "fetch.error.backoff.ms": 20,
+            }, logger=_SILENT)
+        return self._consumer
+
+    def _bootstrap(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self._settings.addresses().values())
+
+    def _close(self) -> None:
+        """What still waits in the producer is dropped: its op was answered info."""
+        if self._producer is not None:
+            self._producer.purge(in_queue=True, in_flight=True, blocking=False)
+            try:
+                self._producer.flush(_CLOSE_TIMEOUT_S)
+            except (KafkaException, SystemError):
+                pass  # a fatal error, told with the op it met
+            self._producer = None
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+
+class IdempotentWorkload:
+    """Implements protocols.Workload."""
+
+    name = NAME
+
+    def __init__(self, settings: WorkloadSettings) -> None:
+        if settings.acks != "all":
+            raise UsageError(f"the idempotent workload needs acks all, not {settings.acks}")
+        self._settings = settings
+        self._values = count(settings.first_value)
+        self._keys = tuple(spec.key for spec in settings.partitions)
+        self._threads = ThreadPoolExecutor(
+            max_workers=settings.concurrency + len(self._keys) + 1, thread_name_prefix=NAME)
+
+    @property
+    def guarantees(self) -> Mapping[str, Any]:
+        return {"acks": "all", "idempotence": True, "retries": _RETRIES, "isolation": "read_uncommitted"}
+
+    def intents(self, process: int, random: Random) -> Iterator[Intent]:
+        """Without list_offsets: the library asks for them without naming the leader epoch, so a zombie
+        leader's answer could make a correct cluster look broken."""
+        share = reading_share(process, self._settings.concurrency)
+        drawn = intents(self._keys, self._values, share, random)
+        return (intent for intent in drawn if intent.f != "list_offsets")
+
+    def probe(self, partition: int) -> Intent:
+        return send(partition, [next(self._values)])
+
+    def session(self, process: int) -> Session:
+        return IdempotentSession(self._settings, self._threads)
+
+    def final_session(self, process: int) -> Session:
+        return IdempotentSession(self._settings, self._threads)
+
+
+def make(settings: WorkloadSettings) -> Workload:
+    return IdempotentWorkload(settings)
+
+
+def _delivered(sends: Sequence[Send], delivered: Mapping[int, tuple[KafkaError | None, int | None]]
+               ) -> Outcome:
+    """ok only if every value was. One that the library gave up on may have landed by an earlier attempt; one
+    that was there already (DUPLICATE_SEQUENCE_NUMBER) may be ok without an offset."""
+    errors = [error for error, _ in delivered.values() if error is not None]
+    if errors or len(delivered) < len(sends):
+        name = _name_of(KafkaException(errors[0])) if errors else TIMEOUT
+        return Outcome(type=Type.INFO, sends=tuple(sends), error=name)
+    placed = []
+    for index, one in enumerate(sends):
+        offset = delivered[index][1]
+        placed.append(replace(one, offset=offset if offset is not None and offset >= 0 else None))
+    return Outcome(type=Type.OK, sends=tuple(placed))
+
+
+def _name_of(error: Exception) -> str:
+    """Kafka's name of the error, or CONNECTION or TIMEOUT for the library's own."""
+    told = error.args[0] if isinstance(error, KafkaException) and error.args else None
+    if not isinstance(told, KafkaError):
+        return CONNECTION
+    if told.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT):
+        return TIMEOUT
+    return CONNECTION if told.code() < -1 else str(told.name())

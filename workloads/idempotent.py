@@ -1,7 +1,7 @@
 """The idempotent workload: the log's sends and polls through confluent-kafka, as an application would.
 
 The library retries by itself, so everything but ok is info; it never makes a duplicate, which the judge
-checks. One producer and one consumer a process, made anew after a fatal error (a new process begins then). The
+checks. One producer and one consumer a process, made anew with the process. The
 library blocks and calls back from poll(), so each op runs in a thread of the workload's own.
 """
 
@@ -117,10 +117,10 @@ class IdempotentSession:
             self.over = True
             return Outcome(type=Type.FAIL, error=_name_of(error))
         for message in messages:
-            if error := message.error():
-                errors.append(_name_of(KafkaException(error)))
+            if told := message.error():
+                errors.append(_name_of(KafkaException(told)))
                 # The log is no longer what was read (auto.offset.reset=error): a new process begins.
-                self.over = self.over or error.code() == KafkaError._AUTO_OFFSET_RESET or error.fatal()
+                self.over = self.over or told.code() == KafkaError._AUTO_OFFSET_RESET or told.fatal()
                 continue
             topic, partition, offset = message.topic(), message.partition(), message.offset()
             assert topic is not None, "a record comes from somewhere"

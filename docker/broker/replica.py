@@ -140,6 +140,11 @@ class Replica:
         return self._leader.isr.effective if self._leader is not None else self._state.isr
 
     @property
+    def proposing(self) -> bool:
+        """Whether a leader waits to learn the fate of an ISR that it has proposed."""
+        return self._leader is not None and self._leader.isr.pending is not None
+
+    @property
     def leo(self) -> int:
         return self._state.log.end
 

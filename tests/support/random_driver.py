@@ -1,7 +1,9 @@
 """A seeded random schedule over a memory cluster: clients, faults, a network that delays, reorders and loses.
 
 Faults stay within what the guarantees allow: elections are clean, and a power cut strikes only while every node
-runs and is in the ISR; until that node is back in it, nobody else crashes or loses its session.
+runs and is in the ISR, and no leader is about to shrink it (the request would outlive its sender, and the ISR might
+become the one that lost its data: what KIP-966 is for); until that node is back in the ISR, nobody else crashes or
+loses its session.
 """
 
 from collections.abc import Sequence
@@ -176,7 +178,8 @@ class RandomDriver:
     def _power_cut(self) -> None:
         cluster = self.cluster
         full = sorted(cluster.partition.isr) == cluster.running == sorted(cluster.nodes)
-        if full and self._free(0):
+        proposing = any(cluster.replica(node).proposing for node in cluster.running)
+        if full and not proposing and self._free(0):
             node = self.random.choice(cluster.running)
             disk = cluster.nodes[node].disk
             cluster.power_cut(node, self.random.randint(disk.flushed, len(disk.batches)))

@@ -205,7 +205,7 @@ def demo(cluster: str, out: Path | None) -> int:
 
 # -- a cluster to play with ------------------------------------------------------------------------------
 
-FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, help="Which cluster: its folder (default: the latest).")
+FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, help="Which cluster (default: the latest).")
 
 
 @main.group()
@@ -215,7 +215,7 @@ def cluster() -> None:
 
 @cluster.command("up")
 @cluster_options
-@click.option("--out", type=RUN_FOLDER, help="Where its data go, absent or empty (default: a temporary folder).")
+@click.option("--out", type=RUN_FOLDER, help="Where its data go: absent or empty (default: temporary).")
 @click.option("--port", type=click.IntRange(1024, 65535), help="The first broker's port; the others follow.")
 @exits
 def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
@@ -238,7 +238,7 @@ def cluster_state(as_json: bool, folder: Path | None) -> int:
 
 @cluster.command("cut")
 @click.argument("nodes", nargs=-1, required=True)
-@click.option("--from", "others", multiple=True, metavar="NODE", help="Cut them from these only (or: clients).")
+@click.option("--from", "others", multiple=True, metavar="NODE", help="From these only (also: clients).")
 @click.option("--one-way", is_flag=True, help="The nodes do not hear the others, who hear them.")
 @click.option("--reset", is_flag=True, help="Connections are reset instead of falling silent.")
 @FOLDER_OPTION

@@ -1,4 +1,4 @@
-"""What `floodmark cluster up` is made from: the options turned into a cluster that is made but not started."""
+"""What `floodmark cluster up` is made from: the options turned into a cluster, made but not started."""
 
 import tempfile
 from collections.abc import Sequence

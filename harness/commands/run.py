@@ -102,7 +102,7 @@ def planned(options: RunOptions) -> RunPlan:
         cluster=cluster,
         partitions=specs,
         workload=catalog.workload(options.workload, settings),
-        striker=catalog.striker(cluster),
+        striker=catalog.striker(cluster, specs),
         schedule=schedule,
         concurrency=options.concurrency,
         rate=options.rate,

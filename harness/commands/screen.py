@@ -1,4 +1,4 @@
-"""How a run shows its progress on stderr: one line rewritten on a terminal, a plain line now and then elsewhere."""
+"""A run's progress on stderr: one line rewritten on a terminal, a plain line now and then elsewhere."""
 
 import sys
 from types import TracebackType

@@ -1,6 +1,6 @@
-"""Figures, side by side: the cluster, the recorder, the judge. `make bench`; best on an otherwise idle machine.
+"""Figures, side by side: the cluster, the recorder, the judge. `make bench`, on an idle machine.
 
-    python tests/bench/bench.py [--only cluster,recorder,judge] [--seconds 8] [--ops 10000,1000000] [--repeat 3]
+    make bench ARGS='--only cluster,recorder,judge --seconds 8 --ops 10000,1000000 --repeat 3'
 
 Every figure is a median over --repeat runs, with the range beside it. Nothing here passes or fails.
 """
@@ -56,7 +56,7 @@ def say(what: str, values: Sequence[float], unit: str) -> None:
 
 
 def bench_cluster(scratch: Path, seconds: float, repeat: int) -> None:
-    """Acked op/s and latency of a three-broker cluster, acks=all: processes 1 and 20, links direct and proxied."""
+    """Acked op/s and latency: 1 and 20 processes, links direct and proxied."""
     print("cluster: 3 brokers, 4 partitions, acks=all, min.insync.replicas=2, workload log", flush=True)
     for links in ("direct", "proxied"):
         for concurrency in (1, 20):

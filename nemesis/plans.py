@@ -25,7 +25,6 @@ CALM_S = 2.5
 FIRST_S = 1.0
 LAST_S = 1.0  # before the end, with everything mended
 LEAST_GAP_S = 0.3
-NS = 1_000_000_000
 
 
 def known(names: Iterable[str]) -> tuple[str, ...]:
@@ -113,6 +112,10 @@ def _entries(episodes: Sequence[tuple[float, Episode]]) -> Schedule:
 
 def _entry(step: Step, at_s: float, *, gap_s: float) -> Entry:
     moment: dict[str, Any] = HEALTHY if step.healthy else {
-        "at": "time", "time": int(at_s * NS), "after_ns": int(gap_s / 2 * NS)}
+        "at": "time", "time": _ns(at_s), "after_ns": _ns(gap_s / 2)}
     return Entry(f=step.f, nodes=step.nodes, moment=moment, args=step.args,
                  timeout_s=HEALTHY_TIMEOUT_S if step.healthy else MOMENT_TIMEOUT_S)
+
+
+def _ns(time_s: float) -> int:
+    return round(time_s * 1000) * 1_000_000

@@ -80,7 +80,7 @@ class Striker:
         for position, entry in enumerate(schedule):
             if entry.f in FAULTS and entry.f not in self._nemesis.answers:
                 able = ", ".join(sorted(self._nemesis.answers)) or "nothing"
-                raise FloodmarkError(f"entry {position} of the schedule: this cluster cannot suffer {entry.f} "
+                raise FloodmarkError(f"entry {position}: this cluster cannot suffer {entry.f} "
                                      f"(it can {able})")
 
     async def _carry_out(self, entry: Entry, around: _Around, done_ns: int) -> bool:

@@ -45,6 +45,11 @@ class Recorder:
         except OSError as error:
             raise FloodmarkError(f"cannot begin the history {path}: {error.strerror}") from error
 
+    def begin(self) -> None:
+        """The run begins now: times are counted from here. Before the first line only."""
+        assert self._index == 0, f"{self._index} lines were stamped already"
+        self._origin_ns = self._clock_ns()
+
     def now_ns(self) -> int:
         """Nanoseconds since the run began."""
         return self._clock_ns() - self._origin_ns

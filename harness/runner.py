@@ -144,6 +144,8 @@ class _Carrying:
         self._about["config"] = {node: dict(keys) for node, keys in cluster.config.items()}
         self._about["guarantees"] = guarantees(self._plan)
         self._run.rewrite(self._about)
+        self._recorder.begin()  # a schedule's times count from here, whatever the start took
+        self._told_at_ns = 0
 
     async def _main(self) -> str:
         """How the main phase ended. Mends in any case."""

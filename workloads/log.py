@@ -29,14 +29,15 @@ _FINAL_FETCH_WAIT_MS = 100
 
 
 class LogSession:
-    """One process on its client. A final session reads in larger pieces and waits less for more to come."""
+    """One process on its client. A final session serves what comes after mending: probes and final reads, in
+    larger pieces and with less waiting for more to come."""
 
     def __init__(self, settings: WorkloadSettings, process: int, *, final: bool = False) -> None:
         self._client = Client(ClientConfig(
             run_id=settings.run_id,
             keys={spec.key: (spec.topic, spec.partition) for spec in settings.partitions},
             bootstrap=settings.addresses,
-            acks=settings.acks,
+            acks="all" if final else settings.acks,  # a probe is to be acked, whatever the load asks for
             fetch_max_bytes=_FINAL_FETCH_BYTES if final else _LOAD_FETCH_BYTES,
             fetch_wait_ms=_FINAL_FETCH_WAIT_MS if final else _LOAD_FETCH_WAIT_MS,
             fetch_min_bytes=1 if final else _LOAD_FETCH_MIN_BYTES,

@@ -1,0 +1,149 @@
+"""Whole runs on a real three-broker cluster, and what their folders hold. No judge: the files speak."""
+
+import asyncio
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from harness import catalog, runner
+from harness.errors import FloodmarkError
+from harness.history import read
+from harness.op import Op, Type
+from harness.protocols import WorkloadSettings
+from harness.schedule import Entry, Schedule
+
+pytestmark = pytest.mark.cluster
+RUN_ID = "00c0ffee00c0ffee"
+
+
+def made(folder: Path, *, workload: str = "log", schedule: Schedule = (), **changes: Any) -> runner.RunPlan:
+    """A plan for three brokers and two partitions."""
+    cluster = catalog.cluster("local", folder, 3, rules="kip-320", bugs=(), config={}, links="direct")
+    partitions = runner.spread(cluster.nodes, "log", 2, 3)
+    concurrency = changes.get("concurrency", 8)
+    return runner.RunPlan(**{
+        "folder": folder, "run_id": RUN_ID, "version": "0", "commit": "0", "seed": 5, "rules": "kip-320",
+        "cluster": cluster, "partitions": partitions, "schedule": schedule, "duration_s": 3.0,
+        "concurrency": concurrency, "rate": 500.0,
+        "striker": catalog.striker(cluster, partitions),
+        "workload": catalog.workload(workload, WorkloadSettings(
+            run_id=RUN_ID, seed=5, partitions=partitions, addresses=cluster.addresses, acks="all",
+            concurrency=concurrency, first_value=runner.first_free_value(schedule))),
+        **changes,
+    })
+
+
+def carried_out(plan: runner.RunPlan) -> tuple[runner.RunResult, list[runner.Progress]]:
+    told: list[runner.Progress] = []
+    return asyncio.run(runner.carry_out(plan, told.append)), told
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def assert_a_whole_history(folder: Path, about: Mapping[str, Any]) -> list[Op]:
+    """Index, time, one op at a time a process, nothing after an info; as many lines as were told."""
+    ops = list(read(folder / "history.jsonl"))
+    assert [op.index for op in ops] == list(range(about["history_lines"]))
+    assert all(before.time <= after.time for before, after in pairwise(ops))
+    last: dict[int, Op] = {}
+    for op in (op for op in ops if op.process >= 0):
+        before = last.get(op.process)
+        if op.type is Type.INVOKE:
+            assert before is None or before.type in (Type.OK, Type.FAIL)
+        else:
+            assert before is not None
+            assert (before.type, before.f) == (Type.INVOKE, op.f)
+        last[op.process] = op
+    values = [send.value for op in ops if op.type is Type.INVOKE for send in op.sends or ()]
+    assert len(values) == len(set(values))
+    return ops
+
+
+def assert_final_reads_are_the_logs(folder: Path, about: Mapping[str, Any], ops: list[Op]) -> None:
+    """What was read to the end is the leader's dump, and every replica's dump is the leader's."""
+    dumps = {node: rows(folder / "logs" / f"{node}.jsonl") for node in about["nodes"]}
+    assert about["final_reads"]["partitions"] == sorted(map(int, about["partitions"]))
+    readers = set(about["final_reads"]["processes"])
+    read_last = sorted((read.partition, read.offset, read.value, read.epoch)
+                       for op in ops if op.process in readers for read in op.reads or ())
+    for dump in dumps.values():
+        assert [(row["partition"], row["offset"], row["value"], row["epoch"]) for row in dump] == read_last
+    acked = {(send.partition, send.offset, send.value)
+             for op in ops if op.type is Type.OK for send in op.sends or ()}
+    assert acked <= {one[:3] for one in read_last}
+    assert {(row["node"], row["partition"]): row["leo"] for row in rows(folder / "replicas.jsonl")} == {
+        (node, int(key)): sum(row["partition"] == int(key) for row in dumps[node])
+        for node in about["nodes"] for key in about["partitions"]}
+
+
+@pytest.mark.parametrize("workload", ["log", "idempotent"])
+def test_a_run_without_faults_settles_and_reads_back_all_it_wrote(tmp_path: Path, workload: str) -> None:
+    """The folder of a quiet run: whole lines, equal logs, final reads equal to them, settled."""
+    folder = tmp_path / "run"
+    result, told = carried_out(made(folder, workload=workload))
+    about = orjson.loads((folder / "run.json").read_bytes())
+    assert about == result.about
+    assert (about["ended"], about["settled"], about["settle"]["why"]) == ("done", True, None)
+    assert (about["died"], about["missed"], about["residue"], about["id"]) == ([], [], None, RUN_ID)
+    assert about["guarantees"]["min_insync_replicas"] == 2
+    assert sorted(about["leaders"]) == ["0", "1"]
+    ops = assert_a_whole_history(folder, about)
+    assert sum(op.type is Type.OK and op.f == "send" for op in ops) > 100
+    assert_final_reads_are_the_logs(folder, about, ops)
+    phases = list(dict.fromkeys(progress.phase for progress in told))
+    assert phases == ["start", "main", "mend", "settle", "read", "collect"]
+
+
+def test_a_run_with_a_killed_leader_mends_and_loses_nothing(tmp_path: Path) -> None:
+    """A scripted send among the load, the leader killed at an ack and started again."""
+    folder = tmp_path / "run"
+    schedule = (
+        Entry(f="send", args={"sends": [{"partition": 0, "value": 17}]}),
+        Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 50}),
+        Entry(f="start", nodes=("down",), moment={"at": "after", "after_ns": 500_000_000}),
+    )
+    result, _ = carried_out(made(folder, schedule=schedule, duration_s=1.0))
+    about = result.about
+    assert (about["ended"], about["settled"], about["missed"]) == ("done", True, [])
+    ops = assert_a_whole_history(folder, about)
+    assert [op.f for op in ops if op.process == -1] == ["kill", "start"]
+    assert any(send.value == 17 for op in ops if op.type is Type.OK for send in op.sends or ())
+    assert_final_reads_are_the_logs(folder, about, ops)
+
+
+def test_an_interrupted_run_still_settles_and_collects(tmp_path: Path) -> None:
+    """Cancellation in the main phase, as Ctrl-C does it."""
+    folder = tmp_path / "run"
+
+    async def interrupted() -> runner.RunResult:
+        busy = asyncio.Event()
+
+        def watch(progress: runner.Progress) -> None:
+            if progress.phase == "main" and progress.ok > 10:
+                busy.set()
+
+        running = asyncio.create_task(runner.carry_out(made(folder, duration_s=300.0), watch))
+        async with asyncio.timeout(60):
+            await busy.wait()
+        running.cancel()
+        return await running
+
+    result = asyncio.run(interrupted())
+    assert (result.ended, result.settled) == ("interrupted", True)
+    assert_final_reads_are_the_logs(folder, result.about, assert_a_whole_history(folder, result.about))
+
+
+def test_a_cluster_that_cannot_start_leaves_a_folder_that_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    cluster = catalog.cluster("local", folder, 3, rules="no-such-rules", bugs=(), config={}, links="direct")
+    with pytest.raises(FloodmarkError, match="ended at once"):
+        carried_out(made(folder, cluster=cluster))
+    about = orjson.loads((folder / "run.json").read_bytes())
+    assert "ended at once" in about["ended"]
+    assert (about["settled"], about["history_lines"], about["settle"]["no_leader"]) == (False, 0, [])

@@ -83,10 +83,15 @@ def json_line(row: Mapping[str, Any]) -> bytes:
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def create(folder: Path, about: Mapping[str, Any]) -> Run:
-    """Begins a run folder, which must be absent or empty (else UsageError), with run.json in it."""
+def refuse_full(folder: Path) -> None:
+    """What `--out` names must be absent or empty: UsageError."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is not empty: name a folder that is absent or empty")
+
+
+def create(folder: Path, about: Mapping[str, Any]) -> Run:
+    """Begins a run folder, which must be absent or empty (else UsageError), with run.json in it."""
+    refuse_full(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         begun = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))

@@ -8,7 +8,7 @@ from typing import Any
 from harness import catalog
 from harness.commands.cluster import up
 from harness.commands.run import pairs
-from harness.errors import UsageError
+from harness.run import refuse_full
 
 
 def bring_up(
@@ -23,8 +23,6 @@ def bring_up(
     links: str | None,
 ) -> int:
     """Runs until Ctrl-C. Links are proxied unless said otherwise: what is up to be played with can be cut."""
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} is not empty: name a folder that is absent or empty")
     made: dict[str, Any] = {
         "rules": rules,
         "bugs": bugs,
@@ -32,6 +30,7 @@ def bring_up(
         "links": links or "proxied",
     }
     if out is not None:
+        refuse_full(out)
         return up(catalog.cluster(cluster, out, nodes, first_port=first_port, **made), out)
     with tempfile.TemporaryDirectory(prefix="floodmark-", ignore_cleanup_errors=True) as folder:
         return up(catalog.cluster(cluster, Path(folder), nodes, first_port=first_port, **made), Path(folder))

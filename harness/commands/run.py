@@ -64,14 +64,14 @@ def run_and_judge(options: RunOptions, policy: Policy, json_file: Path | None) -
     return worst(codes)
 
 
-def planned(options: RunOptions) -> RunPlan:
-    """The plan that the options make; UsageError for what cannot be."""
+def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
+    """The plan that the options make, with the schedule given or theirs; UsageError for what cannot be."""
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
     folder = options.out or default_folder(seed, datetime.datetime.now())
     factor = options.replication_factor
     nodes = tuple(f"n{index}" for index in range(1, options.nodes + 1))
     specs = spread(nodes, TOPIC, options.partitions, factor)
-    schedule = schedule_of(options, seed, nodes)
+    schedule = schedule_of(options, seed, nodes) if schedule is None else schedule
     config = {"min.insync.replicas": str(max(1, factor - 1)), "default.replication.factor": str(factor)}
     cluster = catalog.cluster(
         options.cluster,

@@ -288,10 +288,21 @@ def power_cut_before_the_send(folder: RunFolder, random: Random) -> Expect | Non
     return lost(gone[3])
 
 
+def traced(folder: RunFolder) -> None:
+    """If nobody kept a trace, somebody did now: each node's start, and nothing of the controller's."""
+    if folder.trace is None:
+        folder.trace = [{"time": 0, "node": node, "seq": 0, "event": "start", "partition": 0, "epoch": 0, "leo": 0,
+                         "hw": 0, "clean": True} for node in NODES]
+
+
+def next_seq(folder: RunFolder) -> int:
+    return sum(1 for event in folder.trace or [] if event["node"] == "c")
+
+
 def elected(folder: RunFolder, partition: int, isr: tuple[str, ...], *, clean: bool = True) -> None:
     """The controller's trace says, after everything in the history, that the first of these was elected."""
     assert folder.trace is not None
-    folder.trace.append({"time": folder.lines[-1]["time"] + 1, "node": "c", "seq": len(folder.trace),
+    folder.trace.append({"time": folder.lines[-1]["time"] + 1, "node": "c", "seq": next_seq(folder),
                          "event": "elect", "partition": partition, "leader": isr[0], "epoch": 99, "isr": list(isr),
                          "partition_epoch": 99, "clean": clean})
 
@@ -299,7 +310,7 @@ def elected(folder: RunFolder, partition: int, isr: tuple[str, ...], *, clean: b
 @damage
 def a_struck_leader_by_the_trace(folder: RunFolder, random: Random) -> Expect | None:
     """The trace shows that the last ISR member was power cut and elected again: permitted, and surely so."""
-    folder.trace = folder.trace or []
+    traced(folder)
     gone = lose_tail(folder, random)
     if gone is None:
         return None
@@ -312,7 +323,7 @@ def a_struck_leader_by_the_trace(folder: RunFolder, random: Random) -> Expect | 
 def an_unstruck_copy_in_the_isr(folder: RunFolder, random: Random) -> Expect | None:
     """The trace shows unstruck members in the ISR when the struck one was elected: a bug, whatever was
     lost."""
-    folder.trace = folder.trace or []
+    traced(folder)
     gone = lose_tail(folder, random)
     if gone is None:
         return None
@@ -325,14 +336,15 @@ def an_unstruck_copy_in_the_isr(folder: RunFolder, random: Random) -> Expect | N
 @damage
 def struck_and_taken_in_again(folder: RunFolder, random: Random) -> Expect | None:
     """The struck node had caught up and was in the ISR again before it was elected alone: a bug."""
-    folder.trace = folder.trace or []
+    traced(folder)
     gone = lose_tail(folder, random)
     if gone is None:
         return None
     leader, other = folder.leader(gone[0]), follower(folder, random, gone[0])
     cut_power(folder, (leader,))
+    assert folder.trace is not None
     for members in ((other,), (other, leader)):
-        folder.trace.append({"time": folder.lines[-1]["time"] + 1, "node": "c", "seq": len(folder.trace),
+        folder.trace.append({"time": folder.lines[-1]["time"] + 1, "node": "c", "seq": next_seq(folder),
                              "event": "isr", "partition": gone[0], "leader": other, "epoch": 98,
                              "isr": list(members), "partition_epoch": 98, "cause": "test"})
     elected(folder, gone[0], (leader,))
@@ -342,7 +354,7 @@ def struck_and_taken_in_again(folder: RunFolder, random: Random) -> Expect | Non
 @damage
 def unclean_by_the_trace(folder: RunFolder, random: Random) -> Expect | None:
     """The controller's trace tells of an unclean election afterwards."""
-    folder.trace = folder.trace or []
+    traced(folder)
     gone = lose_tail(folder, random)
     if gone is None:
         return None
@@ -351,9 +363,29 @@ def unclean_by_the_trace(folder: RunFolder, random: Random) -> Expect | None:
 
 
 @damage
+def unclean_by_a_trace_with_a_gap(folder: RunFolder, random: Random) -> Expect | None:
+    """What a trace shows it shows, though it may lack other things."""
+    expect = unclean_by_the_trace(folder, random)
+    folder.trace = (folder.trace or [])[1:]
+    return expect
+
+
+@damage
+def a_strike_and_a_trace_with_a_gap(folder: RunFolder, random: Random) -> Expect | None:
+    """A trace that lacks a node does not prove that no leader was chosen from struck copies."""
+    traced(folder)
+    gone = lose_tail(folder, random)
+    if gone is None or folder.trace is None:
+        return None
+    cut_power(folder, (random.choice(NODES),))
+    folder.trace = [event for event in folder.trace if event["node"] != "n2"]
+    return permitted("fault budget", gone[3], sure=False)
+
+
+@damage
 def unclean_of_another_partition(folder: RunFolder, random: Random) -> Expect | None:
     """An unclean election of some other partition excuses nothing here."""
-    folder.trace = folder.trace or []
+    traced(folder)
     gone = lose_tail(folder, random)
     if gone is None:
         return None
@@ -381,7 +413,7 @@ def unclean_allowed_and_no_trace(folder: RunFolder, random: Random) -> Expect | 
 @damage
 def unclean_allowed_but_the_trace_has_none(folder: RunFolder, random: Random) -> Expect | None:
     """The setting is on, and the trace shows that it never came to it."""
-    folder.trace = folder.trace or []
+    traced(folder)
     folder.run["guarantees"]["unclean_leader_election"] = True
     gone = lose_tail(folder, random)
     return None if gone is None else lost(gone[3])

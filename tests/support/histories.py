@@ -280,10 +280,17 @@ def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: boo
         life.settle()
     traced = random.random() < 0.2 if trace is None else trace
     folder = RunFolder(run=run_json(life, settled=settled), lines=life.lines, dumps={node: [] for node in NODES},
-                       rows=[], trace=life.trace if traced else None)
+                       rows=[], trace=whole_trace(life) if traced else None)
     for key, log in sorted(life.logs.items()):
         freeze(folder, random, key, log, settled=settled)
     return folder
+
+
+def whole_trace(life: Life) -> list[Line]:
+    """The controller's elections, and of each node its start, so that none is missing in it."""
+    starts: list[Line] = [{"time": 0, "node": node, "seq": 0, "event": "start", "partition": 0, "epoch": 0,
+                           "leo": 0, "hw": 0, "clean": True} for node in NODES]
+    return starts + life.trace
 
 
 def freeze(folder: RunFolder, random: Random, key: int, log: Log, *, settled: bool) -> None:

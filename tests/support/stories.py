@@ -13,7 +13,7 @@ from random import Random
 
 import damages
 import damages_clients
-from histories import NODES, Life, RunFolder, checksum, freeze, run_json
+from histories import NODES, Life, RunFolder, checksum, freeze, run_json, whole_trace
 
 import twin
 
@@ -65,7 +65,7 @@ def end(life: Life, *, settled: bool = True, traced: bool = False) -> RunFolder:
     if settled:
         life.settle()
     folder = RunFolder(run=run_json(life, settled=settled), lines=life.lines, rows=[],
-                       dumps={node: [] for node in NODES}, trace=life.trace if traced else None)
+                       dumps={node: [] for node in NODES}, trace=whole_trace(life) if traced else None)
     for key, log in sorted(life.logs.items()):
         freeze(folder, Random(1), key, log, settled=settled)
     return folder

@@ -31,12 +31,27 @@ def is_lost(world: World, send: Send) -> bool:
     info send that is nowhere in it. Fails are never lost, and nothing is where the leader's log cannot be
     relied upon."""
     partition = world.partitions.get(send.partition)
-    if partition is None or not partition.usable or partition.compact or send.type == "fail":
+    if partition is None or not can_lose(world, send) or is_blind(world, send):
         return False
     if send.type == "ok" and send.offset is not None:
         return send.offset >= partition.log_start and not partition.leader_holds(send.offset, send.value)
+    shown = {read.offset for read in world.reads if (read.partition, read.value) == (send.partition, send.value)}
+    if send.type == "info" and any(partition.log_start <= offset and not partition.leader_holds(offset, send.value)
+                                   for offset in shown):
+        return True
     # Without an offset, what is not there may have lain below log_start.
     return not partition.leader_offsets_of(send.value) and partition.log_start == 0
+
+
+def can_lose(world: World, send: Send) -> bool:
+    """A failed send has nothing to lose, and a value that was sent twice cannot be traced."""
+    return send.type != "fail" and send.value not in world.repeated
+
+
+def is_blind(world: World, send: Send) -> bool:
+    """The leader's final log cannot be relied upon to show whether this was lost."""
+    partition = world.partitions.get(send.partition)
+    return partition is None or not partition.usable or partition.compact
 
 
 def losing_cause(world: World, send: Send) -> Cause | None:
@@ -51,7 +66,7 @@ def unclean(world: World, send: Send) -> Cause | None:
     tells."""
     if unclean_elections(world, send.partition, after=send):
         return Cause(by=UNCLEAN)
-    if world.run["guarantees"].get("unclean_leader_election") and world.folder.trace is None:
+    if world.run["guarantees"].get("unclean_leader_election") and not world.folder.trace_whole:
         return Cause(by=UNCLEAN, sure=False)
     return None
 
@@ -88,7 +103,7 @@ def fault_budget(world: World, send: Send) -> Cause | None:
         return None
     partition = world.partitions[send.partition]
     struck = losing_faults(world, partition, after=send)
-    if world.folder.trace is not None:
+    if world.folder.trace_whole:
         return Cause(by=BUDGET) if chosen_from_struck(world, partition, struck) else None
     nodes = {node for _, node in struck}
     if not nodes:
@@ -97,13 +112,14 @@ def fault_budget(world: World, send: Send) -> Cause | None:
 
 
 def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[int, str]]) -> bool:
-    """Replay strikes and elections by time. A node is unstruck when the ISR takes it in again; an election
+    """Replay strikes and the controller's elections by time. A node is unstruck when the ISR takes it in again; an election
     whose leader and whole ISR are struck has chosen from struck copies only."""
     struck: set[str] = set()
     isr: set[str] = set()
     events = [(time, 0, node, None) for time, node in strikes] + [
         (event["time"], 1, "", event) for event in world.folder.trace or []
-        if event.get("partition") == partition.key and event.get("event") in ("elect", "isr")]
+        if event.get("partition") == partition.key and event.get("event") in ("elect", "isr")
+        and event["node"] not in world.run["nodes"]]
     for _, _, node, event in sorted(events, key=lambda one: one[:2]):
         if event is None:
             struck.add(node)
@@ -134,12 +150,19 @@ def of_lost_write(world: World, send: Send) -> Cause | None:
 
 def follows(world: World, concerned: Iterable[Send], *, acks: bool = False) -> Cause | None:
     """A finding about these sends is permitted where one of them is itself lost by a permitted cause; by acks
-    only where nobody ever read what was lost (what was read had been committed)."""
-    lost = [send for send in concerned if is_lost(world, send)]
-    weak = world.run["guarantees"].get("acks") != "all"
-    if acks and weak and lost and not any(world.was_read(send) for send in lost):
-        return Cause(by=ACKS)
-    return first(losing_cause(world, send) for send in lost)
+    only where nobody ever read it (what was read had been committed). Where the leader's log cannot show what was
+    lost, each may have been, and the cause is unsure.
+    """
+    causes: list[Cause | None] = []
+    for send in concerned:
+        blind = is_blind(world, send) and can_lose(world, send)
+        if not blind and not is_lost(world, send):
+            continue
+        weak = acks and world.run["guarantees"].get("acks") != "all" and not world.was_read(send)
+        cause = Cause(by=ACKS) if weak else losing_cause(world, send)
+        if cause is not None:
+            causes.append(Cause(by=cause.by, sure=cause.sure and (weak or not blind)))
+    return first(causes)
 
 
 def sends_of_values(world: World, partition: int, values: Iterable[int]) -> list[Send]:
@@ -150,14 +173,16 @@ def sends_of_values(world: World, partition: int, values: Iterable[int]) -> list
 def follows_lost_offsets(world: World, partition: int, concerned: Callable[[int], bool]) -> Cause | None:
     """For what consumers saw: some offset concerned (fallen below, passed over) is that of a record lost by a
     permitted cause. An info send's offset is where it was read."""
-    causes = []
+    causes: list[Cause | None] = []
     for send in world.sends:
-        if send.partition == partition and is_lost(world, send):
+        blind = is_blind(world, send) and can_lose(world, send)
+        if send.partition == partition and (blind or is_lost(world, send)):
             places = {send.offset} if send.offset is not None else {
                 read.offset for read in world.reads
                 if read.partition == partition and read.value == send.value}
-            if any(concerned(offset) for offset in places if offset is not None):
-                causes.append(losing_cause(world, send))
+            cause = losing_cause(world, send)
+            if cause is not None and any(concerned(offset) for offset in places):
+                causes.append(Cause(by=cause.by, sure=cause.sure and not blind))
     return first(causes)
 
 

@@ -85,13 +85,14 @@ class World:
     partitions: dict[int, Partition] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     complete: bool = True  # no line of the history is missing or bad, and the run was closed
-    overlapping: bool = False  # a process had two ops open, or asked on after an info
+    overlapping: set[int] = field(default_factory=set)  # processes with two ops open, or that went on after info
     repeated: set[int] = field(default_factory=set)  # values that were sent twice
     settled: bool = False
     acked: int = 0  # micro-sends of ok ops, probes of the settling aside
 
     def oks(self) -> Iterator[Send]:
-        return (send for send in self.sends if send.type == "ok")
+        """Ok sends whose value can be traced: one that was sent twice cannot."""
+        return (send for send in self.sends if send.type == "ok" and send.value not in self.repeated)
 
     def polls(self) -> Iterator[Line]:
         """Completions of polls, of any outcome, in order."""
@@ -113,7 +114,7 @@ def facts(folder: Folder) -> World:
     world.reads = [read for line in world.polls() for read in reads_of(line)]
     world.repeated = repeated_values(world.lines)
     probers = (run.get("settle") or {}).get("processes") or []
-    world.acked = sum(1 for send in world.oks() if send.process not in probers)
+    world.acked = sum(1 for send in world.sends if send.type == "ok" and send.process not in probers)
     for key, spec in run["partitions"].items():
         world.partitions[int(key)] = partition_of(folder, int(key), spec)
     return world
@@ -144,7 +145,7 @@ def match_ops(world: World) -> None:
             continue
         if line["type"] == "invoke":
             if process in over or any(other["process"] == process for other in open_ops):
-                world.overlapping = True
+                world.overlapping.add(process)
             open_ops.append(line)
             continue
         opened = next((other for other in open_ops if names_of(other) == names_of(line)), None)

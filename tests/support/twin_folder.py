@@ -30,7 +30,8 @@ class Folder:
     rows_damaged: bool = False
     dumps: dict[str, list[Line]] = field(default_factory=dict)  # a node without a readable file is not here
     damaged: set[str] = field(default_factory=set)  # nodes whose dump is missing, torn or damaged
-    trace: list[Line] | None = None
+    trace: list[Line] | None = None  # what can be read of it; it may prove what it shows
+    trace_whole: bool = False  # it has no gap and lacks no node: it may prove what it does not show
 
 
 def read(path: Path) -> Folder:
@@ -42,7 +43,7 @@ def read(path: Path) -> Folder:
     read_rows(path / "replicas.jsonl", folder)
     for node in folder.run["nodes"]:
         read_dump(path / "logs", node, folder)
-    folder.trace = read_trace(path / "trace.jsonl")
+    read_trace(path / "trace.jsonl", folder)
     return folder
 
 
@@ -227,11 +228,19 @@ def is_entry(entry: Line, node: str) -> bool:
             and is_optional(is_flag, entry.get("aborted")))
 
 
-def read_trace(path: Path) -> list[Line] | None:
-    """The trace's events by time, or None where there is none."""
+def read_trace(path: Path, folder: Folder) -> None:
+    """The trace's events by time; whole if every line is one, each node's seq runs on, and every node is in it."""
+    assert folder.run is not None
     try:
         parsed, _ = whole_lines(path)
     except OSError:
-        return None
-    events = [event for event in parsed if event is not None and is_int(event.get("time"))]
-    return sorted(events, key=lambda event: event["time"])
+        return
+    good = [event for event in parsed if event is not None and is_int(event.get("time"))
+            and is_text(event.get("node")) and is_int(event.get("seq"))]
+    next_seq: dict[str, int] = {}
+    gap = False
+    for event in good:
+        gap |= next_seq.get(event["node"], event["seq"]) != event["seq"]
+        next_seq[event["node"]] = event["seq"] + 1
+    folder.trace = sorted(good, key=lambda event: event["time"])
+    folder.trace_whole = len(good) == len(parsed) and not gap and set(folder.run["nodes"]) <= next_seq.keys()

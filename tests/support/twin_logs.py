@@ -60,7 +60,7 @@ def struck(world: World, partition: Partition) -> bool:
     """Did a data-losing fault or an unclean election (or, unseen for want of a trace, may one have) strike
     it?"""
     allowed = bool(world.run["guarantees"].get("unclean_leader_election"))
-    may_be_unclean = allowed and world.folder.trace is None
+    may_be_unclean = allowed and not world.folder.trace_whole
     return bool(losing_faults(world, partition)) or unclean_elections(world, partition.key) or may_be_unclean
 
 

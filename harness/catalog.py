@@ -36,10 +36,11 @@ def workload(name: str, settings: WorkloadSettings) -> Workload:
 
 
 def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[str],
-            config: Mapping[str, str], links: str) -> Cluster:
-    """Made, not started."""
+            config: Mapping[str, str], links: str, first_port: int | None = None) -> Cluster:
+    """Made, not started. first_port: of the first broker for clients; None takes free ones."""
     made: Cluster = _named("cluster", name, CLUSTERS)(
-        folder, nodes, rules=rules, bugs=bugs, config=config, links=links)
+        folder, nodes, rules=rules, bugs=bugs, config=config, links=links,
+        first_port=first_port)
     return made
 
 

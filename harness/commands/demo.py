@@ -1,5 +1,6 @@
-"""`floodmark demo`: Kafka's two historical disasters, each on the rules that had them and on the rules that cured
-them, by the same schedule; then one table that says what was lost and where the logs part.
+"""`floodmark demo`: Kafka's two historical disasters on the rules that had them, and on those that cured them.
+
+The same schedule runs on both; one table says what was lost and where the logs part.
 """
 
 import datetime
@@ -119,7 +120,7 @@ def table(folders: Sequence[Path], verdicts: Sequence[Verdict]) -> str:
 
 
 def word(verdict: Verdict) -> str:
-    return {True: "valid", False: "INVALID"}.get(verdict.valid, "unknown")  # type: ignore[call-overload]
+    return "unknown" if verdict.valid == "unknown" else "valid" if verdict.valid else "INVALID"
 
 
 def lost(verdict: Verdict) -> str:

@@ -1,0 +1,85 @@
+"""A run folder: how it begins, what it refuses, and that nothing in it is ever half."""
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.errors import FloodmarkError, UsageError
+from harness.run import Run, create, default_folder, link_latest, open_run, write_pieces
+
+ABOUT = {"format": 1, "seed": 7}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_folder_that_is_absent_or_empty_begins_with_run_json(tmp_path: Path, there: bool) -> None:
+    folder = tmp_path / "deep" / "run"
+    if there:
+        folder.mkdir(parents=True)
+    run = create(folder, ABOUT)
+    assert run.about() == ABOUT
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["run"]
+    assert sorted(path.name for path in folder.iterdir()) == ["run.json"]
+
+
+def test_a_folder_that_holds_anything_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(UsageError, match="is not empty"):
+        create(tmp_path, ABOUT)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_file_in_the_folders_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(UsageError):
+        create(tmp_path / "run", ABOUT)
+
+
+def test_run_json_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+    run = create(tmp_path / "run", ABOUT)
+    run.rewrite({**ABOUT, "settled": True})
+    assert run.about()["settled"] is True
+    assert [path.name for path in run.folder.iterdir()] == ["run.json"]
+
+
+def test_a_file_whose_making_fails_stays_as_it_was(tmp_path: Path) -> None:
+    def half() -> Iterator[bytes]:
+        yield b"half"
+        raise FloodmarkError("no more")
+
+    path = tmp_path / "n1.jsonl"
+    path.write_bytes(b"whole")
+    with pytest.raises(FloodmarkError, match="no more"):
+        write_pieces(path, half())
+    assert path.read_bytes() == b"whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["n1.jsonl"]
+
+
+@pytest.mark.parametrize(("text", "what"), [
+    ("{", "cannot read"), ("[]", "not of format 1"), ('{"format":2}', "not of format 1")])
+def test_a_folder_that_is_no_run_of_format_1_is_told(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(FloodmarkError, match=what):
+        open_run(tmp_path)
+
+
+def test_a_path_that_is_not_there_is_usage_and_a_folder_without_run_json_is_not(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        open_run(tmp_path / "nowhere")
+    with pytest.raises(FloodmarkError, match="has no run") as told:
+        open_run(tmp_path)
+    assert not isinstance(told.value, UsageError)
+
+
+def test_latest_points_at_the_last_run_named(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for name in ("a", "b"):
+        link_latest(create(tmp_path / "elsewhere" / name, {**ABOUT, "name": name}).folder, runs)
+    assert Run(folder=runs / "latest").about()["name"] == "b"
+    assert [path.name for path in runs.iterdir()] == ["latest"]
+
+
+def test_the_default_folder_names_time_and_seed() -> None:
+    now = datetime.datetime(2026, 11, 21, 14, 5, 9)
+    assert default_folder(7, now).as_posix() == "histories/runs/20261121T140509-7"

@@ -1,0 +1,148 @@
+"""What the workloads ask: unique values, one partition a send, reads that were assigned, all by the seed."""
+
+from collections.abc import Mapping
+from itertools import count, islice
+from random import Random
+
+import pytest
+
+from harness import catalog
+from harness.client.codec import Led, Told
+from harness.client.leaders import Leaders
+from harness.errors import UsageError
+from harness.op import Intent
+from harness.protocols import PartitionSpec, Workload, WorkloadSettings
+from harness.runner import first_free_value, spread
+from harness.schedule import Entry
+from workloads.log import intents, reading_share
+
+PARTITIONS = tuple(
+    PartitionSpec(key=key, topic="log", partition=key, replicas=("n1", "n2", "n3")) for key in range(4))
+
+
+def made(name: str, acks: str = "all", concurrency: int = 8) -> Workload:
+    return catalog.workload(name, WorkloadSettings(
+        run_id="0" * 16, seed=1, partitions=PARTITIONS, addresses=dict, acks=acks, concurrency=concurrency,
+        first_value=100))
+
+
+def drawn(workload: Workload, process: int, size: int = 3000) -> list[Intent]:
+    return list(islice(workload.intents(process, Random(process)), size))
+
+
+@pytest.mark.parametrize("name", ["log", "idempotent"])
+def test_values_are_unique_over_all_processes_and_probes_and_begin_where_told(name: str) -> None:
+    workload = made(name)
+    asked = [*drawn(workload, 0), *drawn(workload, 1), *(workload.probe(key) for key in range(4)),
+             *drawn(workload, 3)]
+    values = [send.value for intent in asked for send in intent.sends]
+    assert len(values) == len(set(values))
+    assert min(values) == 100
+
+
+def test_every_send_goes_to_one_partition_and_carries_one_to_four_values() -> None:
+    sends = [intent.sends for intent in drawn(made("log"), 0) if intent.f == "send"]
+    assert {len(micro) for micro in sends} == {1, 2, 3, 4}
+    assert all(len({send.partition for send in micro}) == 1 for micro in sends)
+    assert {micro[0].partition for micro in sends} == {0, 1, 2, 3}
+
+
+def test_one_process_in_four_reads_and_the_others_send() -> None:
+    asked = (0, 1, 2, 3, 7, 8, 11)
+    kinds = {process: {intent.f for intent in drawn(made("log"), process)} for process in asked}
+    reads = {"send", "poll", "assign", "list_offsets"}
+    assert kinds == {0: {"send"}, 1: {"send"}, 2: {"send"}, 3: reads, 7: reads, 8: {"send"}, 11: reads}
+
+
+def test_a_lone_process_does_a_little_of_both() -> None:
+    assert reading_share(5, 1) == pytest.approx(0.1)
+    assert {intent.f for intent in drawn(made("log", concurrency=1), 5)} == {
+        "send", "poll", "assign", "list_offsets"}
+
+
+def test_nothing_is_read_before_it_was_assigned() -> None:
+    held: tuple[int, ...] = ()
+    for intent in drawn(made("log"), 3):
+        if intent.f == "assign":
+            held = intent.partitions
+        elif intent.f == "poll":
+            assert held
+        elif intent.f == "list_offsets":
+            assert set(intent.partitions) <= set(held)
+
+
+def test_the_same_seed_asks_the_same() -> None:
+    first, second = [list(islice(intents((0, 1), count(), 0.5, Random(9)), 500)) for _ in range(2)]
+    assert first == second
+    assert first != list(islice(intents((0, 1), count(), 0.5, Random(10)), 500))
+
+
+def test_an_idempotent_producer_without_acks_all_is_refused() -> None:
+    with pytest.raises(UsageError, match="needs acks all"):
+        made("idempotent", acks="1")
+
+
+def test_names_that_nobody_knows_are_answered_with_those_there_are() -> None:
+    with pytest.raises(UsageError, match="no workload 'lgo'; there are: idempotent, log"):
+        made("lgo")
+    with pytest.raises(UsageError, match="no nemesis 'crush'; there are: crash, restart"):
+        catalog.nemeses("cut,crush")
+
+
+@pytest.mark.parametrize(("words", "names"), [
+    ("none", ()), ("", ()), ("all", catalog.NEMESES), ("partition", ("cut",)),
+    ("pause, crash", ("crash", "pause"))])
+def test_nemeses_by_name(words: str, names: tuple[str, ...]) -> None:
+    assert catalog.nemeses(words) == names
+
+
+def test_replicas_and_preferred_leaders_go_round_the_nodes() -> None:
+    specs = spread(("n1", "n2", "n3", "n4"), "log", 3, 2)
+    assert [spec.replicas for spec in specs] == [("n1", "n2"), ("n2", "n3"), ("n3", "n4")]
+    with pytest.raises(UsageError, match="needs as many nodes"):
+        spread(("n1", "n2"), "log", 1, 3)
+
+
+def test_values_begin_above_those_a_schedule_sends() -> None:
+    assert first_free_value(()) == 0
+    assert first_free_value((Entry(f="kill", nodes=("n1",)), Entry(f="send", args={"sends": [
+        {"partition": 0, "value": 17}, {"partition": 0, "value": 4}]}))) == 18
+
+
+# -- who leads ----------------------------------------------------------------------------------------------
+
+def told(**led: int) -> Told:
+    return Told(brokers={}, partitions={("log", 0): Led(**{"error": 0, "leader": 1, "epoch": 0, **led})})
+
+
+@pytest.fixture
+def leaders() -> Leaders:
+    keys: Mapping[int, tuple[str, int]] = {7: ("log", 0)}
+    return Leaders(keys)
+
+
+def test_a_newer_epoch_is_followed_and_an_older_one_is_not(leaders: Leaders) -> None:
+    leaders.learn(told(leader=1, epoch=4))
+    leaders.learn(told(leader=2, epoch=5))
+    leaders.learn(told(leader=1, epoch=4))
+    assert (leaders.leader(7), leaders.epoch(7)) == (2, 5)
+
+
+def test_an_older_epoch_does_not_lift_a_doubt_and_the_same_one_does(leaders: Leaders) -> None:
+    leaders.learn(told(leader=2, epoch=5))
+    leaders.doubt(7)
+    leaders.learn(told(leader=1, epoch=4))
+    assert leaders.leader(7) is None
+    leaders.learn(told(leader=2, epoch=5))
+    assert leaders.leader(7) == 2
+
+
+def test_no_leader_at_a_newer_epoch_is_believed(leaders: Leaders) -> None:
+    leaders.learn(told(leader=2, epoch=5))
+    leaders.learn(told(error=5, leader=-1, epoch=6))
+    assert (leaders.leader(7), leaders.epoch(7)) == (None, 6)
+
+
+def test_a_replica_that_is_away_leaves_the_leader_standing(leaders: Leaders) -> None:
+    leaders.learn(told(error=9, leader=2, epoch=5))
+    assert leaders.leader(7) == 2

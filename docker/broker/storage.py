@@ -220,11 +220,6 @@ class PartitionLog:
         cut = self._scan_all(batches)
         if not self._segments:
             self._new_segment(0)
-        # A roll flushes what it closes, but a kill can come between: rule 2 must hold again before anything
-        # is added.
-        for segment in self._segments[:-1]:
-            if self._files.durable_length(segment.name) < segment.size:
-                self._files.sync(segment.name, segment.descriptor, segment.size)
         active = self._segments[-1]
         self._flushed = active.offset_at(min(self._files.durable_length(active.name), active.size))
         found: Epochs = ()

@@ -209,10 +209,10 @@ def test_a_file_that_never_was_durable_is_gone(disk: Disk) -> None:
 def test_a_removed_file_stays_removed(disk: Disk) -> None:
     disk.files.replace("some-checkpoint", b"first")
     disk.files.remove(["some-checkpoint", "never-there"])
+    disk.files.replace("some-checkpoint", b"again", sync=False)
     disk.kill()
 
-    power_cut(disk.durable, disk.log_dir)
-
+    assert power_cut(disk.durable, disk.log_dir).removed == ("some-checkpoint",)
     assert not disk.files.path("some-checkpoint").exists()
 
 

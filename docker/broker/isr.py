@@ -82,7 +82,8 @@ class Isr:
         if pending is None or answer.proposal != pending.proposal or pending.to_send:
             return False
         if answer.error == errors.NONE:
-            if answer.leader_epoch != pending.proposal.leader_epoch:
+            other_epoch = answer.leader_epoch != pending.proposal.leader_epoch
+            if other_epoch and self.rules.alter_compares_epochs:
                 return False
             return self.overridden(answer.isr, answer.partition_epoch)
         if self.rules.takes_refusal_for_success:

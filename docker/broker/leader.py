@@ -167,13 +167,13 @@ class Leader:
                 diverging=diverging,
             )
         )  # fmt: skip
-        if remote is None or event.again:
+        if remote is None:
             return
-        if diverging is None or rules.credits_diverging:
+        if not event.again and (diverging is None or rules.credits_diverging):
             self._credit(remote, event, leo)
-            if rules.credits_on_send and end > remote.leo:
-                remote.leo = end
-                self.advance(event.now_ms)
+        if rules.credits_on_send and end > remote.leo:
+            remote.leo = end
+            self.advance(event.now_ms)
 
     def _incarnation(self, remote: Remote) -> int:
         """The latest broker epoch known of a follower."""

@@ -1,8 +1,9 @@
 """Big valid run folders for the bench: `python tests/support/big.py OUT --ops N --folders K [--lost M]`.
 
-Rules kept here: nothing is held but one row of integers a record; the same arguments give the same bytes; what
-is written is a run of a correct cluster, except for M acked records, spread over partition 0, in whose places
-every log holds a record of somebody else's, and which nobody ever read: `lost-write`, counted M, and nothing else.
+Rules kept here: nothing is held but one row of integers a record; the same arguments give the same bytes;
+what is written is a run of a correct cluster, except for M acked records, spread over partition 0, in
+whose places every log holds a record of somebody else's, and which nobody ever read: `lost-write`, counted
+M, and nothing else.
 """
 
 import argparse

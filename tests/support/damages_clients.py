@@ -21,6 +21,7 @@ from damages import (
     rewrite,
     some_partition,
 )
+
 from histories import READER, RunFolder, checksum
 
 

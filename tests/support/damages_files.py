@@ -8,6 +8,7 @@ import json
 from random import Random
 
 from damages import NOTHING, Expect, any_ack, follower, near_miss, some_partition, spoilt_file
+
 from histories import NODES, Line, RunFolder
 
 LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log"})

@@ -19,6 +19,7 @@ from damages import (
     shorten,
     some_partition,
 )
+
 from histories import NODES, RunFolder, checksum
 
 LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log"})

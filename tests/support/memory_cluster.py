@@ -367,16 +367,32 @@ class MemoryCluster:
             if not self._is_held(message) and message in self.messages:
                 self.deliver(message)
 
-    def stabilize(self) -> None:
-        """Heartbeats, fetches and deliveries, none lost, until only parked fetches wait."""
-        for _ in range(200):
+    def stabilize(self, *, must: bool = True) -> None:
+        """Heartbeats, fetches and deliveries, none lost, until only parked fetches wait (or, unless it `must` come
+        to that, for long enough)."""
+        for _ in range(200 if must else 20):
             for node in self.running:
                 self.heartbeat(node)
                 self.ask(node)
             if not any(not self._is_held(message) for message in self.messages):
                 return
             self.deliver_all()
-        raise AssertionError(f"does not settle: {self.messages}")
+        assert not must, f"does not settle: {self.messages}"
+
+    def stabilize_until_proposed(self, member: int) -> None:
+        """As `stabilize`, but stop when an ISR with this member is on its way to the controller."""
+        for _ in range(200):
+            for node in self.running:
+                self.heartbeat(node)
+                self.ask(node)
+            for message in self.deliverable():
+                if message.kind == "alter":
+                    proposal, _ = message.body  # type: ignore[misc]
+                    if member in dict(proposal.isr):
+                        return
+                if message in self.messages:
+                    self.deliver(message)
+        raise AssertionError(f"nobody proposes n{member}")
 
     def pass_time(self, duration_ms: int) -> None:
         """Ticks for everybody until then; parked fetches whose time is up are answered."""

@@ -69,6 +69,18 @@ def incomplete_members(cluster: MemoryCluster) -> list[str]:
     return found
 
 
+def fenced_members(cluster: MemoryCluster) -> list[str]:
+    """Fenced brokers in an ISR that has others (only its last member may be fenced)."""
+    fenced = {broker.id for broker in cluster.controller.metadata().brokers if broker.fenced}
+    isr = cluster.partition.isr
+    return [f"n{node} of ISR {isr}" for node in isr if node in fenced and len(isr) > 1]
+
+
+def out_of_isr(cluster: MemoryCluster) -> list[str]:
+    """Nodes that are not in the ISR (after mending: stuck)."""
+    return [f"n{node}" for node in cluster.nodes if node not in cluster.partition.isr]
+
+
 def damage(cluster: MemoryCluster) -> list[str]:
     """All of it."""
     checks = (acked_lost, diverged, two_records, seen_then_lost)

@@ -1,8 +1,8 @@
 """The saved runs of histories/golden, told in code: `python tests/support/stories.py OUT` writes them anew.
 
-Rules kept here: a story is a function from nothing to a RunFolder, small enough to be read line by line; its
-docstring is the story's sentence; what a judge must say of it is saved beside it as expected.json and was read
-before it was kept.
+Rules kept here: a story is a function from nothing to a RunFolder, small enough to be read line by line;
+its docstring is the story's sentence; what a judge must say of it is saved beside it as expected.json and
+was read before it was kept.
 """
 
 import json
@@ -13,9 +13,9 @@ from random import Random
 
 import damages
 import damages_clients
-from histories import NODES, Life, RunFolder, checksum, freeze, run_json, whole_trace
-
 import twin
+
+from histories import NODES, Life, RunFolder, checksum, freeze, run_json, whole_trace
 
 STORIES: dict[str, Callable[[], RunFolder]] = {}
 
@@ -79,7 +79,8 @@ def replace_value(folder: RunFolder, offset: int, value: int, nodes: tuple[str, 
 
 @story
 def two_partitions_two_elections() -> RunFolder:
-    """Nothing planted: two partitions, two leaders killed in turn, one send that failed and one that nobody knows."""
+    """Nothing planted: two partitions, two leaders killed in turn, one send that failed and one that nobody
+    knows."""
     life = begin(partitions=2)
     send(life, 0, 1, 2)
     send(life, 1, 3, key=1)
@@ -148,7 +149,8 @@ def a_struck_node_leads_although_others_have_it() -> RunFolder:
 
 @story
 def one_power_cut_and_no_trace() -> RunFolder:
-    """One of three lost power and an acked record is gone: without a trace nobody can say whether that was why."""
+    """One of three lost power and an acked record is gone: without a trace nobody can say whether that was
+    why."""
     folder = the_last_in_the_isr_loses_power()
     folder.trace = None
     return folder
@@ -156,7 +158,8 @@ def one_power_cut_and_no_trace() -> RunFolder:
 
 @story
 def acked_by_the_leader_alone() -> RunFolder:
-    """acks=1: the lost record is permitted, but value 3 had been read, hence committed, and its loss is a bug."""
+    """acks=1: the lost record is permitted, but value 3 had been read, hence committed, and its loss is a
+    bug."""
     folder = a_kill_loses_the_tail()
     folder.run["guarantees"]["acks"] = "1"
     process = folder.fresh_process()
@@ -287,7 +290,8 @@ def offsets_against_time() -> RunFolder:
 
 @story
 def a_consumer_jumps_and_falls() -> RunFolder:
-    """One consumer passes over offset 1, another is given offset 2 twice in one poll, a third hears the end fall."""
+    """One consumer passes over offset 1, another is given offset 2 twice in one poll, a third hears the end
+    fall."""
     life = begin()
     send(life, 0, 1, 2, 3)
     folder = end(life)

@@ -112,8 +112,8 @@ def fault_budget(world: World, send: Send) -> Cause | None:
 
 
 def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[int, str]]) -> bool:
-    """Replay strikes and the controller's elections by time. A node is unstruck when the ISR takes it in again; an election
-    whose leader and whole ISR are struck has chosen from struck copies only."""
+    """Replay strikes and the controller's elections by time. A node is unstruck when the ISR takes it in
+    again; an election whose leader and whole ISR are struck has chosen from struck copies only."""
     struck: set[str] = set()
     isr: set[str] = set()
     events = [(time, 0, node, None) for time, node in strikes] + [
@@ -150,9 +150,8 @@ def of_lost_write(world: World, send: Send) -> Cause | None:
 
 def follows(world: World, concerned: Iterable[Send], *, acks: bool = False) -> Cause | None:
     """A finding about these sends is permitted where one of them is itself lost by a permitted cause; by acks
-    only where nobody ever read it (what was read had been committed). Where the leader's log cannot show what was
-    lost, each may have been, and the cause is unsure.
-    """
+    only where nobody ever read it (what was read had been committed). Where the leader's log cannot show what
+    was lost, each may have been, and the cause is unsure."""
     causes: list[Cause | None] = []
     for send in concerned:
         blind = is_blind(world, send) and can_lose(world, send)

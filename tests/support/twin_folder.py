@@ -229,7 +229,8 @@ def is_entry(entry: Line, node: str) -> bool:
 
 
 def read_trace(path: Path, folder: Folder) -> None:
-    """The trace's events by time; whole if every line is one, each node's seq runs on, and every node is in it."""
+    """The trace's events by time; whole if every line is one, each node's seq runs on, and every node is in
+    it."""
     assert folder.run is not None
     try:
         parsed, _ = whole_lines(path)

@@ -100,20 +100,24 @@ def step(world: World, last: Read, following: Read, shown: set[int], form: str, 
     """From one read of a partition to the next: backwards, or over something?"""
     partition = world.partitions.get(last.partition)
     key = (last.partition, following.offset, following.value, following.index, following.place)
-    excuse = Cause(by=SUBSCRIBE) if subscribed else None
     start = partition.log_start if partition is not None else 0
     if following.offset <= last.offset:
         if following.offset >= start:
-            lost = follows_lost_offsets(world, last.partition,
-                                        lambda offset: following.offset <= offset <= last.offset)
-            yield form + "nonmonotonic-poll", (key, lost or excuse)
+            excuse = excused(world, last, subscribed, lambda lost: following.offset <= lost <= last.offset)
+            yield form + "nonmonotonic-poll", (key, None if form else excuse)
         return
     skipped = {offset for offset in known_offsets(world, partition, last.partition)
                if last.offset < offset < following.offset and offset >= start and offset not in shown}
     if skipped:
-        lost = follows_lost_offsets(world, last.partition,
-                                    lambda offset: last.offset < offset < following.offset)
-        yield form + "poll-skip", (key, lost or excuse)
+        excuse = excused(world, last, subscribed, lambda lost: last.offset < lost < following.offset)
+        yield form + "poll-skip", (key, None if form else excuse)
+
+
+def excused(world: World, last: Read, subscribed: bool, concerned: Callable[[int], bool]) -> Cause | None:
+    """A permitted loss at an offset concerned, else a subscription. Nothing excuses what one poll shows in
+    itself."""
+    lost = follows_lost_offsets(world, last.partition, concerned)
+    return lost or (Cause(by=SUBSCRIBE) if subscribed else None)
 
 
 def known_offsets(world: World, partition: Partition | None, key: int) -> set[int]:

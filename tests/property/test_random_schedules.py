@@ -1,0 +1,49 @@
+"""Random schedules of clients, faults and a bad network: the correct rules lose nothing, known-bad ones are caught."""
+
+import pytest
+
+from random_driver import RandomDriver, random_cluster
+
+SCHEDULES = 300
+STEPS = 600
+
+
+def first_damage(rules: str, bugs: tuple[str, ...], seed: int) -> list[str]:
+    return RandomDriver(random_cluster(seed, rules, bugs), seed).run(STEPS)
+
+
+def test_the_correct_rules_lose_nothing_and_never_diverge() -> None:
+    """Every schedule is within budget, so every acked record stays, and after mending all logs are one."""
+    acked = 0
+    for seed in range(SCHEDULES):
+        cluster = random_cluster(seed)
+        assert RandomDriver(cluster, seed).run(STEPS) == [], f"seed {seed}"
+        acked += sum(sent.acked for sent in cluster.sends)
+    assert acked > 10 * SCHEDULES  # or the schedules are too wild to prove anything
+
+
+@pytest.mark.parametrize(
+    "bug",
+    ["ack_on_append", "ack_min_insync", "trunc_hw", "leader_trunc", "credit_on_send", "credit_diverging",
+     "shrink_optimistic", "read_to_leo", "parked_survives_demotion", "forget_epoch"],
+)  # fmt: skip
+def test_the_same_driver_catches(bug: str) -> None:
+    """Among the same seeds is one that brings the bug to harm."""
+    assert any(first_damage("kip-320", (bug,), seed) for seed in range(40))
+
+
+def test_the_same_driver_catches_the_old_generation() -> None:
+    """Truncating to the high watermark loses acked records without any bug."""
+    assert any(first_damage("high-watermark", (), seed) for seed in range(60))
+
+
+def test_a_seed_is_a_schedule() -> None:
+    """The same seed does the same things and comes to the same logs."""
+    def outcome(seed: int) -> tuple[dict[str, int], str]:
+        cluster = random_cluster(seed)
+        driver = RandomDriver(cluster, seed)
+        driver.run(STEPS)
+        return driver.counts, cluster.numbers()
+
+    assert outcome(7) == outcome(7)
+    assert outcome(7) != outcome(8)

@@ -1,11 +1,11 @@
-"""The saved runs of histories/golden are judged as they were when somebody read their verdicts and kept them."""
+"""The saved runs of histories/golden are judged as they were when somebody read their verdicts and kept
+them."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-
 import twin
 
 GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
@@ -28,7 +28,8 @@ def test_the_twin_says_what_was_expected(folder: Path) -> None:
 
 @pytest.mark.spark
 def test_the_judge_says_what_was_expected() -> None:
-    """One call of the product's judge agrees with every saved verdict: names, classes, counts, unknown names."""
+    """One call of the product's judge agrees with every saved verdict: names, classes, counts, unknown
+    names."""
     from checkers.judge import SparkJudge
 
     verdicts = SparkJudge().judge(FOLDERS)
@@ -39,7 +40,7 @@ def test_the_judge_says_what_was_expected() -> None:
     }
 
     assert len(FOLDERS) >= 15
-    assert {} == differences
+    assert differences == {}
 
 
 def as_expected(verdict: Any) -> dict[str, Any]:

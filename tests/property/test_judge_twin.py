@@ -1,4 +1,5 @@
-"""The product's judge and the twin say the same of hundreds of random folders, healthy and damaged, in one call."""
+"""The product's judge and the twin say the same of hundreds of random folders, healthy and damaged, in one
+call."""
 
 import os
 from pathlib import Path
@@ -8,14 +9,15 @@ from typing import Any
 import damages_clients
 import damages_files
 import damages_logs
+import damages_losses
 import pytest
+import twin
 from damages import DAMAGES, FILES, NEAR_MISSES
+
 from histories import healthy
 
-import twin
-
 CATALOGUE = DAMAGES | NEAR_MISSES | FILES
-ADDED_BY = (damages_clients, damages_files, damages_logs)  # imported for what they add to the catalogue
+ADDED_BY = (damages_clients, damages_files, damages_logs, damages_losses)  # imported for what they add
 FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "200"))
 SEED = os.environ.get("FLOODMARK_SEED", "1")
 
@@ -52,7 +54,7 @@ def test_judge_and_twin_agree(tmp_path: Path) -> None:
             differences.append(f"{path}: {story}\n  twin  {wanted}\n  judge {judged}")
 
     assert len(stories) == len(verdicts)
-    assert [] == differences, "\n".join(differences)
+    assert differences == [], "\n".join(differences)
 
 
 def as_dict(verdict: Any) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Run:
 
     def change_leaders(self) -> Iterator[bytes]:
         """A leader is killed and started; every partition goes on in the next epoch."""
-        fault = {"nodes": [NODES[self.epoch % len(NODES)]], "moment": {"at": "time", "time": self.index * 10_000}}
+        fault = {"nodes": [self.leader()], "moment": {"at": "time", "time": self.index * 10_000}}
         yield self.line(-1, "info", "kill", fault=fault)
         self.epoch += 1
         for log, starts in zip(self.logs, self.starts, strict=True):
@@ -104,7 +104,8 @@ class Run:
             self.value += 1
             send = {"partition": partition, "value": self.value}
             yield self.line(PROBER, "invoke", "send", sends=[send])
-            yield self.line(PROBER, "ok", "send", sends=[{**send, "offset": self.append(partition, self.value)}])
+            send = {**send, "offset": self.append(partition, self.value)}
+            yield self.line(PROBER, "ok", "send", sends=[send])
         yield from self.assign(READER, list(range(self.partitions)))
         for partition, log in enumerate(self.logs):
             for start in range(0, len(log), CHUNK):
@@ -114,8 +115,9 @@ class Run:
     def rows(self, node: str) -> Iterator[bytes]:
         for partition, (log, starts) in enumerate(zip(self.logs, self.starts, strict=True)):
             yield orjson.dumps({
-                "node": node, "partition": partition, "leader": self.leader(), "epoch": self.epoch, "log_start": 0,
-                "leo": len(log), "hw": len(log), "isr": NODES, "clean": True, "epochs": starts,
+                "node": node, "partition": partition, "leader": self.leader(), "epoch": self.epoch,
+                "log_start": 0, "leo": len(log), "hw": len(log), "isr": NODES, "clean": True,
+                "epochs": starts,
             }, option=orjson.OPT_APPEND_NEWLINE)
 
     def entries(self, node: str) -> Iterator[bytes]:
@@ -134,11 +136,11 @@ class Run:
             "format": 1, "version": "0.1.0", "commit": "0000000", "seed": 0, "cluster": "local",
             "rules": "kip-320", "workload": "log", "nodes": NODES, "config": {}, "schedule": [], "missed": [],
             "died": [], "residue": None, "clock_error_ns": 0, "ended": "done", "settled": True,
-            "partitions": {key: {"topic": "log", "partition": int(key), "replicas": NODES, "cleanup": "delete"}
-                           for key in keys},
+            "partitions": {key: {"topic": "log", "partition": int(key), "replicas": NODES,
+                                 "cleanup": "delete"} for key in keys},
             "guarantees": {"acks": "all", "min_insync_replicas": 2, "replication_factor": 3,
-                           "unclean_leader_election": False, "idempotence": False, "retries": 0, "flush": "os",
-                           "isolation": "read_committed"},
+                           "unclean_leader_election": False, "idempotence": False, "retries": 0,
+                           "flush": "os", "isolation": "read_committed"},
             "leaders": {key: {"leader": self.leader(), "epoch": self.epoch, "isr": NODES} for key in keys},
             "settle": {"timeout_s": 30, "processes": [PROBER], "no_leader": [], "no_ack": [], "isr_short": [],
                        "why": None},

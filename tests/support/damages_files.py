@@ -13,7 +13,8 @@ from histories import NODES, Line, RunFolder
 
 LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log"})
 FROM_LEADER = frozenset({"lost-write", "unseen", "saw-then-lost"})
-HISTORY = frozenset({"lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate"})
+HISTORY = frozenset({
+    "lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate"})
 ORDER = frozenset({"realtime-order", "nonmonotonic-send", "nonmonotonic-poll", "poll-skip"})
 
 
@@ -48,7 +49,7 @@ def spoil_dump(folder: RunFolder, random: Random, node: str) -> None:
 @spoilt_file
 def a_follower_dump(folder: RunFolder, random: Random) -> Expect | None:
     """The dump of a node that leads nothing."""
-    idle = [node for node in NODES if all(folder.leader(int(key)) != node for key in folder.run["partitions"])]
+    idle = sorted(set(NODES) - {folder.leader(int(key)) for key in folder.run["partitions"]})
     if not idle:
         return None
     spoil_dump(folder, random, idle[0])
@@ -143,8 +144,8 @@ def no_history(folder: RunFolder, random: Random) -> Expect | None:
 def an_op_completes_twice(folder: RunFolder, random: Random) -> Expect | None:
     """An ok is written down twice."""
     line = random.choice([line for line in folder.lines if line["type"] == "ok"])
-    folder.add(line["process"], "ok", line["f"], **{key: line[key] for key in ("sends", "reads", "partitions", "offsets")
-                                                    if key in line})
+    told = {key: line[key] for key in ("sends", "reads", "partitions", "offsets") if key in line}
+    folder.add(line["process"], "ok", line["f"], **told)
     return cannot_tell(HISTORY, ORDER)
 
 
@@ -197,7 +198,8 @@ def an_op_after_info(folder: RunFolder, random: Random) -> Expect | None:
 def a_torn_last_line(folder: RunFolder, random: Random) -> Expect | None:
     """The last line of the history is half a line, and was never counted."""
     folder.run["history_lines"] = len(folder.lines)
-    extra = json.dumps({"index": len(folder.lines), "time": 10**12, "process": 5, "type": "invoke", "f": "poll"})
+    line = {"index": len(folder.lines), "time": 10**12, "process": 5, "type": "invoke", "f": "poll"}
+    extra = json.dumps(line)
     replace(folder, "history.jsonl", [*text(folder.lines), extra[:random.randrange(1, len(extra))]], end="")
     return NOTHING
 
@@ -220,7 +222,8 @@ def blank_lines_and_unknown_fields(folder: RunFolder, random: Random) -> Expect 
 @spoilt_file
 def no_run_json(folder: RunFolder, random: Random) -> Expect | None:
     """run.json is missing, is no JSON, or is of another format."""
-    folder.files["run.json"] = random.choice((None, b'{"format":1', json.dumps({**folder.run, "format": 2}).encode()))
+    other = json.dumps({**folder.run, "format": 2}).encode()
+    folder.files["run.json"] = random.choice((None, b'{"format":1', other))
     return cannot_tell(LOGS, HISTORY, ORDER)
 
 

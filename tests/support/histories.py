@@ -66,9 +66,9 @@ class RunFolder:
     def add(self, process: int, kind: str, f: str, **fields: Any) -> Line:
         """One more line at the end of the history."""
         last = self.lines[-1]["time"] if self.lines else 0
-        line = {"index": len(self.lines), "time": last + 1000, "process": process, "type": kind, "f": f, **fields}
-        self.lines.append(line)
-        return line
+        head = {"index": len(self.lines), "time": last + 1000, "process": process, "type": kind, "f": f}
+        self.lines.append(head | fields)
+        return self.lines[-1]
 
     def reads(self) -> Iterator[tuple[Line, Line]]:
         """Each read with its line."""
@@ -119,9 +119,9 @@ class Life:
 
     def record(self, process: int, kind: str, f: str, **fields: Any) -> Line:
         self.time += self.random.randrange(1, 5_000_000)
-        line = {"index": len(self.lines), "time": self.time, "process": process, "type": kind, "f": f, **fields}
-        self.lines.append(line)
-        return line
+        head = {"index": len(self.lines), "time": self.time, "process": process, "type": kind, "f": f}
+        self.lines.append(head | fields)
+        return self.lines[-1]
 
     def append(self, key: int, value: int | None) -> int:
         log = self.logs[key]
@@ -158,8 +158,8 @@ class Life:
     def strike(self) -> None:
         node = self.random.choice(NODES)
         self.record(-1, "info", "kill", fault={"nodes": [node], "moment": {"at": "time", "time": self.time}})
-        for key, log in self.logs.items():
-            if log.leader == node:
+        for key in sorted(self.logs):
+            if self.logs[key].leader == node:
                 self.elect(key, self.random.choice([other for other in NODES if other != node]))
         self.record(-1, "info", "start", fault={"nodes": [node], "moment": {"at": "time", "time": self.time}})
 
@@ -179,7 +179,8 @@ class Life:
             values = range(self.next_value, self.next_value + self.random.randrange(1, 5))
             self.next_value = values.stop
             fate = self.random.choices(("ok", "fail", "info", "never"), (12, 2, 2, 1))[0]
-            line = self.record(process, "invoke", f, sends=[{"partition": key, "value": value} for value in values])
+            sends = [{"partition": key, "value": value} for value in values]
+            line = self.record(process, "invoke", f, sends=sends)
             self.open.append({**line, "_fate": fate, "_applied": fate == "fail", "_offsets": []})
             return
         held = sorted(self.random.sample(sorted(self.logs), self.random.randrange(1, len(self.logs) + 1)))
@@ -254,7 +255,7 @@ class Life:
             self.record(PROBER, "ok", "send", sends=[{**send, "offset": self.append(key, send["value"])}])
         self.record(READER, "invoke", "assign", partitions=sorted(self.logs))
         self.record(READER, "ok", "assign", partitions=sorted(self.logs))
-        for key, log in sorted(self.logs.items()):
+        for _, log in sorted(self.logs.items()):
             middle = self.random.randrange(len(log.entries) + 1)
             for part in (log.entries[:middle], log.entries[middle:]):
                 self.record(READER, "invoke", "poll")
@@ -279,18 +280,17 @@ def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: boo
     if settled:
         life.settle()
     traced = random.random() < 0.2 if trace is None else trace
-    folder = RunFolder(run=run_json(life, settled=settled), lines=life.lines, dumps={node: [] for node in NODES},
-                       rows=[], trace=whole_trace(life) if traced else None)
+    folder = RunFolder(run=run_json(life, settled=settled), lines=life.lines, rows=[],
+                       dumps={node: [] for node in NODES}, trace=starts() + life.trace if traced else None)
     for key, log in sorted(life.logs.items()):
         freeze(folder, random, key, log, settled=settled)
     return folder
 
 
-def whole_trace(life: Life) -> list[Line]:
-    """The controller's elections, and of each node its start, so that none is missing in it."""
-    starts: list[Line] = [{"time": 0, "node": node, "seq": 0, "event": "start", "partition": 0, "epoch": 0,
-                           "leo": 0, "hw": 0, "clean": True} for node in NODES]
-    return starts + life.trace
+def starts() -> list[Line]:
+    """Each node's first event, so that none is missing in the trace."""
+    return [{"time": 0, "node": node, "seq": 0, "event": "start", "partition": 0, "epoch": 0, "leo": 0,
+             "hw": 0, "clean": True} for node in NODES]
 
 
 def freeze(folder: RunFolder, random: Random, key: int, log: Log, *, settled: bool) -> None:
@@ -299,8 +299,8 @@ def freeze(folder: RunFolder, random: Random, key: int, log: Log, *, settled: bo
     down = random.choice([node for node in NODES if node != log.leader]) if not settled else None
     isr = [node for node in NODES if node != down]
     folder.run["leaders"][str(key)] = {"leader": log.leader, "epoch": log.epoch, "isr": isr}
-    ends = {node: len(log.entries) - (0 if settled or node == log.leader else random.randrange(3)) for node in NODES}
-    ends = {node: max(0, end) for node, end in ends.items()}
+    behind = {node: 0 if settled or node == log.leader else random.randrange(3) for node in NODES}
+    ends = {node: max(0, len(log.entries) - behind[node]) for node in NODES}
     hw = min(ends[node] for node in isr)
     for node in NODES:
         folder.set_log(node, key, [dict(entry) for entry in log.entries[:ends[node]]])
@@ -318,8 +318,8 @@ def run_json(life: Life, *, settled: bool) -> Line:
     run: Line = {
         "format": 1, "version": "0.1.0", "commit": "0" * 7, "seed": 1, "cluster": "local", "rules": "kip-320",
         "workload": "log", "nodes": list(NODES), "schedule": [], "missed": [], "died": [], "residue": None,
-        "partitions": {str(key): {"topic": "log", "partition": key, "replicas": list(NODES), "cleanup": "delete"}
-                       for key in keys},
+        "partitions": {str(key): {"topic": "log", "partition": key, "replicas": list(NODES),
+                                  "cleanup": "delete"} for key in keys},
         "config": {node: {"min.insync.replicas": 2} for node in NODES},
         "guarantees": {"acks": "all", "min_insync_replicas": 2, "replication_factor": 3,
                        "unclean_leader_election": False, "idempotence": False, "retries": 0, "flush": "os",

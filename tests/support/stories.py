@@ -13,9 +13,10 @@ from random import Random
 
 import damages
 import damages_clients
+import damages_losses
 import twin
 
-from histories import NODES, Life, RunFolder, checksum, freeze, run_json, whole_trace
+from histories import NODES, Life, RunFolder, checksum, freeze, run_json, starts
 
 STORIES: dict[str, Callable[[], RunFolder]] = {}
 
@@ -65,7 +66,7 @@ def end(life: Life, *, settled: bool = True, traced: bool = False) -> RunFolder:
     if settled:
         life.settle()
     folder = RunFolder(run=run_json(life, settled=settled), lines=life.lines, rows=[],
-                       dumps={node: [] for node in NODES}, trace=whole_trace(life) if traced else None)
+                       dumps={node: [] for node in NODES}, trace=starts() + life.trace if traced else None)
     for key, log in sorted(life.logs.items()):
         freeze(folder, Random(1), key, log, settled=settled)
     return folder
@@ -133,8 +134,8 @@ def the_last_in_the_isr_loses_power() -> RunFolder:
     for node in NODES:
         damages.shorten(folder, node, 0)
     damages.unread(folder, 3)
-    damages.cut_power(folder, ("n1",))
-    damages.elected(folder, 0, ("n1",))
+    damages_losses.cut_power(folder, ("n1",))
+    damages_losses.elected(folder, 0, ("n1",))
     return folder
 
 
@@ -198,7 +199,8 @@ def a_dead_replica_keeps_an_old_tail() -> RunFolder:
         row = folder.row(node, 0)
         row.pop("running", None)
         row |= {"leader": "n2", "leo": 2, "hw": 2, "isr": isr, "epochs": [[0, 0], [1, 1]], "clean": True}
-    folder.row("n3", 0).update({"running": False, "leader": None, "hw": 1, "clean": False, "epochs": [[0, 0]]})
+    down = {"running": False, "leader": None, "hw": 1, "clean": False, "epochs": [[0, 0]]}
+    folder.row("n3", 0).update(down)
     process = folder.fresh_process()
     folder.add(process, "invoke", "send", sends=[{"partition": 0, "value": 1000}])
     return folder
@@ -349,7 +351,8 @@ def main(out: Path) -> None:
         folder = tell().write(out / name)
         expected = twin.judge(folder)
         del expected["exact"]
-        (folder / "expected.json").write_text(json.dumps({"story": tell.__doc__, **expected}, indent=1) + "\n")
+        saved = json.dumps({"story": tell.__doc__, **expected}, indent=1)
+        (folder / "expected.json").write_text(saved + "\n")
         found = [f"{one['name']}({one['count']} {one['class']})" for one in expected["findings"]]
         print(f"{name}: {expected['valid']} {' '.join(found)} unknown={','.join(expected['unknown'])}")
 

@@ -35,9 +35,11 @@ def is_lost(world: World, send: Send) -> bool:
         return False
     if send.type == "ok" and send.offset is not None:
         return send.offset >= partition.log_start and not partition.leader_holds(send.offset, send.value)
-    shown = {read.offset for read in world.reads if (read.partition, read.value) == (send.partition, send.value)}
-    if send.type == "info" and any(partition.log_start <= offset and not partition.leader_holds(offset, send.value)
-                                   for offset in shown):
+    shown = {read.offset for read in world.reads
+             if (read.partition, read.value) == (send.partition, send.value)}
+    gone = [offset for offset in shown
+            if offset >= partition.log_start and not partition.leader_holds(offset, send.value)]
+    if send.type == "info" and gone:
         return True
     # Without an offset, what is not there may have lain below log_start.
     return not partition.leader_offsets_of(send.value) and partition.log_start == 0

@@ -103,8 +103,8 @@ def g1a(world: World) -> Iterator[Found]:
             continue
         partition = world.partitions.get(send.partition)
         logged = partition is not None and partition.usable and any(
-            entry["value"] == send.value and not entry.get("aborted") and entry["offset"] < partition.leader_hw
-            for entry in partition.leader_log)
+            entry["value"] == send.value and not entry.get("aborted")
+            and entry["offset"] < partition.leader_hw for entry in partition.leader_log)
         if logged or world.was_read(send):
             uncommitted = world.run["guarantees"].get("isolation") == "read_uncommitted"
             cause = Cause(by=ISOLATION) if uncommitted and not logged else None

@@ -85,7 +85,7 @@ class World:
     partitions: dict[int, Partition] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     complete: bool = True  # no line of the history is missing or bad, and the run was closed
-    overlapping: set[int] = field(default_factory=set)  # processes with two ops open, or that went on after info
+    overlapping: set[int] = field(default_factory=set)  # had two ops open, or went on after an info
     repeated: set[int] = field(default_factory=set)  # values that were sent twice
     settled: bool = False
     acked: int = 0  # micro-sends of ok ops, probes of the settling aside

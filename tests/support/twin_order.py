@@ -20,7 +20,8 @@ def realtime_order(world: World) -> Iterator[Found]:
     b; it is permitted only if it is with every such a."""
     if world.folder.breach:
         return
-    placed = [send for send in world.oks() if send.offset is not None and send.process not in world.overlapping]
+    placed = [send for send in world.oks()
+              if send.offset is not None and send.process not in world.overlapping]
     for b in placed:
         earlier = [a for a in placed if a.partition == b.partition and offset_of(a) > offset_of(b)
                    and a.completed is not None and b.invoked is not None and a.completed < b.invoked]

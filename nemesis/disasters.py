@@ -52,7 +52,7 @@ def _lost_write() -> Disaster:
     return Disaster(
         name="lost-write", title="an acknowledged write vanishes", nodes=3,
         story="KAFKA-1211: three replicas, min.insync.replicas=2, acks=all, clean elections only. The leader "
-              "dies before any follower hears that the record is committed, and so does the next, just after.",
+              "dies before any follower hears that the record is committed, and the next just after.",
         partitions=(PartitionSpec(key=0, topic="log", partition=0, replicas=("n1", "n2", "n3")),),
         # A parked fetch carries the HW when it times out: long enough that the kill always comes before.
         config={**_PATIENT, "min.insync.replicas": "2", "replica.fetch.wait.max.ms": "2000"},

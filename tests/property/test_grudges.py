@@ -1,0 +1,110 @@
+"""Laws of the grudges, for one to seven nodes and any chance."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.protocols import CLIENTS
+from nemesis.grudges import KINDS, Grudge, apart, bridge, halves, majorities_ring, one_node, one_way
+
+NODES = tuple(f"n{number}" for number in range(1, 8))
+counts = st.integers(1, 7)
+seeds = st.integers(0, 2**32)
+
+
+def heard(grudge: Grudge, nodes: tuple[str, ...]) -> dict[str, frozenset[str]]:
+    """Whom each node hears, itself among them."""
+    return {node: frozenset(nodes) - frozenset(grudge.get(node, ())) for node in nodes}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(count=counts, seed=seeds)
+def test_laws_of_all_grudges(kind: str, count: int, seed: int) -> None:
+    """Nobody snubs itself, nobody is named without a snub, names are known, and a seed tells all."""
+    nodes = NODES[:count]
+    grudge = KINDS[kind](Random(seed), nodes)
+
+    assert grudge == KINDS[kind](Random(seed), tuple(reversed(nodes)))
+    for node, unheard in grudge.items():
+        assert unheard
+        assert node not in unheard
+        assert {node, *unheard} <= {*nodes, CLIENTS}
+        assert unheard == sorted(set(unheard))
+
+
+@given(count=st.integers(3, 7), seed=seeds)
+def test_majorities_ring(count: int, seed: int) -> None:
+    """Every node hears a majority, the least one, and no two the same; each is heard by as many."""
+    nodes = NODES[:count]
+    seen = heard(majorities_ring(Random(seed), nodes), nodes)
+
+    assert {len(group) for group in seen.values()} == {count // 2 + 1}
+    assert len(set(seen.values())) == count
+    assert {sum(node in group for group in seen.values()) for node in nodes} == {count // 2 + 1}
+
+
+@given(count=st.sampled_from([5, 7]), seed=seeds)
+def test_hearing_is_mutual_in_a_ring_whose_majority_is_odd(count: int, seed: int) -> None:
+    """Five nodes: a majority is three, one to either side. (Seven: four, which cannot be.)"""
+    nodes = NODES[:count]
+    seen = heard(majorities_ring(Random(seed), nodes), nodes)
+    mutual = all((one in seen[other]) == (other in seen[one]) for one in nodes for other in nodes)
+
+    assert mutual == (count == 5)
+
+
+@given(count=st.integers(1, 2), seed=seeds)
+def test_no_ring_of_fewer_than_three(count: int, seed: int) -> None:
+    """The majority of two is both: nobody to snub."""
+    assert majorities_ring(Random(seed), NODES[:count]) == {}
+
+
+@given(count=st.integers(2, 7), seed=seeds)
+def test_halves(count: int, seed: int) -> None:
+    """Two groups, as equal as can be; each hears itself alone."""
+    nodes = NODES[:count]
+    groups = set(heard(halves(Random(seed), nodes), nodes).values())
+
+    assert sorted(len(group) for group in groups) == sorted({count // 2, count - count // 2}) or (
+        len(groups) == 2 and count % 2 == 0)
+    assert frozenset().union(*groups) == frozenset(nodes)
+    assert sum(len(group) for group in groups) == count
+
+
+@given(count=st.integers(3, 7), seed=seeds)
+def test_bridge(count: int, seed: int) -> None:
+    """One node hears all and is heard by all; the rest are two groups that know nothing of each other."""
+    nodes = NODES[:count]
+    seen = heard(bridge(Random(seed), nodes), nodes)
+    middles = [node for node in nodes if seen[node] == frozenset(nodes)]
+
+    assert len(middles) == 1
+    assert all(middles[0] in group for group in seen.values())
+    assert len({group - {middles[0]} for node, group in seen.items() if node != middles[0]}) == 2
+
+
+@given(count=st.integers(2, 7), seed=seeds)
+def test_one_node(count: int, seed: int) -> None:
+    """One hears nobody and nobody hears it; the others hear each other."""
+    nodes = NODES[:count]
+    seen = heard(one_node(Random(seed), nodes), nodes)
+
+    assert sorted({len(group) for group in seen.values()}) == sorted({1, count - 1})
+
+
+@given(count=st.integers(2, 7), seed=seeds)
+def test_one_way(count: int, seed: int) -> None:
+    """All snubs are between one node and the rest, and none is returned."""
+    nodes = NODES[:count]
+    snubs = {(hearer, said) for hearer, unheard in one_way(Random(seed), nodes).items() for said in unheard}
+
+    assert len(snubs) == count - 1
+    assert not any((said, hearer) in snubs for hearer, said in snubs)
+
+
+def test_apart_is_both_ways_and_total() -> None:
+    """Literally."""
+    assert apart(["n1"], ["n1", "n2", "controller"]) == {
+        "controller": ["n1"], "n1": ["controller", "n2"], "n2": ["n1"]}

@@ -1,0 +1,162 @@
+"""Laws of random plans: the seed tells all, what breaks is mended, the budget is kept."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import UsageError
+from harness.faults import FAULTS
+from harness.schedule import Entry, Schedule
+from harness.schedule_text import read, write
+from nemesis.budget import overspends
+from nemesis.disasters import DISASTERS
+from nemesis.episodes import MAKERS
+from nemesis.ledger import MENDING, Ledger
+from nemesis.plans import known, plan
+
+names = st.lists(st.sampled_from(sorted(MAKERS)), min_size=1, unique=True)
+sizes = st.integers(1, 5)
+seeds = st.integers(0, 2**32)
+
+
+def made(chosen: Sequence[str], seed: int, count: int, **how: Any) -> Schedule:
+    nodes = [f"n{number}" for number in range(1, count + 1)]
+    return plan(chosen, seed=seed, nodes=nodes, partitions=[0, 1],
+                **{"duration_s": 30.0, "interval_s": 5.0, **how})
+
+
+def ledgers(schedule: Schedule) -> list[Ledger]:
+    """What is in force after each entry."""
+    found, ledger = [], Ledger()
+    for entry in schedule:
+        if entry.f in FAULTS:
+            ledger = ledger.after(entry.f, entry.nodes or ("cut",))
+        found.append(ledger)
+    return found
+
+
+@settings(max_examples=60)
+@given(chosen=names, seed=seeds, count=sizes, overspend=st.booleans())
+def test_the_seed_tells_all(chosen: list[str], seed: int, count: int, overspend: bool) -> None:
+    """The order of names and nodes does not matter, and what is planned can be written and read."""
+    schedule = made(chosen, seed, count, overspend=overspend)
+
+    assert schedule == made(chosen[::-1], seed, count, overspend=overspend)
+    assert schedule == read(write(schedule), nodes=[f"n{number}" for number in range(1, count + 1)])
+
+
+@settings(max_examples=100)
+@given(chosen=names, seed=seeds, count=sizes, overspend=st.booleans(),
+       interval_s=st.sampled_from([0.5, 2.0, 5.0]))
+def test_all_is_mended_before_the_end(chosen: list[str], seed: int, count: int, overspend: bool,
+                                      interval_s: float) -> None:
+    """Nothing is in force after the last entry, no time lies beyond the duration, and times ascend."""
+    schedule = made(chosen, seed, count, overspend=overspend, interval_s=interval_s)
+    times = [entry.moment["time"] for entry in schedule if entry.moment and entry.moment["at"] == "time"]
+
+    assert times == sorted(times)
+    assert all(time <= 29 * 10**9 for time in times)
+    assert not schedule or ledgers(schedule)[-1] == Ledger()
+
+
+@settings(max_examples=100)
+@given(chosen=names, seed=seeds, count=st.integers(2, 5), interval_s=st.sampled_from([0.5, 2.0, 5.0]))
+def test_the_budget_is_kept(chosen: list[str], seed: int, count: int, interval_s: float) -> None:
+    """Not an entry overspends; a power cut finds nothing in force, and nothing strikes before `healthy`."""
+    schedule = made(chosen, seed, count, interval_s=interval_s)
+
+    assert overspends(schedule) == ()
+    for entry, before in zip(schedule, [Ledger(), *ledgers(schedule)], strict=False):
+        if entry.moment and "healthy" in entry.moment:
+            assert before == Ledger()  # or it would wait for what only a later entry mends
+
+
+@settings(max_examples=60)
+@given(chosen=names, seed=seeds, count=st.integers(2, 5))
+def test_some_node_lives(chosen: list[str], seed: int, count: int) -> None:
+    """All down or paused together only by the kill of all at once, never by pauses."""
+    for ledger in ledgers(made(chosen, seed, count, interval_s=0.5)):
+        disturbed = {*ledger.down, *ledger.paused}
+
+        assert len(disturbed) < count or not ledger.paused
+        assert not (set(ledger.down) & set(ledger.paused))
+
+
+@settings(max_examples=40)
+@given(seed=seeds)
+def test_an_orderly_stop_finds_the_links_whole(seed: int) -> None:
+    """A broker that cannot reach its controller does not hand its leadership over."""
+    schedule = made(list(MAKERS), seed, 3, interval_s=0.5)
+    for entry, before in zip(schedule, [Ledger(), *ledgers(schedule)], strict=False):
+        if entry.f == "stop":
+            assert before == Ledger()
+
+
+def test_each_nemesis_does_what_it_says() -> None:
+    """Thirty seconds of each, one seed: the faults that belong to it, and no other."""
+    faults = {"crash": {"kill", "start"}, "restart": {"stop", "start"}, "pause": {"pause", "resume"},
+              "cut": {"cut", "heal"}, "power": {"power_cut", "start"}, "expire": {"expire"},
+              "elect": {"elect"}}
+
+    assert {name: {entry.f for entry in made([name], 7, 3)} - {"wait"} for name in MAKERS} == faults
+
+
+def test_overspending_goes_beyond() -> None:
+    """Power cuts of several at once and unclean elections, each told with its position."""
+    for name in ("power", "elect"):
+        schedule = made([name], 7, 3, overspend=True)
+        struck = [at for at, entry in enumerate(schedule)
+                  if entry.f == "power_cut" or entry.args.get("unclean")]
+
+        assert struck
+        assert {one.position for one in overspends(schedule)} >= set(struck)
+
+
+def test_names() -> None:
+    """Jepsen's word for a cut, all, none; and what is no nemesis."""
+    assert known(["partition", "crash"]) == ("crash", "cut")
+    assert known(["all"]) == tuple(MAKERS)
+    assert made(["none"], 1, 3) == ()
+    with pytest.raises(UsageError, match="no nemesis crush; valid: crash, restart"):
+        known(["crush"])
+
+
+HEALTHY = {"at": "state", "healthy": True}
+
+
+@pytest.mark.parametrize(("schedule", "positions"), [
+    ([Entry(f="power_cut", nodes=("n1",), moment=HEALTHY), Entry(f="start", nodes=("n1",)),
+      Entry(f="kill", nodes=("n2",), moment=HEALTHY)], []),
+    ([Entry(f="power_cut", nodes=("n1",))], [0]),
+    ([Entry(f="power_cut", nodes=("n1", "n2"), moment=HEALTHY)], [0]),
+    ([Entry(f="power_cut", nodes=("n1",), moment=HEALTHY), Entry(f="start", nodes=("n1",)),
+      Entry(f="pause", nodes=("n2",)), Entry(f="wait", moment=HEALTHY),
+      Entry(f="pause", nodes=("n2",))], [2]),
+    ([Entry(f="elect", args={"unclean": True}), Entry(f="elect"),
+      Entry(f="elect", args={"unclean": False})], [0]),
+    ([Entry(f="kill", nodes=("n1", "n2", "n3")), Entry(f="expire", nodes=("n1",))], []),
+])
+def test_what_overspends(schedule: list[Entry], positions: list[int]) -> None:
+    """Hits and near misses of the budget's rules."""
+    assert [one.position for one in overspends(tuple(schedule))] == positions
+
+
+def test_the_budget_depends_on_the_settings() -> None:
+    """With every write fsynced a power cut takes nothing; with one copy acked it may take the ack."""
+    one = (Entry(f="power_cut", nodes=("n1",), moment=HEALTHY),)
+
+    assert overspends((Entry(f="power_cut", nodes=("n1", "n2")),), flush_every=True) == ()
+    assert [spent.position for spent in overspends(one, min_insync_replicas=1)] == [0]
+
+
+@pytest.mark.parametrize("disaster", DISASTERS, ids=lambda disaster: disaster.name)
+def test_the_disasters_are_sound_schedules(disaster: Any) -> None:
+    """Written, read for the very nodes they want, and mended at their end."""
+    nodes = [f"n{number}" for number in range(1, disaster.nodes + 1)]
+
+    assert read(write(disaster.schedule), nodes=nodes, partitions=[0]) == disaster.schedule
+    assert ledgers(disaster.schedule)[-1] == Ledger()
+    assert {entry.f for entry in disaster.schedule} & MENDING

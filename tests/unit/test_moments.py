@@ -1,0 +1,142 @@
+"""States, roles and ledgers at one look: pure functions on a View."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from harness.protocols import PartitionView, ReplicaView, View
+from nemesis.ledger import Ledger
+from nemesis.moments import healthy, holds
+from nemesis.roles import Stage, resolve
+
+NODES = ("n1", "n2", "n3")
+STAGE = Stage(replicas={0: NODES, 1: ("n2", "n1")})
+
+
+def replica(node: str, partition: int, **own: Any) -> ReplicaView:
+    said: dict[str, Any] = {"leader": "n1", "epoch": 2, "log_start": 0, "leo": 5, "hw": 4, "isr": NODES,
+                            "checkpointed_hw": 3, "epochs": ((0, 0),), "clean": True, **own}
+    return ReplicaView(node=node, partition=partition, **said)
+
+
+def look(*, leader: str | None = "n1", isr: tuple[str, ...] = NODES, running: tuple[str, ...] = NODES,
+         unfenced: tuple[str, ...] = NODES, silent: tuple[str, ...] = (),
+         own: Mapping[str, Any] | None = None) -> View:
+    """Partition 0 as told, partition 1 on n2 and n1 in good order. own: what n3's replica says."""
+    replicas = [replica(node, 0, **(own or {}) if node == "n3" else {}) for node in NODES]
+    replicas += [replica(node, 1, isr=("n2", "n1"), leader="n2") for node in ("n1", "n2")]
+    return View(
+        time_ns=0, running=frozenset(running), unfenced=frozenset(unfenced),
+        replicas={(one.node, one.partition): one for one in replicas if one.node not in silent},
+        partitions={
+            0: PartitionView(partition=0, leader=leader, epoch=3, isr=isr, partition_epoch=7),
+            1: PartitionView(partition=1, leader="n2", epoch=0, isr=("n2", "n1"), partition_epoch=0),
+        })
+
+
+def state(**fields: Any) -> dict[str, Any]:
+    return {"partition": 0, **{"is" if name == "how" else name: value for name, value in fields.items()}}
+
+
+@pytest.mark.parametrize(("asked", "so"), [
+    (state(replica="n3", field="hw", how="<", value=5), True),
+    (state(replica="n3", field="hw", how="<", value=4), False),
+    (state(replica="n3", field="hw", how="<", value={"replica": "n3", "field": "leo"}), True),
+    (state(replica="n3", field="leo", how="<=", value={"replica": "leader", "field": "leo"}), True),
+    (state(replica="n3", field="epoch", how=">=", value={"field": "epoch"}), False),  # the controller is at 3
+    (state(replica="n3", field="epoch", how=">=", value={"partition": 1, "field": "epoch"}), True),
+    (state(replica="n3", field="checkpointed_hw", how="==", value=3), True),
+    (state(replica="n3", field="leader", how="==", value="n1"), True),
+    (state(replica="n3", field="leader", how="!=", value=None), True),
+    (state(replica="every", field="leo", how="==", value=5), True),
+    (state(replica="every", field="hw", how="==", value={"replica": "leader", "field": "leo"}), False),
+    (state(replica="follower", field="leo", how=">", value=4), True),
+    (state(field="leader", how="==", value="n1"), True),
+    (state(field="isr", how="==", value=["n3", "n2", "n1"]), True),
+    (state(field="isr", how="==", value=["n1", "n2"]), False),
+    (state(field="isr", how="!=", value=["n1", "n2"]), True),
+    (state(field="isr", how="contains", value="n3"), True),
+    (state(field="isr", how="lacks", value="n3"), False),
+    (state(field="isr", how="contains", value={"field": "leader"}), True),
+    ({"replica": "n3", "field": "running", "is": "==", "value": True}, True),
+    ({"replica": "every", "partition": 1, "field": "running", "is": "==", "value": False}, False),
+    ({"all": [state(field="epoch", how="==", value=3), state(field="leader", how="==", value="n1")]}, True),
+    ({"all": [state(field="epoch", how="==", value=3), state(field="leader", how="==", value="n2")]}, False),
+    ({"any": [state(field="epoch", how="==", value=4), state(field="leader", how="==", value="n1")]}, True),
+    ({"any": [state(field="epoch", how="==", value=4), state(field="leader", how="==", value="n2")]}, False),
+    ({"healthy": True}, True),
+], ids=str)
+def test_states(asked: dict[str, Any], so: bool) -> None:
+    """Each form of a state, hit and near miss."""
+    assert holds({"at": "state", **asked}, look(), STAGE) is so
+
+
+@pytest.mark.parametrize("asked", [
+    state(replica="n3", field="hw", how="<", value=100),
+    state(replica="n3", field="hw", how="!=", value=100),
+    state(replica="n3", field="isr", how="lacks", value="n9"),
+    state(replica="every", field="hw", how="<", value=100),
+    state(replica="n1", field="hw", how="<=", value={"replica": "n3", "field": "hw"}),
+    {"partition": 9, "field": "leader", "is": "!=", "value": "n1"},
+    {"partition": 9, "replica": "every", "field": "leo", "is": ">=", "value": 0},
+], ids=str)
+def test_what_cannot_be_seen_fulfils_nothing(asked: dict[str, Any]) -> None:
+    """n3 does not answer; nobody has a partition 9. An `every` of nobody is no fulfilment either."""
+    assert not holds({"at": "state", **asked}, look(silent=("n3",)), STAGE)
+
+
+def test_a_role_that_nobody_plays_fulfils_nothing() -> None:
+    """No leader: nothing is so of the leader's replica."""
+    assert not holds(state(replica="leader", field="leo", how=">=", value=0), look(leader=None), STAGE)
+    assert holds(state(field="leader", how="==", value=None), look(leader=None), STAGE)
+
+
+@pytest.mark.parametrize(("view", "stage"), [
+    (look(running=("n1", "n2")), STAGE),
+    (look(unfenced=("n1", "n2")), STAGE),
+    (look(isr=("n1", "n2")), STAGE),
+    (look(leader=None), STAGE),
+    (look(silent=("n3",)), STAGE),
+    (look(), Stage(replicas=STAGE.replicas, ledger=Ledger(lasting=(("cut", "halves"),)))),
+    (look(), Stage(replicas={**STAGE.replicas, 9: ("n1",)})),
+])
+def test_near_misses_of_healthy(view: View, stage: Stage) -> None:
+    """One broker down, fenced, out of an ISR or silent; no leader; a fault in force; a partition unseen."""
+    assert not healthy(view, stage)
+
+
+@pytest.mark.parametrize(("name", "meant"), [
+    ("leader", ("n1",)), ("follower", ("n2",)), ("last-in-isr", ("n3",)), ("controller", ("controller",)),
+    ("down", ("n3",)), ("paused", ("n2",)), ("n3", ("n3",)),
+])
+def test_roles(name: str, meant: tuple[str, ...]) -> None:
+    """Each role of partition 0."""
+    stage = Stage(replicas=STAGE.replicas, ledger=Ledger(lasting=(("power_cut", "n3"), ("pause", "n2"))))
+
+    assert resolve([name], 0, look(), stage) == meant
+
+
+def test_roles_go_by_the_partition_and_by_the_look() -> None:
+    """Another partition, another leader, a short ISR, no leader."""
+    assert resolve(["leader", "follower"], 1, look(), STAGE) == ("n2", "n1")
+    assert resolve(["last-in-isr"], 0, look(isr=("n3", "n1")), STAGE) == ("n3",)
+    assert resolve(["last-in-isr"], 0, look(isr=("n2", "n1")), STAGE) == ("n2",)
+    assert resolve(["follower"], 0, look(leader="n2"), STAGE) == ("n1",)
+    assert resolve(["n2", "leader"], 0, look(leader=None), STAGE) is None
+    assert resolve(["follower"], 0, look(leader=None), STAGE) is None
+    assert resolve(["down"], 0, look(), STAGE) is None
+    assert resolve(["n1", "leader"], 0, look(), STAGE) == ("n1",)  # each once
+
+
+def test_what_undoes_what() -> None:
+    """Starts, resumes and heals; a kill ends a pause too; an expiry leaves nothing."""
+    ledger = Ledger().after("pause", ["n1", "n2"]).after("cut", ["halves"]).after("kill", ["n1"])
+    assert ledger.told() == ("pause n2", "cut halves", "kill n1")
+    assert (ledger.down, ledger.paused, ledger.cut) == (("n1",), ("n2",), True)
+    assert ledger.after("expire", ["n2"]) == ledger
+    assert ledger.after("start", ["n2"]) == ledger
+    assert ledger.after("kill", ["n1"]) == ledger
+    assert ledger.after("power_cut", ["n1"]).told() == ("pause n2", "cut halves", "power_cut n1")
+    assert ledger.after("heal", []).told() == ("pause n2", "kill n1")
+    assert ledger.after("heal", []).after("resume", ["n2"]).after("start", ["n1"]) == Ledger()

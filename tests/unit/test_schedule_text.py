@@ -1,0 +1,154 @@
+"""Schedules read from JSON and written back; what is off is told by place, with what would be right."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.schedule import Entry
+from harness.schedule_text import load, read, write
+
+NODES = ("n1", "n2", "n3")
+STATE = {"at": "state", "partition": 0, "replica": "n3", "field": "hw", "is": "<", "value": 4}
+
+SOUND: list[dict[str, Any]] = [
+    {"f": "kill", "nodes": ["leader"], "partition": 1, "moment": {"at": "ack", "partition": 0, "count": 1}},
+    {"f": "stop", "nodes": ["n1", "n2"], "moment": {"at": "time", "time": 5}},
+    {"f": "start", "nodes": ["down"], "moment": {"at": "time", "time": 5, "after_ns": 3}},
+    {"f": "pause", "nodes": ["follower"], "moment": {"at": "after", "after_ns": 0}},
+    {"f": "resume", "nodes": ["paused"]},
+    {"f": "cut", "kind": "bridge", "grudge": {"leader": ["n1", "clients"], "controller": ["n2"]},
+     "reset": True},
+    {"f": "cut", "nodes": ["last-in-isr"]},
+    {"f": "heal"},
+    {"f": "power_cut", "nodes": ["n1"], "keep": {"0": 5}, "moment": {"at": "state", "healthy": True}},
+    {"f": "power_cut", "nodes": ["n1"], "keep_share": 0.5},
+    {"f": "expire", "nodes": ["n1"]},
+    {"f": "elect"},
+    {"f": "elect", "partitions": [0, 1], "unclean": True},
+    {"f": "send", "sends": [{"partition": 0, "value": 17}, {"partition": 0, "value": 18}]},
+    {"f": "wait", "moment": STATE, "timeout_s": 2.5},
+    {"f": "wait", "moment": {"at": "state", "any": [
+        {"partition": 0, "field": "leader", "is": "==", "value": None},
+        {"all": [{"partition": 0, "field": "isr", "is": "lacks", "value": "n1"},
+                 {"partition": 0, "field": "isr", "is": "==", "value": ["n2", "n3"]},
+                 {"partition": 0, "field": "isr", "is": "contains", "value": {"field": "leader"}}]},
+        {"replica": "n2", "field": "running", "is": "==", "value": False},
+        {"partition": 0, "replica": "every", "field": "hw", "is": "==",
+         "value": {"partition": 1, "replica": "leader", "field": "leo"}},
+    ]}},
+]
+
+
+@pytest.mark.parametrize("line", SOUND, ids=lambda line: json.dumps(line)[:60])
+def test_what_is_sound_is_taken_and_written_back(line: dict[str, Any]) -> None:
+    """Every form that schedule.py describes."""
+    schedule = read([line], nodes=NODES, partitions=[0, 1])
+
+    assert write(schedule) == [line]
+    assert read(write(schedule)) == schedule
+
+
+@pytest.mark.parametrize(("data", "told"), [
+    ({}, "schedule: is {}, should be an array of entries"),
+    (["kill"], 'entry 0: is "kill", should be an object'),
+    ([{"nodes": ["n1"]}], "entry 0: has no `f`"),
+    ([SOUND[7], {"f": "kil", "nodes": ["n1"]}], 'entry 1: f: is "kil"; valid: cut, elect, expire, heal'),
+    ([{"f": "kill"}], "entry 0 (kill): has no `nodes`"),
+    ([{"f": "kill", "nodes": "n1"}], 'nodes: is "n1", should be an array'),
+    ([{"f": "kill", "nodes": ["n4"]}], 'names "n4"; valid: n1, n2, n3, controller, down'),
+    ([{"f": "kill", "nodes": ["n1"], "clean": True}], 'does not know the key "clean"; valid: f, nodes'),
+    ([{"f": "kill", "nodes": ["n1"], "partition": 7}], "partition: is 7; valid: 0, 1"),
+    ([{"f": "heal", "nodes": ["n1"]}], "takes no `nodes`"),
+    ([{"f": "cut"}], "needs either `grudge`"),
+    ([{"f": "cut", "nodes": ["n1"], "grudge": {"n1": ["n2"]}}], "needs either `grudge`"),
+    ([{"f": "cut", "grudge": {}}], "is empty"),
+    ([{"f": "cut", "grudge": {"n9": ["n1"]}}], 'names "n9"; valid: n1, n2, n3, clients'),
+    ([{"f": "power_cut", "nodes": ["n1"], "keep": {"x": 1}}], "should be a partition"),
+    ([{"f": "power_cut", "nodes": ["n1"], "keep": {"0": -1}}], "should be a whole number"),
+    ([{"f": "power_cut", "nodes": ["n1"], "keep_share": 1.5}], "a number from 0 to 1"),
+    ([{"f": "power_cut", "nodes": ["n1"], "keep_share": 0.5, "keep": {"0": 1}}], "not both"),
+    ([{"f": "elect", "unclean": 1}], "should be true or false"),
+    ([{"f": "elect", "partitions": []}], "at least one"),
+    ([{"f": "send"}], "has no `sends`"),
+    ([{"f": "send", "sends": [{"partition": 0}]}], "sends[0]: has no `value`"),
+    ([{"f": "send", "sends": [{"partition": 0, "value": True}]}], "should be a whole number"),
+    ([{"f": "send", "sends": [{"partition": 0, "value": 1}, {"partition": 1, "value": 2}]}],
+     "an op sends to one"),
+    ([{"f": "wait"}], "has no `moment`"),
+    ([{"f": "heal", "timeout_s": 0}], "timeout_s: is 0"),
+    ([{"f": "heal", "timeout_s": float("nan")}], "timeout_s: is NaN"),
+])
+def test_an_entry_that_is_off_is_told(data: Any, told: str) -> None:
+    """Position, field, what is allowed."""
+    with pytest.raises(UsageError) as refused:
+        read(data, nodes=NODES, partitions=[0, 1])
+
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(("moment", "told"), [
+    ("now", 'moment: is "now", should be an object'),
+    ({"time": 5}, "moment.at: is null; valid: time, ack, state, after"),
+    ({"at": "time"}, "has no `time`"),
+    ({"at": "time", "time": -1}, "should be a whole number"),
+    ({"at": "time", "time": 1, "count": 1}, 'does not know the key "count"; valid: at, time, after_ns'),
+    ({"at": "ack", "partition": 0, "count": 0}, "the first ack is ack 1"),
+    ({"at": "ack", "count": 1}, "has no `partition`"),
+    ({"at": "after"}, "has no `after_ns`"),
+    ({"at": "state"}, "has no `field` (nor is it all, any or healthy)"),
+    ({"at": "state", "healthy": False}, "should be true"),
+    ({"at": "state", "healthy": True, "all": []}, "does not know the key"),
+    ({"at": "state", "all": []}, "should be an array of states"),
+    ({"at": "state", "all": [{"at": "state", "healthy": True}]}, 'all[0]: does not know the key "at"'),
+    ({**STATE, "field": "lag"}, 'moment.field: is "lag"; valid: leo, hw, epoch'),
+    ({**STATE, "is": "=<"}, 'moment.is: is "=<"; valid: ==, !=, <, <=, >, >='),
+    ({**STATE, "is": "contains"}, "moment.is"),
+    ({**STATE, "replica": "leder"}, 'names "leder"; valid'),
+    ({**STATE, "value": "4"}, "should be a number or an observation"),
+    ({**STATE, "value": {"replica": "every", "field": "leo"}}, "should be one replica"),
+    ({**STATE, "value": {"replica": "n1", "field": "isr"}}, "hw cannot be compared; valid: leo, hw"),
+    ({**STATE, "value": {"field": "hw"}}, "value: has no `replica`"),
+    ({"at": "state", "partition": 0, "field": "hw", "is": "<", "value": 4}, "controller knows only leader"),
+    ({"at": "state", "replica": "n1", "field": "hw", "is": "<", "value": 4}, "has no `partition`"),
+    ({"at": "state", "partition": 0, "field": "isr", "is": "<", "value": "n1"},
+     "valid: ==, !=, contains, lacks"),
+    ({"at": "state", "partition": 0, "field": "isr", "is": "==", "value": "n1"}, "should be an array"),
+    ({"at": "state", "partition": 0, "field": "isr", "is": "lacks", "value": None}, "names null"),
+    ({"at": "state", "replica": "n1", "field": "running", "is": "==", "value": 1}, "should be true or false"),
+])
+def test_a_moment_that_is_off_is_told(moment: Any, told: str) -> None:
+    """Down to the part of it that is wrong."""
+    with pytest.raises(UsageError) as refused:
+        read([{"f": "heal", "moment": moment}], nodes=NODES)
+
+    assert told in str(refused.value)
+    assert str(refused.value).startswith("schedule: entry 0 (heal): moment")
+
+
+def test_without_a_cluster_names_are_believed() -> None:
+    """A file can be read before it is known how many nodes there will be."""
+    assert read([{"f": "kill", "nodes": ["n77"]}]) == (Entry(f="kill", nodes=("n77",)),)
+
+
+def test_files(tmp_path: Path) -> None:
+    """A JSON array, a whole run.json, TOML's tables: the same schedule."""
+    (tmp_path / "s.json").write_text(json.dumps(SOUND))
+    (tmp_path / "run.json").write_text(json.dumps({"format": 1, "schedule": SOUND}))
+    (tmp_path / "s.toml").write_text(
+        '[[schedule]]\nf = "kill"\nnodes = ["n1"]\nmoment = {at = "time", time = 5}\n')
+
+    assert load(tmp_path / "s.json") == load(tmp_path / "run.json") == read(SOUND)
+    assert load(tmp_path / "s.toml") == (Entry(f="kill", nodes=("n1",), moment={"at": "time", "time": 5}),)
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.json", "[{]"), ("a.toml", "= 1"), ("missing.json", None)])
+def test_files_that_cannot_be_read(tmp_path: Path, name: str, text: str | None) -> None:
+    """Told by name, as a usage error."""
+    if text is not None:
+        (tmp_path / name).write_text(text)
+
+    with pytest.raises(UsageError, match=name):
+        load(tmp_path / name)

@@ -1,0 +1,309 @@
+"""The striker carrying out schedules against a cluster in memory, through the real recorder."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import FloodmarkError
+from harness.history import Recorder, read
+from harness.op import NEMESIS, Intent, Op, Outcome, Type
+from harness.protocols import PartitionSpec, PartitionView, ReplicaView, View
+from harness.schedule import Entry, Schedule
+from nemesis.compose import Composed, arsenal
+from nemesis.crash import Crash
+from nemesis.cut import Cut
+from nemesis.elect import Elect
+from nemesis.expire import Expire
+from nemesis.pause import Pause
+from nemesis.power import Power
+from nemesis.striker import Striker
+
+NODES = ("n1", "n2", "n3")
+SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=NODES),)
+HEALTHY = {"at": "state", "healthy": True}
+
+
+class Small:
+    """One partition, three brokers, and an honest account of what was done to them."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.running = set(NODES)
+        self.leader: str | None = "n1"
+        self.looks = 0
+        self.refuses: str | None = None
+        self.leads_at_look: dict[int, str] = {}
+
+    async def _do(self, what: str, node: str) -> None:
+        await asyncio.sleep(0)
+        if self.refuses == node:
+            raise FloodmarkError(f"{node} does not obey")
+        self.did.append(f"{what} {node}")
+
+    async def kill(self, node: str) -> None:
+        await self._do("kill", node)
+        self.running.discard(node)
+
+    async def stop_node(self, node: str) -> None:
+        await self._do("stop", node)
+        self.running.discard(node)
+
+    async def start_node(self, node: str) -> None:
+        await self._do("start", node)
+        self.running.add(node)
+
+    async def pause(self, node: str) -> None:
+        await self._do("pause", node)
+
+    async def resume(self, node: str) -> None:
+        await self._do("resume", node)
+
+    async def expire(self, node: str) -> None:
+        await self._do("expire", node)
+
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
+        self.did.append(f"cut {dict(grudge)} {reset}")
+
+    async def heal(self) -> None:
+        self.did.append("heal")
+
+    async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]:
+        await self._do(f"power_cut keep={keep}", node)
+        self.running.discard(node)
+        return {"keep": {0: 5}, "lost_records": 5}
+
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
+        self.did.append(f"elect {list(partitions)} {unclean}")
+        return {"elected": [0], "refused": {}}
+
+    async def observe(self) -> View:
+        self.looks += 1
+        self.leader = self.leads_at_look.get(self.looks, self.leader)
+        running = frozenset(self.running)
+        return View(
+            time_ns=0, running=running, unfenced=running,
+            replicas={(node, 0): ReplicaView(
+                node=node, partition=0, leader=self.leader, epoch=0, log_start=2, leo=12, hw=12, isr=NODES,
+                checkpointed_hw=0, epochs=None, clean=True) for node in sorted(running)},
+            partitions={0: PartitionView(
+                partition=0, leader=self.leader, epoch=0, isr=NODES, partition_epoch=0)})
+
+
+class Eye:
+    """protocols.Sight on the recorder and the small cluster."""
+
+    def __init__(self, recorder: Recorder, small: Small) -> None:
+        self.now_ns, self.acks, self.ack_or = recorder.now_ns, recorder.acks, recorder.ack_or
+        self.view = small.observe
+
+
+class Stand:
+    """A striker on its stand: run a schedule, then look at the history."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "history.jsonl"
+        self.small = Small()
+        self.striker = Striker(
+            [Crash(self.small), Pause(self.small), Cut(self.small, NODES), Expire(self.small),
+             Elect(self.small), Power(self.small, self.small.observe)], SPECS)
+
+    def run(self, *schedule: Entry) -> tuple[int, ...]:
+        return asyncio.run(self._run(schedule))
+
+    async def _run(self, schedule: Schedule) -> tuple[int, ...]:
+        recorder = Recorder(self.path)
+
+        async def send(intent: Intent) -> Outcome:
+            invoked = recorder.invoke(9, intent)
+            sends = tuple(replace(one, offset=one.value) for one in intent.sends)
+            outcome = Outcome(type=Type.OK, sends=sends)
+            recorder.complete(invoked, outcome)
+            return outcome
+
+        try:
+            return await asyncio.wait_for(
+                self.striker.carry_out(schedule, Eye(recorder, self.small), recorder, send), 20)
+        finally:
+            recorder.close()
+
+    def ops(self) -> list[Op]:
+        return list(read(self.path))
+
+    def faults(self) -> list[tuple[str, Mapping[str, Any]]]:
+        return [(op.f, op.fault or {}) for op in self.ops() if op.process == NEMESIS]
+
+
+@pytest.fixture
+def stand(tmp_path: Path) -> Stand:
+    return Stand(tmp_path)
+
+
+def sent(value: int) -> Entry:
+    return Entry(f="send", args={"sends": [{"partition": 0, "value": value}]})
+
+
+def test_entries_go_in_order_and_each_strike_is_a_line(stand: Stand) -> None:
+    """A send, a kill at its ack of whoever leads, a start of whoever is down."""
+    missed = stand.run(
+        sent(17), Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 1}),
+        Entry(f="start", nodes=("down",), moment={"at": "after", "after_ns": 1000}))
+
+    assert missed == ()
+    assert stand.small.did == ["kill n1", "start n1"]
+    assert [(op.process == NEMESIS, op.type.value, op.f) for op in stand.ops()] == [
+        (False, "invoke", "send"), (False, "ok", "send"), (True, "info", "kill"), (True, "info", "start")]
+    kill, start = (fault for _, fault in stand.faults())
+    assert kill["nodes"] == ["n1"]
+    assert kill["asked"] == ["leader"]
+    assert kill["moment"] == {"at": "ack", "partition": 0, "count": 1}
+    assert kill["reached"]["count"] == 1
+    assert kill["reached"]["time"] <= kill["began"]
+    assert "lost" not in kill
+    assert "where" not in kill
+    assert start["nodes"] == ["n1"]
+    assert stand.striker.in_force() == ()
+
+
+def test_a_fault_asked_by_time_says_where_it_struck(stand: Stand) -> None:
+    """Acks so far, leader and ISR of each partition: the run can be repeated from it. Mending need not."""
+    stand.run(sent(1), sent(2), Entry(f="pause", nodes=("n3",), moment={"at": "time", "time": 1_000_000}),
+              Entry(f="resume", nodes=("n3",), moment={"at": "time", "time": 2_000_000, "after_ns": 1}))
+
+    (_, pause), (_, resume) = stand.faults()
+    assert pause["where"] == {"acks": {"0": 2}, "leader": {"0": "n1"}, "isr": {"0": list(NODES)}}
+    assert pause["reached"]["time"] >= 1_000_000
+    assert "where" not in resume
+
+
+def test_no_look_between_an_ack_and_a_named_node(stand: Stand) -> None:
+    """A look costs time, and names need none."""
+    stand.run(sent(1), Entry(f="kill", nodes=("n1",), moment={"at": "ack", "partition": 0, "count": 1}))
+
+    assert stand.small.looks == 0
+
+
+def test_roles_go_by_the_look_that_reached_the_state(stand: Stand) -> None:
+    """One look for both: who led then is struck, and the op says what was seen."""
+    stand.small.leads_at_look = {3: "n2", 4: "n3"}
+    stand.run(Entry(f="kill", nodes=("leader",), moment={
+        "at": "state", "partition": 0, "field": "leader", "is": "!=", "value": "n1"}))
+
+    assert stand.small.did == ["kill n2"]
+    assert stand.faults()[0][1]["reached"]["seen"] == [{"field": "leader", "value": "n2"}]
+
+
+def test_a_missed_moment_is_told_and_the_rest_goes_on(stand: Stand) -> None:
+    """The kill is left out, the start is made all the same, the last send is sent."""
+    never = {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n9"}
+    missed = stand.run(
+        Entry(f="kill", nodes=("n1",), moment={"at": "ack", "partition": 0, "count": 1}, timeout_s=0.02),
+        Entry(f="pause", nodes=("n2",)),
+        Entry(f="wait", moment=never, timeout_s=0.02),
+        Entry(f="resume", nodes=("n2",), moment=never, timeout_s=0.02),
+        sent(1))
+
+    assert missed == (0, 2, 3)
+    assert stand.small.did == ["pause n2", "resume n2"]
+    assert stand.faults()[1][1]["reached"] is None
+    assert stand.ops()[-1].type is Type.OK
+
+
+def test_a_role_that_nobody_plays_is_waited_for(stand: Stand) -> None:
+    """No leader at first; and one that never comes is a miss."""
+    stand.small.leader = None
+    stand.small.leads_at_look = {4: "n3"}
+    assert stand.run(Entry(f="kill", nodes=("leader",))) == ()
+    assert stand.small.did == ["kill n3"]
+
+
+def test_a_role_that_nobody_ever_plays_is_a_miss(stand: Stand) -> None:
+    """Nothing is struck and nothing recorded."""
+    stand.small.leader = None
+    assert stand.run(Entry(f="kill", nodes=("leader",), timeout_s=0.03), Entry(f="kill", nodes=("down",)),
+                     Entry(f="start", nodes=("down",))) == (0, 1)
+    assert stand.faults() == []
+
+
+def test_healthy_waits_for_the_faults_of_the_striker_itself(stand: Stand) -> None:
+    """A paused node looks well from outside for a while; the striker knows better."""
+    assert stand.run(Entry(f="pause", nodes=("n2",)), Entry(f="wait", moment=HEALTHY, timeout_s=0.03),
+                     Entry(f="resume", nodes=("paused",)), Entry(f="wait", moment=HEALTHY)) == (1,)
+
+
+@pytest.mark.parametrize(("args", "asked"), [
+    ({}, "None"), ({"keep": {"0": 5}}, "{0: 5}"), ({"keep_share": 0.5}, "{0: 7}"),
+])
+def test_a_power_cut_is_recorded_as_a_loss(stand: Stand, args: dict[str, Any], asked: str) -> None:
+    """What was asked to be kept, what was, and `lost`; a share is of what the log holds (2 to 12)."""
+    stand.run(Entry(f="power_cut", nodes=("n1",), args=args, moment=HEALTHY))
+
+    assert stand.small.did == [f"power_cut keep={asked} n1"]
+    f, fault = stand.faults()[0]
+    assert (f, fault["lost"], fault["kept"], fault["lost_records"]) == (
+        "power_cut", True, {"n1": {"0": 5}}, {"n1": 5})
+    assert {key: fault[key] for key in args} == args
+    assert stand.striker.in_force() == ("power_cut n1",)
+
+
+def test_cuts_by_grudge_and_by_node(stand: Stand) -> None:
+    """Roles in a grudge get names; nodes without a grudge are set apart from all and the controller."""
+    grudge = {"follower": ["leader", "clients"]}
+    stand.run(Entry(f="cut", args={"kind": "one-way", "grudge": grudge, "reset": True}), Entry(f="heal"),
+              Entry(f="cut", nodes=("leader",)))
+
+    assert stand.small.did == [
+        "cut {'n2': ['n1', 'clients']} True", "heal",
+        "cut {'controller': ['n1'], 'n1': ['controller', 'n2', 'n3'], 'n2': ['n1'], 'n3': ['n1']} False"]
+    assert [fault["nodes"] for _, fault in stand.faults()] == [["n1", "n2"], [], ["n1", "n2", "n3"]]
+    assert stand.faults()[0][1]["grudge"] == {"n2": ["n1", "clients"]}
+    assert stand.striker.in_force() == ("cut n1 n2 n3",)
+
+
+def test_an_unclean_election_says_so(stand: Stand) -> None:
+    """The judge reads `unclean` from the op."""
+    stand.run(Entry(f="elect", args={"partitions": [0], "unclean": True}))
+
+    assert stand.faults()[0][1]["unclean"] is True
+    assert stand.small.did == ["elect [0] True"]
+
+
+def test_a_strike_that_fails_is_told_and_recorded(stand: Stand) -> None:
+    """Its entry is named; what may have lost data is in the history though it failed half-way."""
+    stand.small.refuses = "n2"
+    with pytest.raises(FloodmarkError, match=r"entry 1 of the schedule \(power_cut n1 n2\): n2 does not"):
+        stand.run(sent(1), Entry(f="power_cut", nodes=("n1", "n2")))
+
+    f, fault = stand.faults()[0]
+    assert (f, fault["lost"], fault["error"], fault["nodes"]) == (
+        "power_cut", True, "n2 does not obey", ["n1", "n2"])
+    assert "power_cut n1" in stand.striker.in_force()
+
+
+def test_what_nobody_answers_is_refused_before_anything_strikes(tmp_path: Path) -> None:
+    """A cluster that cannot be cut, and a schedule that cuts at its end."""
+    stand = Stand(tmp_path)
+    stand.striker = Striker([Crash(stand.small)], SPECS)
+    with pytest.raises(FloodmarkError, match="entry 1: this cluster cannot suffer heal"):
+        stand.run(Entry(f="kill", nodes=("n1",)), Entry(f="heal"))
+
+    assert stand.small.did == []
+
+
+def test_two_nemeses_that_answer_one_f_are_a_mistake() -> None:
+    """Composition asserts that the sets are disjoint."""
+    with pytest.raises(AssertionError, match="answer"):
+        Composed([Crash(Small()), Crash(Small())])
+
+
+def test_the_arsenal_is_what_the_cluster_can_suffer(tmp_path: Path) -> None:
+    """The local cluster: everything."""
+    from harness.cluster.local import LocalCluster
+
+    cluster = LocalCluster(tmp_path, 3, rules="kip-320", bugs=(), config={}, links="proxied")
+
+    assert Composed(arsenal(cluster)).answers == frozenset({
+        "kill", "stop", "start", "pause", "resume", "cut", "heal", "power_cut", "expire", "elect"})

@@ -34,7 +34,7 @@ class RecoveredLog:
     log_start: int
     leo: int
     batches: tuple[Batch, ...]  # frames in order, data empty
-    epochs: Epochs  # as leader-epoch-checkpoint was found; the file itself has been mended since
+    epochs: Epochs  # leader-epoch-checkpoint, mended: nothing beyond LEO, nothing that the batches contradict
     cut: str | None  # what was thrown away and why, for people to read; None: nothing
 
 
@@ -222,14 +222,14 @@ class PartitionLog:
             self._new_segment(0)
         active = self._segments[-1]
         self._flushed = active.offset_at(min(self._files.durable_length(active.name), active.size))
-        found: Epochs = ()
+        epochs: Epochs = ()
         if keep_epochs:
             found = read_epochs(self._files.path(f"{self.folder}/{EPOCHS}")) or ()
-            mended = mend_epochs(found, batches, self.leo)
-            if mended != found:
-                self.save_epochs(mended)
+            epochs = mend_epochs(found, batches, self.leo)
+            if epochs != found:
+                self.save_epochs(epochs)
         self.recovered = RecoveredLog(log_start=self.log_start, leo=self.leo, batches=tuple(batches),
-                                      epochs=found, cut=cut)
+                                      epochs=epochs, cut=cut)
 
     def _scan_all(self, batches: list[Batch]) -> str | None:
         """Opens the segments up to the first bad batch; returns what was cut away, if anything was."""

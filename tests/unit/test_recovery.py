@@ -155,7 +155,7 @@ def test_the_epoch_file_is_mended_against_the_batches(tmp_path: Path, saved: lis
 
     disk.restart()
 
-    assert disk.log.recovered.epochs == tuple(saved)
+    assert disk.log.recovered.epochs == tuple(mended)
     assert read_epochs(disk.folder / "leader-epoch-checkpoint") == tuple(mended)
     machine = Replica(me=1, config=ReplicaConfig(), rules=rules_for("kip-320", ()), recovered=Recovered(
         log_start=disk.log.log_start, batches=disk.log.recovered.batches, epochs=disk.log.recovered.epochs))

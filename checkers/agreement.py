@@ -8,119 +8,128 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from checkers import names
-from checkers.durability import finding
 from checkers.facts import Facts
+from checkers.findings import finding, spread
 from checkers.frames import Frames
 
 
 def placed_entries(frames: Frames, facts: Facts) -> DataFrame:
-    """The good entries with what their replica's row says; `tuple` is what two replicas must agree on."""
-    whose = F.broadcast(facts.replicas.select(
-        "run", "node", "partition", "leads", "in_isr", "hw", "log_start", "settled", "struck", "compact", "cache"))
-    entries = frames.entries.where("not bad").join(whose, ["run", "node", "partition"], "left")
-    compact = F.coalesce("compact", F.lit(False))
-    crc = F.when(~compact, F.col("crc"))
-    return entries.withColumn("record", F.xxhash64("value", crc)).withColumn(
-        "tuple", F.xxhash64("epoch", "value", crc))
-
-
-def by_offset(entries: DataFrame, facts: Facts) -> DataFrame:
-    """Findings about an offset across replicas: diverged and under-replicated."""
-    below = F.col("offset") < F.col("hw")
-    compared = F.col("settled") | (below & (F.col("in_isr") | ~F.col("struck")))
-    # With a replica outside the ISR nothing is claimed where data was lost, so those are compared among the ISR.
-    tuples = F.when(F.coalesce(compared, F.lit(False)), F.col("tuple"))
-    together = entries.groupBy("run", "partition", "offset").agg(
-        F.min(tuples).alias("least"), F.max(tuples).alias("most"), F.collect_set("node").alias("holders"),
-        F.max(F.when(F.col("leads"), F.col("tuple"))).alias("leaders"),
-        F.collect_set(F.when(tuples.isNotNull(), F.struct("node", "tuple"))).alias("held"),
-        F.max(F.when(F.col("leads"), F.col("value"))).alias("value"),
-        F.coalesce(F.max("leads"), F.lit(False)).alias("led"),
-    )
-    right = F.coalesce("leaders", F.array_min("held")["tuple"])
-    differ = F.sort_array(F.transform(F.filter("held", lambda h: h.tuple != F.col("right")), lambda h: h.node))
-    diverged = together.where(F.col("least") != F.col("most")).withColumn("right", right)
-    told = finding(diverged.withColumn("nodes", differ), names.DIVERGED, offset="offset", value="value", nodes="nodes")
-    expected = facts.partitions.where("full").select("run", "partition", "members", "hw", "log_start")
-    lacking = F.filter("members", lambda m: (m.log_start <= F.col("offset"))
-                       & ~F.array_contains("holders", m.node))
-    short = together.where("led").join(F.broadcast(expected), ["run", "partition"]).where(
-        "offset < hw and offset >= log_start").withColumn("lacking", lacking).where(F.size("lacking") > 0)
-    nodes = F.sort_array(F.transform("lacking", lambda m: m.node))
-    return told.unionByName(finding(short.withColumn("nodes", nodes), names.UNDER_REPLICATED, offset="offset",
-                                    value="value", nodes="nodes"))
-
-
-def two_records(entries: DataFrame) -> DataFrame:
-    """One (epoch, offset) that names two records."""
-    two = entries.where("epoch >= 0").groupBy("run", "partition", "epoch", "offset").agg(
-        F.min("record").alias("least"), F.max("record").alias("most"), F.min("value").alias("value"),
-        F.sort_array(F.collect_set("node")).alias("nodes"),
-    ).where(F.col("least") != F.col("most"))
-    return finding(two, names.EPOCH_LINEAGE, offset="offset", value="value", how=F.lit("two records"), nodes="nodes",
-                   seen="epoch")
-
-
-def in_file_order(entries: DataFrame) -> DataFrame:
-    """Every entry with the one before it in its log, as the dump has them."""
+    """The good entries in file order, with the entry before, what their replica's row says, and fingerprints:
+    `record` is what one (epoch, offset) names, `tuple` what two replicas must agree on; `compared`: below the bound
+    to which this replica must agree with others (with one outside the ISR, not where data was lost)."""
+    entries = frames.entries.where("not bad").join(facts.replicas, ["run", "node", "partition"], "left")
     log = Window.partitionBy("run", "node", "partition").orderBy("block", "at")
     before = log.rowsBetween(Window.unboundedPreceding, -1)
     return entries.select(
-        "*", F.lag("offset").over(log).alias("last_offset"),
-        F.last(F.when(F.col("epoch") >= 0, F.col("epoch")), ignorenulls=True).over(before).alias("last_epoch"))
+        "run", "node", "partition", "offset", "epoch", "value", "crc_ok",
+        *named("coalesce(aborted, false)", "aborted", "coalesce(leads, false)", "leads",
+               "coalesce(compact, false)", "compact", "coalesce(whole, false)", "whole",
+               "xxhash64(value, if(compact, null, crc))", "record",
+               "xxhash64(epoch, value, if(compact, null, crc))", "tuple",
+               "coalesce(settled or (offset < hw and (in_isr or not struck)), false)", "compared",
+               "if(epoch < 0 or cache is null, null, coalesce(array_max(filter(cache, c -> c.start <= offset)).epoch, -1))",
+               "said"),
+        F.lag("offset").over(log).alias("last_offset"),
+        F.max(F.when(F.col("epoch") >= 0, F.struct("block", "at", "epoch"))).over(before)["epoch"].alias("last_epoch"),
+    ).persist()
 
 
-def epochs_fall(ordered: DataFrame) -> DataFrame:
-    """Epochs that fall inside a log."""
-    falls = ordered.where("epoch >= 0 and epoch < last_epoch").withColumn("nodes", F.array("node"))
-    return finding(falls, names.EPOCH_LINEAGE, offset="offset", value="value", how=F.lit("falls"), nodes="nodes",
-                   seen="last_epoch")
+def named(*pairs: str) -> list[Column]:
+    """SQL expressions and their names, in turn."""
+    return [F.expr(pairs[at]).alias(pairs[at + 1]) for at in range(0, len(pairs), 2)]
 
 
-def cache_is_wrong(entries: DataFrame, facts: Facts) -> DataFrame:
-    """Records whose epoch is not what the cache says of their offset, and cache entries above LEO."""
-    before = F.filter("cache", lambda entry: entry.start <= F.col("offset"))
-    said = F.coalesce(F.array_max(before)["epoch"], F.lit(-1))
-    wrong = entries.where("epoch >= 0 and cache is not null").withColumn("said", said).where(
-        F.col("said") != F.col("epoch")).withColumn("nodes", F.array("node"))
-    above = facts.replicas.where("cache is not null").select("run", "node", "partition", "leo",
-                                                             F.explode("cache").alias("entry"))
-    high = above.where("entry.start > leo").withColumn("nodes", F.array("node"))
-    return finding(wrong, names.EPOCH_LINEAGE, offset="offset", value="value", how=F.lit("cache"), nodes="nodes",
-                   seen="said").unionByName(
-        finding(high, names.EPOCH_LINEAGE, offset="entry.start", how=F.lit("cache"), nodes="nodes",
-                seen="entry.epoch"))
+# -- what an offset must be across replicas -----------------------------------------------------------------
 
 
-def malformed(ordered: DataFrame, facts: Facts) -> DataFrame:
-    """Steps of a dump that are none, bytes that fit no CRC, and bounds that contradict the entries."""
-    whole = facts.replicas.where("whole").select("run", "node", "partition", F.lit(True).alias("is_whole"))
-    offset, last = F.col("offset"), F.col("last_offset")
-    gap = (offset > last + 1) & ~F.coalesce("compact", F.lit(False)) & F.coalesce("is_whole", F.lit(False))
-    how = (F.when(offset == last, "doubled").when(offset < last, "disordered").when(gap, "gap"))
-    steps = ordered.join(F.broadcast(whole), ["run", "node", "partition"], "left").withColumn("nodes", F.array("node"))
-    out_of_step = steps.withColumn("how", how).where(F.col("how").isNotNull())
-    damaged = steps.where("crc_ok = false")
-    return finding(out_of_step, names.MALFORMED_LOG, offset="offset", value="value", how="how", nodes="nodes",
-                   seen="last_offset").unionByName(
-        finding(damaged, names.MALFORMED_LOG, offset="offset", value="value", how=F.lit("crc"), nodes="nodes")
-    ).unionByName(bounds_contradict(ordered, facts))
+def by_offset(entries: DataFrame, facts: Facts) -> DataFrame:
+    """diverged, under-replicated, and (epoch, offset)s that name two records."""
+    together = entries.groupBy("run", "partition", "offset").agg(*named(
+        "collect_list(if(compared, struct(node, tuple), null))", "held",
+        "min(if(compared, tuple, null))", "least", "max(if(compared, tuple, null))", "most",
+        "collect_set(if(epoch >= 0, struct(epoch, record), null))", "records",
+        "collect_list(struct(node, epoch))", "holders",
+        "max(if(leads and compared, tuple, null))", "leaders", "max(if(leads, value, null))", "value",
+        "max(leads)", "led"))
+    expected = facts.partitions.select("run", "partition", "members", "hw", "log_start")
+    told = together.join(expected, ["run", "partition"], "left").select("*", *named(
+        "coalesce(leaders, array_min(held).tuple)", "right",
+        "filter(members, m -> m.log_start <= offset and not exists(holders, h -> h.node = m.node)).node", "lacking",
+        "filter(array_distinct(records.epoch), e -> size(filter(records, r -> r.epoch = e)) > 1)", "torn"))
+    return spread(told, diverged(), under_replicated()).unionAll(two_records(told))
 
 
-def bounds_contradict(ordered: DataFrame, facts: Facts) -> DataFrame:
+def diverged() -> Column:
+    """Two replicas hold different (epoch, value, crc) at one offset where they must agree."""
+    return finding(names.DIVERGED, "least != most", offset="offset", value="value",
+                   nodes="array_sort(array_distinct(filter(held, h -> h.tuple != right).node))")
+
+
+def under_replicated() -> Column:
+    """An ISR member holds nothing at an offset that the leader holds below its HW."""
+    return finding(names.UNDER_REPLICATED, "led and offset < hw and offset >= log_start and size(lacking) > 0",
+                   offset="offset", value="value", nodes="lacking")
+
+
+def two_records(told: DataFrame) -> DataFrame:
+    """One (epoch, offset) that names two records."""
+    rows = told.where("size(torn) > 0").select("*", F.explode("torn").alias("epoch"))
+    return spread(rows, finding(
+        names.EPOCH_LINEAGE, "true", offset="offset", value="value", how="'two records'", seen="epoch",
+        nodes="array_sort(array_distinct(filter(holders, h -> h.epoch = epoch).node))"))
+
+
+# -- what a log must be ---------------------------------------------------------------------------------------
+
+
+def by_log(entries: DataFrame, facts: Facts) -> DataFrame:
+    """Epochs that fall, caches that are wrong, steps of a dump that are none, bounds that contradict the entries."""
+    steps = spread(entries, epochs_fall(), cache_says_otherwise(), *out_of_step(), damaged_bytes())
+    ends = entries.groupBy("run", "node", "partition").agg(F.min("offset").alias("first"), F.max("offset").alias("end"))
+    logs = facts.replicas.join(ends, ["run", "node", "partition"], "left")
+    above = logs.select("run", "node", "partition", "leo", F.explode("cache").alias("entry"))
+    return steps.unionAll(spread(logs, *bounds_contradict())).unionAll(spread(above, cache_above_leo()))
+
+
+def epochs_fall() -> Column:
+    return finding(names.EPOCH_LINEAGE, "epoch >= 0 and epoch < last_epoch", offset="offset", value="value",
+                   how="'falls'", nodes="array(node)", seen="last_epoch")
+
+
+def cache_says_otherwise() -> Column:
+    """A record whose epoch is not what the leader-epoch cache says of its offset."""
+    return finding(names.EPOCH_LINEAGE, "said != epoch", offset="offset", value="value", how="'cache'",
+                   nodes="array(node)", seen="said")
+
+
+def cache_above_leo() -> Column:
+    """A cache entry that starts above LEO; one at LEO is an epoch in which nothing was written yet."""
+    return finding(names.EPOCH_LINEAGE, "entry.start > leo", offset="entry.start", how="'cache above LEO'",
+                   nodes="array(node)", seen="entry.epoch")
+
+
+def out_of_step() -> list[Column]:
+    """An offset that does not follow the one before. A gap is none where lines are missing or compaction makes them."""
+    laws = {
+        "doubled": "offset = last_offset", "disordered": "offset < last_offset",
+        "gap": "offset > last_offset + 1 and whole and not compact",
+    }
+    return [finding(names.MALFORMED_LOG, law, offset="offset", value="value", how=f"'{how}'", nodes="array(node)",
+                    seen="last_offset") for how, law in laws.items()]
+
+
+def damaged_bytes() -> Column:
+    return finding(names.MALFORMED_LOG, "crc_ok = false", offset="offset", value="value", how="'crc'",
+                   nodes="array(node)")
+
+
+def bounds_contradict() -> list[Column]:
     """HW above the LEO of a running node; LEO or log_start that are not where the entries end or begin."""
-    ends = ordered.groupBy("run", "node", "partition").agg(F.min("offset").alias("first"), F.max("offset").alias("end"))
-    rows = facts.replicas.select("run", "node", "partition", "hw", "leo", "log_start", "running", "whole", "compact")
-    both = rows.join(ends, ["run", "node", "partition"], "left").withColumn("nodes", F.array("node"))
-    leo, start = F.col("leo"), F.col("log_start")
-    empty, compact = F.col("end").isNull(), F.col("compact")
-    short = F.when(empty, (leo != start) & ~compact).when(compact, leo <= F.col("end")).otherwise(
-        leo != F.col("end") + 1)
-    early = F.when(empty, False).when(compact, F.col("first") < start).otherwise(F.col("first") != start)
-    found: list[tuple[str, Column, str, str]] = [
-        ("hw", F.col("running") & (F.col("hw") > leo), "leo", "hw"),
-        ("leo", F.col("whole") & short, "leo", "end"), ("log_start", F.col("whole") & early, "log_start", "first"),
-    ]
-    told = [finding(both.where(wrong), names.MALFORMED_LOG, offset=offset, how=F.lit(how), nodes="nodes", seen=seen)
-            for how, wrong, offset, seen in found]
-    return told[0].unionByName(told[1]).unionByName(told[2])
+    laws = {
+        "hw": ("running and hw > leo", "leo", "hw"),
+        "leo": ("whole and case when end is null then leo != log_start and not compact "
+                "when compact then leo <= end else leo != end + 1 end", "leo", "end"),
+        "log_start": ("whole and if(compact, first < log_start, first != log_start)", "log_start", "first"),
+    }
+    return [finding(names.MALFORMED_LOG, law, offset=offset, how=f"'{how}'", nodes="array(node)", seen=seen)
+            for how, (law, offset, seen) in laws.items()]

@@ -1,100 +1,84 @@
 """What the cluster promised about records: none lost, none made up, none shown that failed, none twice.
 
-Each check is a pure function from the values (values.py) to findings (COLUMNS). Empty means none.
+Row checks over the values (values.py), and two that look at offsets.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from checkers import names
-from checkers.facts import Facts
-from checkers.frames import Frames
-from checkers.values import ISOLATION, RETRIES
+from checkers.agreement import named
+from checkers.findings import ACKS, ISOLATION, RETRIES, finding, spread, union
 
-# by: what permits it (values.PERMITTED_BY), null: a bug. seen: another number that the text needs.
-COLUMNS = {
-    "run": "int", "name": "string", "partition": "bigint", "offset": "bigint", "value": "bigint", "how": "string",
-    "nodes": "array<string>", "ops": "array<bigint>", "seen": "bigint", "process": "bigint", "by": "int",
-}
+_SEND = "array_distinct(array_compact(array(invoked, done)))"
+_ALL = "array_distinct(array_compact(array(invoked, done, read_by)))"
 
 
-def finding(rows: DataFrame, name: str, **told: Column | str) -> DataFrame:
-    """Rows as findings; what is not told is null."""
-    columns = {"run": F.col("run"), "name": F.lit(name), "partition": F.col("partition")}
-    columns |= {key: F.col(value) if isinstance(value, str) else value for key, value in told.items()}
-    return rows.select(*(columns.get(key, F.lit(None)).cast(kind).alias(key) for key, kind in COLUMNS.items()))
+def by_value(values: DataFrame, entries: DataFrame) -> DataFrame:
+    """All findings that the values give."""
+    rows = values.select("*", *named(
+        "if(size(live) > 1, array_sort(live), array_sort(read_at))", "places",
+        "exists(live, o -> o < hw)", "standing",
+        "filter(live, o -> o >= log_start and o < readable and (ack is null or o = ack))", "in_sight"))
+    return union([spread(rows, unseen(), duplicate(), phantom(), g1a()), lost_write(values, entries),
+                  saw_then_lost(values), inconsistent_offsets(values)])
 
 
-def ops(*indexes: str) -> Column:
-    return F.array_distinct(F.array_compact(F.array(*indexes)))
-
-
-def lost_write(values: DataFrame, frames: Frames, facts: Facts) -> DataFrame:
-    """An ok send whose record is not in the leader's final log at its offset, and where it is instead."""
-    lost = values.where("lost and type = 'ok'")
-    leaders = frames.entries.where("not bad").join(
-        F.broadcast(facts.partitions.select("run", "partition", F.col("leader").alias("node"))),
-        ["run", "partition", "node"]).groupBy("run", "partition", "offset").agg(F.max("value").alias("instead"),
-                                                                                F.lit(True).alias("taken"))
-    placed = lost.join(leaders.withColumnRenamed("offset", "ack"), ["run", "partition", "ack"], "left")
-    how = (F.when(F.size("held") > 0, "moved").when(F.col("taken"), "overwritten")
-           .when(F.size("others") > 0, "orphaned").otherwise("gone"))
-    by = F.when(F.col("weak_acks"), 1).otherwise(F.col("cause"))
-    return finding(placed, names.LOST_WRITE, offset="ack", value="value", how=how, nodes="nodes", by=by,
-                   ops=ops("invoked", "acked_at"), seen=F.coalesce(F.element_at(F.sort_array("held"), 1), "instead"))
-
-
-def unseen(values: DataFrame) -> DataFrame:
+def unseen() -> Column:
     """An ok send in the leader's log below what a reader may see, which no final read returned."""
-    places = F.filter("live", lambda o: (o >= F.col("log_start")) & (o < F.col("readable"))
-                      & (F.col("ack").isNull() | (o == F.col("ack"))))
-    missed = values.where("type = 'ok' and unseen_judged and not final and not repeated").withColumn("at", places)
-    return finding(missed.where(F.size("at") > 0), names.UNSEEN, offset=F.array_min("at"), value="value",
-                   ops=ops("invoked", "acked_at"), nodes="nodes")
+    return finding(
+        names.UNSEEN, "type = 'ok' and unseen_judged and not final and not repeated and size(in_sight) > 0",
+        offset="array_min(in_sight)", value="value", ops=_SEND, nodes="nodes")
 
 
-def duplicate(values: DataFrame) -> DataFrame:
+def duplicate() -> Column:
     """One value at two offsets of the leader's final log, or read at two."""
-    twice = values.where("not repeated and (size(live) > 1 or size(read_at) > 1)")
-    places = F.sort_array(F.when(F.size("live") > 1, F.col("live")).otherwise(F.col("read_at")))
-    by = F.coalesce("cause", F.when(F.col("retried"), RETRIES))
-    return finding(twice, names.DUPLICATE, offset=places[0], seen=places[1], value="value", by=by, nodes="nodes",
-                   ops=ops("invoked", "acked_at", "read_by"))
+    return finding(
+        names.DUPLICATE, "not repeated and (size(live) > 1 or size(read_at) > 1)", offset="places[0]",
+        seen="places[1]", value="value", by=f"coalesce(cause, if(retried, {RETRIES}, null))", nodes="nodes", ops=_ALL)
 
 
-def phantom(values: DataFrame) -> DataFrame:
+def phantom() -> Column:
     """A value read or logged that nobody sent to that partition."""
-    made_up = values.where("sent = 0 and (size(read_at) > 0 or size(nodes) > 0)")
-    place = F.coalesce(F.array_min("read_at"), F.array_min("held"))
-    return finding(made_up, names.PHANTOM, offset=place, value="value", nodes="nodes", ops=ops("read_by"))
+    return finding(
+        names.PHANTOM, "sent = 0 and (size(read_at) > 0 or size(nodes) > 0)",
+        offset="coalesce(array_min(read_at), array_min(held))", value="value", nodes="nodes",
+        ops="array_compact(array(read_by))")
 
 
-def g1a(values: DataFrame) -> DataFrame:
+def g1a() -> Column:
     """A value whose send failed for certain was read, or stands committed in the leader's log."""
-    standing = F.exists("live", lambda o: o < F.col("hw"))
-    failed = values.where("type = 'fail' and not repeated").withColumn("standing", F.coalesce(standing, F.lit(False)))
-    shown = failed.where((F.size("read_at") > 0) | F.col("standing"))
-    by = F.when(~F.col("standing") & F.col("uncommitted"), ISOLATION)
-    return finding(shown, names.G1A, offset=F.coalesce(F.array_min("read_at"), F.array_min("live")), value="value",
-                   by=by, nodes="nodes", ops=ops("invoked", "acked_at", "read_by"))
+    return finding(
+        names.G1A, "type = 'fail' and not repeated and (size(read_at) > 0 or standing)",
+        offset="coalesce(array_min(read_at), array_min(live))", value="value", nodes="nodes", ops=_ALL,
+        by=f"if(uncommitted and not coalesce(standing, false), {ISOLATION}, null)")
+
+
+def lost_write(values: DataFrame, entries: DataFrame) -> DataFrame:
+    """An ok send whose record is not in the leader's final log at its offset, and where it is instead."""
+    leaders = entries.where("leads").groupBy("run", "partition", F.col("offset").alias("ack")).agg(
+        F.max("value").alias("instead"), F.lit(True).alias("taken"))
+    lost = values.where("lost and type = 'ok'").join(leaders, ["run", "partition", "ack"], "left")
+    how = "case when size(held) > 0 then 'moved' when taken then 'overwritten' when others > 0 then 'orphaned' " \
+          "else 'gone' end"
+    return spread(lost, finding(
+        names.LOST_WRITE, "true", offset="ack", value="value", how=how, nodes="nodes", ops=_SEND,
+        by=f"if(weak_acks, {ACKS}, cause)", seen="coalesce(array_min(held), instead)"))
 
 
 def saw_then_lost(values: DataFrame) -> DataFrame:
     """An offset was read with a value that the leader's final log does not hold there."""
-    away = F.filter("read_at", lambda o: (o >= F.col("log_start")) & ~F.array_contains("held", o))
-    seen = values.where("lost_judged and size(read_at) > 0").withColumn("away", away)
-    return finding(seen.select("*", F.explode("away").alias("was_at")), names.SAW_THEN_LOST, offset="was_at",
-                   value="value", nodes="nodes", by="cause", ops=ops("read_by", "acked_at"))
+    away = F.expr("filter(read_at, o -> o >= log_start and not array_contains(held, o))")
+    seen = values.where("lost_judged and size(read_at) > 0").select("*", F.explode(away).alias("was_at"))
+    return spread(seen, finding(names.SAW_THEN_LOST, "true", offset="was_at", value="value", nodes="nodes",
+                                by="cause", ops="array_compact(array(done, read_by))"))
 
 
 def inconsistent_offsets(values: DataFrame) -> DataFrame:
     """One offset showed two values to clients: acks of ok sends and reads."""
-    shown = F.array_distinct(F.array_union("read_at", F.array_compact(F.array("ack"))))
-    places = values.where("size(read_at) > 0 or ack is not null").select(
-        "run", "partition", "value", "excuse", F.least("acked_at", "read_by").alias("op"),
-        F.explode(shown).alias("offset"))
-    two = places.groupBy("run", "partition", "offset").agg(
-        F.count_distinct("value").alias("values"), F.min("value").alias("value"), F.max("value").alias("seen"),
-        F.min("excuse").alias("by"), F.sort_array(F.collect_set("op")).alias("ops"),
-    ).where(F.col("values") > 1)
-    return finding(two, names.INCONSISTENT_OFFSETS, offset="offset", value="value", seen="seen", ops="ops", by="by")
+    places = values.select("run", "partition", "value", "excuse", *named(
+        "least(done, read_by)", "op", "explode(array_union(read_at, array_compact(array(ack))))", "offset"))
+    two = places.groupBy("run", "partition", "offset").agg(*named(
+        "min(value)", "value", "max(value)", "seen", "min(excuse)", "excuse", "array_sort(collect_set(op))", "ops"))
+    return spread(two, finding(names.INCONSISTENT_OFFSETS, "value != seen", offset="offset", value="value",
+                               seen="seen", ops="ops", by="excuse"))

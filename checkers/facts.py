@@ -1,6 +1,6 @@
 """What the driver knows, as small frames for the checks: one row a partition, a replica, a special process.
 
-A check asks these frames whether it may claim anything at all; so that every gate stands in one place.
+A check asks these frames whether it may claim anything at all; so every gate stands in one place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from checkers.faults import Bounds
 from checkers.folder import Folder, Partition
 
 PARTITION = (
-    "run int, partition bigint, leader string, known boolean, lost_judged boolean, log_start bigint, hw bigint, "
-    "readable bigint, unseen_judged boolean, full boolean, members array<struct<node:string,log_start:bigint>>, "
-    "weak_acks boolean, retried boolean, uncommitted boolean, unclean_index bigint, unclean_time bigint, "
-    "unclean_maybe boolean, budget_index bigint, budget_time bigint, budget_maybe_index bigint"
+    "run int, partition bigint, leader string, lost_judged boolean, log_start bigint, hw bigint, readable bigint, "
+    "unseen_judged boolean, members array<struct<node:string,log_start:bigint>>, weak_acks boolean, retried boolean, "
+    "uncommitted boolean, unclean_index bigint, unclean_time bigint, unclean_maybe boolean, budget_index bigint, "
+    "budget_time bigint, budget_maybe_index bigint"
 )
 REPLICA = (
     "run int, node string, partition bigint, leads boolean, in_isr boolean, hw bigint, log_start bigint, leo bigint, "
@@ -31,66 +31,71 @@ class Run:
 
     folder: Folder
     bounds: Mapping[int, Bounds]
-    complete: bool  # no line of the history can be missing
-    breached: bool
+    breached: bool  # lines of the history may be missing or wrong
     overlapping: frozenset[int]  # processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The small frames."""
+    """The small frames, each ready to be joined to a big one. None: there is no such row in any run."""
 
     partitions: DataFrame
     replicas: DataFrame
-    final: DataFrame  # processes of the final reads
-    overlapping: DataFrame
+    final: DataFrame | None  # processes of the final reads
+    overlapping: DataFrame | None
 
 
-def facts_of(spark: SparkSession, runs: Sequence[Run]) -> Facts:
-    """The frames of all runs, in one task each."""
+def facts_of(spark: SparkSession, runs: Sequence[Run], small: bool) -> Facts:
     judged = [(number, run) for number, run in enumerate(runs) if run.folder.judged]
+    final = [(number, process) for number, run in judged for process in set(run.folder.final_processes)]
+    overlapping = [(number, process) for number, run in judged for process in run.overlapping]
     return Facts(
-        partitions=frame(spark, [partition_row(number, run, partition) for number, run in judged
-                                 for partition in run.folder.partitions.values()], PARTITION),
-        replicas=frame(spark, [row for number, run in judged for row in replica_rows(number, run)], REPLICA),
-        final=frame(spark, [(number, process) for number, run in judged
-                            for process in set(run.folder.final_processes)], PROCESS),
-        overlapping=frame(spark, [(number, process) for number, run in judged for process in run.overlapping],
-                          PROCESS),
+        partitions=beside(spark, [partition_row(number, run, partition) for number, run in judged
+                                  for partition in run.folder.partitions.values()], PARTITION, small),
+        replicas=beside(spark, [row for number, run in judged for row in replica_rows(number, run)], REPLICA, small),
+        final=beside(spark, final, PROCESS, small) if final else None,
+        overlapping=beside(spark, overlapping, PROCESS, small) if overlapping else None,
     )
 
 
-def frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], schema: str) -> DataFrame:
-    return spark.createDataFrame(list(rows), schema, verifySchema=False).coalesce(1)  # type: ignore[type-var]
+def beside(spark: SparkSession, rows: Sequence[tuple[object, ...]], schema: str, small: bool) -> DataFrame:
+    """A small frame that a join hashes where it stands (one task) or sends to every task (many)."""
+    frame = spark.createDataFrame(list(rows), schema, verifySchema=False)  # type: ignore[type-var]
+    return frame.coalesce(1).hint("shuffle_hash" if small else "broadcast")
 
 
 def known_leader(folder: Folder, partition: Partition) -> bool:
     """The leader is known, has its row, and its dump can be relied on."""
     leader = partition.leader
-    return leader is not None and (leader, partition.key) in folder.replicas and leader in folder.dumps \
-        and leader not in folder.damaged
+    return (leader is not None and (leader, partition.key) in folder.replicas and leader in folder.dumps
+            and leader not in folder.damaged)
 
 
 def partition_row(number: int, run: Run, partition: Partition) -> tuple[object, ...]:
     folder, bounds, key = run.folder, run.bounds[partition.key], partition.key
     known, row = known_leader(folder, partition), folder.leader_row(key)
-    committed = folder.guarantee("isolation", "read_committed") == "read_committed"
+    judged = known and not partition.compact
     readable = None
     if row is not None:
+        committed = folder.guarantee("isolation", "read_committed") == "read_committed"
         readable = min(row.hw, row.lso) if committed and row.lso is not None else row.hw
-    # A replica whose dump is damaged may well hold what cannot be seen: nothing is said of it.
-    members = [(node, folder.replicas[node, key].log_start) for node in sorted(partition.isr)
-               if node != partition.leader and (node, key) in folder.replicas and node in folder.dumps
-               and node not in folder.damaged]
+    unseen = known and folder.settled and not run.breached and key in folder.final_partitions
     return (
-        number, key, partition.leader, known, known and not partition.compact, row.log_start if row else None,
-        row.hw if row else None, readable,
-        known and folder.settled and run.complete and key in folder.final_partitions,
-        known and folder.settled and not partition.compact, members,
-        str(folder.guarantee("acks", "all")) != "all",
-        retried(folder), not committed, bounds.unclean_index, bounds.unclean_time, bounds.unclean_maybe,
-        bounds.budget_index, bounds.budget_time, bounds.budget_maybe_index,
+        number, key, partition.leader, judged, row.log_start if row else None, row.hw if row else None, readable,
+        unseen, members(folder, partition) if judged and folder.settled else [],
+        str(folder.guarantee("acks", "all")) != "all", retried(folder),
+        folder.guarantee("isolation", "read_committed") == "read_uncommitted",
+        bounds.unclean_index, bounds.unclean_time, bounds.unclean_maybe, bounds.budget_index, bounds.budget_time,
+        bounds.budget_maybe_index,
     )
+
+
+def members(folder: Folder, partition: Partition) -> list[tuple[str, int]]:
+    """ISR members beside the leader. One whose dump is damaged may hold what cannot be seen: nothing is said of it."""
+    key = partition.key
+    return [(node, folder.replicas[node, key].log_start) for node in sorted(partition.isr)
+            if node != partition.leader and (node, key) in folder.replicas and node in folder.dumps
+            and node not in folder.damaged]
 
 
 def retried(folder: Folder) -> bool:

@@ -10,14 +10,14 @@ A folder that makes Spark itself fail is found by halving the call; it is unknow
 
 import time
 from collections.abc import Sequence
-from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from checkers import agreement, durability, frames, names, order, session
-from checkers.facts import Facts, Run, facts_of, frame
+from checkers.facts import Facts, Run, beside, facts_of
+from checkers.findings import union
 from checkers.faults import bounds_of
 from checkers.folder import Folder, open_folder
 from checkers.reasons import is_breached, reasons_of
@@ -69,9 +69,7 @@ def judge_together(spark: SparkSession, folders: Sequence[Folder], timings_s: di
         began = time.perf_counter()
         read = frames.read(spark, root, size)
         try:
-            probes = [(run, process) for run, folder in enumerate(folders) if folder.judged
-                      for process in set(folder.settle_processes)]
-            surveys = survey(read, frame(spark, probes, "run int, process bigint"), len(folders))
+            surveys = survey(read, [frozenset(folder.settle_processes) for folder in folders])
             timings["survey"] = time.perf_counter() - began
             runs = [run_of(folder, seen) for folder, seen in zip(folders, surveys, strict=True)]
             began = time.perf_counter()
@@ -89,30 +87,32 @@ def judge_together(spark: SparkSession, folders: Sequence[Folder], timings_s: di
 def run_of(folder: Folder, seen: Survey) -> Run:
     """What the checks of this run may claim; its reasons are complete with this."""
     if not folder.judged:
-        return Run(folder=folder, bounds={}, complete=False, breached=False, overlapping=frozenset())
+        return Run(folder=folder, bounds={}, breached=True, overlapping=frozenset())
     reasons_of(folder, seen)
-    breached = is_breached(folder, seen)
-    return Run(folder=folder, bounds=bounds_of(folder, seen.nemesis), breached=breached,
-               complete=not breached and not folder.killed, overlapping=frozenset(seen.overlapping))
+    return Run(folder=folder, bounds=bounds_of(folder, seen.nemesis), breached=is_breached(folder, seen),
+               overlapping=frozenset(seen.overlapping))
 
 
 def findings(spark: SparkSession, read: frames.Frames, runs: Sequence[Run]) -> list[Row]:
     """The worst examples of every group of findings, each with its group's exact count."""
-    facts = facts_of(spark, runs)
-    values = values_of(read, facts)
+    facts = facts_of(spark, runs, read.small)
+    entries = agreement.placed_entries(read, facts)
+    values = values_of(read, entries, facts)
     try:
-        all_found = reduce(DataFrame.unionByName, [check for check in checks(read, facts, values)])
+        found = union(checks(facts, entries, values))
         if read.small:
-            all_found = all_found.coalesce(1)
+            found = found.coalesce(1)
         silent = [(number, name) for number, run in enumerate(runs) for name in silenced(run)]
-        spoken = all_found.join(F.broadcast(frame(spark, silent, "run int, name string")), ["run", "name"], "left_anti")
+        if silent:
+            found = found.join(beside(spark, silent, "run int, name string", read.small), ["run", "name"], "left_anti")
         group = Window.partitionBy("run", "name", "by")
         worst = group.orderBy(F.col("partition").asc_nulls_last(), F.col("offset").asc_nulls_last(), "value", "nodes",
                               "process", "how")
-        ranked = spoken.select("*", F.row_number().over(worst).alias("rank"), F.count("*").over(group).alias("count"))
+        ranked = found.select("*", F.row_number().over(worst).alias("rank"), F.count("*").over(group).alias("count"))
         return ranked.where(F.col("rank") <= EXAMPLES).collect()
     finally:
         values.unpersist()
+        entries.unpersist()
 
 
 def silenced(run: Run) -> tuple[str, ...]:
@@ -122,16 +122,7 @@ def silenced(run: Run) -> tuple[str, ...]:
     return (*(names.SILENT_IF_BREACHED if run.breached else ()), *(names.IF_KILLED if run.folder.killed else ()))
 
 
-def checks(read: frames.Frames, facts: Facts, values: DataFrame) -> list[DataFrame]:
+def checks(facts: Facts, entries: DataFrame, values: DataFrame) -> list[DataFrame]:
     """Every check that is made, as findings."""
-    entries = agreement.placed_entries(read, facts)
-    ordered = agreement.in_file_order(entries)
-    return [
-        durability.lost_write(values, read, facts), durability.unseen(values), durability.duplicate(values),
-        durability.phantom(values), durability.g1a(values), durability.saw_then_lost(values),
-        durability.inconsistent_offsets(values),
-        agreement.by_offset(entries, facts), agreement.two_records(entries), agreement.epochs_fall(ordered),
-        agreement.cache_is_wrong(entries, facts), agreement.malformed(ordered, facts),
-        order.realtime_order(values, facts), order.nonmonotonic_send(values, facts),
-        order.int_nonmonotonic_send(values),
-    ]
+    return [durability.by_value(values, entries), agreement.by_offset(entries, facts),
+            agreement.by_log(entries, facts), order.by_send(values, facts)]

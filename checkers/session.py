@@ -45,6 +45,7 @@ _settings = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
     "spark.sql.debug.maxToStringFields": "0",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack trace for every column costs seconds
 }
 
 

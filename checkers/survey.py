@@ -4,7 +4,7 @@ One action over all runs gives rows that the driver turns into reasons; what the
 breached, which processes overlap) goes into their frames. No check makes a claim before this is known.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,16 +68,14 @@ class Survey:
         return True
 
 
-def survey(frames: Frames, probes: DataFrame, runs: int) -> list[Survey]:
-    """One Survey a run. `probes` are the processes (run, process) whose acks do not count."""
+def survey(frames: Frames, probes: Sequence[frozenset[int]]) -> list[Survey]:
+    """One Survey a run. `probes`, of each run, are the processes whose acks do not count."""
     lines = frames.history.where("kind = 'line'")
-    parts = [
-        blocks(lines), nemesis_lines(lines), entries_read(frames.entries), pairing(lines),
-        acked(frames.history, probes), repeated(frames.history), named_partitions(frames.history),
-    ]
-    surveys = [Survey() for _ in range(runs)]
+    parts = [blocks(lines), nemesis_lines(lines), entries_read(frames.entries), pairing(lines),
+             asked(frames.history), repeated(frames.history)]
+    surveys = [Survey() for _ in probes]
     for row in collect(parts):
-        note(surveys[row["run"]], row)
+        note(surveys[row["run"]], row, probes[row["run"]])
     return surveys
 
 
@@ -92,7 +90,7 @@ def collect(parts: Iterable[DataFrame]) -> list[Row]:
     return together.collect()
 
 
-def note(seen: Survey, row: Row) -> None:
+def note(seen: Survey, row: Row, probes: frozenset[int]) -> None:
     """One row of the survey into its run's."""
     match row["what"]:
         case "block":
@@ -109,12 +107,11 @@ def note(seen: Survey, row: Row) -> None:
             seen.falls = least(seen.falls, row["c"])
             if row["b"] is not None:
                 seen.overlapping[row["process"]] = row["b"]
-        case "acked":
-            seen.acked = row["a"]
+        case "asked":
+            seen.partitions.add(row["b"])
+            seen.acked += 0 if row["process"] in probes else row["a"]
         case "repeated":
             seen.repeated.append(row["a"])
-        case "partition":
-            seen.partitions.add(row["a"])
 
 
 def least(one: int | None, other: int | None) -> int | None:
@@ -130,7 +127,7 @@ def blocks(lines: DataFrame) -> DataFrame:
     away = F.col("at") - F.col("index")
     client = F.col("process") >= 0
     return lines.groupBy("run", "block").agg(
-        F.count("*").alias("a"), F.count_if("bad").alias("b"), F.min("index").alias("c"), F.max("index").alias("d"),
+        F.count("*").alias("a"), F.count_if(F.col("bad")).alias("b"), F.min("index").alias("c"), F.max("index").alias("d"),
         F.coalesce(F.max(away) - F.min(away), F.lit(0)).alias("e"),
         *(F.count_if(client & (F.col("type") == name)).alias(column)
           for name, column in (("ok", "g"), ("fail", "h"), ("info", "i"))),
@@ -142,7 +139,7 @@ def nemesis_lines(lines: DataFrame) -> DataFrame:
 
 
 def entries_read(entries: DataFrame) -> DataFrame:
-    return entries.groupBy("run", "node").agg(F.count("*").alias("a"), F.count_if("bad").alias("b")).select(
+    return entries.groupBy("run", "node").agg(F.count("*").alias("a"), F.count_if(F.col("bad")).alias("b")).select(
         tagged("entries"), "run", "node", "a", "b")
 
 
@@ -172,10 +169,10 @@ def pairing(lines: DataFrame) -> DataFrame:
         tagged("pairing"), "run", "process", "a", "b", "c")
 
 
-def acked(history: DataFrame, probes: DataFrame) -> DataFrame:
-    """Micro-sends of ok ops, the settling's probes aside."""
-    sends = history.where("kind = 'send' and type = 'ok'").join(F.broadcast(probes), ["run", "process"], "left_anti")
-    return sends.groupBy("run").agg(F.count("*").alias("a")).select(tagged("acked"), "run", "a")
+def asked(history: DataFrame) -> DataFrame:
+    """Per process and partition named, the micro-sends of its ok ops."""
+    return history.where("partition is not null").groupBy("run", "process", F.col("partition").alias("b")).agg(
+        F.count_if(F.expr("kind = 'send' and type = 'ok'")).alias("a")).select(tagged("asked"), "run", "process", "a", "b")
 
 
 def repeated(history: DataFrame) -> DataFrame:
@@ -186,7 +183,3 @@ def repeated(history: DataFrame) -> DataFrame:
     return twice.select("run", F.col("value").alias("a"), first.alias("rank")).where(
         F.col("rank") <= REPEATED_SHOWN).select(tagged("repeated"), "run", "a")
 
-
-def named_partitions(history: DataFrame) -> DataFrame:
-    named = history.where("partition is not null").groupBy("run", "partition").agg(F.count("*"))
-    return named.select(tagged("partition"), "run", F.col("partition").alias("a"))

@@ -8,7 +8,7 @@ from pyspark.sql import Row
 from checkers import names
 from checkers.folder import Folder
 from checkers.survey import Survey
-from checkers.values import MAYBES, PERMITTED_BY
+from checkers.findings import MAYBES, PERMITTED_BY
 from checkers.words import text_of
 from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 

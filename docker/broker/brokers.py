@@ -31,7 +31,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """The truth about one partition. Invariant: a leader is in the ISR, the ISR among the replicas and not empty."""
+    """The truth about one partition. Invariant: leader in ISR, ISR among the replicas and never empty."""
 
     replicas: tuple[int, ...]
     leader: int

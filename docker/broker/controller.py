@@ -363,4 +363,3 @@ def _broker_error(broker: Broker | None, epoch: int) -> int:
     if broker is None:
         return errors.BROKER_ID_NOT_REGISTERED
     return errors.NONE if broker.epoch == epoch else errors.STALE_BROKER_EPOCH
-

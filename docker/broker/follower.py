@@ -70,7 +70,9 @@ class Follower:
         if event.asked == wish and event.leader == event.asked.leader:
             return True
         late_allowed = not self.state.rules.answers_need_epoch and isinstance(wish, FetchWish)
-        return late_allowed and event.leader == self.state.leader and event.asked.offset == self.state.log.end
+        return (
+            late_allowed and event.leader == self.state.leader and event.asked.offset == self.state.log.end
+        )
 
     def _take_over(self, event: FetchAnswered) -> None:
         state = self.state

@@ -186,9 +186,7 @@ class Replica:
             self._become_leader(event)
         elif not same_leader or self._follower is None or state.rules.follows_same_leader_anew:
             self._become_follower()
-        state.emit(
-            RoleChanged(leading=self.leading, leader=event.leader, leader_epoch=event.leader_epoch)
-        )
+        state.emit(RoleChanged(leading=self.leading, leader=event.leader, leader_epoch=event.leader_epoch))
 
     def _same_epoch(self, event: LeaderAndIsr) -> None:
         """The ISR or the brokers have changed, the leader has not."""
@@ -213,7 +211,9 @@ class Replica:
         """Nobody leads an epoch twice: what it then wrote could not be told from what it wrote before (Z28a)."""
         state = self._state
         if state.me not in event.isr or state.me not in event.replicas:
-            raise IllegalEvent(f"leader {state.me} of epoch {event.leader_epoch} is not in the ISR {event.isr}")
+            raise IllegalEvent(
+                f"leader {state.me} of epoch {event.leader_epoch} is not in the ISR {event.isr}"
+            )
         if not state.rules.leads_an_epoch_once or not state.rules.keeps_epochs:
             return True
         return event.leader_epoch > max(state.seen_epoch, state.log.last_epoch)

@@ -55,7 +55,9 @@ class State:
     epochs: EpochCache
     producers: Producers
     hw: int
-    seen_epoch: int = NO_EPOCH  # the highest leader epoch ever heard of or written down: none below is obeyed
+    seen_epoch: int = (
+        NO_EPOCH  # the highest leader epoch ever heard of or written down: none below is obeyed
+    )
     leader: int = NO_LEADER
     leader_epoch: int = NO_EPOCH  # of the role taken; NO_EPOCH until the first one since the start
     partition_epoch: int = -1
@@ -75,7 +77,7 @@ class State:
 
     def epoch_error(self, asked: int) -> int:
         """How Kafka compares a request's current_leader_epoch, before it asks who leads: 74, 75 or none."""
-        if asked == NO_EPOCH or asked == self.leader_epoch:
+        if asked in (NO_EPOCH, self.leader_epoch):
             return errors.NONE
         return errors.FENCED_LEADER_EPOCH if asked < self.leader_epoch else errors.UNKNOWN_LEADER_EPOCH
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from golden_story import played
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))

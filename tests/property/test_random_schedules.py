@@ -1,7 +1,6 @@
-"""Random schedules of clients, faults and a bad network: the correct rules lose nothing, known-bad ones are caught."""
+"""Random schedules of clients, faults and a bad network: correct rules lose nothing, bad ones are caught."""
 
 import pytest
-
 from random_driver import RandomDriver, random_cluster
 
 SCHEDULES = 300
@@ -39,6 +38,7 @@ def test_the_same_driver_catches_the_old_generation() -> None:
 
 def test_a_seed_is_a_schedule() -> None:
     """The same seed does the same things and comes to the same logs."""
+
     def outcome(seed: int) -> tuple[dict[str, int], str]:
         cluster = random_cluster(seed)
         driver = RandomDriver(cluster, seed)

@@ -1,11 +1,16 @@
 """Stories of the machines as text: commands to a memory cluster, and below each what came of it.
 
-A story is comments (`#`), then blocks: command lines, a line `----`, the outcome, an empty line. The outcome of a
-block is every effect worth telling, then the numbers of the seeds' drawings: the leader's LEO, HW and what it knows
-of the others' LEO; the followers' LEO and HW. Errors of the machine are text like any other.
+A story is comments (`#`), then blocks: command lines, a line `----`, the outcome, an empty line. The outcome
+of a block is every effect worth telling, then the numbers of the seeds' drawings: the leader's LEO, HW and
+what it knows of the others' LEO; the followers' LEO and HW. Errors of the machine are text like any other.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from memory_cluster import MemoryCluster
+from memory_node import CONTROLLER, Message, Sent
+from oracles import damage
 
 from broker import errors
 from broker.messages import (
@@ -19,8 +24,6 @@ from broker.messages import (
     SaveEpochs,
     Truncate,
 )
-from memory_cluster import CONTROLLER, MemoryCluster, Message, Sent
-from oracles import damage
 
 RULE = "----"
 
@@ -44,14 +47,21 @@ def tell(node: int, effect: ReplicaEffect) -> str | None:
         case Reset():
             return f"n{node} begins anew at {effect.start}"
         case SaveEpochs():
-            return f"n{node} saves epochs {' '.join(f'e{epoch}:{start}' for epoch, start in effect.entries) or 'none'}"
+            entries = " ".join(f"e{epoch}:{start}" for epoch, start in effect.entries)
+            return f"n{node} saves epochs {entries or 'none'}"
         case RoleChanged():
-            role = "leads" if effect.leading else f"follows {_name(effect.leader) if effect.leader >= 0 else 'nobody'}"
+            role = (
+                "leads"
+                if effect.leading
+                else f"follows {_name(effect.leader) if effect.leader >= 0 else 'nobody'}"
+            )
             return f"n{node} {role} in epoch {effect.leader_epoch}"
         case ProduceAnswer():
             assert isinstance(effect.token, Sent)
             values = ",".join(effect.token.values)
-            return f"n{node} answers send({values}): {errors.name_of(effect.error)} offset {effect.base_offset}"
+            return (
+                f"n{node} answers send({values}): {errors.name_of(effect.error)} offset {effect.base_offset}"
+            )
         case ProposeIsr():
             members = " ".join(f"n{broker}/b{epoch}" for broker, epoch in effect.isr)
             return f"n{node} proposes ISR {members} on partition epoch {effect.partition_epoch}"
@@ -87,7 +97,7 @@ class Story:
 
     def do_cluster(self, rules: str = "kip-320", **options: str) -> None:
         bugs = [bug for bug in options.pop("bugs", "").split(",") if bug]
-        numbers = {name: int(value) for name, value in options.items()}
+        numbers: dict[str, Any] = {name: int(value) for name, value in options.items()}
         self.cluster = MemoryCluster(rules, bugs, **numbers)
         self.cluster.on_effect = self._tell
 
@@ -156,7 +166,9 @@ class Story:
 
     def do_read(self, node: str, offset: str = "0") -> None:
         error, records = self.cluster.read(_node(node), int(offset))
-        self.lines.append(f"read: {errors.name_of(error)} {' '.join(f'{v}@{o}' for o, v in records)}".rstrip())
+        self.lines.append(
+            f"read: {errors.name_of(error)} {' '.join(f'{v}@{o}' for o, v in records)}".rstrip()
+        )
 
     def do_partition(self) -> None:
         info = self.cluster.partition
@@ -166,7 +178,9 @@ class Story:
 
     def do_logs(self) -> None:
         for node in self.cluster.nodes:
-            entries = [f"{value}@{offset}/e{epoch}" for offset, (value, epoch) in self.cluster.log(node).items()]
+            entries = [
+                f"{value}@{offset}/e{epoch}" for offset, (value, epoch) in self.cluster.log(node).items()
+            ]
             self.lines.append(f"log of n{node}: {' '.join(entries)}".rstrip())
 
     def do_damage(self) -> None:

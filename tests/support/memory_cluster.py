@@ -1,25 +1,24 @@
 """A cluster in memory: the pure machines, stepped by hand; storage, network and time are lists and numbers.
 
 Rules
-1. Nothing happens by itself: a message waits in `messages` until it is delivered or dropped, time stands until
-   `pass_time`. `stabilize` plays an undisturbed network until nothing moves any more.
+1. Nothing happens by itself: a message waits in `messages` until it is delivered or dropped, time stands
+   until `pass_time`. `stabilize` plays an undisturbed network until nothing moves any more.
 2. A message is for one incarnation of its receiver; for another it is lost. Leader-and-isr messages are the
    exception: the receiver itself refuses them (or not, if its rules have that bug).
-3. A crash loses what is in memory; a power cut also what was not flushed. Epoch checkpoints are durable at once.
+3. A crash loses what is in memory; a power cut also what was not flushed. Epoch checkpoints are durable.
 One partition, topic "t"; node k is broker k; values are strings without commas.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from broker import errors
+from memory_node import CONTROLLER, Message, Node, Sent
+from memory_plumbing import CARRY_OUT, DELIVER, at_controller, lost, wake
+
 from broker.controller import Controller, ControllerConfig, PartitionInfo
 from broker.messages import (
     CONSUMER,
-    Append,
-    AlterAnswer,
-    AlterAnswered,
-    AlterPartition,
     Batch,
     ControllerEffect,
     ControllerEvent,
@@ -27,88 +26,24 @@ from broker.messages import (
     Elect,
     Expire,
     Fetch,
-    FetchAnswered,
     FetchWish,
     Heartbeat,
-    HwMoved,
     LeaderAndIsr,
-    LogEndsAnswered,
-    LogEndsWish,
     OffsetAnswer,
     OffsetAsked,
     Persist,
     Produce,
-    ProduceAnswer,
-    ProposeIsr,
     Publish,
     ReadAnswer,
     Register,
     Registered,
     ReplicaEffect,
     ReplicaEvent,
-    Reset,
-    RoleChanged,
-    SaveEpochs,
     Tick,
-    Truncate,
-    Wish,
 )
 from broker.purgatory import Purgatory
 from broker.replica import Recovered, Replica, ReplicaConfig
 from broker.rules import rules_for
-
-CONTROLLER = 100
-FETCH_WAIT_MS = 500
-
-
-@dataclass(slots=True, kw_only=True)
-class Disk:
-    """What survives a crash; what is above `flushed` batches does not survive a power cut."""
-
-    log_start: int = 0
-    batches: list[Batch] = field(default_factory=list)
-    flushed: int = 0
-    epochs: tuple[tuple[int, int], ...] = ()
-    hw: int = 0  # as checkpointed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """One message under way. `incarnation` is the receiver's when it was sent."""
-
-    kind: str  # metadata, fetch, fetch-answer, ends, ends-answer, alter, alter-answer
-    sender: int
-    to: int
-    incarnation: int
-    body: object
-
-
-@dataclass(slots=True, kw_only=True)
-class Sent:
-    """One produce and its fate."""
-
-    values: tuple[str, ...]
-    node: int
-    acks: int
-    error: int | None = None  # None: no answer yet
-    offset: int = -1
-
-    @property
-    def acked(self) -> bool:
-        return self.error == errors.NONE and self.acks == -1
-
-
-@dataclass(slots=True, kw_only=True)
-class Node:
-    id: int
-    disk: Disk = field(default_factory=Disk)
-    replica: Replica | None = None  # None: not running
-    incarnation: int = 0
-    broker_epoch: int = -1
-    metadata_version: int = -1
-    purgatory: Purgatory = field(default_factory=Purgatory)
-    asked: Wish | None = None  # what it waits for an answer to
-    waiting: dict[object, tuple[Fetch, Message]] = field(default_factory=dict)  # fetches at this node
 
 
 class MemoryCluster:
@@ -128,8 +63,10 @@ class MemoryCluster:
         self.rules = rules_for(rules, bugs)
         self.now_ms = 0
         self.config = ReplicaConfig(min_insync_replicas=min_insync, replica_lag_time_max_ms=lag_ms)
-        self.journal: list[object] = []
-        self.controller_config = ControllerConfig(session_timeout_ms=session_ms, unclean_leader_election=unclean)
+        self.journal: list[Mapping[str, Any]] = []
+        self.controller_config = ControllerConfig(
+            session_timeout_ms=session_ms, unclean_leader_election=unclean
+        )
         self.controller = Controller(self.controller_config, (), self.rules)
         self.messages: list[Message] = []
         self.held: list[Callable[[Message], bool]] = []
@@ -141,7 +78,7 @@ class MemoryCluster:
         for node in self.nodes:
             self.start(node)
         self.stabilize()
-        self._ask_controller(
+        self.ask_controller(
             CreateTopic(
                 now_ms=0, token=0, topic="t", topic_id="0" * 32, partitions=1, replication_factor=nodes,
                 assignment=(tuple(self.nodes),), configs={},
@@ -193,7 +130,12 @@ class MemoryCluster:
     # -- clients -----------------------------------------------------------------------------------------
 
     def send(
-        self, node: int, *values: str, acks: int = -1, timeout_ms: int = 60_000, producer: tuple[int, int, int] = (-1, -1, -1)
+        self,
+        node: int,
+        *values: str,
+        acks: int = -1,
+        timeout_ms: int = 60_000,
+        producer: tuple[int, int, int] = (-1, -1, -1),
     ) -> Sent:
         """Produce one batch; `producer` is (id, epoch, first sequence)."""
         sent = Sent(values=values, node=node, acks=acks)
@@ -215,7 +157,7 @@ class MemoryCluster:
             current_leader_epoch=-1, last_fetched_epoch=-1,
         )  # fmt: skip
         self.step(node, fetch)
-        batches = self._batches(node, answer[0].start, answer[0].end)
+        batches = self.batches(node, answer[0].start, answer[0].end)
         records = []
         for batch in batches:
             for index, value in enumerate(batch.data.decode().split(",")):
@@ -227,7 +169,9 @@ class MemoryCluster:
     def end_offset(self, node: int) -> tuple[int, int]:
         """ListOffsets(latest) as a client: (error, offset)."""
         answer: list[OffsetAnswer] = []
-        asked = OffsetAsked(now_ms=self.now_ms, token=answer, replica=CONSUMER, current_leader_epoch=-1, latest=True)
+        asked = OffsetAsked(
+            now_ms=self.now_ms, token=answer, replica=CONSUMER, current_leader_epoch=-1, latest=True
+        )
         self.step(node, asked)
         return answer[0].error, answer[0].offset
 
@@ -240,7 +184,7 @@ class MemoryCluster:
         broken = [message for _, message in it.waiting.values()]
         it.waiting.clear()
         for message in broken:
-            self._lost(message)
+            lost(self, message)
         it.purgatory = Purgatory()
 
     def power_cut(self, node: int, keep: int | None = None) -> None:
@@ -260,14 +204,14 @@ class MemoryCluster:
         frames = [replace(batch, data=b"") for batch in disk.batches]
         recovered = Recovered(log_start=disk.log_start, batches=frames, epochs=disk.epochs, hw=disk.hw)
         it.replica = Replica(me=node, config=self.config, rules=self.rules, recovered=recovered)
-        effects = self._ask_controller(
+        effects = self.ask_controller(
             Register(
                 now_ms=self.now_ms, token=node, broker=node, incarnation=f"{node}/{it.incarnation}",
                 host=f"n{node}", port=9092, clean=False,
             )
         )  # fmt: skip
         it.broker_epoch = next(effect.broker_epoch for effect in effects if isinstance(effect, Registered))
-        self._send_metadata([node])
+        self.send_metadata([node])
 
     def flush(self, node: int) -> None:
         disk = self.nodes[node].disk
@@ -278,27 +222,27 @@ class MemoryCluster:
         self.nodes[node].disk.hw = self.replica(node).hw
 
     def expire(self, node: int) -> None:
-        self._ask_controller(Expire(now_ms=self.now_ms, token=0, broker=node))
+        self.ask_controller(Expire(now_ms=self.now_ms, token=0, broker=node))
 
     def elect(self, *, unclean: bool = False) -> None:
-        self._ask_controller(Elect(now_ms=self.now_ms, token=0, partitions=(), unclean=unclean))
+        self.ask_controller(Elect(now_ms=self.now_ms, token=0, partitions=(), unclean=unclean))
 
     def lead(self, node: int) -> None:
         """A clean election of this ISR member, as a reassignment's preferred election would make it."""
         info = self.partition
+        epoch = info.leader_epoch + int(self.rules.election_bumps_epoch)
         record = {
             "type": "partition", "topic": "t", "partition": 0, "replicas": list(info.replicas), "leader": node,
-            "leader_epoch": info.leader_epoch + int(self.rules.election_bumps_epoch), "isr": list(info.isr),
-            "partition_epoch": info.partition_epoch + 1,
+            "leader_epoch": epoch, "isr": list(info.isr), "partition_epoch": info.partition_epoch + 1,
         }  # fmt: skip
         assert node in info.isr, f"{node} is not in the ISR {info.isr}"
         self.journal.append(record)
         self.restart_controller()
-        self._send_metadata(self.nodes)
+        self.send_metadata(self.nodes)
 
     def heartbeat(self, node: int, *, stopping: bool = False) -> list[ControllerEffect]:
         it = self.nodes[node]
-        return self._ask_controller(
+        return self.ask_controller(
             Heartbeat(
                 now_ms=self.now_ms, token=0, broker=node, broker_epoch=it.broker_epoch,
                 metadata_version=it.metadata_version, stopping=stopping,
@@ -314,9 +258,13 @@ class MemoryCluster:
         if wish is None or it.asked is not None or self.nodes[wish.leader].replica is None:
             return  # nothing to ask, still waiting, or nobody there to connect to
         it.asked = wish
-        self._post("fetch" if isinstance(wish, FetchWish) else "ends", node, wish.leader, (wish, it.broker_epoch))
+        self.post(
+            "fetch" if isinstance(wish, FetchWish) else "ends", node, wish.leader, (wish, it.broker_epoch)
+        )
 
-    def waiting_messages(self, kind: str | None = None, to: int | None = None, sender: int | None = None) -> list[Message]:
+    def waiting_messages(
+        self, kind: str | None = None, to: int | None = None, sender: int | None = None
+    ) -> list[Message]:
         return [
             message
             for message in self.messages
@@ -330,9 +278,11 @@ class MemoryCluster:
     def hold(self, kind: str | None = None, *, to: int | None = None, sender: int | None = None) -> None:
         """From now on `stabilize` and `deliver_all` leave such messages where they are."""
         self.held.append(
-            lambda message: kind in (None, message.kind)
-            and to in (None, message.to)
-            and sender in (None, message.sender)
+            lambda message: (
+                kind in (None, message.kind)
+                and to in (None, message.to)
+                and sender in (None, message.sender)
+            )
         )
 
     def release(self) -> None:
@@ -341,35 +291,37 @@ class MemoryCluster:
     def deliver(self, message: Message) -> None:
         self.messages.remove(message)
         if message.to == CONTROLLER:
-            self._at_controller(message)
+            at_controller(self, message)
             return
         it = self.nodes[message.to]
         if it.replica is None or (message.incarnation != it.incarnation and message.kind != "metadata"):
-            self._lost(message)
+            lost(self, message)
             return
-        _DELIVER[message.kind](self, it, message)
+        DELIVER[message.kind](self, it, message)
 
     def drop(self, message: Message) -> None:
         self.messages.remove(message)
-        self._lost(message)
+        lost(self, message)
 
     def time_out(self, message: Message) -> None:
         """The asker gives up; the message is still under way."""
-        self._lost(message)
+        lost(self, message)
 
     def restart_controller(self) -> None:
         """From its journal; it has not heard of anybody yet."""
-        self.controller = Controller(self.controller_config, self.journal, self.rules)  # type: ignore[arg-type]
+        self.controller = Controller(self.controller_config, self.journal, self.rules)
 
-    def deliver_all(self, kind: str | None = None, *, to: int | None = None, sender: int | None = None) -> None:
+    def deliver_all(
+        self, kind: str | None = None, *, to: int | None = None, sender: int | None = None
+    ) -> None:
         """Deliver what is under way and not held, in order; what that brings about is left waiting."""
         for message in self.waiting_messages(kind, to, sender):
             if not self._is_held(message) and message in self.messages:
                 self.deliver(message)
 
     def stabilize(self, *, must: bool = True) -> None:
-        """Heartbeats, fetches and deliveries, none lost, until only parked fetches wait (or, unless it `must` come
-        to that, for long enough)."""
+        """Heartbeats, fetches and deliveries, none lost, until only parked fetches wait (or, unless it `must`
+        come to that, for long enough)."""
         for _ in range(200 if must else 20):
             for node in self.running:
                 self.heartbeat(node)
@@ -378,21 +330,6 @@ class MemoryCluster:
                 return
             self.deliver_all()
         assert not must, f"does not settle: {self.messages}"
-
-    def stabilize_until_proposed(self, member: int) -> None:
-        """As `stabilize`, but stop when an ISR with this member is on its way to the controller."""
-        for _ in range(200):
-            for node in self.running:
-                self.heartbeat(node)
-                self.ask(node)
-            for message in self.deliverable():
-                if message.kind == "alter":
-                    proposal, _ = message.body  # type: ignore[misc]
-                    if member in dict(proposal.isr):
-                        return
-                if message in self.messages:
-                    self.deliver(message)
-        raise AssertionError(f"nobody proposes n{member}")
 
     def pass_time(self, duration_ms: int) -> None:
         """Ticks for everybody until then; parked fetches whose time is up are answered."""
@@ -403,232 +340,52 @@ class MemoryCluster:
             self._tick()
 
     def _tick(self) -> None:
-        self._ask_controller(Tick(now_ms=self.now_ms))
+        self.ask_controller(Tick(now_ms=self.now_ms))
         for node in list(self.running):
             self.step(node, Tick(now_ms=self.now_ms))
-            self._wake(self.nodes[node], self.nodes[node].purgatory.expired(self.now_ms))
+            wake(self, self.nodes[node], self.nodes[node].purgatory.expired(self.now_ms))
 
     def step(self, node: int, event: ReplicaEvent) -> None:
         """Step one replica and carry out its effects."""
         for effect in self.replica(node).step(event):
             if self.on_effect is not None:
                 self.on_effect(node, effect)
-            _CARRY_OUT[type(effect)](self, self.nodes[node], effect)
+            CARRY_OUT[type(effect)](self, self.nodes[node], effect)
 
-    # -- effects of replicas -------------------------------------------------------------------------------
+    # -- for the plumbing ----------------------------------------------------------------------------------
 
-    def _append(self, it: Node, effect: Append) -> None:
-        it.disk.batches.extend(effect.batches)
-        if effect.leading:
-            self._wake(it, it.purgatory.appended("t", len(effect.batches)))
-
-    def _truncate(self, it: Node, effect: Truncate) -> None:
-        it.disk.batches[:] = [batch for batch in it.disk.batches if batch.base_offset < effect.to]
-        it.disk.flushed = min(it.disk.flushed, len(it.disk.batches))
-
-    def _reset(self, it: Node, effect: Reset) -> None:
-        it.disk.batches.clear()
-        it.disk.flushed, it.disk.log_start = 0, effect.start
-
-    def _save_epochs(self, it: Node, effect: SaveEpochs) -> None:
-        it.disk.epochs = effect.entries
-
-    def _hw_moved(self, it: Node, _effect: HwMoved) -> None:
-        self._wake(it, it.purgatory.hw_moved("t"))
-
-    def _role_changed(self, it: Node, _effect: RoleChanged) -> None:
-        it.asked = None
-        self._wake(it, it.purgatory.role_changed("t"))
-
-    def _produce_answer(self, _it: Node, effect: ProduceAnswer) -> None:
-        sent = effect.token
-        assert isinstance(sent, Sent)
-        assert sent.error is None, f"answered twice: {sent}"
-        sent.error, sent.offset = effect.error, effect.base_offset
-
-    def _read_answer(self, it: Node, effect: ReadAnswer) -> None:
-        if isinstance(effect.token, list):  # a client's
-            effect.token.append(effect)
-            return
-        fetch, message = it.waiting.pop(effect.token)
-        empty = effect.start == effect.end and not effect.error and effect.diverging is None
-        if empty and not fetch.again:
-            it.waiting[effect.token] = (fetch, message)
-            it.purgatory.park(
-                effect.token, ["t"], consumer=False, missing_bytes=1, deadline_ms=self.now_ms + FETCH_WAIT_MS
-            )
-            return
-        wish, _ = message.body  # type: ignore[misc]
-        answer = FetchAnswered(
-            now_ms=self.now_ms, leader=it.id, asked=wish, error=effect.error, hw=effect.hw,
-            log_start=effect.log_start, diverging=effect.diverging,
-            batches=() if effect.error else tuple(self._batches(it.id, effect.start, effect.end)),
-        )  # fmt: skip
-        self._post("fetch-answer", it.id, message.sender, answer)
-
-    def _offset_answer(self, _it: Node, effect: OffsetAnswer) -> None:
-        assert isinstance(effect.token, list)
-        effect.token.append(effect)
-
-    def _propose(self, it: Node, effect: ProposeIsr) -> None:
-        self._post("alter", it.id, CONTROLLER, (effect, it.broker_epoch))
-
-    def _wake(self, it: Node, tokens: Sequence[object]) -> None:
-        for token in tokens:
-            fetch, message = it.waiting[token]
-            again = replace(fetch, again=True, now_ms=self.now_ms)
-            it.waiting[token] = (again, message)
-            self.step(it.id, again)
-
-    def _batches(self, node: int, start: int, end: int) -> list[Batch]:
+    def batches(self, node: int, start: int, end: int) -> list[Batch]:
         return [b for b in self.nodes[node].disk.batches if b.last_offset >= start and b.base_offset < end]
 
-    # -- messages --------------------------------------------------------------------------------------------
-
-    def _post(self, kind: str, sender: int, to: int, body: object) -> None:
+    def post(self, kind: str, sender: int, to: int, body: object) -> None:
         incarnation = self.nodes[to].incarnation if to in self.nodes else 0
         self.messages.append(Message(kind=kind, sender=sender, to=to, incarnation=incarnation, body=body))
 
     def _is_held(self, message: Message) -> bool:
         return any(held(message) for held in self.held)
 
-    def _lost(self, message: Message) -> None:
-        """The asker's connection breaks, if it still waits for that answer."""
-        asker = message.sender if message.kind in ("fetch", "ends", "alter") else message.to
-        it = self.nodes[asker]
-        if message.kind in ("alter", "alter-answer") and it.replica is not None:
-            proposal = message.body[0]  # type: ignore[index]
-            self._alter_answered(it, proposal, errors.NETWORK_EXCEPTION, None)
-        elif message.kind in ("fetch", "fetch-answer", "ends", "ends-answer"):
-            body = message.body
-            wish = body.asked if isinstance(body, FetchAnswered | LogEndsAnswered) else body[0]  # type: ignore[index]
-            if it.asked == wish:
-                it.asked = None
+    # -- the controller --------------------------------------------------------------------------------
 
-    def _fetch_arrives(self, it: Node, message: Message) -> None:
-        wish, broker_epoch = message.body  # type: ignore[misc]
-        self._tokens += 1
-        fenced = self.rules.fences_followers or not self.rules.truncates_to_hw
-        fetch = Fetch(
-            now_ms=self.now_ms, token=self._tokens, replica=message.sender, broker_epoch=broker_epoch,
-            offset=wish.offset, current_leader_epoch=wish.leader_epoch if fenced else -1,
-            last_fetched_epoch=wish.last_fetched_epoch,
-        )  # fmt: skip
-        it.waiting[self._tokens] = (fetch, message)
-        self.step(it.id, fetch)
-
-    def _fetch_answer_arrives(self, it: Node, message: Message) -> None:
-        answer = message.body
-        assert isinstance(answer, FetchAnswered)
-        if it.asked == answer.asked:
-            it.asked = None
-        self.step(it.id, replace(answer, now_ms=self.now_ms))
-
-    def _ends_arrives(self, it: Node, message: Message) -> None:
-        wish, _ = message.body  # type: ignore[misc]
-        assert isinstance(wish, LogEndsWish)
-        offsets = []
-        for latest in (False, True):
-            answer: list[OffsetAnswer] = []
-            self.step(
-                it.id,
-                OffsetAsked(
-                    now_ms=self.now_ms, token=answer, replica=message.sender,
-                    current_leader_epoch=wish.leader_epoch, latest=latest,
-                ),
-            )  # fmt: skip
-            offsets.append(answer[0])
-        body = LogEndsAnswered(
-            now_ms=self.now_ms, leader=it.id, asked=wish, error=offsets[0].error or offsets[1].error,
-            log_start=offsets[0].offset, log_end=offsets[1].offset,
-        )  # fmt: skip
-        self._post("ends-answer", it.id, message.sender, body)
-
-    def _ends_answer_arrives(self, it: Node, message: Message) -> None:
-        answer = message.body
-        assert isinstance(answer, LogEndsAnswered)
-        if it.asked == answer.asked:
-            it.asked = None
-        self.step(it.id, replace(answer, now_ms=self.now_ms))
-
-    def _metadata_arrives(self, it: Node, message: Message) -> None:
-        version, broker_epoch, event = message.body  # type: ignore[misc]
-        if self.rules.control_needs_broker_epoch and broker_epoch != it.broker_epoch:
-            return
-        if version < it.metadata_version:
-            return
-        it.metadata_version = version
-        if event is not None:
-            self.step(it.id, replace(event, now_ms=self.now_ms))
-
-    def _alter_answer_arrives(self, it: Node, message: Message) -> None:
-        proposal, answer = message.body  # type: ignore[misc]
-        self._alter_answered(it, proposal, answer.error, answer)
-
-    def _alter_answered(self, it: Node, proposal: ProposeIsr, error: int, answer: AlterAnswer | None) -> None:
-        event = AlterAnswered(
-            now_ms=self.now_ms, proposal=proposal, error=error,
-            leader_epoch=answer.leader_epoch if answer else -1, isr=answer.isr if answer else (),
-            partition_epoch=answer.partition_epoch if answer else -1,
-        )  # fmt: skip
-        self.step(it.id, event)
-
-    # -- the controller ----------------------------------------------------------------------------------------
-
-    def _ask_controller(self, event: ControllerEvent) -> list[ControllerEffect]:
+    def ask_controller(self, event: ControllerEvent) -> list[ControllerEffect]:
         effects = self.controller.step(event)
         for effect in effects:
             if isinstance(effect, Persist):
                 self.journal.extend(effect.records)
             elif isinstance(effect, Publish):
-                self._send_metadata(self.nodes)
+                self.send_metadata(self.nodes)
         return effects
 
-    def _send_metadata(self, to: Sequence[int] | dict[int, Node]) -> None:
+    def send_metadata(self, to: Sequence[int] | dict[int, Node]) -> None:
         metadata = self.controller.metadata()
         event = None
         if "t" in metadata.topics:
             info = metadata.topics["t"].partitions[0]
             event = LeaderAndIsr(
                 now_ms=self.now_ms, leader=info.leader, leader_epoch=info.leader_epoch, isr=info.isr,
-                partition_epoch=info.partition_epoch, replicas=info.replicas, broker_epochs=metadata.broker_epochs,
+                partition_epoch=info.partition_epoch, replicas=info.replicas,
+                broker_epochs=metadata.broker_epochs,
             )  # fmt: skip
         epochs = {broker.id: broker.epoch for broker in metadata.brokers}
         for node in to:
             if node in epochs:
-                self._post("metadata", CONTROLLER, node, (metadata.version, epochs[node], event))
-
-    def _at_controller(self, message: Message) -> None:
-        proposal, broker_epoch = message.body  # type: ignore[misc]
-        effects = self._ask_controller(
-            AlterPartition(
-                now_ms=self.now_ms, token=0, topic="t", partition=0, broker=message.sender,
-                broker_epoch=broker_epoch, leader_epoch=proposal.leader_epoch,
-                partition_epoch=proposal.partition_epoch, isr=proposal.isr,
-            )
-        )  # fmt: skip
-        answer = next(effect for effect in effects if isinstance(effect, AlterAnswer))
-        self._post("alter-answer", CONTROLLER, message.sender, (proposal, answer))
-
-
-_CARRY_OUT: dict[type, Callable[..., None]] = {
-    Append: MemoryCluster._append,
-    Truncate: MemoryCluster._truncate,
-    Reset: MemoryCluster._reset,
-    SaveEpochs: MemoryCluster._save_epochs,
-    HwMoved: MemoryCluster._hw_moved,
-    RoleChanged: MemoryCluster._role_changed,
-    ProduceAnswer: MemoryCluster._produce_answer,
-    ReadAnswer: MemoryCluster._read_answer,
-    OffsetAnswer: MemoryCluster._offset_answer,
-    ProposeIsr: MemoryCluster._propose,
-}
-
-_DELIVER: dict[str, Callable[..., None]] = {
-    "fetch": MemoryCluster._fetch_arrives,
-    "fetch-answer": MemoryCluster._fetch_answer_arrives,
-    "ends": MemoryCluster._ends_arrives,
-    "ends-answer": MemoryCluster._ends_answer_arrives,
-    "metadata": MemoryCluster._metadata_arrives,
-    "alter-answer": MemoryCluster._alter_answer_arrives,
-}
+                self.post("metadata", CONTROLLER, node, (metadata.version, epochs[node], event))

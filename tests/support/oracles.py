@@ -1,4 +1,4 @@
-"""What damage looks like in a memory cluster: plain functions from a cluster to what is broken; empty is well."""
+"""What damage looks like in a memory cluster: functions from a cluster to what is broken; empty is well."""
 
 from itertools import combinations
 
@@ -55,7 +55,7 @@ def seen_then_lost(cluster: MemoryCluster) -> list[str]:
 
 
 def incomplete_members(cluster: MemoryCluster) -> list[str]:
-    """Running members of the controller's ISR that lack an acked value at its offset (candidate completeness)."""
+    """Running members of the ISR that lack an acked value at its offset (candidate completeness)."""
     found = []
     for node in cluster.partition.isr:
         if node not in cluster.running:

@@ -1,28 +1,42 @@
-"""A seeded random schedule over a memory cluster: clients, faults, a network that delays, reorders and loses.
+"""A seeded random schedule over a memory cluster: clients, faults, a network that delays and loses.
 
-Faults stay within what the guarantees allow: elections are clean, and a power cut strikes only while every node
-runs and is in the ISR, and no leader is about to shrink it (the request would outlive its sender, and the ISR might
-become the one that lost its data: what KIP-966 is for); until that node is back in the ISR, nobody else crashes or
-loses its session.
+Faults stay within what the guarantees allow: elections are clean, and a power cut strikes only while every
+node runs and is in the ISR, and no leader is about to shrink it (the request would outlive its sender, and
+the ISR might become the one that lost its data: what KIP-966 is for); until that node is back in the ISR,
+nobody else crashes or loses its session.
 """
 
 from collections.abc import Sequence
 from random import Random
 
-from memory_cluster import CONTROLLER, MemoryCluster
+from memory_cluster import MemoryCluster
+from memory_node import CONTROLLER
 from oracles import damage, incomplete_members
 
 ACTIONS = {
-    "send": 10, "ask": 16, "deliver": 40, "drop": 2, "time_out": 1, "heartbeat": 8, "pass_time": 3, "crash": 1,
-    "start": 3, "power_cut": 1, "expire": 1, "lead": 1, "elect": 1, "flush": 2, "checkpoint": 2, "read": 3,
-    "restart_controller": 0.3, "stop": 0.5, "stopped": 1, "settle": 0.6, "cut": 0.7, "heal": 1,
+    "send": 10, "ask": 16, "deliver": 40, "drop": 2, "time_out": 1, "heartbeat": 8, "pass_time": 3,
+    "crash": 1, "start": 3, "power_cut": 1, "expire": 1, "lead": 1, "elect": 1, "flush": 2,
+    "checkpoint": 2, "read": 3, "restart_controller": 0.3, "stop": 0.5, "stopped": 1, "settle": 0.6,
+    "cut": 0.7,
+    "heal": 1,
 }  # fmt: skip
 
-DISTURBING = ("drop", "time_out", "crash", "power_cut", "expire", "lead", "elect", "restart_controller", "stop", "cut")
+DISTURBING = (
+    "drop",
+    "time_out",
+    "crash",
+    "power_cut",
+    "expire",
+    "lead",
+    "elect",
+    "restart_controller",
+    "stop",
+    "cut",
+)
 
 
 def random_cluster(seed: int, rules: str = "kip-320", bugs: Sequence[str] = ()) -> MemoryCluster:
-    """Three nodes mostly, lags long and short, min.insync.replicas two or (which kills alone do not harm) one."""
+    """Three nodes mostly, lags long and short, min.insync.replicas two or (harmless with kills) one."""
     random = Random(seed)
     return MemoryCluster(
         rules,
@@ -60,7 +74,10 @@ class RandomDriver:
                 if found:
                     return [f"step {step}: {one}" for one in found]
         self.mend()
-        return [f"settled: {one}" for one in damage(self.cluster) + incomplete_members(self.cluster) + self._unlike()]
+        return [
+            f"settled: {one}"
+            for one in damage(self.cluster) + incomplete_members(self.cluster) + self._unlike()
+        ]
 
     def mend(self) -> None:
         """Everybody up, every message delivered, everybody back in the ISR."""
@@ -127,7 +144,7 @@ class RandomDriver:
             message = self.random.choice(self.cluster.messages)
             self.cluster.drop(message)
             if message.kind == "metadata":  # it is sent again until it is answered
-                self.cluster._send_metadata([message.to])
+                self.cluster.send_metadata([message.to])
 
     def _time_out(self) -> None:
         asked = [m for m in self.cluster.messages if m.kind != "metadata"]

@@ -1,4 +1,4 @@
-"""The zoo's schedules over a memory cluster: each brings one known-bad rule to harm, and a correct broker to none.
+"""The zoo's schedules over a memory cluster: each brings one known-bad rule to harm, a correct one to none.
 
 A schedule begins with a settled cluster led by n1 and ends wherever it likes; `mended` brings everybody back.
 """
@@ -18,6 +18,20 @@ def mended(cluster: MemoryCluster) -> None:
         cluster.stabilize(must=False)
         cluster.pass_time(600)
     cluster.stabilize(must=False)
+
+
+def proposed(cluster: MemoryCluster, member: int) -> None:
+    """Run until an ISR with this member is on its way to the controller."""
+    for _ in range(20):
+        for node in cluster.running:
+            cluster.heartbeat(node)
+            cluster.ask(node)
+        for message in cluster.deliverable():
+            if message.kind == "alter" and member in dict(message.body[0].isr):
+                return
+            if message in cluster.messages:
+                cluster.deliver(message)
+    raise AssertionError(f"nobody proposes n{member}")
 
 
 def follows(cluster: MemoryCluster, node: int) -> None:
@@ -44,7 +58,7 @@ def caught_up_and_acked(cluster: MemoryCluster, value: str = "m") -> None:
 
 
 def shrunk(cluster: MemoryCluster, out: int) -> None:
-    """`out` hears nothing for longer than replica.lag.time.max.ms and leaves the ISR; a record is acked without it."""
+    """`out` hears nothing for longer than the lag and leaves the ISR; a record is acked without it."""
     cluster.hold(to=out)
     cluster.send(1, "m0")
     for _ in range(6):
@@ -94,7 +108,10 @@ def old_epoch_fetch(cluster: MemoryCluster) -> None:
     cluster.hold("metadata")
     cluster.lead(2)
     cluster.lead(1)
-    first, second = cluster.waiting_messages("metadata", to=2)[0], cluster.waiting_messages("metadata", to=1)[1]
+    first, second = (
+        cluster.waiting_messages("metadata", to=2)[0],
+        cluster.waiting_messages("metadata", to=1)[1],
+    )
     cluster.deliver(first)  # n2 leads epoch 1
     cluster.send(1, "m0")  # n1 still leads epoch 0
     cluster.deliver_all("fetch-answer", to=3)
@@ -172,9 +189,9 @@ def diverging_fetch(cluster: MemoryCluster) -> None:
 
 
 def expand_in_flight(cluster: MemoryCluster) -> None:
-    """Z21, KIP-497: an expansion is applied, its answer on the way, and a record committed without the new one."""
+    """Z21, KIP-497: an expansion is applied, its answer under way, a record committed without the new one."""
     shrunk(cluster, out=3)
-    cluster.stabilize_until_proposed(3)
+    proposed(cluster, 3)
     cluster.hold("alter-answer")
     cluster.hold("metadata")
     cluster.deliver_all("alter")

@@ -1,11 +1,10 @@
-"""Every known-bad rule comes to harm by its schedule from the zoo; the correct broker, by the same one, does not."""
+"""Every known-bad rule comes to harm by its schedule from the zoo; the correct broker does not."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pytest
-
 import oracles
+import pytest
 import schedules
 from memory_cluster import MemoryCluster
 
@@ -29,7 +28,12 @@ def tooth(
     bugs: str, schedule: Schedule, sees: Oracle, *, nodes: int = 3, min_insync: int = 2, mend: bool = True
 ) -> Tooth:
     return Tooth(
-        bugs=tuple(bugs.split("+")), schedule=schedule, sees=sees, nodes=nodes, min_insync=min_insync, mend=mend
+        bugs=tuple(bugs.split("+")),
+        schedule=schedule,
+        sees=sees,
+        nodes=nodes,
+        min_insync=min_insync,
+        mend=mend,
     )
 
 

@@ -30,12 +30,13 @@ Moments (`at`):
          {"partition": p, "field": leader|epoch|isr, ...}       no replica: the controller's word
          {"all": [state, ...]}                 all of them at one look
          {"any": [state, ...]}                 one of them
-         {"healthy": true}                     every broker up and unfenced, every ISR full, nothing in force
-         `value` may be another observation: {"replica": who, "field": ...}, of the same partition or its own
+         {"healthy": true}                     every broker up and unfenced, every ISR full, all its members
+                                               told of its leader and epoch, nothing in force
+         `value` may be another observation: {"replica": who, "field": ...}, and `partition` if another
          `replica` may be a role, or every: then it must hold of each replica of the partition
   after  {"after_ns": d}                       d after the entry before it was done
 FIELD is one of leo, hw, epoch, checkpointed_hw, leader, isr, running. OP is one of == != < <= > >=, or for
-         `value` may be another observation: {"replica": who, "field": ...}, and `partition` if another
+isr: == != (as sets), contains, lacks. What cannot be seen (a broker that does not answer) fulfils nothing, not
 even !=; `running` is always seen, and asks for no partition.
 Roles: leader, follower (the first in the assignment that does not lead), last-in-isr, controller (its
 process); down (every node that a fault in force has ended), paused; else a node's name. A role that nobody

@@ -95,18 +95,22 @@ def holds(state: Mapping[str, Any], view: View, stage: Stage) -> bool:
 
 
 def healthy(view: View, stage: Stage) -> bool:
-    """Every broker up, unfenced and answering for its replicas, every ISR full, nothing in force."""
+    """Every broker up and unfenced, every ISR full and its members aware of it, nothing in force."""
     return (
         not stage.ledger.lasting
         and all(node in view.running and node in view.unfenced for node in stage.nodes)
-        and all(
-            (seen := view.partitions.get(partition)) is not None
-            and seen.leader is not None
-            and set(seen.isr) == set(replicas)
-            and all((node, partition) in view.replicas for node in replicas)
-            for partition, replicas in stage.replicas.items()
-        )
+        and all(_whole(partition, replicas, view) for partition, replicas in stage.replicas.items())
     )
+
+
+def _whole(partition: int, replicas: tuple[str, ...], view: View) -> bool:
+    """Whether the ISR is full and no member a stranger to it. A broker bounced within its session is
+    still in the ISR and unfenced, as if never gone, until it registers (KIP-380); but it knows no leader."""
+    truth = view.partitions.get(partition)
+    if truth is None or truth.leader is None or set(truth.isr) != set(replicas):
+        return False
+    own = [view.replicas.get((node, partition)) for node in replicas]
+    return all(one is not None and (one.leader, one.epoch) == (truth.leader, truth.epoch) for one in own)
 
 
 def _observed(fields: Mapping[str, Any], view: View, stage: Stage) -> Iterator[tuple[str | None, Any]]:

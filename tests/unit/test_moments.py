@@ -15,7 +15,7 @@ STAGE = Stage(replicas={0: NODES, 1: ("n2", "n1")})
 
 
 def replica(node: str, partition: int, **own: Any) -> ReplicaView:
-    said: dict[str, Any] = {"leader": "n1", "epoch": 2, "log_start": 0, "leo": 5, "hw": 4, "isr": NODES,
+    said: dict[str, Any] = {"leader": "n1", "epoch": 3, "log_start": 0, "leo": 5, "hw": 4, "isr": NODES,
                             "checkpointed_hw": 3, "epochs": ((0, 0),), "clean": True, **own}
     return ReplicaView(node=node, partition=partition, **said)
 
@@ -25,13 +25,13 @@ def look(*, leader: str | None = "n1", isr: tuple[str, ...] = NODES, running: tu
          own: Mapping[str, Any] | None = None) -> View:
     """Partition 0 as told, partition 1 on n2 and n1 in good order. own: what n3's replica says."""
     replicas = [replica(node, 0, **(own or {}) if node == "n3" else {}) for node in NODES]
-    replicas += [replica(node, 1, isr=("n2", "n1"), leader="n2") for node in ("n1", "n2")]
+    replicas += [replica(node, 1, isr=("n2", "n1"), leader="n2", epoch=2) for node in ("n1", "n2")]
     return View(
         time_ns=0, running=frozenset(running), unfenced=frozenset(unfenced),
         replicas={(one.node, one.partition): one for one in replicas if one.node not in silent},
         partitions={
             0: PartitionView(partition=0, leader=leader, epoch=3, isr=isr, partition_epoch=7),
-            1: PartitionView(partition=1, leader="n2", epoch=0, isr=("n2", "n1"), partition_epoch=0),
+            1: PartitionView(partition=1, leader="n2", epoch=2, isr=("n2", "n1"), partition_epoch=0),
         })
 
 
@@ -44,8 +44,8 @@ def state(**fields: Any) -> dict[str, Any]:
     (state(replica="n3", field="hw", how="<", value=4), False),
     (state(replica="n3", field="hw", how="<", value={"replica": "n3", "field": "leo"}), True),
     (state(replica="n3", field="leo", how="<=", value={"replica": "leader", "field": "leo"}), True),
-    (state(replica="n3", field="epoch", how=">=", value={"field": "epoch"}), False),  # the controller is at 3
-    (state(replica="n3", field="epoch", how=">=", value={"partition": 1, "field": "epoch"}), True),
+    (state(replica="n3", field="epoch", how=">=", value={"field": "epoch"}), True),
+    (state(replica="n3", field="epoch", how="<=", value={"partition": 1, "field": "epoch"}), False),
     (state(replica="n3", field="checkpointed_hw", how="==", value=3), True),
     (state(replica="n3", field="leader", how="==", value="n1"), True),
     (state(replica="n3", field="leader", how="!=", value=None), True),
@@ -98,11 +98,14 @@ def test_a_role_that_nobody_plays_fulfils_nothing() -> None:
     (look(isr=("n1", "n2")), STAGE),
     (look(leader=None), STAGE),
     (look(silent=("n3",)), STAGE),
+    (look(own={"leader": None, "epoch": 3}), STAGE),
+    (look(own={"epoch": 2}), STAGE),
     (look(), Stage(replicas=STAGE.replicas, ledger=Ledger(lasting=(("cut", "halves"),)))),
     (look(), Stage(replicas={**STAGE.replicas, 9: ("n1",)})),
 ])
 def test_near_misses_of_healthy(view: View, stage: Stage) -> None:
-    """One broker down, fenced, out of an ISR or silent; no leader; a fault in force; a partition unseen."""
+    """One broker down, fenced, out of an ISR or silent; back and not yet told who leads, or told of an older
+    epoch; no leader; a fault in force; a partition unseen."""
     assert not healthy(view, stage)
 
 

@@ -36,8 +36,8 @@ Moments (`at`):
          `replica` may be a role, or every: then it must hold of each replica of the partition
   after  {"after_ns": d}                       d after the entry before it was done
 FIELD is one of leo, hw, epoch, checkpointed_hw, leader, isr, running. OP is one of == != < <= > >=, or for
-isr: == != (as sets), contains, lacks. What cannot be seen (a broker that does not answer) fulfils nothing, not
-even !=; `running` is always seen, and asks for no partition.
+isr: == != (as sets), contains, lacks. What cannot be seen (a broker that does not answer) fulfils nothing,
+not even !=; `running` is always seen, and asks for no partition.
 Roles: leader, follower (the first in the assignment that does not lead), last-in-isr, controller (its
 process); down (every node that a fault in force has ended), paused; else a node's name. A role that nobody
 plays is waited for, as the moment is.

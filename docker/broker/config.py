@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from broker.rules import rules_for
+
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 Address = tuple[str, int]
@@ -221,6 +223,11 @@ def parse(text: str, name: str) -> tuple[Config, list[str]]:
         if key not in lines:
             raise ConfigError(f"{name}: {key} is missing")
     config = _whole_config(values, name)
+    try:
+        rules_for(config.rules, config.bugs)
+    except ValueError as error:
+        line = max(lines.get("floodmark.rules", 0), lines.get("floodmark.bugs", 0))
+        raise ConfigError(f"{name}:{line}: {error}") from None
     _fits(config, name, lines)
     return config, warnings
 

@@ -7,6 +7,7 @@ Rules
 3. An unknown tagged field of a *header* is skipped (KIP-482); in a body kio refuses it, and so do we.
 """
 
+import datetime
 import io
 import struct
 import uuid
@@ -226,3 +227,8 @@ def error_code(code: int) -> Any:
 def uuid_of(topic_id: str) -> uuid.UUID:
     """A topic's id, kept as hex, as the wire's uuid."""
     return uuid.UUID(hex=topic_id)
+
+
+def milliseconds(value: int) -> Any:
+    """A duration as kio keeps it."""
+    return datetime.timedelta(milliseconds=value)

@@ -1,0 +1,46 @@
+"""`python -m broker --config FILE`: one broker, or the controller.
+
+Exit codes: 0 an orderly stop, 2 a config that cannot be served, 70 a broken invariant or a disk that refuses.
+"""
+
+import argparse
+import asyncio
+import gc
+import sys
+from pathlib import Path
+
+from broker.checkpoints import CheckpointError
+from broker.config import Config, ConfigError, load
+from broker.controller_server import ControllerServer
+from broker.files import DiskError
+from broker.journal import JournalError
+from broker.logline import EXIT_BROKEN, EXIT_CONFIG, log
+from broker.server import Broker
+
+
+async def _run(config: Config) -> None:
+    await (Broker(config) if config.role == "broker" else ControllerServer(config)).run()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m broker", description="One broker, or the controller.")
+    parser.add_argument("--config", type=Path, required=True, help="a Kafka properties file")
+    arguments = parser.parse_args()
+    try:
+        config, warnings = load(arguments.config)
+    except ConfigError as error:
+        log("error", "config", why=error)
+        return EXIT_CONFIG
+    for warning in warnings:
+        log("warning", "config", why=warning)
+    gc.set_threshold(50_000, 20, 100)  # few cycles are made here, and each look for them is a pause
+    try:
+        asyncio.run(_run(config))
+    except (OSError, DiskError, CheckpointError, JournalError) as error:
+        log("error", "cannot-go-on", why=f"{type(error).__name__}: {error}")
+        return EXIT_BROKEN
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""The controller's clock: it stands still while the controller itself was away.
+
+A controller that was stopped (SIGSTOP), starved or busy has heard nobody, and must not end everybody's session
+for that: sessions measure the silence of brokers, not its own deafness.
+"""
+
+from collections.abc import Callable
+
+
+class Clock:
+    """Milliseconds that never jump: of a gap between two looks only `longest_ms` is counted. It must be looked at
+    more often than that while all is well."""
+
+    def __init__(self, monotonic_ms: Callable[[], int], longest_ms: int) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._longest_ms = longest_ms
+        self._seen_ms = monotonic_ms()
+        self.away_ms = 0  # not counted, in all
+
+    def now_ms(self) -> int:
+        seen_ms = self._monotonic_ms()
+        gap_ms = seen_ms - self._seen_ms
+        self._seen_ms = seen_ms
+        if gap_ms > self._longest_ms:
+            self.away_ms += gap_ms - self._longest_ms
+        return seen_ms - self.away_ms

@@ -1,0 +1,312 @@
+"""The replicas of this broker: each a machine and its log; events go in one at a time, effects are carried out.
+
+Rules
+1. There is one queue of events. An event is stepped and all its effects are carried out, in order and
+   synchronously, before the next one is looked at; what an effect brings about is queued behind.
+2. A machine that raises, an invariant that does not hold, a disk that refuses: the process dies at once, before
+   anything of that step is answered.
+3. What waits for what is the purgatory's matter; here it is only told what happened.
+"""
+
+import base64
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from broker.checkpoints import (
+    HIGH_WATERMARKS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    read_offsets,
+    settle_topic_id,
+    write_offsets,
+)
+from broker.config import LONG_MAX, Config
+from broker.files import Files
+from broker.logline import die, log
+from broker.messages import (
+    Append,
+    EndOffsetAnswer,
+    HwMoved,
+    LeaderAndIsr,
+    OffsetAnswer,
+    ProduceAnswer,
+    ProposeIsr,
+    ReadAnswer,
+    ReplicaEvent,
+    Reset,
+    RoleChanged,
+    SaveEpochs,
+    Tick,
+    Truncate,
+)
+from broker.metadata import Metadata, TopicInfo
+from broker.replica import Recovered, Replica, ReplicaConfig
+from broker.rules import Rules
+from broker.storage import PartitionLog
+
+Key = tuple[str, int]  # topic, partition
+MIN_INSYNC, FLUSH_MESSAGES, SEGMENT_BYTES = "min.insync.replicas", "flush.messages", "segment.bytes"
+
+
+def now_ms() -> int:
+    """The shell's clock: monotonic, in milliseconds."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Token(Protocol):
+    """Who asked. The machine gives it back; what it is told depends on what was asked."""
+
+    def told(self, index: int, answer: Any) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Hosted:
+    """One replica here."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    log: PartitionLog
+    replica: Replica
+    checkpointed_hw: int
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watchers:
+    """Who hears of what the replicas do, beside those that asked."""
+
+    appended: Callable[[Key, int], None]  # by a leader: so many bytes
+    hw_moved: Callable[[Key], None]
+    role_changed: Callable[[Hosted], None]
+    propose: Callable[[Hosted, ProposeIsr], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Host:
+    """All replicas of a broker, by topic and partition."""
+
+    config: Config
+    rules: Rules
+    files: Files
+    clean: bool  # the last stop was orderly
+    watchers: Watchers
+    hosted: dict[Key, Hosted] = field(default_factory=dict)
+    idle: dict[Key, PartitionLog] = field(default_factory=dict)  # recovered, and not yet told who leads
+    _checkpointed: dict[Key, int] = field(default_factory=dict)
+    _queue: deque[tuple[Hosted, ReplicaEvent]] = field(default_factory=deque)
+    _stepping: bool = False
+    _carry_out: Mapping[type, Callable[[Hosted, Any], None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._checkpointed = read_offsets(self.config.log_dir, HIGH_WATERMARKS)
+        self._carry_out = {
+            Append: self._append,
+            Truncate: self._truncate,
+            Reset: self._reset,
+            SaveEpochs: lambda hosted, effect: hosted.log.save_epochs(effect.entries),
+            HwMoved: lambda hosted, effect: self.watchers.hw_moved(hosted.key),
+            RoleChanged: self._role_changed,
+            ProduceAnswer: _tell,
+            ReadAnswer: _tell,
+            EndOffsetAnswer: _tell,
+            OffsetAnswer: _tell,
+            ProposeIsr: lambda hosted, effect: self.watchers.propose(hosted, effect),
+        }
+
+    # -- events --------------------------------------------------------------------------------------------
+
+    def post(self, hosted: Hosted, event: ReplicaEvent) -> None:
+        """Step now, or, when called out of an effect, after what is queued."""
+        self._queue.append((hosted, event))
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._queue:
+                hosted, event = self._queue.popleft()
+                for effect in hosted.replica.step(event):
+                    self._carry_out[type(effect)](hosted, effect)
+        except Exception as error:
+            log("error", "step-failed", topic=hosted.topic, partition=hosted.partition, by=event)
+            die("stopped-by-a-broken-invariant-or-disk", error)
+        self._stepping = False
+
+    def tick(self) -> None:
+        now = now_ms()
+        for hosted in list(self.hosted.values()):
+            self.post(hosted, Tick(now_ms=now))
+
+    # -- effects -------------------------------------------------------------------------------------------
+
+    def _append(self, hosted: Hosted, effect: Append) -> None:
+        hosted.log.append(effect.batches)
+        if effect.leading:
+            self.watchers.appended(hosted.key, sum([len(batch.data) for batch in effect.batches]))
+
+    def _truncate(self, hosted: Hosted, effect: Truncate) -> None:
+        log("info", "truncated", topic=hosted.topic, partition=hosted.partition, to=effect.to, was=effect.was,
+            why=effect.why)
+        hosted.log.truncate(effect.to)
+
+    def _reset(self, hosted: Hosted, effect: Reset) -> None:
+        log("info", "reset", topic=hosted.topic, partition=hosted.partition, start=effect.start)
+        hosted.log.reset(effect.start)
+
+    def _role_changed(self, hosted: Hosted, effect: RoleChanged) -> None:
+        replica = hosted.replica
+        log("info", "leads" if effect.leading else "follows", topic=hosted.topic, partition=hosted.partition,
+            leader=effect.leader, epoch=effect.leader_epoch, leo=replica.leo, hw=replica.hw,
+            isr=",".join(map(str, replica.isr)))
+        self.watchers.role_changed(hosted)
+
+    # -- the partitions there are --------------------------------------------------------------------------
+
+    def take(self, metadata: Metadata) -> None:
+        """Tell every replica here who leads it; those that are new are made, or recovered from disk."""
+        me, now, broker_epochs = self.config.node_id, now_ms(), metadata.broker_epochs
+        for topic in metadata.topics.values():
+            for part in topic.partitions:
+                if me not in part.replicas:
+                    continue
+                hosted = self.hosted.get((topic.name, part.partition)) or self._open(topic, part.partition)
+                self.post(hosted, LeaderAndIsr(
+                    now_ms=now, leader=part.leader, leader_epoch=part.leader_epoch, isr=part.isr,
+                    partition_epoch=part.partition_epoch, replicas=part.replicas, broker_epochs=broker_epochs))
+
+    def recover(self) -> None:
+        """Open every log that is in the directory, before anybody is told that this broker is there."""
+        try:
+            for name in sorted(path.name for path in self.config.log_dir.iterdir() if path.is_dir()):
+                topic, _, partition = name.rpartition("-")
+                topic_id = read_topic_id(self.files, name) if topic and partition.isdecimal() else None
+                if topic_id is not None:
+                    self._open_log((topic, int(partition)), topic_id, self.config.segment_bytes)
+        except Exception as error:
+            die("log-cannot-be-opened", error)
+
+    def _open_log(self, key: Key, topic_id: str, segment_bytes: int) -> PartitionLog:
+        opened = PartitionLog.open(self.files, *key, topic_id=topic_id, segment_bytes=segment_bytes,
+                                   keep_epochs=self.rules.keeps_epochs)
+        log("info", "log-opened", topic=key[0], partition=key[1], log_start=opened.log_start, leo=opened.leo,
+            hw=self._checkpointed.get(key, 0), cut=opened.recovered.cut)
+        self.idle[key] = opened
+        return opened
+
+    def _log_of(self, key: Key, topic: TopicInfo) -> PartitionLog:
+        """The log recovered at start, unless the topic has a segment size of its own; or a new one."""
+        segment_bytes = _setting(topic, SEGMENT_BYTES, self.config.segment_bytes)
+        found = self.idle.pop(key, None)
+        if found is not None and segment_bytes == self.config.segment_bytes:
+            settle_topic_id(self.files, found.folder, topic.id)
+            return found
+        if found is not None:
+            found.close()
+        self._open_log(key, topic.id, segment_bytes)
+        return self.idle.pop(key)
+
+    def _open(self, topic: TopicInfo, partition: int) -> Hosted:
+        key = (topic.name, partition)
+        flush = _setting(topic, FLUSH_MESSAGES, self.config.flush_messages)
+        checkpointed = self._checkpointed.get(key, 0)
+        try:
+            partition_log = self._log_of(key, topic)
+            partition_log.flush_messages = None if flush == LONG_MAX else flush
+            found = partition_log.recovered
+            replica = Replica(
+                me=self.config.node_id,
+                config=ReplicaConfig(
+                    min_insync_replicas=_setting(topic, MIN_INSYNC, self.config.min_insync_replicas),
+                    replica_lag_time_max_ms=self.config.replica_lag_time_max_ms),
+                rules=self.rules,
+                recovered=Recovered(log_start=found.log_start, batches=found.batches, epochs=found.epochs,
+                                    hw=checkpointed))
+        except Exception as error:
+            die("log-cannot-be-opened", error)
+        partition_log.forget_recovered()
+        hosted = Hosted(topic=topic.name, topic_id=topic.id, partition=partition, log=partition_log,
+                        replica=replica, checkpointed_hw=checkpointed)
+        self.hosted[key] = hosted
+        return hosted
+
+    def state(self) -> list[dict[str, Any]]:
+        """Each replica as the control socket tells it."""
+        return [_view(self.hosted[key], self.clean) if key in self.hosted else self._idle_view(key)
+                for key in sorted({**self.hosted, **self.idle})]
+
+    def _idle_view(self, key: Key) -> dict[str, Any]:
+        found = self.idle[key]
+        checkpointed = self._checkpointed.get(key, 0)
+        return {
+            "topic": key[0], "partition": key[1], "leader": -1, "epoch": -1, "log_start": found.log_start,
+            "leo": found.leo, "hw": max(found.log_start, min(checkpointed, found.leo)), "isr": [],
+            "checkpointed_hw": checkpointed, "clean": self.clean,
+            "epochs": [list(each) for each in found.recovered.epochs] if self.rules.keeps_epochs else None,
+        }  # fmt: skip
+
+    # -- checkpoints ---------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """replication-offset-checkpoint with every HW there is; of logs not opened yet what it said before.
+        Written only when something moved."""
+        moved = {key: hosted.replica.hw for key, hosted in self.hosted.items()}
+        offsets = {**self._checkpointed, **moved}
+        if offsets == self._checkpointed:
+            return
+        try:
+            write_offsets(self.files, HIGH_WATERMARKS, offsets)
+        except Exception as error:
+            die("high-watermarks-not-written", error)
+        self._checkpointed = offsets
+        for key, hw in moved.items():
+            self.hosted[key].checkpointed_hw = hw
+
+    def close(self) -> None:
+        """An orderly stop's disk half: all flushed, both checkpoints written."""
+        logs = {**self.idle, **{key: hosted.log for key, hosted in self.hosted.items()}}
+        for each in logs.values():
+            each.flush()
+        write_offsets(self.files, RECOVERY_POINTS, {key: each.flushed for key, each in logs.items()})
+        self.checkpoint()
+        for each in logs.values():
+            each.close()
+
+
+def read_topic_id(files: Files, folder: str) -> str | None:
+    """The id in a partition's partition.metadata, as hex; None where there is none to read: then its topic is
+    known when the controller names it."""
+    try:
+        lines = files.path(f"{folder}/{PARTITION_METADATA}").read_text(encoding="utf-8").splitlines()
+        text = next(line.removeprefix("topic_id: ") for line in lines if line.startswith("topic_id: "))
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "==")).hex
+    except (OSError, ValueError, StopIteration):
+        return None
+
+
+def _setting(topic: TopicInfo, key: str, default: int) -> int:
+    """A topic's own value, which the controller has checked to be a number, or the broker's."""
+    own = topic.configs.get(key)
+    return default if own is None else int(own)
+
+
+def _tell(hosted: Hosted, effect: Any) -> None:
+    token, index = effect.token
+    token.told(index, effect)
+
+
+def _view(hosted: Hosted, clean: bool) -> dict[str, Any]:
+    replica = hosted.replica
+    epochs = replica.epochs
+    return {
+        "topic": hosted.topic, "partition": hosted.partition, "leader": replica.leader,
+        "epoch": replica.leader_epoch, "log_start": replica.log_start, "leo": replica.leo, "hw": replica.hw,
+        "isr": list(replica.isr), "checkpointed_hw": hosted.checkpointed_hw, "clean": clean,
+        "epochs": None if epochs is None else [list(each) for each in epochs],
+    }  # fmt: skip

@@ -1,5 +1,4 @@
-"""Kafka's small text files in a log directory: offsets, leader epochs, meta.properties, the clean-shutdown
-marker.
+"""Kafka's small text files in a log directory: offsets, leader epochs, meta.properties, clean shutdown.
 
 Rules
 1. Every one is replaced whole and durable when its writer returns (broker.files).

@@ -15,8 +15,7 @@ What a name's note means, after a power cut
 Format (little endian)
     header, 512 bytes:  0 magic "floodmark-dur-1\\n" | 16 u32 slot size (512) | 20 u8 mode
     slot i at 512 * (1 + i):
-        0 u16 length of the name | 2 u16 zero | 4 u32 CRC-32 of the name | 8 the name, UTF-8, '/' between
-        parts
+        0 u16 length of the name | 2 u16 zero | 4 u32 CRC-32 of the name | 8 the name, UTF-8, parts by '/'
         416 note A, 448 note B, each: u64 sequence | i64 length (-1: no note) | u64 kept copy (0: none)
                                       | u32 CRC-32 of the 24 bytes before, started from the CRC-32 of the name
 Mode 1: there are no notes yet and whatever lies in the directory is durable (the file is new, or a power

@@ -1,10 +1,8 @@
-"""The one door to a log directory: each act on the disk, what it makes durable, and the note of that, in
-one place.
+"""The one door to a log directory: each act on the disk, what it makes durable, and the note of that.
 
 What a power cut is taken to do (the model; broker.durable keeps the account)
 - Bytes appended are lost back to the last fsync of their file. What fsync returned for is never lost.
-- A new file is durable, empty, when this module's `create` returns: it fsyncs the directory. Likewise a
-  directory.
+- A new file is durable, and empty, when `create` returns: it fsyncs the directory. So is a new directory.
 - A truncation below the durable length is fsynced before `truncate` returns (Kafka leaves that to the
   system): cut-off bytes never come back, so that no later epoch is written over a tail that could. Above
   it, only bytes go that a power cut would have taken anyway, and nothing is fsynced.

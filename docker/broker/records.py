@@ -1,5 +1,4 @@
-"""Record batch v2 as bytes: from a buffer to frames (`parse`), and from a frame to what goes to disk
-(`stamp`).
+"""Record batch v2 as bytes: from a buffer to frames (`parse`), from a frame to what goes to disk (`stamp`).
 
 Rules
 1. Only the 61-byte frame is read; the records stay opaque, compressed or not, and are never decoded here.
@@ -10,11 +9,9 @@ Rules
 4. A fetch response may end in the middle of a batch (Kafka cuts at max bytes): whoever reads one says
    `partial_tail=True`, and the fragment is left out. A produce request may not.
 
-Layout (all big endian): base offset i64 | length i32 of what follows | partition leader epoch i32 | magic
-i8 | crc u32
-| attributes i16 | last offset delta i32 | base timestamp i64 | max timestamp i64 | producer id i64 |
-producer epoch i16
-| base sequence i32 | count i32 | records.
+Layout (all big endian): base offset i64 | length i32 of what follows | partition leader epoch i32 | magic i8
+| crc u32 | attributes i16 | last offset delta i32 | base timestamp i64 | max timestamp i64 | producer id i64
+| producer epoch i16 | base sequence i32 | count i32 | records.
 """
 
 from struct import Struct

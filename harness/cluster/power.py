@@ -33,6 +33,7 @@ _MODE_AT = 20
 _EVERYTHING = 1  # mode: no notes, all that is there is durable
 _NOTES_AT = (416, 448)
 _LOCK = ".lock"
+_SEGMENT = "[0-9]" * 20 + ".log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +213,11 @@ def _cut_log(folder: Path, notes: Mapping[str, _Note], keep: int | None, random:
 
 def _logs(log_dir: Path) -> list[str]:
     """The folders of partitions, which are those with a segment."""
-    return sorted({path.parent.name for path in log_dir.glob("*-*/*.log")})
+    return sorted({path.parent.name for path in log_dir.glob(f"*-*/{_SEGMENT}")})
 
 
 def _segments(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.log"))
+    return sorted(folder.glob(_SEGMENT))
 
 
 def _base(segment: Path) -> int:

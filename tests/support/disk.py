@@ -1,6 +1,9 @@
 """Builders for the tests of the disk: record batches made by hand, and a log with its side file in a
 folder."""
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
 
@@ -81,3 +84,14 @@ def last_offset(data: bytes) -> int:
         last = base + int.from_bytes(data[position + 23:position + 27], "big")
         position += 12 + int.from_bytes(data[position + 8:position + 12], "big")
     return last
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """A disk that is full at this size of file. (The signal that comes with it is ignored by Python.)"""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

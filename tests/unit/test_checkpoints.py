@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from disk import files_no_larger_than
 
 from broker.checkpoints import (
     HIGH_WATERMARKS,
@@ -17,7 +18,7 @@ from broker.checkpoints import (
     write_epochs,
     write_offsets,
 )
-from broker.files import Files
+from broker.files import DiskError, Files
 from broker.journal import Journal, JournalError
 
 
@@ -80,6 +81,15 @@ def test_a_checkpoint_that_is_no_text_is_refused(files: Files) -> None:
 
     with pytest.raises(CheckpointError, match="not text"):
         read_offsets(files.root, HIGH_WATERMARKS)
+
+
+def test_a_full_disk_leaves_the_checkpoint_that_was_there(files: Files) -> None:
+    write_offsets(files, HIGH_WATERMARKS, {("log", 0): 1})
+
+    with files_no_larger_than(20), pytest.raises(DiskError, match=f"{HIGH_WATERMARKS}: no room"):
+        write_offsets(files, HIGH_WATERMARKS, {("log", partition): 2 for partition in range(100)})
+
+    assert read_offsets(files.root, HIGH_WATERMARKS) == {("log", 0): 1}
 
 
 def test_the_clean_shutdown_marker_is_taken_once(files: Files) -> None:

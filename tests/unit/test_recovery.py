@@ -2,17 +2,14 @@
 
 import errno
 import os
-import resource
 import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from disk import TOPIC_ID, Disk, batch
+from disk import TOPIC_ID, Disk, batch, files_no_larger_than
 
 from broker.checkpoints import CheckpointError, read_epochs
 from broker.files import DiskError, Files
@@ -183,17 +180,6 @@ def test_the_directory_of_another_topic_of_that_name_is_refused(tmp_path: Path) 
 
 
 # -- when the disk or the process gives up ------------------------------------------------------------
-
-
-@contextmanager
-def files_no_larger_than(size: int) -> Iterator[None]:
-    """A disk that is full at this size of file. (The signal that comes with it is ignored by Python.)"""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_is_said_so_and_leaves_what_was_there(tmp_path: Path) -> None:

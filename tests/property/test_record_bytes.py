@@ -1,0 +1,71 @@
+"""Whatever bytes come, the codec finds batches or says that it cannot; it never stumbles."""
+
+from dataclasses import replace
+
+from disk import batch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.messages import Batch
+from broker.records import CorruptBatch, parse, stamp
+
+SHAPE = st.tuples(st.integers(1, 5), st.integers(0, 7), st.binary(max_size=40))  # count, epoch, payload
+SHAPES = st.lists(SHAPE, min_size=1, max_size=4)
+
+
+def tried(data: bytes, partial_tail: bool) -> tuple[list[Batch], int | None]:
+    """What was found, or where it was corrupt."""
+    try:
+        return parse(data, partial_tail=partial_tail), None
+    except CorruptBatch as error:
+        return [], error.position
+
+
+def batches_of(shapes: list[tuple[int, int, bytes]]) -> list[bytes]:
+    found, at = [], 0
+    for count, epoch, payload in shapes:
+        found.append(batch(at, count, epoch, payload=payload).data)
+        at += count
+    return found
+
+
+@given(data=st.binary(max_size=300), partial_tail=st.booleans())
+def test_any_bytes_are_batches_or_corrupt(data: bytes, partial_tail: bool) -> None:
+    found, corrupt_at = tried(data, partial_tail)
+
+    assert corrupt_at is None or 0 <= corrupt_at < len(data)
+    assert data.startswith(b"".join(one.data for one in found))
+
+
+@given(shapes=SHAPES, where=st.integers(0), flip=st.integers(1, 255), partial_tail=st.booleans())
+def test_a_damaged_byte_is_told_or_harms_only_offset_and_epoch(
+        shapes: list[tuple[int, int, bytes]], where: int, flip: int, partial_tail: bool) -> None:
+    """What survives a damaged byte is unharmed, but for the fields that no CRC covers; and all before it is
+    there."""
+    whole = batches_of(shapes)
+    data = bytearray(b"".join(whole))
+    where %= len(data)
+    data[where] ^= flip
+    found, corrupt_at = tried(bytes(data), partial_tail)
+
+    if corrupt_at is not None:
+        assert corrupt_at <= where
+        return
+    for one, was in zip(found, whole, strict=False):
+        same = parse(was)[0]
+        assert stamp(replace(one, base_offset=same.base_offset, last_offset=same.last_offset,
+                             epoch=same.epoch)) == was
+    starts = [sum(map(len, whole[:number])) for number in range(len(whole))]
+    assert len(found) == len(whole) or (partial_tail and starts[len(found)] <= where)
+
+
+@given(shapes=SHAPES, base=st.integers(0, 2**40), epoch=st.integers(-1, 2**31 - 1))
+def test_a_stamp_can_be_read_back_and_undone(shapes: list[tuple[int, int, bytes]], base: int,
+                                             epoch: int) -> None:
+    for data in batches_of(shapes):
+        [sent] = parse(data)
+        moved = replace(sent, base_offset=base, last_offset=base + sent.count - 1, epoch=epoch)
+        [found] = parse(stamp(moved))
+        assert (found.base_offset, found.last_offset, found.epoch) == (base, base + sent.count - 1, epoch)
+        assert stamp(replace(found, base_offset=sent.base_offset, last_offset=sent.last_offset,
+                             epoch=sent.epoch)) == data

@@ -1,0 +1,171 @@
+"""Real processes for the broker's own tests: one controller and some brokers on loopback, and nothing between.
+
+Not the harness's cluster: no keeper, no links; what is tested here is `python -m broker` alone.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from harness.cluster.ports import HOST, Ports
+
+CONTROLLER = 100
+QUICK = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "100",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.backoff.ms": "50",
+    "replica.socket.timeout.ms": "3000",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+}
+Found = TypeVar("Found")
+
+
+def wait_for(what: str, look: Callable[[], Found], timeout_s: float = 30.0) -> Found:
+    """The first true thing that `look` gives."""
+    until = time.monotonic() + timeout_s
+    while not (found := look()):
+        if time.monotonic() > until:
+            raise AssertionError(f"waited {timeout_s:g} s for {what}")
+        time.sleep(0.02)
+    return found
+
+
+class RealBrokers:
+    """Brokers 1..n and the controller; a context, which kills what is left."""
+
+    def __init__(self, folder: Path, brokers: int = 3, **keys: str) -> None:
+        self.folder = folder
+        self.brokers = tuple(range(1, brokers + 1))
+        self._ports = Ports()
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.port = {node: self._ports.choose() for node in (CONTROLLER, *self.brokers)}
+        self._control = {node: self._ports.choose() for node in self.port}
+        for node in self.port:
+            self._write(node, {**QUICK, **{key.replace("__", "."): value for key, value in keys.items()}})
+
+    def __enter__(self) -> "RealBrokers":
+        for node in self.port:
+            self.start(node)
+        try:
+            self.wait_unfenced(*self.brokers)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait()
+        self._ports.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{HOST}:{self.port[node]}" for node in self.brokers)
+
+    def log_dir(self, node: int) -> Path:
+        return self.folder / f"n{node}"
+
+    def output(self, node: int) -> str:
+        return (self.folder / f"n{node}.out").read_text()
+
+    # -- processes -----------------------------------------------------------------------------------------
+
+    def start(self, node: int) -> None:
+        with (self.folder / f"n{node}.out").open("ab") as output:
+            self._processes[node] = subprocess.Popen(
+                [sys.executable, "-m", "broker", "--config", str(self.folder / f"n{node}.properties")],
+                stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+
+    def end(self, node: int, number: int = signal.SIGKILL, timeout_s: float = 30.0) -> int:
+        """Sends the signal and waits; the exit code."""
+        self._processes[node].send_signal(number)
+        return self._processes[node].wait(timeout_s)
+
+    def pid(self, node: int) -> int:
+        return self._processes[node].pid
+
+    def pause(self, node: int) -> None:
+        os.kill(self.pid(node), signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        os.kill(self.pid(node), signal.SIGCONT)
+
+    def running(self, node: int) -> bool:
+        return self._processes[node].poll() is None
+
+    # -- what they say ---------------------------------------------------------------------------------------
+
+    def ask(self, node: int, do: str, **besides: Any) -> Mapping[str, Any]:
+        with socket.create_connection((HOST, self._control[node]), 10) as connection:
+            connection.settimeout(15)
+            connection.sendall(json.dumps({"id": 7, "do": do, **besides}).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                answer: Mapping[str, Any] = json.loads(lines.readline())
+        assert answer["id"] == 7
+        if "error" in answer:
+            raise AssertionError(answer["error"])
+        ok: Mapping[str, Any] = answer["ok"]
+        return ok
+
+    def seen(self, node: int) -> Mapping[str, Any]:
+        """The state, or {} while the node does not answer."""
+        try:
+            return self.ask(node, "state")
+        except (OSError, ValueError):
+            return {}
+
+    def wait_unfenced(self, *nodes: int) -> None:
+        def unfenced() -> bool:
+            brokers = {each["id"]: each for each in self.seen(CONTROLLER).get("brokers", ())}
+            return all(node in brokers and not brokers[node]["fenced"] for node in nodes)
+
+        wait_for(f"{nodes} to be unfenced", unfenced)
+
+    def partition(self, topic: str, index: int = 0) -> Mapping[str, Any]:
+        """As the controller sees it; {} while there is none."""
+        found = self.seen(CONTROLLER).get("partitions", ())
+        return next((each for each in found if each["topic"] == topic and each["partition"] == index), {})
+
+    def replica(self, node: int, topic: str, index: int = 0) -> Mapping[str, Any]:
+        found = self.seen(node).get("replicas", ())
+        return next((each for each in found if each["topic"] == topic and each["partition"] == index), {})
+
+    def wait_isr(self, topic: str, *nodes: int) -> Mapping[str, Any]:
+        """Until the controller has this ISR and its leader has taken its role."""
+        def full() -> Mapping[str, Any]:
+            part = self.partition(topic)
+            if not part or set(part["isr"]) != set(nodes) or part["leader"] < 0:
+                return {}
+            leader = self.replica(part["leader"], topic)
+            return part if leader.get("epoch") == part["epoch"] and set(leader["isr"]) == set(nodes) else {}
+
+        return wait_for(f"the ISR of {topic} to be {nodes}", full)
+
+    # -- config ------------------------------------------------------------------------------------------------
+
+    def _write(self, node: int, keys: Mapping[str, str]) -> None:
+        role = "controller" if node == CONTROLLER else "broker"
+        lines = {
+            "process.roles": role,
+            "node.id": str(node),
+            "listeners": f"PLAINTEXT://{HOST}:{self.port[node]}",
+            "controller.quorum.voters": f"{CONTROLLER}@{HOST}:{self.port[CONTROLLER]}",
+            "log.dirs": str(self.log_dir(node)),
+            "floodmark.control": f"{HOST}:{self._control[node]}",
+            **({"floodmark.durable": str(self.folder / f"n{node}.durable")} if role == "broker" else {}),
+            **keys,
+        }
+        text = "".join(f"{key}={value}\n" for key, value in lines.items())
+        (self.folder / f"n{node}.properties").write_text(text)

@@ -204,7 +204,7 @@ def power_cut_of(disk: Disk, **how: Any) -> Any:
 
 
 DiskMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
 TestDisk = DiskMachine.TestCase
 
 

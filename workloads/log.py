@@ -25,7 +25,7 @@ _LOAD_FETCH_BYTES = 16 << 10  # small answers: a reader shares the machine with 
 _LOAD_FETCH_WAIT_MS = 300
 _LOAD_FETCH_MIN_BYTES = 8 << 10
 _FINAL_FETCH_BYTES = 256 << 10
-_FINAL_FETCH_WAIT_MS = 100
+_SHORT_FETCH_WAIT_MS = 20
 
 
 class LogSession:
@@ -33,14 +33,16 @@ class LogSession:
     larger pieces and with less waiting for more to come."""
 
     def __init__(self, settings: WorkloadSettings, process: int, *, final: bool = False) -> None:
+        # A reader among others waits for a good piece; one who also writes would wait for itself.
+        waits = not final and settings.concurrency >= _READERS_EVERY
         self._client = Client(ClientConfig(
             run_id=settings.run_id,
             keys={spec.key: (spec.topic, spec.partition) for spec in settings.partitions},
             bootstrap=settings.addresses,
             acks="all" if final else settings.acks,  # a probe is to be acked, whatever the load asks for
             fetch_max_bytes=_FINAL_FETCH_BYTES if final else _LOAD_FETCH_BYTES,
-            fetch_wait_ms=_FINAL_FETCH_WAIT_MS if final else _LOAD_FETCH_WAIT_MS,
-            fetch_min_bytes=1 if final else _LOAD_FETCH_MIN_BYTES,
+            fetch_wait_ms=_LOAD_FETCH_WAIT_MS if waits else _SHORT_FETCH_WAIT_MS,
+            fetch_min_bytes=_LOAD_FETCH_MIN_BYTES if waits else 1,
         ), Random(f"{settings.seed}/client/{process}"))
 
     @property

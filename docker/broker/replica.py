@@ -337,7 +337,7 @@ class Replica:
 
 
 def _recovered_epochs(log: Log, checkpoint: Sequence[tuple[int, int]]) -> EpochCache:
-    """The batches tell the epochs that wrote them; the checkpoint adds one that has led and written nothing."""
+    """The batches tell the epochs that wrote them; the checkpoint adds one that led and wrote nothing."""
     epochs = EpochCache(log.epoch_starts())
     for epoch, start in checkpoint:
         if start == log.end and epoch > epochs.latest:

@@ -232,8 +232,8 @@ class MemoryCluster:
         info = self.partition
         epoch = info.leader_epoch + int(self.rules.election_bumps_epoch)
         record = {
-            "type": "partition", "topic": "t", "partition": 0, "replicas": list(info.replicas), "leader": node,
-            "leader_epoch": epoch, "isr": list(info.isr), "partition_epoch": info.partition_epoch + 1,
+            "type": "partition", "topic": "t", "partition": 0, "replicas": list(info.replicas),
+            "leader": node, "leader_epoch": epoch, "isr": list(info.isr), "partition_epoch": info.partition_epoch + 1,
         }  # fmt: skip
         assert node in info.isr, f"{node} is not in the ISR {info.isr}"
         self.journal.append(record)

@@ -1,0 +1,206 @@
+"""The parts of a replica by themselves: log, epoch cache, producers, purgatory, rules."""
+
+import pytest
+
+from broker import errors
+from broker.bugs import BUGS
+from broker.epochs import EpochCache
+from broker.errors import IllegalEvent, name_of
+from broker.log import Log
+from broker.messages import Batch, EpochEnd
+from broker.producers import SEQUENCES, Producers
+from broker.purgatory import Purgatory
+from broker.rules import GENERATIONS, KIP_320, rules_for
+
+
+def batch(
+    base: int, last: int, epoch: int = 0, producer: int = -1, epoch_of: int = 0, first: int = -1
+) -> Batch:
+    return Batch(
+        base_offset=base, last_offset=last, epoch=epoch, producer_id=producer, producer_epoch=epoch_of,
+        base_sequence=first,
+    )  # fmt: skip
+
+
+LOG = (batch(0, 2), batch(3, 3), batch(4, 8, epoch=2))
+
+
+@pytest.mark.parametrize(("asked", "end"), [(9, 9), (12, 9), (8, 4), (4, 4), (3, 3), (2, 0), (0, 0)])
+def test_a_truncation_lands_on_a_batch_boundary_at_or_below(asked: int, end: int) -> None:
+    """An offset inside a batch costs the whole batch; one at or above the LEO nothing."""
+    log = Log(0, LOG)
+    assert log.truncate_to(asked) == end == log.end
+    log.append(batch(end, end, epoch=3))
+    assert log.epoch_at(end) == 3
+
+
+def test_a_log_takes_only_what_continues_it() -> None:
+    """Neither a gap nor an overlap."""
+    log = Log(0, LOG)
+    for base in (8, 10):
+        with pytest.raises(IllegalEvent):
+            log.append(batch(base, 12))
+    assert log.end == 9
+
+
+def test_a_log_knows_where_its_epochs_began() -> None:
+    """The epochs of the batches themselves, not of a checkpoint."""
+    log = Log(0, LOG)
+    assert log.epoch_starts() == [(0, 0), (2, 4)]
+    assert [log.epoch_at(offset) for offset in (-1, 0, 3, 4, 9)] == [-1, 0, 0, 2, -1]
+
+
+CACHE = [(1, 0), (3, 10), (4, 12)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [(0, (0, 0)), (1, (1, 10)), (2, (1, 10)), (3, (3, 12)), (4, (4, 20)), (5, None), (-1, None)],
+)
+def test_the_end_of_an_epoch_is_that_of_the_largest_not_above(
+    asked: int, found: tuple[int, int] | None
+) -> None:
+    """KIP-279: (largest epoch <= asked, its end); undefined above the latest; one older than all ended first."""
+    end = EpochCache(CACHE).end_offset_for(asked, leo=20)
+    assert end == (None if found is None else EpochEnd(epoch=found[0], end_offset=found[1]))
+
+
+def test_an_empty_cache_knows_no_epoch() -> None:
+    """Not even epoch 0."""
+    assert EpochCache().end_offset_for(0, leo=0) is None
+
+
+def test_an_assignment_drops_what_it_contradicts() -> None:
+    """A new epoch that begins where others began, or before, replaces them; the latest again is no change."""
+    cache = EpochCache(CACHE)
+    assert not cache.assign(4, 15)
+    assert cache.assign(6, 12)
+    assert cache.entries == [(1, 0), (3, 10), (6, 12)]
+    assert cache.assign(7, 5)
+    assert cache.entries == [(1, 0), (7, 5)]
+
+
+def test_truncating_to_the_leo_drops_the_entry_that_stands_there() -> None:
+    """KAFKA-10706; and an entry below it stays."""
+    cache = EpochCache(CACHE)
+    assert cache.truncate_from_end(12)
+    assert not cache.truncate_from_end(12)
+    assert cache.entries == [(1, 0), (3, 10)]
+
+
+def appended(producers: Producers, one: Batch) -> None:
+    assert producers.check(one) == (errors.NONE, None)
+    producers.appended(one)
+
+
+def test_a_retry_is_known_among_the_last_five() -> None:
+    """The sixth last is a gap like any other."""
+    producers = Producers()
+    sent = [batch(k, k, producer=7, first=k) for k in range(6)]
+    for one in sent:
+        appended(producers, one)
+    error, known = producers.check(batch(0, 0, producer=7, first=1))
+    assert (error, known and known.base_offset) == (errors.NONE, 1)
+    assert producers.check(batch(0, 0, producer=7, first=0)) == (errors.OUT_OF_ORDER_SEQUENCE_NUMBER, None)
+    assert producers.check(batch(0, 1, producer=7, first=5))[0] == errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_producer_epochs_fence_and_begin_anew() -> None:
+    """Lower: 47. Higher: from sequence 0 only. Unknown producer: from anywhere."""
+    producers = Producers()
+    appended(producers, batch(0, 1, producer=7, epoch_of=1, first=40))
+    assert producers.check(batch(0, 0, producer=7, epoch_of=0, first=42))[0] == errors.INVALID_PRODUCER_EPOCH
+    assert (
+        producers.check(batch(0, 0, producer=7, epoch_of=2, first=1))[0]
+        == errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+    appended(producers, batch(2, 2, producer=7, epoch_of=2, first=0))
+    assert producers.check(batch(0, 0, producer=8, first=99)) == (errors.NONE, None)
+
+
+def test_the_sequence_after_the_largest_is_zero() -> None:
+    """A batch may even straddle it."""
+    producers = Producers()
+    appended(producers, batch(0, 1, producer=7, first=SEQUENCES - 1))
+    appended(producers, batch(2, 2, producer=7, first=1))
+
+
+def test_a_truncation_takes_back_what_producers_are_known_by() -> None:
+    """As if the batches cut off had never been; other producers are as they were."""
+    producers = Producers()
+    for k in range(7):
+        appended(producers, batch(2 * k, 2 * k, producer=7, first=k))
+        appended(producers, batch(2 * k + 1, 2 * k + 1, producer=8, first=k))
+    producers.truncated(6)
+    again = Producers([batch(k, k, producer=7 + k % 2, first=k // 2) for k in range(6)])
+    for producer in (7, 8):
+        for first in range(8):
+            one = batch(6, 6, producer=producer, first=first)
+            assert producers.check(one) == again.check(one)
+
+
+def parked() -> Purgatory:
+    purgatory = Purgatory()
+    purgatory.park("follower", ["p0", "p1"], consumer=False, missing_bytes=10, deadline_ms=500)
+    purgatory.park("client", ["p0"], consumer=True, missing_bytes=1, deadline_ms=300)
+    return purgatory
+
+
+def test_a_followers_fetch_never_wakes_by_an_hw_move() -> None:
+    """KAFKA-9731: only the client's does."""
+    purgatory = parked()
+    assert purgatory.hw_moved("p0") == ["client"]
+    assert purgatory.hw_moved("p0") == []
+    assert len(purgatory) == 1
+
+
+def test_bytes_add_up_over_partitions() -> None:
+    """Nine are too few, the tenth wakes; a client's is not woken by an append."""
+    purgatory = parked()
+    assert purgatory.appended("p0", 9) == []
+    assert purgatory.appended("p1", 1) == ["follower"]
+    assert purgatory.appended("p0", 100) == []
+
+
+def test_roles_and_time_wake_everybody_once() -> None:
+    """And a token is gone from every partition that it waited on."""
+    purgatory = parked()
+    assert purgatory.next_deadline_ms() == 300
+    assert purgatory.expired(299) == []
+    assert purgatory.expired(300) == ["client"]
+    assert purgatory.role_changed("p1") == ["follower"]
+    assert purgatory.appended("p0", 100) == []
+    assert purgatory.next_deadline_ms() is None
+
+
+def test_an_asker_that_has_gone_is_forgotten() -> None:
+    """Whether or not it was parked."""
+    purgatory = parked()
+    assert purgatory.forget("client")
+    assert not purgatory.forget("client")
+    with pytest.raises(ValueError, match="parked already"):
+        purgatory.park("follower", ["p0"], consumer=False, missing_bytes=1, deadline_ms=1)
+
+
+def test_rules_are_found_by_name_and_bugs_change_them() -> None:
+    """Every bug of every generation is a rule set, and not the correct one's."""
+    for generation in GENERATIONS:
+        for bug in BUGS:
+            assert rules_for(generation, [bug]).bugs == (bug,)
+    assert rules_for("kip-320", ["trunc_hw"]).truncates_to_hw
+    assert rules_for("kip-320") is KIP_320
+
+
+@pytest.mark.parametrize(
+    ("name", "bugs", "listed"), [("kip-0", [], "kip-320"), ("kip-320", ["nope"], "trunc_hw")]
+)
+def test_an_unknown_name_lists_the_valid_ones(name: str, bugs: list[str], listed: str) -> None:
+    """So that a usage error can say them."""
+    with pytest.raises(ValueError, match=listed):
+        rules_for(name, bugs)
+
+
+def test_errors_have_kafkas_names() -> None:
+    """An unknown code still prints."""
+    assert name_of(6) == "NOT_LEADER_OR_FOLLOWER"
+    assert name_of(4711) == "ERROR_4711"

@@ -1,0 +1,373 @@
+"""A replica's answers one by one: errors in Kafka's order, acks, fencing, what it drops and refuses."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from broker import errors
+from broker.errors import IllegalEvent
+from broker.messages import (
+    CONSUMER,
+    Batch,
+    EndOffsetAnswer,
+    EndOffsetAsked,
+    EpochEnd,
+    Fetch,
+    FetchAnswered,
+    FetchWish,
+    HwMoved,
+    LeaderAndIsr,
+    LogEndsAnswered,
+    LogEndsWish,
+    OffsetAnswer,
+    OffsetAsked,
+    Produce,
+    ProduceAnswer,
+    ProposeIsr,
+    ReadAnswer,
+    ReplicaEffect,
+    Reset,
+    RoleChanged,
+    SaveEpochs,
+    Tick,
+    Truncate,
+)
+from broker.replica import Recovered, Replica, ReplicaConfig
+from broker.rules import rules_for
+
+Effect = TypeVar("Effect")
+ALIVE = {1: 11, 2: 12, 3: 13}
+
+
+def batch(base: int, epoch: int = 0, **more: int) -> Batch:
+    return Batch(base_offset=base, last_offset=base, epoch=epoch, data=b"x", **more)
+
+
+def replica(
+    *batches: Batch,
+    epochs: Sequence[tuple[int, int]] = (),
+    hw: int = 0,
+    rules: str = "kip-320",
+    start: int = 0,
+) -> Replica:
+    config = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=1_000)
+    recovered = Recovered(log_start=start, batches=batches, epochs=epochs, hw=hw)
+    return Replica(me=1, config=config, rules=rules_for(rules), recovered=recovered)
+
+
+def leads(
+    leader: int, epoch: int, isr: tuple[int, ...] = (1, 2, 3), partition_epoch: int = 0
+) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        now_ms=0, leader=leader, leader_epoch=epoch, isr=isr, partition_epoch=partition_epoch,
+        replicas=(1, 2, 3), broker_epochs=ALIVE,
+    )  # fmt: skip
+
+
+def produce(acks: int = -1, **more: int) -> Produce:
+    return Produce(now_ms=0, token="p", acks=acks, timeout_ms=100, batches=(batch(0, -1, **more),))
+
+
+def fetch(
+    by: int, offset: int, epoch: int = 0, last: int = 0, now_ms: int = 0, broker_epoch: int = 0
+) -> Fetch:
+    return Fetch(
+        now_ms=now_ms, token="f", replica=by, broker_epoch=broker_epoch or ALIVE.get(by, -1), offset=offset,
+        current_leader_epoch=epoch, last_fetched_epoch=last,
+    )  # fmt: skip
+
+
+def only(effects: list[ReplicaEffect], kind: type[Effect]) -> Effect:
+    found = [effect for effect in effects if isinstance(effect, kind)]
+    assert len(found) == 1, effects
+    return found[0]
+
+
+def leader(*batches: Batch, isr: tuple[int, ...] = (1, 2, 3), hw: int = 0, epoch: int = 0) -> Replica:
+    it = replica(*batches, hw=hw)
+    it.step(leads(1, epoch, isr))
+    assert it.leading
+    return it
+
+
+def test_epochs_are_compared_before_anybody_asks_who_leads() -> None:
+    """74, 75, then 6: also on a follower."""
+    it = replica()
+    it.step(leads(2, 5))
+    for epoch, error in ((4, 74), (6, 75), (5, 6), (-1, 6)):
+        assert only(it.step(fetch(CONSUMER, 0, epoch, -1)), ReadAnswer).error == error
+        asked = EndOffsetAsked(now_ms=0, token="e", replica=3, current_leader_epoch=epoch, epoch=0)
+        assert only(it.step(asked), EndOffsetAnswer).error == error
+        listed = OffsetAsked(now_ms=0, token="o", replica=CONSUMER, current_leader_epoch=epoch, latest=True)
+        assert only(it.step(listed), OffsetAnswer).error == error
+
+
+def test_a_refused_produce_has_no_offset_and_leaves_no_record() -> None:
+    """6 from a follower, 19 below min.insync.replicas, 21 for other acks."""
+    it = replica()
+    it.step(leads(2, 0))
+    assert only(it.step(produce()), ProduceAnswer).error == errors.NOT_LEADER_OR_FOLLOWER
+    it = leader(isr=(1,))
+    for event, error in ((produce(), 19), (produce(acks=2), 21)):
+        (answer,) = it.step(event)
+        assert isinstance(answer, ProduceAnswer)
+        assert (answer.error, answer.base_offset, it.leo) == (error, -1, 0)
+    assert only(it.step(produce(acks=1)), ProduceAnswer).error == errors.NONE
+
+
+def test_an_ack_waits_for_the_whole_isr() -> None:
+    """Two of three copies are not enough, and the third member's fetch is answered with the HW before it."""
+    it = leader()
+    it.step(produce())
+    it.step(fetch(2, 1))
+    effects = it.step(fetch(3, 1))
+    assert only(effects, ReadAnswer).hw == 0
+    assert only(effects, HwMoved).hw == 1
+    assert only(effects, ProduceAnswer) == ProduceAnswer(token="p", error=0, base_offset=0, log_start=0)
+
+
+def test_a_parked_produce_that_loses_its_leader_answers_its_offset() -> None:
+    """Refused or abandoned: this one is in the log."""
+    it = leader(batch(0), epoch=1)
+    it.step(produce())
+    effects = it.step(leads(2, 2))
+    assert only(effects, ProduceAnswer) == ProduceAnswer(token="p", error=6, base_offset=1, log_start=0)
+    assert only(effects, RoleChanged) == RoleChanged(leading=False, leader=2, leader_epoch=2)
+
+
+def test_a_parked_produce_survives_its_leader_being_elected_again() -> None:
+    """Nothing was truncated in between; what is known of the followers is not carried over."""
+    it = leader()
+    it.step(produce())
+    it.step(fetch(2, 1))
+    assert not [effect for effect in it.step(leads(1, 3)) if isinstance(effect, ProduceAnswer)]
+    assert it.remote_leos == {2: -1, 3: -1}
+    it.step(fetch(2, 1, epoch=3))
+    assert only(it.step(fetch(3, 1, epoch=3)), ProduceAnswer).error == errors.NONE
+
+
+def test_a_parked_produce_times_out_with_its_offset() -> None:
+    """Not a millisecond before."""
+    it = leader()
+    it.step(produce())
+    assert it.step(Tick(now_ms=99)) == []
+    assert only(it.step(Tick(now_ms=100)), ProduceAnswer) == ProduceAnswer(
+        token="p", error=errors.REQUEST_TIMED_OUT, base_offset=0, log_start=0
+    )
+
+
+def test_a_retry_is_answered_with_the_offset_it_had() -> None:
+    """And waits for the ISR as the first would have."""
+    it = leader()
+    once = produce(producer_id=9, producer_epoch=0, base_sequence=0)
+    it.step(once)
+    assert it.step(replace(once, token="again")) == []
+    it.step(fetch(2, 1))
+    answers = [effect for effect in it.step(fetch(3, 1)) if isinstance(effect, ProduceAnswer)]
+    assert [(answer.token, answer.error, answer.base_offset) for answer in answers] == [
+        ("p", 0, 0),
+        ("again", 0, 0),
+    ]
+    late = only(it.step(replace(once, token="late")), ProduceAnswer)
+    assert (late.error, late.base_offset, it.leo) == (0, 0, 1)
+    gap = only(it.step(produce(producer_id=9, producer_epoch=0, base_sequence=5)), ProduceAnswer)
+    assert (gap.error, gap.base_offset) == (errors.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+
+
+def test_a_consumer_reads_below_the_hw_and_finds_nothing_above() -> None:
+    """Between HW and LEO is empty, not out of range; above the LEO is."""
+    it = leader(batch(0), batch(1), hw=1, epoch=1)
+    for offset, error, end in ((0, 0, 1), (1, 0, 1), (2, 0, 2), (3, 1, 3)):
+        answer = only(it.step(fetch(CONSUMER, offset, epoch=1, last=-1)), ReadAnswer)
+        assert (answer.error, answer.end) == (error, end)
+
+
+def test_end_offsets_wait_until_the_hw_covers_what_the_epoch_found() -> None:
+    """KIP-207; a follower is told the LEO all the same."""
+    it = leader(batch(0), batch(1), hw=1, epoch=1)
+    asked = OffsetAsked(now_ms=0, token="o", replica=CONSUMER, current_leader_epoch=1, latest=True)
+    assert only(it.step(asked), OffsetAnswer).error == errors.OFFSET_NOT_AVAILABLE
+    assert only(it.step(replace(asked, replica=2)), OffsetAnswer).offset == 2
+    assert only(it.step(replace(asked, latest=False)), OffsetAnswer).offset == 0
+    it.step(fetch(2, 2, epoch=1))
+    it.step(fetch(3, 2, epoch=1))
+    assert only(it.step(asked), OffsetAnswer).offset == 2
+
+
+def test_an_earlier_incarnation_is_not_credited() -> None:
+    """KIP-903: neither below what the metadata says nor below what has fetched."""
+    it = leader(batch(0), epoch=1)
+    old = fetch(2, 1, epoch=1, broker_epoch=11)
+    assert only(it.step(old), ReadAnswer).error == errors.NOT_LEADER_OR_FOLLOWER
+    it.step(fetch(2, 0, epoch=1, broker_epoch=20))
+    assert only(it.step(fetch(2, 1, epoch=1)), ReadAnswer).error == errors.NOT_LEADER_OR_FOLLOWER
+    assert it.remote_leos[2] == 0
+
+
+def test_an_expansion_names_the_incarnation_that_has_caught_up() -> None:
+    """And is not proposed of one that the metadata does not know."""
+    it = leader(isr=(1, 2))
+    assert not [e for e in it.step(fetch(3, 0, last=-1, broker_epoch=20)) if isinstance(e, ProposeIsr)]
+    it = leader(isr=(1, 2))
+    assert only(it.step(fetch(3, 0, last=-1)), ProposeIsr).isr == ((1, 11), (2, 12), (3, 13))
+    assert it.effective_isr == (1, 2, 3)
+
+
+def test_a_diverging_fetch_is_told_where_and_not_credited() -> None:
+    """KAFKA-13141."""
+    it = leader(batch(0), batch(1), epoch=2)
+    it.step(produce())
+    answer = only(it.step(fetch(2, 3, epoch=2, last=1)), ReadAnswer)
+    assert (answer.diverging, answer.start, answer.end) == (EpochEnd(epoch=0, end_offset=2), 3, 3)
+    assert it.remote_leos[2] == -1
+
+
+def answered(it: Replica, *batches: Batch, **more: object) -> FetchAnswered:
+    asked = it.wish()
+    assert isinstance(asked, FetchWish)
+    plain = FetchAnswered(
+        now_ms=0,
+        leader=asked.leader,
+        asked=asked,
+        error=0,
+        hw=0,
+        log_start=0,
+        diverging=None,
+        batches=batches,
+    )
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+def follower(*batches: Batch, epoch: int = 3, rules: str = "kip-320", hw: int = 0) -> Replica:
+    it = replica(*batches, rules=rules, hw=hw)
+    it.step(leads(2, epoch))
+    return it
+
+
+def test_a_follower_asks_from_its_end_with_its_last_epoch() -> None:
+    """And, without epochs, with none."""
+    it = follower(batch(0), batch(1, 2))
+    assert it.wish() == FetchWish(leader=2, leader_epoch=3, offset=2, last_fetched_epoch=2)
+    old = follower(batch(0), hw=1, rules="high-watermark")
+    assert old.wish() == FetchWish(leader=2, leader_epoch=3, offset=1, last_fetched_epoch=-1)
+
+
+def test_a_late_answer_is_dropped() -> None:
+    """One of the epoch before, though its offset fits (KAFKA-18991)."""
+    it = follower(batch(0))
+    late = answered(it, batch(1), hw=2)
+    it.step(leads(2, 4))
+    assert it.step(late) == []
+    assert (it.leo, it.hw) == (1, 0)
+
+
+def test_a_follower_saves_an_epoch_before_it_appends() -> None:
+    """HW = min(LEO, leader's HW)."""
+    it = follower(batch(0))
+    effects = it.step(answered(it, batch(1, 3), hw=9))
+    assert [type(effect).__name__ for effect in effects] == ["SaveEpochs", "Append"]
+    assert (it.leo, it.hw) == (2, 2)
+
+
+def test_a_gap_from_the_leader_is_illegal_and_changes_nothing() -> None:
+    """Nor may epochs fall, or come from the future."""
+    for wrong in (batch(2, 3), batch(0, 3), batch(1, 4), batch(1, 0)):
+        it = follower(batch(0, 1))
+        with pytest.raises(IllegalEvent):
+            it.step(answered(it, wrong, hw=1))
+        assert (it.leo, it.hw) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("end", "leo"),
+    [
+        (EpochEnd(epoch=1, end_offset=2), 2),  # both know epoch 1: the shorter of both ends
+        (EpochEnd(epoch=1, end_offset=9), 3),
+        (EpochEnd(epoch=2, end_offset=9), 3),  # we do not know 2: our end of 1, and ask again
+        (EpochEnd(epoch=0, end_offset=0), 0),  # older than anything here
+    ],
+)
+def test_a_diverging_answer_truncates_and_does_nothing_else(end: EpochEnd, leo: int) -> None:
+    """KIP-279's point, KAFKA-14704's restraint."""
+    it = follower(batch(0, 1), batch(1, 1), batch(2, 1), batch(3, 3), batch(4, 3), epoch=4)
+    effects = it.step(answered(it, batch(5, 4), hw=5, diverging=end))
+    assert only(effects, Truncate).to == leo == it.leo
+    assert isinstance(effects[-1], SaveEpochs)
+    assert it.hw == 0
+
+
+def test_out_of_range_asks_for_the_ends_and_begins_anew_where_the_leader_does() -> None:
+    """With epochs the leader's end alone truncates nothing."""
+    it = follower(batch(0))
+    it.step(answered(it, error=errors.OFFSET_OUT_OF_RANGE))
+    wish = it.wish()
+    assert wish == LogEndsWish(leader=2, leader_epoch=3)
+    ends = LogEndsAnswered(now_ms=0, leader=2, asked=wish, error=0, log_start=5, log_end=9)
+    assert only(it.step(ends), Reset).start == 5
+    assert (it.log_start, it.leo, it.hw) == (5, 5, 5)
+    assert it.wish() == FetchWish(leader=2, leader_epoch=3, offset=5, last_fetched_epoch=-1)
+
+
+@pytest.mark.parametrize(("rules", "leo"), [("high-watermark", 1), ("kip-320", 2)])
+def test_out_of_range_above_the_leaders_end(rules: str, leo: int) -> None:
+    """Without epochs a follower cuts its log there, as 2.8.2 does."""
+    it = follower(batch(0), batch(1), hw=2, rules=rules)
+    it.step(answered(it, error=errors.OFFSET_OUT_OF_RANGE))
+    wish = it.wish()
+    assert isinstance(wish, LogEndsWish)
+    it.step(LogEndsAnswered(now_ms=0, leader=2, asked=wish, error=0, log_start=0, log_end=1))
+    assert it.leo == leo
+
+
+def test_a_fenced_follower_asks_nothing_until_it_hears_of_a_newer_epoch() -> None:
+    """The same epoch again does not wake it."""
+    it = follower(batch(0))
+    it.step(answered(it, error=errors.FENCED_LEADER_EPOCH))
+    assert it.wish() is None
+    it.step(leads(2, 3, partition_epoch=1))
+    assert it.wish() is None
+    it.step(leads(2, 4))
+    assert it.wish() is not None
+
+
+def test_without_epochs_a_misfit_batch_halts_the_replica() -> None:
+    """Z05: a batch that begins below the LEO is not appended; the partition is given up until a new epoch."""
+    it = follower(batch(0), hw=1, rules="high-watermark")
+    assert it.step(answered(it, Batch(base_offset=0, last_offset=3, epoch=3, data=b"x"), hw=4)) == []
+    assert it.wish() is None
+
+
+def test_an_epoch_below_any_seen_is_not_obeyed() -> None:
+    """In memory, or in the checkpoint as it was found; an equal one is, but not to lead it again (Z28a)."""
+    it = replica(batch(0, 2), epochs=[(2, 0), (4, 1)])
+    for old in (leads(2, 3), leads(1, 4), leads(1, 2)):
+        assert it.step(old) == []
+    assert it.leader_epoch == -1
+    it.step(leads(2, 4))
+    assert it.leader == 2
+    assert it.step(leads(1, 3)) == []
+
+
+def test_a_new_leader_notes_its_epoch_and_keeps_its_log() -> None:
+    """KAFKA-7415; the entry stands at its LEO."""
+    it = replica(batch(0), batch(1), hw=1)
+    effects = it.step(leads(1, 5))
+    assert only(effects, SaveEpochs).entries == ((0, 0), (5, 2))
+    assert (it.leo, it.hw) == (2, 1)
+
+
+def test_two_leaders_of_one_epoch_are_illegal() -> None:
+    """No correct controller says so."""
+    it = follower()
+    with pytest.raises(IllegalEvent, match="epoch 3"):
+        it.step(leads(3, 3, partition_epoch=1))
+    assert it.leader == 2
+
+
+def test_a_restart_recovers_epochs_from_the_batches() -> None:
+    """What a checkpoint says of offsets that the log lacks is dropped, an entry at the LEO is kept."""
+    assert replica(batch(0), batch(1, 2), epochs=[(0, 0), (3, 5)], hw=9).epochs == ((0, 0), (2, 1))
+    it = replica(batch(0), epochs=[(0, 0), (3, 1)], hw=9)
+    assert (it.epochs, it.hw) == (((0, 0), (3, 1)), 1)

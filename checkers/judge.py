@@ -12,10 +12,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from checkers import agreement, durability, frames, names, order, session
+from checkers import agreement, durability, frames, names, order, polls, session
 from checkers.facts import Facts, Run, beside, facts_of
 from checkers.findings import union
 from checkers.faults import bounds_of
@@ -24,6 +25,7 @@ from checkers.reasons import is_breached, reasons_of
 from checkers.survey import Survey, survey
 from checkers.values import values_of
 from checkers.verdicts import EXAMPLES, crashed, verdict_of
+from harness.errors import FloodmarkError
 from harness.verdict import Verdict
 
 
@@ -51,7 +53,9 @@ def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[st
     reasons = [list(folder.reasons) for folder in folders]
     try:
         return judge_together(spark, folders, timings_s)
-    except Exception as error:  # whatever broke: a crash of the judge is an unknown, not an answer
+    except (AnalysisException, FloodmarkError):
+        raise  # no folder's fault
+    except Exception as error:  # a task failed: a crash of the judge is an unknown, not an answer
         for folder, kept in zip(folders, reasons, strict=True):
             folder.reasons = kept
         if len(folders) == 1:
@@ -99,7 +103,7 @@ def findings(spark: SparkSession, read: frames.Frames, runs: Sequence[Run]) -> l
     entries = agreement.placed_entries(read, facts)
     values = values_of(read, entries, facts)
     try:
-        found = union(checks(facts, entries, values))
+        found = union(checks(read, facts, entries, values))
         if read.small:
             found = found.coalesce(1)
         silent = [(number, name) for number, run in enumerate(runs) for name in silenced(run)]
@@ -122,7 +126,7 @@ def silenced(run: Run) -> tuple[str, ...]:
     return (*(names.SILENT_IF_BREACHED if run.breached else ()), *(names.IF_KILLED if run.folder.killed else ()))
 
 
-def checks(facts: Facts, entries: DataFrame, values: DataFrame) -> list[DataFrame]:
+def checks(read: frames.Frames, facts: Facts, entries: DataFrame, values: DataFrame) -> list[DataFrame]:
     """Every check that is made, as findings."""
     return [durability.by_value(values, entries), agreement.by_offset(entries, facts),
-            agreement.by_log(entries, facts), order.by_send(values, facts)]
+            agreement.by_log(entries, facts), order.by_send(values, facts), polls.by_read(read, values, facts)]

@@ -6,13 +6,17 @@ Rules
 3. Nobody's JVM is kept alive: it ends with this process.
 """
 
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
-import time
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from pyspark.sql import SparkSession
 
@@ -63,12 +67,29 @@ def session(work_bytes: int) -> SparkSession:
     for key, value in _settings.items():
         builder = builder.config(key, value)
     builder = builder.config("spark.driver.extraJavaOptions", options)
-    try:
-        spark = builder.getOrCreate()
-    except Exception as error:  # py4j and pyspark each have their own
-        raise FloodmarkError(f"Spark does not start with {java}: {error}; {_ADVICE}") from error
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    with quiet() as said:
+        try:
+            return builder.getOrCreate()
+        except Exception as error:  # py4j and pyspark each have their own
+            said.seek(0)
+            last = said.read().decode(errors="replace").strip().splitlines()[-3:]
+            raise FloodmarkError(f"Spark does not start with {java}: {error} {' '.join(last)}; {_ADVICE}") from error
+
+
+@contextmanager
+def quiet() -> Iterator[IO[bytes]]:
+    """What the JVM says on standard error, now and for as long as it lives, goes into a file without a name."""
+    sys.stderr.flush()
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # pyspark prints each error as well
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield said
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def suit(spark: SparkSession, work_bytes: int) -> None:
@@ -121,10 +142,3 @@ def _say_version(java: Path) -> str:
         raise FloodmarkError(f"{java} does not start: {error}; {_ADVICE}") from error
     return asked.stderr + asked.stdout
 
-
-def start_timed(work_bytes: int) -> tuple[SparkSession, float]:
-    """The session and the seconds it took to have it."""
-    began = time.perf_counter()
-    spark = session(work_bytes)
-    suit(spark, work_bytes)
-    return spark, time.perf_counter() - began

@@ -4,8 +4,8 @@ Rules
 1. Every change is a record; Persist stands before Publish and before every answer that rests on it.
 2. The state is what the records say: a controller started again from them goes on where it was. What is not
    in them (when a broker was last heard of) begins anew.
-3. A registration is a new incarnation (KIP-380, KIP-903): it gets a new broker epoch, leaves every ISR of which
-   it is not the last member and every leadership, before it is answered.
+3. A registration is a new incarnation (KIP-380, KIP-903): it gets a new broker epoch, leaves every ISR of
+   which it is not the last member and every leadership, before it is answered.
 4. An ISR changes by compare-and-set of leader epoch and partition epoch, and every member must be active and
    the incarnation that the leader has seen catch up.
 5. Sessions that end together are ended one by one, the longest silent first, each from the ISR that the one

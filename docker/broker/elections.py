@@ -1,8 +1,8 @@
 """Who is to lead, and who is to be in the ISR: pure functions from a partition to its next value.
 
 Rules
-1. Order of preference (KRaft's): the leader there is, if it may still lead; the first assigned replica that is
-   in the ISR and active; only where an unclean election is allowed, the first assigned replica that is
+1. Order of preference (KRaft's): the leader there is, if it may still lead; the first assigned replica that
+   is in the ISR and active; only where an unclean election is allowed, the first assigned replica that is
    active, and the ISR is then that one alone.
 2. The ISR is never emptied: its last member stays, without a leader if it cannot lead.
 3. A new leader, or none, is a new leader epoch (a broker that comes back as another incarnation had to be

@@ -7,8 +7,9 @@ Rules
 3. A proposal that was certainly refused for a member's sake (INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED)
    is undone. One refused for an epoch's sake stays counted until the controller's metadata overrides it:
    somebody else has written, perhaps an earlier sending of this very proposal.
-4. A sending without an answer may still arrive. A later refusal then proves nothing about it, so the committed
-   ISR itself is proposed: once that is accepted the partition epoch has moved and the old sending is void.
+4. A sending without an answer may still arrive. A later refusal then proves nothing about it, so the
+   committed ISR itself is proposed: once that is accepted the partition epoch has moved and the old sending
+   is void.
 """
 
 from dataclasses import dataclass, replace

@@ -208,7 +208,7 @@ class Replica:
         state.replicas, state.broker_epochs = event.replicas, event.broker_epochs
 
     def _may_lead(self, event: LeaderAndIsr) -> bool:
-        """Nobody leads an epoch twice: what it then wrote could not be told from what it wrote before (Z28a)."""
+        """Nobody leads an epoch twice: what it wrote then could not be told from what it wrote before."""
         state = self._state
         if state.me not in event.isr or state.me not in event.replicas:
             raise IllegalEvent(

@@ -1,4 +1,4 @@
-"""`floodmark demo`: Kafka's two historical disasters on the rules that had them, and on those that cured them.
+"""`floodmark demo`: Kafka's two historical disasters on the rules that had them and on those that cure them.
 
 The same schedule runs on both; one table says what was lost and where the logs part.
 """

@@ -23,8 +23,8 @@ from harness.cluster.wards import Wards
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import CLIENTS, CONTROLLER, PartitionSpec, View
 
-START_S = 30.0  # for all processes to be up and unfenced
-NODE_START_S = 20.0
+START_S = 60.0  # for all processes to be up and unfenced: long, a busy machine starts slowly
+NODE_START_S = 30.0
 STOP_S = 20.0
 LOOK_S = 1.0  # for one control socket to say its state
 FREEZE_S = 5.0
@@ -116,7 +116,9 @@ class LocalCluster:
 
     async def adopt(self) -> None:
         """Number the partitions that applications made, so that looks and faults know them too."""
-        state = await self._controls[CONTROLLER].ask("state", timeout_s=LOOK_S)
+        state = await self._ask_or_none(CONTROLLER, "state", LOOK_S)
+        if state is None:
+            return  # nobody knows of any now
         known = {(spec.topic, spec.partition) for spec in self.partitions}
         new = sorted(
             (one["topic"], one["partition"], one["replicas"])
@@ -330,14 +332,15 @@ class LocalCluster:
 
     async def _start_processes(self, layout: Layout) -> None:
         self._wards = await Wards.begin(layout.work("keeper.log"))
-        if self.proxied:
-            self._links = await control.over(self._wards.links_socket(), "the links process")
-            await self._wards.spawn(
-                LINKS, [sys.executable, "-P", "-m", "harness.cluster.links"], layout.log_of(LINKS), links=True
-            )
-            await self._links.ask("listen", timeout_s=START_S, links=layout.links_told())
-        await asyncio.gather(*(self._spawn(name) for name in layout.names))
+        await asyncio.gather(self._start_links(layout), *(self._spawn(name) for name in layout.names))
         await _until(self._not_up, "all brokers to be registered and unfenced", START_S)
+
+    async def _start_links(self, layout: Layout) -> None:
+        if self.proxied:
+            self._links = await control.over(self._running.links_socket(), "the links process")
+            argv = [sys.executable, "-P", "-m", "harness.cluster.links"]
+            await self._running.spawn(LINKS, argv, layout.log_of(LINKS), links=True)
+            await self._links.ask("listen", timeout_s=START_S, links=layout.links_told())
 
     async def _spawn(self, name: str) -> None:
         config = self._at.properties_of(name)

@@ -27,7 +27,9 @@ _PAUSE_S = 0.05  # after a request that failed
 class Proposals:
     """AlterPartition, for all replicas that lead here."""
 
-    def __init__(self, config: Config, line: Line, host: Callable[[], Host], broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self, config: Config, line: Line, host: Callable[[], Host], broker_epoch: Callable[[], int]
+    ) -> None:
         self._config = config
         self._line = line
         self._host = host
@@ -61,7 +63,9 @@ class Proposals:
     async def _send(self, proposals: list[tuple[Hosted, ProposeIsr]]) -> None:
         timeout_s = max(self._config.heartbeat_interval_ms, self._config.session_timeout_ms / 2) / 1000
         try:
-            answer = await self._line.ask(ALTER_PARTITION, _ALTER, self._body(proposals), timeout_s=timeout_s)
+            answer = await self._line.ask(
+                ALTER_PARTITION, _ALTER, self._body(proposals), timeout_s=timeout_s
+            )
         except Unreachable as unreachable:
             log("warning", "proposal-unanswered", why=unreachable)
             await asyncio.sleep(_PAUSE_S)
@@ -71,8 +75,12 @@ class Proposals:
             await asyncio.sleep(_PAUSE_S)
             self._tell_all(proposals, int(answer.error_code))
             return
-        told = {(topic.topic_id.hex, part.partition_index): part
-                for topic in answer.topics if topic.topic_id is not None for part in topic.partitions}
+        told = {
+            (topic.topic_id.hex, part.partition_index): part
+            for topic in answer.topics
+            if topic.topic_id is not None
+            for part in topic.partitions
+        }
         for hosted, proposal in proposals:
             part = told.get((hosted.topic_id, hosted.partition))
             if part is None:
@@ -84,13 +92,28 @@ class Proposals:
         request, parts = request_parts(ALTER_PARTITION, _ALTER)
         topics: dict[str, list[Any]] = {}
         for hosted, proposal in proposals:
-            isr = tuple(make(parts.BrokerState, broker_id=broker, broker_epoch=epoch) for broker, epoch in proposal.isr)
-            topics.setdefault(hosted.topic_id, []).append(make(
-                parts.PartitionData, partition_index=hosted.partition, leader_epoch=proposal.leader_epoch,
-                new_isr_with_epochs=isr, partition_epoch=proposal.partition_epoch))
-        return make(request, broker_id=self._config.node_id, broker_epoch=self._broker_epoch(), topics=tuple(
-            make(parts.TopicData, topic_id=uuid.UUID(hex=topic_id), partitions=tuple(each))
-            for topic_id, each in topics.items()))
+            isr = tuple(
+                make(parts.BrokerState, broker_id=broker, broker_epoch=epoch)
+                for broker, epoch in proposal.isr
+            )
+            topics.setdefault(hosted.topic_id, []).append(
+                make(
+                    parts.PartitionData,
+                    partition_index=hosted.partition,
+                    leader_epoch=proposal.leader_epoch,
+                    new_isr_with_epochs=isr,
+                    partition_epoch=proposal.partition_epoch,
+                )
+            )
+        return make(
+            request,
+            broker_id=self._config.node_id,
+            broker_epoch=self._broker_epoch(),
+            topics=tuple(
+                make(parts.TopicData, topic_id=uuid.UUID(hex=topic_id), partitions=tuple(each))
+                for topic_id, each in topics.items()
+            ),
+        )
 
     def _tell_all(self, proposals: list[tuple[Hosted, ProposeIsr]], error: int) -> None:
         for hosted, proposal in proposals:
@@ -98,12 +121,26 @@ class Proposals:
 
     def _tell(self, hosted: Hosted, proposal: ProposeIsr, error: int, part: Any = None) -> None:
         failed = error != errors.NONE
-        log("info", "isr-refused" if failed else "isr", topic=hosted.topic, partition=hosted.partition,
-            asked=",".join(str(broker) for broker, _ in proposal.isr), epoch=proposal.leader_epoch,
-            error=errors.name_of(error))
-        self._host().post(hosted, AlterAnswered(
-            now_ms=now_ms(), proposal=proposal, error=error, leader_epoch=-1 if failed else part.leader_epoch,
-            isr=() if failed else tuple(part.isr), partition_epoch=-1 if failed else part.partition_epoch))
+        log(
+            "info",
+            "isr-refused" if failed else "isr",
+            topic=hosted.topic,
+            partition=hosted.partition,
+            asked=",".join(str(broker) for broker, _ in proposal.isr),
+            epoch=proposal.leader_epoch,
+            error=errors.name_of(error),
+        )
+        self._host().post(
+            hosted,
+            AlterAnswered(
+                now_ms=now_ms(),
+                proposal=proposal,
+                error=error,
+                leader_epoch=-1 if failed else part.leader_epoch,
+                isr=() if failed else tuple(part.isr),
+                partition_epoch=-1 if failed else part.partition_epoch,
+            ),
+        )
 
 
 class ProducerIds:

@@ -2,8 +2,8 @@
 
 Rules
 1. A request about several partitions is answered when every one of them has spoken, in the order asked.
-2. What the controller decides is the controller's answer, handed on; REQUEST_TIMED_OUT when it gave none. A topic
-   is answered for once this broker knows it too, so that what follows finds it.
+2. What the controller decides is the controller's answer, handed on; REQUEST_TIMED_OUT when it gave none. A
+   topic is answered for once this broker knows it too, so that what follows finds it.
 3. A partition that is not here: 6 where the cluster has it, 3 where it has not (Kafka's order).
 """
 
@@ -50,10 +50,16 @@ class Gathering:
             self.then(self.answers)
 
 
-def _gather(host: Host, found: Sequence[tuple[Hosted | None, int]], event: Callable[[int, Any], Any],
-            then: Callable[[list[Any]], None]) -> None:
+def _gather(
+    host: Host,
+    found: Sequence[tuple[Hosted | None, int]],
+    event: Callable[[int, Any], Any],
+    then: Callable[[list[Any]], None],
+) -> None:
     """Post `event(index, token)` to each replica found; `then` gets an answer, or an error code, for each."""
-    asked = [(index, hosted) for index, (hosted, error) in enumerate(found) if hosted is not None and not error]
+    asked = [
+        (index, hosted) for index, (hosted, error) in enumerate(found) if hosted is not None and not error
+    ]
     gathering = Gathering(answers=[error for _, error in found], outstanding=len(asked) + 1, then=then)
     for index, hosted in asked:
         host.post(hosted, event(index, (gathering, index)))
@@ -61,9 +67,17 @@ def _gather(host: Host, found: Sequence[tuple[Hosted | None, int]], event: Calla
 
 
 def asker(replica: int, me: int) -> int:
-    """Who asks, as the machine may be told: Kafka's negative ids (debugging consumer) are clients, and nobody is
-    this replica itself."""
+    """Who asks, as the machine may be told: Kafka's negative ids (debugging consumer) are clients, and
+    nobody is this replica itself."""
     return CONSUMER if replica < 0 or replica == me else replica
+
+
+def _timed(found: tuple[Hosted | None, int], timestamp: int) -> tuple[Hosted | None, int]:
+    """The same, with the error for a time that is not served."""
+    hosted, error = found
+    if not error and timestamp not in (EARLIEST, LATEST):
+        error = errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    return hosted, error
 
 
 def list_offsets(host: Host, find: Find, connection: Connection, frame: bytes, head: Head) -> None:
@@ -71,16 +85,17 @@ def list_offsets(host: Host, find: Find, connection: Connection, frame: bytes, h
     request = read_request(frame, head)
     replica = asker(request.replica_id, host.config.node_id)
     asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
-    found = []
-    for name, part in asked:
-        hosted, error = find(name, part.partition_index)
-        known = part.timestamp in (EARLIEST, LATEST)
-        found.append((hosted, error or (errors.NONE if known else errors.UNSUPPORTED_FOR_MESSAGE_FORMAT)))
+    found = [_timed(find(name, part.partition_index), part.timestamp) for name, part in asked]
 
     def event(index: int, token: object) -> OffsetAsked:
         part = asked[index][1]
-        return OffsetAsked(now_ms=now_ms(), token=token, replica=replica, latest=part.timestamp == LATEST,
-                           current_leader_epoch=getattr(part, "current_leader_epoch", -1))
+        return OffsetAsked(
+            now_ms=now_ms(),
+            token=token,
+            replica=replica,
+            latest=part.timestamp == LATEST,
+            current_leader_epoch=getattr(part, "current_leader_epoch", -1),
+        )
 
     def answer(answers: list[Any]) -> None:
         cls, parts = response_parts(LIST_OFFSETS, head.version)
@@ -88,17 +103,35 @@ def list_offsets(host: Host, find: Find, connection: Connection, frame: bytes, h
         for (name, part), each in zip(asked, answers, strict=True):
             error = each if isinstance(each, int) else each.error
             told = {} if error else {"offset": each.offset, "leader_epoch": each.leader_epoch}
-            topics.setdefault(name, []).append(make(
-                parts.ListOffsetsPartitionResponse, partition_index=part.partition_index,
-                error_code=error_code(error), timestamp=-1, **{"offset": -1, **told}))
-        connection.answer(write_response(head.correlation, make(cls, throttle_time=_NO_TIME, topics=tuple(
-            make(parts.ListOffsetsTopicResponse, name=name, partitions=tuple(each))
-            for name, each in topics.items()))))
+            topics.setdefault(name, []).append(
+                make(
+                    parts.ListOffsetsPartitionResponse,
+                    partition_index=part.partition_index,
+                    error_code=error_code(error),
+                    timestamp=-1,
+                    **{"offset": -1, **told},
+                )
+            )
+        connection.answer(
+            write_response(
+                head.correlation,
+                make(
+                    cls,
+                    throttle_time=_NO_TIME,
+                    topics=tuple(
+                        make(parts.ListOffsetsTopicResponse, name=name, partitions=tuple(each))
+                        for name, each in topics.items()
+                    ),
+                ),
+            )
+        )
 
     _gather(host, found, event, answer)
 
 
-def offset_for_leader_epoch(host: Host, find: Find, connection: Connection, frame: bytes, head: Head) -> None:
+def offset_for_leader_epoch(
+    host: Host, find: Find, connection: Connection, frame: bytes, head: Head
+) -> None:
     """Serve one OffsetForLeaderEpoch 2-4."""
     request = read_request(frame, head)
     replica = asker(getattr(request, "replica_id", -1), host.config.node_id)
@@ -107,8 +140,13 @@ def offset_for_leader_epoch(host: Host, find: Find, connection: Connection, fram
 
     def event(index: int, token: object) -> EndOffsetAsked:
         part = asked[index][1]
-        return EndOffsetAsked(now_ms=now_ms(), token=token, replica=replica, epoch=part.leader_epoch,
-                              current_leader_epoch=part.current_leader_epoch)
+        return EndOffsetAsked(
+            now_ms=now_ms(),
+            token=token,
+            replica=replica,
+            epoch=part.leader_epoch,
+            current_leader_epoch=part.current_leader_epoch,
+        )
 
     def answer(answers: list[Any]) -> None:
         cls, parts = response_parts(OFFSET_FOR_LEADER_EPOCH, head.version)
@@ -116,11 +154,27 @@ def offset_for_leader_epoch(host: Host, find: Find, connection: Connection, fram
         for (name, part), each in zip(asked, answers, strict=True):
             error = each if isinstance(each, int) else each.error
             end = None if error else each.end
-            topics.setdefault(name, []).append(make(
-                parts.EpochEndOffset, error_code=error_code(error), partition=part.partition,
-                leader_epoch=-1 if end is None else end.epoch, end_offset=-1 if end is None else end.end_offset))
-        connection.answer(write_response(head.correlation, make(cls, throttle_time=_NO_TIME, topics=tuple(
-            make(parts.OffsetForLeaderTopicResult, topic=name, partitions=tuple(each))
-            for name, each in topics.items()))))
+            topics.setdefault(name, []).append(
+                make(
+                    parts.EpochEndOffset,
+                    error_code=error_code(error),
+                    partition=part.partition,
+                    leader_epoch=-1 if end is None else end.epoch,
+                    end_offset=-1 if end is None else end.end_offset,
+                )
+            )
+        connection.answer(
+            write_response(
+                head.correlation,
+                make(
+                    cls,
+                    throttle_time=_NO_TIME,
+                    topics=tuple(
+                        make(parts.OffsetForLeaderTopicResult, topic=name, partitions=tuple(each))
+                        for name, each in topics.items()
+                    ),
+                ),
+            )
+        )
 
     _gather(host, found, event, answer)

@@ -1,15 +1,15 @@
 """The controller's clock: it stands still while the controller itself was away.
 
-A controller that was stopped (SIGSTOP), starved or busy has heard nobody, and must not end everybody's session
-for that: sessions measure the silence of brokers, not its own deafness.
+A controller that was stopped (SIGSTOP), starved or busy has heard nobody, and must not end everybody's
+session for that: sessions measure the silence of brokers, not its own deafness.
 """
 
 from collections.abc import Callable
 
 
 class Clock:
-    """Milliseconds that never jump: of a gap between two looks only `longest_ms` is counted. It must be looked at
-    more often than that while all is well."""
+    """Milliseconds that never jump: of a gap between two looks only `longest_ms` is counted. It must be
+    looked at more often than that while all is well."""
 
     def __init__(self, monotonic_ms: Callable[[], int], longest_ms: int) -> None:
         self._monotonic_ms = monotonic_ms

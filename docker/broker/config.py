@@ -1,7 +1,8 @@
 """Config: a Kafka properties file becomes one frozen value, or an error that names the file and the line.
 
 Rules
-1. Kafka's keys keep Kafka's names, meanings and defaults; ours begin with `floodmark.` (docker/README.md lists all).
+1. Kafka's keys keep Kafka's names, meanings and defaults; ours begin with `floodmark.` (docker/README.md
+   lists all).
 2. A key nobody knows is told, never refused: a broker's own properties file should start this one too.
 3. What cannot work together is refused here and nowhere later.
 """
@@ -65,6 +66,7 @@ class Config:
 
 
 # -- values: text -> value, or ValueError saying what was wanted ------------------------------------------
+
 
 def _whole(least: int, most: int = INT_MAX) -> Callable[[str], int]:
     def read(text: str) -> int:
@@ -173,8 +175,8 @@ _MUST = ("process.roles", "node.id", "listeners", "log.dirs")
 
 
 def properties(text: str) -> list[tuple[int, str, str]]:
-    """The lines of a properties file as (line number, key, value): `#` and `!` begin comments, `=` or `:` parts
-    key and value, a backslash at the end joins the next line."""
+    """The lines of a properties file as (line number, key, value): `#` and `!` begin comments, `=` or `:`
+    parts key and value, a backslash at the end joins the next line."""
     found: list[tuple[int, str, str]] = []
     begun, number = "", 0
     for position, raw in enumerate(text.splitlines(), 1):
@@ -187,7 +189,7 @@ def properties(text: str) -> list[tuple[int, str, str]]:
             continue
         begun = ""
         cut = min((line.find(mark) for mark in "=:" if mark in line), default=len(line))
-        found.append((number, line[:cut].strip(), line[cut + 1:].strip()))
+        found.append((number, line[:cut].strip(), line[cut + 1 :].strip()))
     if begun:
         found.append((number, begun.strip(), ""))
     return found
@@ -212,7 +214,9 @@ def parse(text: str, name: str) -> tuple[Config, list[str]]:
             warnings.append(f"{name}:{number}: unknown key {key}")
             continue
         if key in lines:
-            warnings.append(f"{name}:{number}: {key} was given before, on line {lines[key]}; this one rules")
+            warnings.append(
+                f"{name}:{number}: {key} was given before, on line {lines[key]}; this one rules"
+            )
         field, read = _KEYS[key]
         try:
             values[field] = read(value)
@@ -247,6 +251,7 @@ def _whole_config(values: dict[str, object], name: str) -> Config:
 
 def _fits(config: Config, name: str, lines: Mapping[str, int]) -> None:
     """Kafka refuses the same: a fetch that may wait longer than a follower may lag never lets it catch up."""
+
     def least(short: str, small: int, long: str, large: int) -> None:
         if small > large:
             line = max(lines.get(short, 0), lines.get(long, 0))
@@ -259,5 +264,9 @@ def _fits(config: Config, name: str, lines: Mapping[str, int]) -> None:
     wait = ("replica.fetch.wait.max.ms", config.fetch_wait_max_ms)
     least(*wait, "replica.socket.timeout.ms", config.socket_timeout_ms)
     least(*wait, "replica.lag.time.max.ms", config.replica_lag_time_max_ms)
-    least("broker.heartbeat.interval.ms", config.heartbeat_interval_ms,
-          "broker.session.timeout.ms", config.session_timeout_ms)
+    least(
+        "broker.heartbeat.interval.ms",
+        config.heartbeat_interval_ms,
+        "broker.session.timeout.ms",
+        config.session_timeout_ms,
+    )

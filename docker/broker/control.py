@@ -55,7 +55,9 @@ class Control:
             daemon_threads = True
 
         self._server = Server(address, Handler)
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="control", daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), name="control", daemon=True
+        ).start()
 
     def close(self) -> None:
         if self._server is not None:
@@ -84,7 +86,9 @@ class Control:
             return frozen if frozen is not None else self._in_loop(self._look)
         act = self._acts.get(do) if isinstance(do, str) else None
         if act is None:
-            raise ControlError(f"cannot {do!r}; there are: {', '.join(sorted(['state', 'freeze', *self._acts]))}")
+            raise ControlError(
+                f"cannot {do!r}; there are: {', '.join(sorted(['state', 'freeze', *self._acts]))}"
+            )
         if frozen is not None:
             raise ControlError("frozen")
         return self._in_loop(lambda: act(request))

@@ -1,4 +1,5 @@
-"""The controller's shell: requests become events, records become durable, the metadata is sent to every broker.
+"""The controller's shell: requests become events, records become durable, the metadata is sent to every
+broker.
 
 Rules
 1. One event at a time; a step's records are on disk (fsync) before any answer or message of that step leaves.
@@ -19,6 +20,7 @@ from broker.clock import Clock
 from broker.config import Config
 from broker.control import Control, ControlError
 from broker.controller import Controller, ControllerConfig
+from broker.controller_views import PARTITIONS_MAX, config_problem, view
 from broker.describing import CONTROLLER_SERVES, NO_TIME, api_versions
 from broker.herald import Herald
 from broker.journal import Journal
@@ -38,14 +40,21 @@ from broker.messages import (
 )
 from broker.rules import rules_for
 from broker.serving import Connection, Listener
-from broker.wire import Head, WireError, error_code, make, read_head, read_request, response_parts, write_response
+from broker.wire import (
+    Head,
+    WireError,
+    error_code,
+    make,
+    read_head,
+    read_request,
+    response_parts,
+    write_response,
+)
 
 _TICK_S = 0.025
 _TICK_LATE_MS = 200  # a tick later than this: we were away
 JOURNAL = "controller.jsonl"
 _UNCLEAN = 1  # election type
-_NUMBERS = ("min.insync.replicas", "flush.messages", "segment.bytes")
-_TRUTHS = ("unclean.leader.election.enable",)
 
 
 class ControllerServer:
@@ -57,11 +66,15 @@ class ControllerServer:
         self._journal = Journal.open(config.log_dir / JOURNAL)
         self._clock = Clock(lambda: time.monotonic_ns() // 1_000_000, _TICK_LATE_MS)
         self._controller = Controller(
-            ControllerConfig(session_timeout_ms=config.session_timeout_ms,
-                             unclean_leader_election=config.unclean_leader_election,
-                             default_replication_factor=config.default_replication_factor,
-                             default_partitions=config.num_partitions),
-            self._journal.records, rules_for(config.rules, config.bugs))
+            ControllerConfig(
+                session_timeout_ms=config.session_timeout_ms,
+                unclean_leader_election=config.unclean_leader_election,
+                default_replication_factor=config.default_replication_factor,
+                default_partitions=config.num_partitions,
+            ),
+            self._journal.records,
+            rules_for(config.rules, config.bugs),
+        )
         self._heralds: dict[int, Herald] = {}
         self._listener = Listener(self._serve, config.request_max_bytes)
         self._asked_to_stop = asyncio.Event()
@@ -84,9 +97,16 @@ class ControllerServer:
             control.open(config.control)
         await self._listener.open(*config.listen)
         self._publish()
-        log("info", "started", node=config.node_id, role="controller", rules=config.rules,
-            listen=f"{config.listen[0]}:{config.listen[1]}", records=len(self._journal.records),
-            torn_bytes=self._journal.torn_bytes)
+        log(
+            "info",
+            "started",
+            node=config.node_id,
+            role="controller",
+            rules=config.rules,
+            listen=f"{config.listen[0]}:{config.listen[1]}",
+            records=len(self._journal.records),
+            torn_bytes=self._journal.torn_bytes,
+        )
         ticking = asyncio.create_task(self._tick())
         await self._asked_to_stop.wait()
         ticking.cancel()
@@ -107,7 +127,12 @@ class ControllerServer:
                 if isinstance(effect, Persist):
                     self._journal.append(effect.records)
                     for record in effect.records:
-                        log("info", "record", by=type(event).__name__, **{str(k): v for k, v in record.items()})
+                        log(
+                            "info",
+                            "record",
+                            by=type(event).__name__,
+                            **{str(k): v for k, v in record.items()},
+                        )
                 elif isinstance(effect, Publish):
                     self._publish()
                 else:
@@ -132,19 +157,11 @@ class ControllerServer:
                 away_ms = self._clock.away_ms
             await asyncio.sleep(_TICK_S)
 
-    # -- the control socket ------------------------------------------------------------------------------------
+    # -- the control socket
+    # ------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        metadata = self._controller.metadata()
-        return {
-            "metadata_version": metadata.version,
-            "brokers": [{"id": each.id, "epoch": each.epoch, "fenced": each.fenced} for each in metadata.brokers],
-            "partitions": [
-                {"topic": topic.name, "partition": each.partition, "leader": each.leader, "epoch": each.leader_epoch,
-                 "isr": list(each.isr), "partition_epoch": each.partition_epoch, "replicas": list(each.replicas)}
-                for topic in metadata.topics.values() for each in topic.partitions
-            ],
-        }  # fmt: skip
+        return view(self._controller.metadata())
 
     async def _expire(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         broker = request.get("broker")
@@ -155,7 +172,8 @@ class ControllerServer:
             raise ControlError(errors.name_of(answer.error))
         return {}
 
-    # -- requests ----------------------------------------------------------------------------------------------
+    # -- requests
+    # ----------------------------------------------------------------------------------------------
 
     def _serve(self, connection: Connection, frame: bytes) -> None:
         head = read_head(frame)
@@ -174,20 +192,45 @@ class ControllerServer:
         if not request.listeners or request.incarnation_id is None:
             raise WireError("a registration without a listener or an incarnation")
         listener = request.listeners[0]
-        answer = self._step(Register(
-            now_ms=self._clock.now_ms(), token=None, broker=request.broker_id,
-            incarnation=request.incarnation_id.hex, host=listener.host, port=listener.port,
-            clean=request.previous_broker_epoch >= 0))
+        answer = self._step(
+            Register(
+                now_ms=self._clock.now_ms(),
+                token=None,
+                broker=request.broker_id,
+                incarnation=request.incarnation_id.hex,
+                host=listener.host,
+                port=listener.port,
+                clean=request.previous_broker_epoch >= 0,
+            )
+        )
         cls, _ = response_parts(head.key, head.version)
-        return make(cls, throttle_time=NO_TIME, error_code=error_code(answer.error), broker_epoch=answer.broker_epoch)
+        return make(
+            cls,
+            throttle_time=NO_TIME,
+            error_code=error_code(answer.error),
+            broker_epoch=answer.broker_epoch,
+        )
 
     def _heartbeat(self, request: Any, head: Head) -> Any:
-        answer = self._step(Heartbeat(
-            now_ms=self._clock.now_ms(), token=None, broker=request.broker_id, broker_epoch=request.broker_epoch,
-            metadata_version=request.current_metadata_offset, stopping=request.want_shut_down))
+        answer = self._step(
+            Heartbeat(
+                now_ms=self._clock.now_ms(),
+                token=None,
+                broker=request.broker_id,
+                broker_epoch=request.broker_epoch,
+                metadata_version=request.current_metadata_offset,
+                stopping=request.want_shut_down,
+            )
+        )
         cls, _ = response_parts(head.key, head.version)
-        return make(cls, throttle_time=NO_TIME, error_code=error_code(answer.error), is_caught_up=not answer.fenced,
-                    is_fenced=answer.fenced, should_shut_down=answer.may_stop)
+        return make(
+            cls,
+            throttle_time=NO_TIME,
+            error_code=error_code(answer.error),
+            is_caught_up=not answer.fenced,
+            is_fenced=answer.fenced,
+            should_shut_down=answer.may_stop,
+        )
 
     def _alter_partition(self, request: Any, head: Head) -> Any:
         cls, parts = response_parts(head.key, head.version)
@@ -199,27 +242,53 @@ class ControllerServer:
             for part in topic.partitions:
                 error, answer = errors.UNKNOWN_TOPIC_ID, None
                 if name is not None:
-                    answer = self._step(AlterPartition(
-                        now_ms=self._clock.now_ms(), token=None, topic=name, partition=part.partition_index,
-                        broker=request.broker_id, broker_epoch=request.broker_epoch, leader_epoch=part.leader_epoch,
-                        partition_epoch=part.partition_epoch,
-                        isr=tuple((each.broker_id, each.broker_epoch) for each in part.new_isr_with_epochs)))
+                    answer = self._step(
+                        AlterPartition(
+                            now_ms=self._clock.now_ms(),
+                            token=None,
+                            topic=name,
+                            partition=part.partition_index,
+                            broker=request.broker_id,
+                            broker_epoch=request.broker_epoch,
+                            leader_epoch=part.leader_epoch,
+                            partition_epoch=part.partition_epoch,
+                            isr=tuple(
+                                (each.broker_id, each.broker_epoch) for each in part.new_isr_with_epochs
+                            ),
+                        )
+                    )
                     error = answer.error
-                told.append(make(
-                    parts.PartitionData, partition_index=part.partition_index, error_code=error_code(error),
-                    leader_id=-1 if answer is None else answer.leader,
-                    leader_epoch=-1 if answer is None else answer.leader_epoch,
-                    isr=() if answer is None else answer.isr,
-                    partition_epoch=-1 if answer is None else answer.partition_epoch))
+                told.append(
+                    make(
+                        parts.PartitionData,
+                        partition_index=part.partition_index,
+                        error_code=error_code(error),
+                        leader_id=-1 if answer is None else answer.leader,
+                        leader_epoch=-1 if answer is None else answer.leader_epoch,
+                        isr=() if answer is None else answer.isr,
+                        partition_epoch=-1 if answer is None else answer.partition_epoch,
+                    )
+                )
             topics.append(make(parts.TopicData, topic_id=topic.topic_id, partitions=tuple(told)))
         return make(cls, throttle_time=NO_TIME, error_code=error_code(errors.NONE), topics=tuple(topics))
 
     def _allocate_producer_ids(self, request: Any, head: Head) -> Any:
-        answer = self._step(AllocateProducerIds(
-            now_ms=self._clock.now_ms(), token=None, broker=request.broker_id, broker_epoch=request.broker_epoch))
+        answer = self._step(
+            AllocateProducerIds(
+                now_ms=self._clock.now_ms(),
+                token=None,
+                broker=request.broker_id,
+                broker_epoch=request.broker_epoch,
+            )
+        )
         cls, _ = response_parts(head.key, head.version)
-        return make(cls, throttle_time=NO_TIME, error_code=error_code(answer.error),
-                    producer_id_start=answer.first, producer_id_len=answer.count)
+        return make(
+            cls,
+            throttle_time=NO_TIME,
+            error_code=error_code(answer.error),
+            producer_id_start=answer.first,
+            producer_id_len=answer.count,
+        )
 
     def _create_topics(self, request: Any, head: Head) -> Any:
         cls, parts = response_parts(head.key, head.version)
@@ -227,50 +296,75 @@ class ControllerServer:
         for topic in request.topics:
             topic_id = uuid.uuid4()
             error, message = self._create_topic(topic, topic_id, validate_only=request.validate_only)
-            results.append(make(
-                parts.CreatableTopicResult, name=topic.name, error_code=error_code(error), error_message=message,
-                topic_id=None if error else topic_id, configs=()))
+            results.append(
+                make(
+                    parts.CreatableTopicResult,
+                    name=topic.name,
+                    error_code=error_code(error),
+                    error_message=message,
+                    topic_id=None if error else topic_id,
+                    configs=(),
+                )
+            )
         return make(cls, throttle_time=NO_TIME, topics=tuple(results))
 
-    def _create_topic(self, topic: Any, topic_id: uuid.UUID, *, validate_only: bool) -> tuple[int, str | None]:
+    def _create_topic(
+        self, topic: Any, topic_id: uuid.UUID, *, validate_only: bool
+    ) -> tuple[int, str | None]:
         configs = {each.name: each.value for each in topic.configs if each.value is not None}
-        problem = _config_problem(configs)
+        problem = config_problem(configs)
         if problem:
             return errors.INVALID_CONFIG, problem
         assignment = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
         if sorted(assignment) != list(range(len(topic.assignments))):
             return errors.INVALID_REPLICA_ASSIGNMENT, "partitions are not numbered from 0 without gaps"
+        if topic.num_partitions > PARTITIONS_MAX:
+            return errors.INVALID_PARTITIONS, f"more than {PARTITIONS_MAX} partitions"
         if validate_only:
             return errors.INVALID_REQUEST, "validate_only is not served"
-        answer = self._step(CreateTopic(
-            now_ms=self._clock.now_ms(), token=None, topic=topic.name, topic_id=topic_id.hex,
-            partitions=topic.num_partitions, replication_factor=topic.replication_factor,
-            assignment=tuple(assignment[index] for index in sorted(assignment)), configs=configs))
+        answer = self._step(
+            CreateTopic(
+                now_ms=self._clock.now_ms(),
+                token=None,
+                topic=topic.name,
+                topic_id=topic_id.hex,
+                partitions=topic.num_partitions,
+                replication_factor=topic.replication_factor,
+                assignment=tuple(assignment[index] for index in sorted(assignment)),
+                configs=configs,
+            )
+        )
         return answer.error, answer.message or None
 
     def _elect_leaders(self, request: Any, head: Head) -> Any:
-        named = tuple((topic.topic, part) for topic in request.topic_partitions or () for part in topic.partitions)
-        answer = self._step(Elect(now_ms=self._clock.now_ms(), token=None, partitions=named,
-                                  unclean=request.election_type == _UNCLEAN))
+        named = tuple(
+            (topic.topic, part) for topic in request.topic_partitions or () for part in topic.partitions
+        )
+        answer = self._step(
+            Elect(
+                now_ms=self._clock.now_ms(),
+                token=None,
+                partitions=named,
+                unclean=request.election_type == _UNCLEAN,
+            )
+        )
         cls, parts = response_parts(head.key, head.version)
         topics: dict[str, list[Any]] = {}
         for topic, partition, error in answer.results:
-            topics.setdefault(topic, []).append(make(
-                parts.PartitionResult, partition_id=partition, error_code=error_code(error),
-                error_message=errors.name_of(error) if error else None))
-        return make(cls, throttle_time=NO_TIME, error_code=error_code(errors.NONE), replica_election_results=tuple(
-            make(parts.ReplicaElectionResult, topic=topic, partition_result=tuple(results))
-            for topic, results in topics.items()))
-
-
-def _config_problem(configs: Mapping[str, str]) -> str:
-    """What is wrong with a topic's configs, where they are ours to read. Others are kept and mean nothing here."""
-    for key in _NUMBERS:
-        value = configs.get(key)
-        if value is not None and not (value.isascii() and value.isdecimal() and 1 <= int(value) < 2**63):
-            return f"{key}: a number of at least 1 is wanted, not {value!r}"
-    for key in _TRUTHS:
-        value = configs.get(key)
-        if value is not None and value.lower() not in ("true", "false"):
-            return f"{key}: true or false is wanted, not {value!r}"
-    return ""
+            topics.setdefault(topic, []).append(
+                make(
+                    parts.PartitionResult,
+                    partition_id=partition,
+                    error_code=error_code(error),
+                    error_message=errors.name_of(error) if error else None,
+                )
+            )
+        return make(
+            cls,
+            throttle_time=NO_TIME,
+            error_code=error_code(errors.NONE),
+            replica_election_results=tuple(
+                make(parts.ReplicaElectionResult, topic=topic, partition_result=tuple(results))
+                for topic, results in topics.items()
+            ),
+        )

@@ -1,9 +1,10 @@
 """Metadata and ApiVersions: what a broker says of the cluster and of itself.
 
 Rules
-1. Produce is offered from 0 though 0-2 are refused (KAFKA-18659: librdkafka before 2.11 drops compression else).
-2. Metadata stays at 9 or below and Fetch at 12, so that clients name topics, never ids; Fetch 15 is what brokers
-   speak to one another, and is not offered.
+1. Produce is offered from 0 though 0-2 are refused (KAFKA-18659: librdkafka before 2.11 drops compression
+   else).
+2. Metadata stays at 9 or below and Fetch at 12, so that clients name topics, never ids; Fetch 15 is what
+   brokers speak to one another, and is not offered.
 3. An ApiVersions of an unknown version is answered with version 0, error 35 and the list (KIP-511).
 4. Brokers that are fenced are not named; a partition without a leader has error 5.
 """
@@ -57,31 +58,52 @@ def api_versions(version: int, offered: dict[int, tuple[int, int]]) -> Any:
     least, greatest = offered[wire.API_VERSIONS]
     known = least <= version <= greatest
     answer, parts = response_parts(wire.API_VERSIONS, version if known else 0)
-    keys = tuple(make(parts.ApiVersion, api_key=key, min_version=low, max_version=high)
-                 for key, (low, high) in sorted(offered.items()))
+    keys = tuple(
+        make(parts.ApiVersion, api_key=key, min_version=low, max_version=high)
+        for key, (low, high) in sorted(offered.items())
+    )
     error = errors.NONE if known else errors.UNSUPPORTED_VERSION
     return make(answer, error_code=error_code(error), api_keys=keys, throttle_time=NO_TIME)
 
 
-def metadata_answer(version: int, names: Iterable[str] | None, metadata: Metadata, controller: int,
-                    unknown: Callable[[str], int]) -> Any:
-    """The answer's body. `names` None: all topics; `unknown` says what to answer for a topic that is not there."""
+def metadata_answer(
+    version: int,
+    names: Iterable[str] | None,
+    metadata: Metadata,
+    controller: int,
+    unknown: Callable[[str], int],
+) -> Any:
+    """The answer's body. `names` None: all topics; `unknown` says what to answer for a topic that is not
+    there."""
     answer, parts = response_parts(wire.METADATA, version)
     live = {broker.id for broker in metadata.brokers if not broker.fenced}
     brokers = [
         make(parts.MetadataResponseBroker, node_id=broker.id, host=broker.host, port=broker.port, rack=None)
-        for broker in metadata.brokers if broker.id in live
+        for broker in metadata.brokers
+        if broker.id in live
     ]
     wanted = sorted(metadata.topics) if names is None else list(dict.fromkeys(names))
     topics = []
     for name in wanted:
         topic = metadata.topics.get(name)
         found = () if topic is None else topic.partitions
-        topics.append(make(
-            parts.MetadataResponseTopic, error_code=error_code(unknown(name) if topic is None else errors.NONE),
-            name=name, is_internal=False, partitions=tuple(_partition(parts, part, live) for part in found)))
-    return make(answer, throttle_time=NO_TIME, brokers=tuple(brokers), cluster_id="floodmark",
-                controller_id=controller, topics=tuple(topics))
+        topics.append(
+            make(
+                parts.MetadataResponseTopic,
+                error_code=error_code(unknown(name) if topic is None else errors.NONE),
+                name=name,
+                is_internal=False,
+                partitions=tuple(_partition(parts, part, live) for part in found),
+            )
+        )
+    return make(
+        answer,
+        throttle_time=NO_TIME,
+        brokers=tuple(brokers),
+        cluster_id="floodmark",
+        controller_id=controller,
+        topics=tuple(topics),
+    )
 
 
 def _partition(parts: Any, part: PartitionInfo, live: set[int]) -> Any:
@@ -89,6 +111,10 @@ def _partition(parts: Any, part: PartitionInfo, live: set[int]) -> Any:
     return make(
         parts.MetadataResponsePartition,
         error_code=error_code(errors.NONE if led else errors.LEADER_NOT_AVAILABLE),
-        partition_index=part.partition, leader_id=part.leader if led else NO_LEADER, leader_epoch=part.leader_epoch,
-        replica_nodes=part.replicas, isr_nodes=part.isr,
-        offline_replicas=tuple(broker for broker in part.replicas if broker not in live))
+        partition_index=part.partition,
+        leader_id=part.leader if led else NO_LEADER,
+        leader_epoch=part.leader_epoch,
+        replica_nodes=part.replicas,
+        isr_nodes=part.isr,
+        offline_replicas=tuple(broker for broker in part.replicas if broker not in live),
+    )

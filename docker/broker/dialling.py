@@ -49,8 +49,8 @@ class _Answers(asyncio.Protocol):
         if not 0 <= size <= _ANSWER_BYTES_MAX or self.waiting is None:
             self.abort()
         elif len(buffer) >= 4 + size and not self.waiting.done():
-            self.waiting.set_result(bytes(memoryview(buffer)[4:4 + size]))
-            del buffer[:4 + size]
+            self.waiting.set_result(bytes(memoryview(buffer)[4 : 4 + size]))
+            del buffer[: 4 + size]
 
     def abort(self) -> None:
         if self.transport is not None:
@@ -73,10 +73,15 @@ class Line:
     async def ask(self, key: int, version: int, body: Any, *, timeout_s: float) -> Any:
         """A request of kio's; the answer likewise."""
         return await self.ask_frame(
-            key, version, lambda number: write_request(key, version, number, self._client, body),
-            timeout_s=timeout_s)
+            key,
+            version,
+            lambda number: write_request(key, version, number, self._client, body),
+            timeout_s=timeout_s,
+        )
 
-    async def ask_frame(self, key: int, version: int, frame: Callable[[int], bytes], *, timeout_s: float) -> Any:
+    async def ask_frame(
+        self, key: int, version: int, frame: Callable[[int], bytes], *, timeout_s: float
+    ) -> Any:
         """A request already in bytes, made for the correlation id given; kio's answer."""
         number, answer = await self.ask_raw(frame, timeout_s=timeout_s)
         try:
@@ -105,7 +110,9 @@ class Line:
                 raise Unreachable(f"{self.who}: the connection was lost")
             answers.transport.write(frame)
             answer = await waiting
-        except BaseException:  # a cancellation (new epoch, time-out) leaves an answer under way: never reuse
+        except (
+            BaseException
+        ):  # a cancellation (new epoch, time-out) leaves an answer under way: never reuse
             self.close()
             raise
         answers.waiting = None

@@ -3,8 +3,8 @@
 Rules
 1. What is asked is what the replicas wish (Replica.wish), read just before it is sent; an answer goes to the
    replica with the wish it answers, which drops it if it no longer wants it.
-2. A wish that changes while its fetch waits at the leader (a new leader epoch, a new replica) ends the wait: the
-   connection is closed and asked anew. So a new role is never a long poll late.
+2. A wish that changes while its fetch waits at the leader (a new leader epoch, a new replica) ends the
+   wait: the connection is closed and asked anew. So a new role is never a long poll late.
 3. Who answers with an error, or not at all, is asked again after replica.fetch.backoff.ms, or at once for a
    different wish.
 """
@@ -157,8 +157,14 @@ class Fetcher:
         """Asked again later; a replica that wishes something else now is asked that at once."""
         if hosted.replica.wish() == wish:
             self._delays[hosted.key] = Delay(wish=wish, until_ms=now_ms() + self._config.fetch_backoff_ms)
-            log("info", "fetch-refused", topic=hosted.topic, partition=hosted.partition, leader=self.leader,
-                error=errors.name_of(error))
+            log(
+                "info",
+                "fetch-refused",
+                topic=hosted.topic,
+                partition=hosted.partition,
+                leader=self.leader,
+                error=errors.name_of(error),
+            )
 
     # -- Fetch -----------------------------------------------------------------------------------------------
 
@@ -167,22 +173,38 @@ class Fetcher:
         topics: dict[str, list[Asked]] = {}
         for hosted, wish in fetches:
             by_id[hosted.topic_id, hosted.partition] = hosted, wish
-            topics.setdefault(hosted.topic_id, []).append(Asked(
-                partition=hosted.partition, current_leader_epoch=self._current_epoch(wish), offset=wish.offset,
-                last_fetched_epoch=wish.last_fetched_epoch, log_start=hosted.replica.log_start,
-                max_bytes=self._config.fetch_max_bytes))
+            topics.setdefault(hosted.topic_id, []).append(
+                Asked(
+                    partition=hosted.partition,
+                    current_leader_epoch=self._current_epoch(wish),
+                    offset=wish.offset,
+                    last_fetched_epoch=wish.last_fetched_epoch,
+                    log_start=hosted.replica.log_start,
+                    max_bytes=self._config.fetch_max_bytes,
+                )
+            )
         config = self._config
         asked = list(topics.items())
         answer = await self._line.ask_frame(
-            FETCH, FOLLOWER_FETCH,
+            FETCH,
+            FOLLOWER_FETCH,
             lambda number: fetch_request(
-                number, f"broker-{config.node_id}", asked, replica=config.node_id,
-                broker_epoch=self._broker_epoch(), max_wait_ms=config.fetch_wait_max_ms,
-                min_bytes=config.fetch_min_bytes, max_bytes=_RESPONSE_BYTES_MAX),
-            timeout_s=config.socket_timeout_ms / 1000)
+                number,
+                f"broker-{config.node_id}",
+                asked,
+                replica=config.node_id,
+                broker_epoch=self._broker_epoch(),
+                max_wait_ms=config.fetch_wait_max_ms,
+                min_bytes=config.fetch_min_bytes,
+                max_bytes=_RESPONSE_BYTES_MAX,
+            ),
+            timeout_s=config.socket_timeout_ms / 1000,
+        )
         for topic in answer.responses:
             for part in topic.partitions:
-                found = by_id.pop((topic.topic_id.hex if topic.topic_id else "", part.partition_index), None)
+                found = by_id.pop(
+                    (topic.topic_id.hex if topic.topic_id else "", part.partition_index), None
+                )
                 if found is not None:
                     self._fetched(*found, part)
         for hosted, wish in by_id.values():  # nothing was said of these
@@ -199,9 +221,19 @@ class Fetcher:
         diverging = None
         if parting.end_offset >= 0:
             diverging = EpochEnd(epoch=parting.epoch, end_offset=parting.end_offset)
-        self._host.post(hosted, FetchAnswered(
-            now_ms=now_ms(), leader=self.leader, asked=wish, error=error_code, hw=part.high_watermark,
-            log_start=part.log_start_offset, diverging=diverging, batches=batches))
+        self._host.post(
+            hosted,
+            FetchAnswered(
+                now_ms=now_ms(),
+                leader=self.leader,
+                asked=wish,
+                error=error_code,
+                hw=part.high_watermark,
+                log_start=part.log_start_offset,
+                diverging=diverging,
+                batches=batches,
+            ),
+        )
         if error_code:
             self._failed(hosted, wish, error_code)
 
@@ -211,35 +243,54 @@ class Fetcher:
         start_error, start = await self._offset(hosted, wish, EARLIEST)
         end_error, end = await self._offset(hosted, wish, LATEST)
         error = start_error or end_error
-        self._host.post(hosted, LogEndsAnswered(
-            now_ms=now_ms(), leader=self.leader, asked=wish, error=error, log_start=start, log_end=end))
+        self._host.post(
+            hosted,
+            LogEndsAnswered(
+                now_ms=now_ms(), leader=self.leader, asked=wish, error=error, log_start=start, log_end=end
+            ),
+        )
         if error:
             self._failed(hosted, wish, error)
 
     async def _offset(self, hosted: Hosted, wish: LogEndsWish, timestamp: int) -> tuple[int, int]:
         request, parts = request_parts(LIST_OFFSETS, 7)
-        asked = make(parts.ListOffsetsPartition, partition_index=hosted.partition, timestamp=timestamp,
-                     current_leader_epoch=self._current_epoch(wish))
+        asked = make(
+            parts.ListOffsetsPartition,
+            partition_index=hosted.partition,
+            timestamp=timestamp,
+            current_leader_epoch=self._current_epoch(wish),
+        )
         topic = make(parts.ListOffsetsTopic, name=hosted.topic, partitions=(asked,))
         body = make(request, replica_id=self._config.node_id, isolation_level=0, topics=(topic,))
-        answer = await self._line.ask(LIST_OFFSETS, 7, body, timeout_s=self._config.socket_timeout_ms / 1000)
+        answer = await self._line.ask(
+            LIST_OFFSETS, 7, body, timeout_s=self._config.socket_timeout_ms / 1000
+        )
         part = _only(answer)
         return int(part.error_code), part.offset
 
     async def _end_offset(self, hosted: Hosted, wish: EpochWish) -> None:
         request, parts = request_parts(OFFSET_FOR_LEADER_EPOCH, 4)
-        asked = make(parts.OffsetForLeaderPartition, partition=hosted.partition, leader_epoch=wish.epoch,
-                     current_leader_epoch=self._current_epoch(wish))
+        asked = make(
+            parts.OffsetForLeaderPartition,
+            partition=hosted.partition,
+            leader_epoch=wish.epoch,
+            current_leader_epoch=self._current_epoch(wish),
+        )
         topic = make(parts.OffsetForLeaderTopic, topic=hosted.topic, partitions=(asked,))
         body = make(request, replica_id=self._config.node_id, topics=(topic,))
-        answer = await self._line.ask(OFFSET_FOR_LEADER_EPOCH, 4, body,
-                                      timeout_s=self._config.socket_timeout_ms / 1000)
+        answer = await self._line.ask(
+            OFFSET_FOR_LEADER_EPOCH, 4, body, timeout_s=self._config.socket_timeout_ms / 1000
+        )
         part = _only(answer)
         end = None
         if part.end_offset >= 0:
             end = EpochEnd(epoch=part.leader_epoch, end_offset=part.end_offset)
-        self._host.post(hosted, EndOffsetAnswered(
-            now_ms=now_ms(), leader=self.leader, asked=wish, error=int(part.error_code), end=end))
+        self._host.post(
+            hosted,
+            EndOffsetAnswered(
+                now_ms=now_ms(), leader=self.leader, asked=wish, error=int(part.error_code), end=end
+            ),
+        )
         if part.error_code:
             self._failed(hosted, wish, int(part.error_code))
 

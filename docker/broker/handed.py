@@ -38,7 +38,9 @@ _NO_TIME = milliseconds(0)
 class Handed:
     """The requests that take a while: each is a task, and its connection waits for it."""
 
-    def __init__(self, config: Config, line: Line, ids: ProducerIds, metadata: Callable[[], Metadata]) -> None:
+    def __init__(
+        self, config: Config, line: Line, ids: ProducerIds, metadata: Callable[[], Metadata]
+    ) -> None:
         self._config = config
         self._line = line
         self._ids = ids
@@ -56,7 +58,9 @@ class Handed:
             task.cancel()
         self._line.close()
 
-    def begin(self, serve: Callable[[Any, Head], Any], connection: Connection, frame: bytes, head: Head) -> None:
+    def begin(
+        self, serve: Callable[[Any, Head], Any], connection: Connection, frame: bytes, head: Head
+    ) -> None:
         """`serve` is one of the coroutines below; what it returns is the answer's body."""
         request = read_request(frame, head)
 
@@ -81,22 +85,53 @@ class Handed:
     async def create_topics(self, request: Any, head: Head) -> Any:
         cls, parts = response_parts(CREATE_TOPICS, head.version)
         results = await self._create(request.topics, request.timeout.total_seconds(), request.validate_only)
-        return make(cls, throttle_time=_NO_TIME, topics=tuple(
-            make(parts.CreatableTopicResult, name=name, error_code=error_code(error), error_message=message,
-                 topic_id=topic_id, configs=())
-            for name, error, message, topic_id in results))
+        return make(
+            cls,
+            throttle_time=_NO_TIME,
+            topics=tuple(
+                make(
+                    parts.CreatableTopicResult,
+                    name=name,
+                    error_code=error_code(error),
+                    error_message=message,
+                    topic_id=topic_id,
+                    configs=(),
+                )
+                for name, error, message, topic_id in results
+            ),
+        )
 
-    async def _create(self, topics: Any, timeout_s: float, validate_only: bool) -> list[tuple[str, int, Any, Any]]:
+    async def _create(
+        self, topics: Any, timeout_s: float, validate_only: bool
+    ) -> list[tuple[str, int, Any, Any]]:
         timeout_s = min(max(timeout_s, 1.0), _TIMEOUT_S_MAX)
         cls, parts = request_parts(CREATE_TOPICS, _CREATE)
-        body = make(cls, timeout=milliseconds(int(timeout_s * 1000)), validate_only=validate_only, topics=tuple(
-            make(parts.CreatableTopic, name=topic.name, num_partitions=topic.num_partitions,
-                 replication_factor=topic.replication_factor,
-                 assignments=tuple(make(parts.CreatableReplicaAssignment, partition_index=each.partition_index,
-                                        broker_ids=each.broker_ids) for each in topic.assignments),
-                 configs=tuple(make(parts.CreatableTopicConfig, name=each.name, value=each.value)
-                               for each in topic.configs))
-            for topic in topics))
+        body = make(
+            cls,
+            timeout=milliseconds(int(timeout_s * 1000)),
+            validate_only=validate_only,
+            topics=tuple(
+                make(
+                    parts.CreatableTopic,
+                    name=topic.name,
+                    num_partitions=topic.num_partitions,
+                    replication_factor=topic.replication_factor,
+                    assignments=tuple(
+                        make(
+                            parts.CreatableReplicaAssignment,
+                            partition_index=each.partition_index,
+                            broker_ids=each.broker_ids,
+                        )
+                        for each in topic.assignments
+                    ),
+                    configs=tuple(
+                        make(parts.CreatableTopicConfig, name=each.name, value=each.value)
+                        for each in topic.configs
+                    ),
+                )
+                for topic in topics
+            ),
+        )
         try:
             answer = await self._line.ask(CREATE_TOPICS, _CREATE, body, timeout_s=timeout_s)
         except Unreachable as unreachable:
@@ -105,7 +140,10 @@ class Handed:
         made = [topic.name for topic in answer.topics if not topic.error_code]
         if not validate_only:
             await self._known(made, timeout_s)
-        return [(topic.name, int(topic.error_code), topic.error_message, topic.topic_id) for topic in answer.topics]
+        return [
+            (topic.name, int(topic.error_code), topic.error_message, topic.topic_id)
+            for topic in answer.topics
+        ]
 
     async def _known(self, names: list[str], timeout_s: float) -> None:
         """Wait until this broker has heard of these topics; but not for ever."""
@@ -118,45 +156,86 @@ class Handed:
             log("warning", "topics-not-heard-of", topics=",".join(names))
 
     def create_by_itself(self, name: str) -> None:
-        """auto.create.topics.enable: a client asked for a topic that is not there; made once, beside the answer."""
+        """auto.create.topics.enable: a client asked for a topic that is not there; made once, beside the
+        answer."""
         if name in self._creating:
             return
         self._creating.add(name)
         parts = request_parts(CREATE_TOPICS, _CREATE)[1]
-        topic = make(parts.CreatableTopic, name=name, num_partitions=-1, replication_factor=-1, assignments=(),
-                     configs=())
+        topic = make(
+            parts.CreatableTopic,
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=(),
+            configs=(),
+        )
 
         async def run() -> None:
             try:
                 for _, error, message, _ in await self._create((topic,), 5.0, False):
-                    log("info", "topic-made-on-demand", topic=name, error=errors.name_of(error), message=message)
+                    log(
+                        "info",
+                        "topic-made-on-demand",
+                        topic=name,
+                        error=errors.name_of(error),
+                        message=message,
+                    )
             finally:
                 self._creating.discard(name)
 
         self._keep(run())
 
-    # -- elections and producer ids ----------------------------------------------------------------------------
+    # -- elections and producer ids
+    # ----------------------------------------------------------------------------
 
     async def elect_leaders(self, request: Any, head: Head) -> Any:
         cls, parts = request_parts(ELECT_LEADERS, _ELECT)
         named = request.topic_partitions
-        body = make(cls, election_type=getattr(request, "election_type", 0), timeout=request.timeout,
-                    topic_partitions=None if named is None else tuple(
-                        make(parts.TopicPartitions, topic=each.topic, partitions=each.partitions) for each in named))
+        body = make(
+            cls,
+            election_type=getattr(request, "election_type", 0),
+            timeout=request.timeout,
+            topic_partitions=None
+            if named is None
+            else tuple(
+                make(parts.TopicPartitions, topic=each.topic, partitions=each.partitions) for each in named
+            ),
+        )
         timeout_s = min(max(request.timeout.total_seconds(), 1.0), _TIMEOUT_S_MAX)
         answer_cls, answer_parts = response_parts(ELECT_LEADERS, head.version)
         try:
             answer = await self._line.ask(ELECT_LEADERS, _ELECT, body, timeout_s=timeout_s)
         except Unreachable as unreachable:
             log("warning", "elect-leaders-unanswered", why=unreachable)
-            return make(answer_cls, throttle_time=_NO_TIME, error_code=error_code(errors.REQUEST_TIMED_OUT),
-                        replica_election_results=())
+            return make(
+                answer_cls,
+                throttle_time=_NO_TIME,
+                error_code=error_code(errors.REQUEST_TIMED_OUT),
+                replica_election_results=(),
+            )
         results = tuple(
-            make(answer_parts.ReplicaElectionResult, topic=each.topic, partition_result=tuple(
-                make(answer_parts.PartitionResult, partition_id=part.partition_id, error_code=part.error_code,
-                     error_message=part.error_message) for part in each.partition_result))
-            for each in answer.replica_election_results)
-        return make(answer_cls, throttle_time=_NO_TIME, error_code=answer.error_code, replica_election_results=results)
+            make(
+                answer_parts.ReplicaElectionResult,
+                topic=each.topic,
+                partition_result=tuple(
+                    make(
+                        answer_parts.PartitionResult,
+                        partition_id=part.partition_id,
+                        error_code=part.error_code,
+                        error_message=part.error_message,
+                    )
+                    for part in each.partition_result
+                ),
+            )
+            for each in answer.replica_election_results
+        )
+        return make(
+            answer_cls,
+            throttle_time=_NO_TIME,
+            error_code=answer.error_code,
+            replica_election_results=results,
+        )
 
     async def init_producer_id(self, request: Any, head: Head) -> Any:
         cls, _ = response_parts(INIT_PRODUCER_ID, head.version)
@@ -164,5 +243,10 @@ class Handed:
             error, producer_id = errors.INVALID_REQUEST, -1
         else:
             error, producer_id = await self._ids.take(self._config.socket_timeout_ms / 1000)
-        return make(cls, throttle_time=_NO_TIME, error_code=error_code(error), producer_id=producer_id,
-                    producer_epoch=-1 if error else 0)
+        return make(
+            cls,
+            throttle_time=_NO_TIME,
+            error_code=error_code(error),
+            producer_id=producer_id,
+            producer_epoch=-1 if error else 0,
+        )

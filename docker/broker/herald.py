@@ -2,8 +2,8 @@
 
 Rules
 1. Only the latest version is sent; what was overtaken while a broker did not answer is never sent.
-2. It is meant for the incarnation that is registered when it is written; a broker that refuses it (it has not yet
-   heard that it is registered, or is another incarnation) is told again a little later.
+2. It is meant for the incarnation that is registered when it is written; a broker that refuses it (it has
+   not yet heard that it is registered, or is another incarnation) is told again a little later.
 3. Every attempt has a time-out, and there is no last one.
 """
 
@@ -81,16 +81,25 @@ class Herald:
         metadata, epoch = self._metadata(), self._info().epoch
         try:
             _, frame = await self._line.ask_raw(
-                lambda number: write_news(number, self._broker, epoch, metadata), timeout_s=self._timeout_s)
+                lambda number: write_news(number, self._broker, epoch, metadata), timeout_s=self._timeout_s
+            )
             error = read_news_answer(frame)
         except (Unreachable, WireError) as failure:
             self._line.close()
             if not quiet:
-                log("warning", "news-unanswered", broker=self._broker, version=metadata.version, why=failure)
+                log(
+                    "warning", "news-unanswered", broker=self._broker, version=metadata.version, why=failure
+                )
             return False
         if error:
             if not quiet:
-                log("info", "news-refused", broker=self._broker, broker_epoch=epoch, error=errors.name_of(error))
+                log(
+                    "info",
+                    "news-refused",
+                    broker=self._broker,
+                    broker_epoch=epoch,
+                    error=errors.name_of(error),
+                )
             return False
         self._told = (epoch, metadata.version)
         return True

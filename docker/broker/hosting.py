@@ -1,10 +1,11 @@
-"""The replicas of this broker: each a machine and its log; events go in one at a time, effects are carried out.
+"""The replicas of this broker: each a machine and its log; events go in one at a time, effects are carried
+out.
 
 Rules
 1. There is one queue of events. An event is stepped and all its effects are carried out, in order and
    synchronously, before the next one is looked at; what an effect brings about is queued behind.
-2. A machine that raises, an invariant that does not hold, a disk that refuses: the process dies at once, before
-   anything of that step is answered.
+2. A machine that raises, an invariant that does not hold, a disk that refuses: the process dies at once,
+   before anything of that step is answered.
 3. What waits for what is the purgatory's matter; here it is only told what happened.
 """
 
@@ -118,7 +119,7 @@ class Host:
             ReadAnswer: _tell,
             EndOffsetAnswer: _tell,
             OffsetAnswer: _tell,
-            ProposeIsr: lambda hosted, effect: self.watchers.propose(hosted, effect),
+            ProposeIsr: self.watchers.propose,
         }
 
     # -- events --------------------------------------------------------------------------------------------
@@ -152,8 +153,15 @@ class Host:
             self.watchers.appended(hosted.key, sum([len(batch.data) for batch in effect.batches]))
 
     def _truncate(self, hosted: Hosted, effect: Truncate) -> None:
-        log("info", "truncated", topic=hosted.topic, partition=hosted.partition, to=effect.to, was=effect.was,
-            why=effect.why)
+        log(
+            "info",
+            "truncated",
+            topic=hosted.topic,
+            partition=hosted.partition,
+            to=effect.to,
+            was=effect.was,
+            why=effect.why,
+        )
         hosted.log.truncate(effect.to)
 
     def _reset(self, hosted: Hosted, effect: Reset) -> None:
@@ -162,9 +170,17 @@ class Host:
 
     def _role_changed(self, hosted: Hosted, effect: RoleChanged) -> None:
         replica = hosted.replica
-        log("info", "leads" if effect.leading else "follows", topic=hosted.topic, partition=hosted.partition,
-            leader=effect.leader, epoch=effect.leader_epoch, leo=replica.leo, hw=replica.hw,
-            isr=",".join(map(str, replica.isr)))
+        log(
+            "info",
+            "leads" if effect.leading else "follows",
+            topic=hosted.topic,
+            partition=hosted.partition,
+            leader=effect.leader,
+            epoch=effect.leader_epoch,
+            leo=replica.leo,
+            hw=replica.hw,
+            isr=",".join(map(str, replica.isr)),
+        )
         self.watchers.role_changed(hosted)
 
     # -- the partitions there are --------------------------------------------------------------------------
@@ -177,9 +193,18 @@ class Host:
                 if me not in part.replicas:
                     continue
                 hosted = self.hosted.get((topic.name, part.partition)) or self._open(topic, part.partition)
-                self.post(hosted, LeaderAndIsr(
-                    now_ms=now, leader=part.leader, leader_epoch=part.leader_epoch, isr=part.isr,
-                    partition_epoch=part.partition_epoch, replicas=part.replicas, broker_epochs=broker_epochs))
+                self.post(
+                    hosted,
+                    LeaderAndIsr(
+                        now_ms=now,
+                        leader=part.leader,
+                        leader_epoch=part.leader_epoch,
+                        isr=part.isr,
+                        partition_epoch=part.partition_epoch,
+                        replicas=part.replicas,
+                        broker_epochs=broker_epochs,
+                    ),
+                )
 
     def recover(self) -> None:
         """Open every log that is in the directory, before anybody is told that this broker is there."""
@@ -193,10 +218,23 @@ class Host:
             die("log-cannot-be-opened", error)
 
     def _open_log(self, key: Key, topic_id: str, segment_bytes: int) -> PartitionLog:
-        opened = PartitionLog.open(self.files, *key, topic_id=topic_id, segment_bytes=segment_bytes,
-                                   keep_epochs=self.rules.keeps_epochs)
-        log("info", "log-opened", topic=key[0], partition=key[1], log_start=opened.log_start, leo=opened.leo,
-            hw=self._checkpointed.get(key, 0), cut=opened.recovered.cut)
+        opened = PartitionLog.open(
+            self.files,
+            *key,
+            topic_id=topic_id,
+            segment_bytes=segment_bytes,
+            keep_epochs=self.rules.keeps_epochs,
+        )
+        log(
+            "info",
+            "log-opened",
+            topic=key[0],
+            partition=key[1],
+            log_start=opened.log_start,
+            leo=opened.leo,
+            hw=self._checkpointed.get(key, 0),
+            cut=opened.recovered.cut,
+        )
         self.idle[key] = opened
         return opened
 
@@ -224,22 +262,33 @@ class Host:
                 me=self.config.node_id,
                 config=ReplicaConfig(
                     min_insync_replicas=_setting(topic, MIN_INSYNC, self.config.min_insync_replicas),
-                    replica_lag_time_max_ms=self.config.replica_lag_time_max_ms),
+                    replica_lag_time_max_ms=self.config.replica_lag_time_max_ms,
+                ),
                 rules=self.rules,
-                recovered=Recovered(log_start=found.log_start, batches=found.batches, epochs=found.epochs,
-                                    hw=checkpointed))
+                recovered=Recovered(
+                    log_start=found.log_start, batches=found.batches, epochs=found.epochs, hw=checkpointed
+                ),
+            )
         except Exception as error:
             die("log-cannot-be-opened", error)
         partition_log.forget_recovered()
-        hosted = Hosted(topic=topic.name, topic_id=topic.id, partition=partition, log=partition_log,
-                        replica=replica, checkpointed_hw=checkpointed)
+        hosted = Hosted(
+            topic=topic.name,
+            topic_id=topic.id,
+            partition=partition,
+            log=partition_log,
+            replica=replica,
+            checkpointed_hw=checkpointed,
+        )
         self.hosted[key] = hosted
         return hosted
 
     def state(self) -> list[dict[str, Any]]:
         """Each replica as the control socket tells it."""
-        return [_view(self.hosted[key], self.clean) if key in self.hosted else self._idle_view(key)
-                for key in sorted({**self.hosted, **self.idle})]
+        return [
+            _view(self.hosted[key], self.clean) if key in self.hosted else self._idle_view(key)
+            for key in sorted({**self.hosted, **self.idle})
+        ]
 
     def _idle_view(self, key: Key) -> dict[str, Any]:
         found = self.idle[key]

@@ -58,6 +58,7 @@ def produce_answer(version: int, correlation: int, topics: Sequence[ProduceTopic
 
 # -- the answer to Fetch ---------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
     """One partition of an answer. Without transactions the last stable offset is the HW."""
@@ -79,7 +80,9 @@ _FETCHED_12 = struct.Struct(">ihqqqbi")  # the same, compact
 _DIVERGING = struct.Struct(">bbbiqb")  # one tag: 0, its size 13, epoch, end offset, no tags inside
 
 
-def fetch_answer(version: int, correlation: int, topics: Sequence[FetchedTopic], *, error: int = 0) -> bytes:
+def fetch_answer(
+    version: int, correlation: int, topics: Sequence[FetchedTopic], *, error: int = 0
+) -> bytes:
     """A whole frame of Fetch 4-12 and 15; no session."""
     compact = version >= 12
     parts = [b"\0\0\0\0"]  # throttle time
@@ -122,6 +125,7 @@ def _put_compact(parts: list[bytes], each: Fetched) -> None:
 
 # -- a follower's Fetch ----------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """One partition of a follower's request."""
@@ -139,22 +143,47 @@ _ASKED = struct.Struct(">iiqiqib")  # the last is the end of the tags
 _REPLICA_STATE = struct.Struct(">bbbiqb")  # one tag: 1, its size 13, replica, its epoch, no tags inside
 
 
-def fetch_request(correlation: int, client: str, topics: Sequence[tuple[str, Sequence[Asked]]], *, replica: int,
-                  broker_epoch: int, max_wait_ms: int, min_bytes: int, max_bytes: int) -> bytes:
+def fetch_request(
+    correlation: int,
+    client: str,
+    topics: Sequence[tuple[str, Sequence[Asked]]],
+    *,
+    replica: int,
+    broker_epoch: int,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+) -> bytes:
     """A whole frame of Fetch 15; topics by id, as hex."""
     parts = [_FETCH_HEAD.pack(max_wait_ms, min_bytes, max_bytes, 0, 0, -1), varint(len(topics) + 1)]
     for topic_id, partitions in topics:
         parts += (uuid.UUID(hex=topic_id).bytes, varint(len(partitions) + 1))
         parts += [
-            _ASKED.pack(each.partition, each.current_leader_epoch, each.offset, each.last_fetched_epoch,
-                        each.log_start, each.max_bytes, 0)
+            _ASKED.pack(
+                each.partition,
+                each.current_leader_epoch,
+                each.offset,
+                each.last_fetched_epoch,
+                each.log_start,
+                each.max_bytes,
+                0,
+            )
             for each in partitions
         ]
         parts.append(b"\0")
     parts.append(b"\1\1")  # nothing forgotten, no rack
     parts.append(_REPLICA_STATE.pack(1, 1, 13, replica, broker_epoch, 0))
-    return frame_request(FETCH, FOLLOWER_FETCH, correlation, client, True, b"".join(parts))
+    return frame_request(FETCH, FOLLOWER_FETCH, correlation, client, b"".join(parts), tagged=True)
 
 
-__all__ = ["FOLLOWER_FETCH", "PRODUCE", "Asked", "Fetched", "FetchedTopic", "ProduceTopic", "fetch_answer",
-           "fetch_request", "produce_answer"]
+__all__ = [
+    "FOLLOWER_FETCH",
+    "PRODUCE",
+    "Asked",
+    "Fetched",
+    "FetchedTopic",
+    "ProduceTopic",
+    "fetch_answer",
+    "fetch_request",
+    "produce_answer",
+]

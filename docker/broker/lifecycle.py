@@ -3,8 +3,8 @@
 Rules
 1. Every start registers with an incarnation of its own. A registration is repeated, the same, until answered.
 2. A heartbeat tells the metadata version taken; a fenced broker beats on, and that is what unfences it.
-3. A broker whose epoch is not the controller's any more (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED) registers
-   anew, as a new incarnation: it may have missed that it was taken out of every ISR.
+3. A broker whose epoch is not the controller's any more (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED)
+   registers anew, as a new incarnation: it may have missed that it was taken out of every ISR.
 4. At the end it asks to be let go, which moves its leaderships away, and waits for that only so long.
 """
 
@@ -28,8 +28,9 @@ _REGISTRATION, _HEARTBEAT = 4, 1
 class Lifecycle:
     """`broker_epoch` is what the controller knows this incarnation by."""
 
-    def __init__(self, config: Config, line: Line, clean_epoch: int | None,
-                 metadata_version: Callable[[], int]) -> None:
+    def __init__(
+        self, config: Config, line: Line, clean_epoch: int | None, metadata_version: Callable[[], int]
+    ) -> None:
         self.broker_epoch = UNREGISTERED
         self.fenced = True
         self._config = config
@@ -81,12 +82,23 @@ class Lifecycle:
         host, port = self._config.advertised
         listener = make(parts.Listener, name="PLAINTEXT", host=host, port=port, security_protocol=0)
         clean_epoch = self._clean_epoch if self._clean_epoch is not None else -1
-        body = make(request, broker_id=self._config.node_id, cluster_id="floodmark", incarnation_id=incarnation,
-                    listeners=(listener,), features=(), rack=None, log_dirs=(), previous_broker_epoch=clean_epoch)
+        body = make(
+            request,
+            broker_id=self._config.node_id,
+            cluster_id="floodmark",
+            incarnation_id=incarnation,
+            listeners=(listener,),
+            features=(),
+            rack=None,
+            log_dirs=(),
+            previous_broker_epoch=clean_epoch,
+        )
         said = ""
         while True:
             try:
-                answer = await self._line.ask(BROKER_REGISTRATION, _REGISTRATION, body, timeout_s=self._timeout_s)
+                answer = await self._line.ask(
+                    BROKER_REGISTRATION, _REGISTRATION, body, timeout_s=self._timeout_s
+                )
                 error = int(answer.error_code)
                 if error == errors.NONE:
                     break
@@ -106,9 +118,15 @@ class Lifecycle:
         request, _ = request_parts(BROKER_HEARTBEAT, _HEARTBEAT)
         while True:
             self._beat.clear()
-            body = make(request, broker_id=self._config.node_id, broker_epoch=self.broker_epoch,
-                        current_metadata_offset=self._metadata_version(), want_fence=False,
-                        want_shut_down=self._stopping, offline_log_dirs=())
+            body = make(
+                request,
+                broker_id=self._config.node_id,
+                broker_epoch=self.broker_epoch,
+                current_metadata_offset=self._metadata_version(),
+                want_fence=False,
+                want_shut_down=self._stopping,
+                offline_log_dirs=(),
+            )
             try:
                 answer = await self._line.ask(BROKER_HEARTBEAT, _HEARTBEAT, body, timeout_s=self._timeout_s)
             except Unreachable as unreachable:

@@ -1,4 +1,5 @@
-"""The leader-and-isr message: the controller's metadata as JSON in one frame, to one incarnation of one broker."""
+"""The leader-and-isr message: the controller's metadata as JSON in one frame, to one incarnation of one
+broker."""
 
 import json
 from typing import Any
@@ -26,7 +27,7 @@ def write_news(correlation: int, broker: int, broker_epoch: int, metadata: Metad
         ],
     }  # fmt: skip
     data = json.dumps(body, separators=(",", ":")).encode()
-    return frame_request(LEADER_AND_ISR, OUR_VERSION, correlation, "controller", False, data)
+    return frame_request(LEADER_AND_ISR, OUR_VERSION, correlation, "controller", data, tagged=False)
 
 
 def _partition(each: PartitionInfo) -> dict[str, object]:
@@ -39,12 +40,17 @@ def _partition(each: PartitionInfo) -> dict[str, object]:
 def read_news(frame: bytes, head: Head) -> tuple[int, int, Metadata]:
     """The broker and the broker epoch it is meant for, and the metadata. WireError if it is none."""
     try:
-        body: dict[str, Any] = json.loads(frame[head.body_at:])
+        body: dict[str, Any] = json.loads(frame[head.body_at :])
         metadata = Metadata(
             version=int(body["version"]),
             brokers=tuple(
-                BrokerInfo(id=int(each["id"]), host=str(each["host"]), port=int(each["port"]),
-                           epoch=int(each["epoch"]), fenced=bool(each["fenced"]))
+                BrokerInfo(
+                    id=int(each["id"]),
+                    host=str(each["host"]),
+                    port=int(each["port"]),
+                    epoch=int(each["epoch"]),
+                    fenced=bool(each["fenced"]),
+                )
                 for each in body["brokers"]
             ),
             topics={str(each["topic"]): _topic(each) for each in body["topics"]},

@@ -81,8 +81,18 @@ def produce(host: Host, find: Find, connection: Connection, frame: bytes, head: 
             index = len(producing.answers)
             producing.answers.append((topic.name, part.index, error, -1, -1))
             if not error and hosted is not None and batch is not None:
-                asked.append((hosted, Produce(now_ms=now_ms(), token=(producing, index), acks=acks,
-                                              timeout_ms=timeout_ms, batches=(batch,))))
+                asked.append(
+                    (
+                        hosted,
+                        Produce(
+                            now_ms=now_ms(),
+                            token=(producing, index),
+                            acks=acks,
+                            timeout_ms=timeout_ms,
+                            batches=(batch,),
+                        ),
+                    )
+                )
     producing.outstanding += len(asked)
     for hosted, event in asked:
         host.post(hosted, event)

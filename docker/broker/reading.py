@@ -3,8 +3,8 @@
 Rules
 1. A fetch is asked of all its partitions before it is looked at; then it is answered if it has its bytes, an
    error, a diverging epoch, or no more time; otherwise it is parked.
-2. What woke is asked again with `again` (nobody is credited twice, the HW is read afresh), once per turn of the
-   event loop: produces that arrive together go to a follower in one answer.
+2. What woke is asked again with `again` (nobody is credited twice, the HW is read afresh), once per turn of
+   the event loop: produces that arrive together go to a follower in one answer.
 3. A client that left is forgotten.
 """
 
@@ -64,10 +64,19 @@ class Reading:
         post = self.readings.host.post
         for index, each in enumerate(self.wanted):
             if each.hosted is not None:
-                post(each.hosted, Fetch(
-                    now_ms=now, token=(self, index), replica=self.replica, broker_epoch=self.broker_epoch,
-                    offset=each.offset, current_leader_epoch=each.current_leader_epoch,
-                    last_fetched_epoch=each.last_fetched_epoch, again=again))
+                post(
+                    each.hosted,
+                    Fetch(
+                        now_ms=now,
+                        token=(self, index),
+                        replica=self.replica,
+                        broker_epoch=self.broker_epoch,
+                        offset=each.offset,
+                        current_leader_epoch=each.current_leader_epoch,
+                        last_fetched_epoch=each.last_fetched_epoch,
+                        again=again,
+                    ),
+                )
 
     def told(self, index: int, answer: Any) -> None:
         self.answers[index] = answer
@@ -99,16 +108,23 @@ class Readings:
             self._answer(reading, fetched)
             return
         keys = [each.hosted.key for each in reading.wanted if each.hosted is not None]
-        self._purgatory.park(reading, keys, consumer=reading.replica == CONSUMER, missing_bytes=missing,
-                             deadline_ms=reading.deadline_ms)
+        self._purgatory.park(
+            reading,
+            keys,
+            consumer=reading.replica == CONSUMER,
+            missing_bytes=missing,
+            deadline_ms=reading.deadline_ms,
+        )
 
     def _read(self, reading: Reading) -> tuple[list[Fetched], int, bool]:
-        """What the answer would hold, how many bytes, and whether it must not wait (KIP-74: the first partition
-        with data gives a batch, however large)."""
+        """What the answer would hold, how many bytes, and whether it must not wait (KIP-74: the first
+        partition with data gives a batch, however large)."""
         fetched, size, at_once = [], 0, not reading.wanted
         for each, answer in zip(reading.wanted, reading.answers, strict=True):
             if answer is None:
-                fetched.append(Fetched(partition=each.partition, error=each.error, hw=-1, log_start=-1, records=b""))
+                fetched.append(
+                    Fetched(partition=each.partition, error=each.error, hw=-1, log_start=-1, records=b"")
+                )
                 at_once = True
                 continue
             records = b""
@@ -118,9 +134,16 @@ class Readings:
                 size += len(records)
             failed = answer.error != errors.NONE
             at_once = at_once or failed or answer.diverging is not None
-            fetched.append(Fetched(partition=each.partition, error=answer.error, hw=-1 if failed else answer.hw,
-                                   log_start=-1 if failed else answer.log_start, records=records,
-                                   diverging=answer.diverging))
+            fetched.append(
+                Fetched(
+                    partition=each.partition,
+                    error=answer.error,
+                    hw=-1 if failed else answer.hw,
+                    log_start=-1 if failed else answer.log_start,
+                    records=records,
+                    diverging=answer.diverging,
+                )
+            )
         return fetched, size, at_once
 
     def _answer(self, reading: Reading, fetched: list[Fetched]) -> None:

@@ -3,8 +3,8 @@
 Rules
 1. Logs are recovered before anybody hears that this broker is there.
 2. The controller's news counts only for this incarnation (KIP-380) and never goes back to an older version.
-3. SIGTERM: be let go by the controller, stop asking and answering, flush, checkpoint, and only then say that the
-   stop was orderly. Anything else leaves no such mark.
+3. SIGTERM: be let go by the controller, stop asking and answering, flush, checkpoint, and only then say
+   that the stop was orderly. Anything else leaves no such mark.
 """
 
 import asyncio
@@ -26,13 +26,23 @@ from broker.handed import Handed
 from broker.hosting import Host, Hosted, Watchers, now_ms
 from broker.lifecycle import UNREGISTERED, Lifecycle
 from broker.logline import log
+from broker.messages import ProposeIsr
 from broker.metadata import Metadata
 from broker.news import read_news, write_news_answer
 from broker.producing import produce
 from broker.reading import Reading, Readings, Wanted
 from broker.rules import rules_for
 from broker.serving import Connection, Listener
-from broker.wire import Head, WireError, error_code, make, read_head, read_request, response_parts, write_response
+from broker.wire import (
+    Head,
+    WireError,
+    error_code,
+    make,
+    read_head,
+    read_request,
+    response_parts,
+    write_response,
+)
 
 CLUSTER_ID = "floodmark"
 _TICK_S = 0.025
@@ -52,11 +62,17 @@ class Broker:
         self._topic_names: dict[str, str] = {}  # by id
         self._readings = Readings()
         self._host = self._readings.host = Host(
-            config=config, rules=self._rules, files=self._files, clean=clean_epoch is not None,
+            config=config,
+            rules=self._rules,
+            files=self._files,
+            clean=clean_epoch is not None,
             watchers=Watchers(
-                appended=self._readings.appended, hw_moved=self._readings.hw_moved,
+                appended=self._readings.appended,
+                hw_moved=self._readings.hw_moved,
                 role_changed=self._role_changed,
-                propose=lambda hosted, proposal: self._proposals.add(hosted, proposal)))
+                propose=self._propose,
+            ),
+        )
         self._clean_epoch = clean_epoch
         self._listener = Listener(self._serve, config.request_max_bytes)
         self._asked_to_stop = asyncio.Event()
@@ -77,12 +93,20 @@ class Broker:
         if config.control is not None:
             self._control.open(config.control)
         await self._listener.open(*config.listen)
-        self._lifecycle = Lifecycle(config, self._controller_line(), self._clean_epoch,
-                                    lambda: self._metadata.version)
+        self._lifecycle = Lifecycle(
+            config, self._controller_line(), self._clean_epoch, lambda: self._metadata.version
+        )
         self._every(_TICK_S, self._tick)
         self._every(config.hw_checkpoint_interval_ms / 1000, self._host.checkpoint)
-        log("info", "started", node=config.node_id, rules=config.rules, bugs=",".join(config.bugs) or None,
-            listen=f"{config.listen[0]}:{config.listen[1]}", clean=self._host.clean)
+        log(
+            "info",
+            "started",
+            node=config.node_id,
+            rules=config.rules,
+            bugs=",".join(config.bugs) or None,
+            listen=f"{config.listen[0]}:{config.listen[1]}",
+            clean=self._host.clean,
+        )
         await self._asked_to_stop.wait()
         await self._stop()
 
@@ -135,13 +159,20 @@ class Broker:
         self._host.tick()
         self._readings.tick()
 
+    def _propose(self, hosted: Hosted, proposal: ProposeIsr) -> None:
+        self._proposals.add(hosted, proposal)
+
     def _role_changed(self, hosted: Hosted) -> None:
         self._readings.role_changed(hosted.key)
         self._fetchers.look()
 
     def _state(self) -> dict[str, Any]:
-        return {"node": self._config.node_id, "broker_epoch": self._broker_epoch(),
-                "metadata_version": self._metadata.version, "replicas": self._host.state()}
+        return {
+            "node": self._config.node_id,
+            "broker_epoch": self._broker_epoch(),
+            "metadata_version": self._metadata.version,
+            "replicas": self._host.state(),
+        }
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -173,8 +204,15 @@ class Broker:
         elif head.key == wire.FIND_COORDINATOR:
             read_request(frame, head)
             cls, _ = response_parts(head.key, head.version)
-            body = make(cls, throttle_time=wire.milliseconds(0), error_message="there are no groups here",
-                        error_code=error_code(errors.COORDINATOR_NOT_AVAILABLE), node_id=-1, host="", port=-1)
+            body = make(
+                cls,
+                throttle_time=wire.milliseconds(0),
+                error_message="there are no groups here",
+                error_code=error_code(errors.COORDINATOR_NOT_AVAILABLE),
+                node_id=-1,
+                host="",
+                port=-1,
+            )
             connection.answer(write_response(head.correlation, body))
         elif head.key == wire.CREATE_TOPICS:
             handed.begin(handed.create_topics, connection, frame, head)
@@ -207,19 +245,39 @@ class Broker:
             told = (topic.topic_id.hex if topic.topic_id else "0" * 32) if by_id else topic.topic
             name = self._topic_names.get(told) if by_id else told
             for part in topic.partitions:
-                hosted, error = (None, errors.UNKNOWN_TOPIC_ID) if name is None else self._find(name, part.partition)
-                wanted.append(Wanted(
-                    topic=told, partition=part.partition, hosted=hosted, error=error, offset=part.fetch_offset,
-                    current_leader_epoch=getattr(part, "current_leader_epoch", -1),
-                    last_fetched_epoch=getattr(part, "last_fetched_epoch", -1), max_bytes=part.partition_max_bytes))
+                hosted, error = (
+                    (None, errors.UNKNOWN_TOPIC_ID) if name is None else self._find(name, part.partition)
+                )
+                wanted.append(
+                    Wanted(
+                        topic=told,
+                        partition=part.partition,
+                        hosted=hosted,
+                        error=error,
+                        offset=part.fetch_offset,
+                        current_leader_epoch=getattr(part, "current_leader_epoch", -1),
+                        last_fetched_epoch=getattr(part, "last_fetched_epoch", -1),
+                        max_bytes=part.partition_max_bytes,
+                    )
+                )
         replica = request.replica_id if state is None else state.replica_id
         wait_ms = int(request.max_wait.total_seconds() * 1000)
-        self._readings.begin(Reading(
-            readings=self._readings, connection=connection, head=head, wanted=wanted,
-            replica=asker(replica, self._config.node_id), broker_epoch=-1 if state is None else state.replica_epoch,
-            min_bytes=request.min_bytes, max_bytes=request.max_bytes, deadline_ms=now_ms() + max(0, wait_ms)))
+        self._readings.begin(
+            Reading(
+                readings=self._readings,
+                connection=connection,
+                head=head,
+                wanted=wanted,
+                replica=asker(replica, self._config.node_id),
+                broker_epoch=-1 if state is None else state.replica_epoch,
+                min_bytes=request.min_bytes,
+                max_bytes=request.max_bytes,
+                deadline_ms=now_ms() + max(0, wait_ms),
+            )
+        )
 
-    # -- the cluster -------------------------------------------------------------------------------------------
+    # -- the cluster
+    # -------------------------------------------------------------------------------------------
 
     def _take_news(self, frame: bytes, head: Head) -> int:
         """The controller's metadata; the error it is answered with."""

@@ -1,8 +1,8 @@
 """Connections from others: frames in, one request at a time, answers in order.
 
 Rules
-1. A connection has one request in hand; the next is looked at when the answer to it was written (Kafka mutes the
-   channel likewise). A fetch that waits therefore holds up its own connection and no other.
+1. A connection has one request in hand; the next is looked at when the answer to it was written (Kafka
+   mutes the channel likewise). A fetch that waits therefore holds up its own connection and no other.
 2. Garbage (WireError, a frame too large or of no size) closes its connection and nothing else.
 3. Who reads slowly is not answered further until he has read: nothing piles up here.
 """
@@ -62,8 +62,12 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         buffer = self._buffer
-        if not buffer and not self._in_hand and not self._full and len(data) >= 4 and (
-            _SIZE.unpack_from(data)[0] == len(data) - 4 <= self._max_frame_bytes
+        if (
+            not buffer
+            and not self._in_hand
+            and not self._full
+            and len(data) >= 4
+            and (_SIZE.unpack_from(data)[0] == len(data) - 4 <= self._max_frame_bytes)
         ):
             self._handle(data[4:])
             return
@@ -93,7 +97,8 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _look(self) -> None:
-        """Hand on whole frames while nothing is in hand. Not re-entered: an answer may come inside the handler."""
+        """Hand on whole frames while nothing is in hand. Not re-entered: an answer may come inside the
+        handler."""
         if self._looking:
             return
         self._looking = True
@@ -108,8 +113,8 @@ class Connection(asyncio.Protocol):
                     return
                 if len(buffer) < 4 + size:
                     return
-                frame = bytes(memoryview(buffer)[4:4 + size])
-                del buffer[:4 + size]
+                frame = bytes(memoryview(buffer)[4 : 4 + size])
+                del buffer[: 4 + size]
                 self._handle(frame)
         finally:
             self._looking = False
@@ -136,7 +141,9 @@ class Listener:
     async def open(self, host: str, port: int) -> None:
         """Listens from now on; OSError where the port is taken."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connection, host, port, reuse_address=True, backlog=512)
+        self._server = await loop.create_server(
+            self._connection, host, port, reuse_address=True, backlog=512
+        )
 
     def _connection(self) -> Connection:
         connection = Connection(self._handler, self._max_frame_bytes)

@@ -1,10 +1,12 @@
 """Kafka's wire, behind a thin layer: frames, headers, and every message by kio.
 
 Rules
-1. Whatever cannot be read is a WireError, whoever raised it inside: the connection it came from is closed, and
-   nothing else happens.
-2. A field that a version lacks is dropped by `make`, so that one handler serves all versions of its API.
-3. An unknown tagged field of a *header* is skipped (KIP-482); in a body kio refuses it, and so do we.
+1. Whatever cannot be read is a WireError, whoever raised it inside: the connection it came from is closed,
+   and nothing else happens.
+2. Every frame is walked before kio reads it (broker.shape): its native parser aborts the process on some
+   garbage.
+3. A field that a version lacks is dropped by `make`, so that one handler serves all versions of its API.
+4. An unknown tagged field of a *header* is skipped (KIP-482); in a body kio refuses it, and so do we.
 """
 
 import datetime
@@ -21,11 +23,27 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from broker.shape import ShapeError, walk
+
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, LEADER_AND_ISR = 0, 1, 2, 3, 4
-FIND_COORDINATOR, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 10, 18, 19, 22, 23
-ELECT_LEADERS, ALTER_PARTITION, BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 43, 56, 62, 63, 67
+FIND_COORDINATOR, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = (
+    10,
+    18,
+    19,
+    22,
+    23,
+)
+ELECT_LEADERS, ALTER_PARTITION, BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = (
+    43,
+    56,
+    62,
+    63,
+    67,
+)
 
 OUR_VERSION = 100  # of leader-and-isr, the one message that is ours
+
+Reader = Callable[[bytes, int], tuple[Any, int]]
 
 _HEAD = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
 _SIZE = struct.Struct(">i")
@@ -54,7 +72,7 @@ def read_head(frame: bytes) -> Head:
         end = _HEAD.size + max(length, 0)
         if length < -1 or end > len(frame):
             raise WireError("the client id ends beyond the frame")
-        client = frame[_HEAD.size:end].decode() if length >= 0 else None
+        client = frame[_HEAD.size : end].decode() if length >= 0 else None
     except (struct.error, UnicodeDecodeError) as error:
         raise WireError(f"no request header: {error}") from error
     return Head(key=key, version=version, correlation=correlation, client=client, body_at=end)
@@ -99,46 +117,50 @@ def skip_tags(frame: bytes, at: int) -> int:
 
 
 @cache
-def _request_reader(key: int, version: int) -> tuple[Callable[[bytes, int], tuple[Any, int]], bool]:
+def _request_reader(key: int, version: int) -> tuple[Any, Reader, bool]:
     schema = load_request_schema(key, version)
-    return entity_reader(schema), schema.__header_schema__.__version__ >= 2
+    return schema, entity_reader(schema), schema.__header_schema__.__version__ >= 2
 
 
 @cache
-def _response_reader(key: int, version: int) -> tuple[Callable[[bytes, int], tuple[Any, int]], bool]:
+def _response_reader(key: int, version: int) -> tuple[Any, Reader, bool]:
     schema = load_response_schema(key, version)
-    return entity_reader(schema), schema.__header_schema__.__version__ >= 1
+    return schema, entity_reader(schema), schema.__header_schema__.__version__ >= 1
 
 
 def read_request(frame: bytes, head: Head) -> Any:
     """The body of a request of a version that is served: kio's value for it."""
-    reader, tagged = _request_reader(head.key, head.version)
+    schema, reader, tagged = _request_reader(head.key, head.version)
     at = skip_tags(frame, head.body_at) if tagged else head.body_at
-    return _read(reader, frame, at)
+    return _read(schema, reader, frame, at)
 
 
 def read_response(frame: bytes, key: int, version: int, correlation: int) -> Any:
     """The body of an answer to the request of that correlation id."""
-    reader, tagged = _response_reader(key, version)
+    schema, reader, tagged = _response_reader(key, version)
     if len(frame) < 4 or _SIZE.unpack_from(frame)[0] != correlation:
         raise WireError("an answer to another request")
     at = skip_tags(frame, 4) if tagged else 4
-    return _read(reader, frame, at)
+    return _read(schema, reader, frame, at)
 
 
-def _read(reader: Callable[[bytes, int], tuple[Any, int]], frame: bytes, at: int) -> Any:
+def _read(schema: Any, reader: Reader, frame: bytes, at: int) -> Any:
     try:
-        value, used = reader(frame, at)
+        end = walk(schema, frame, at)
+    except ShapeError as error:
+        raise WireError(f"unreadable: {error}") from error
+    if end != len(frame):
+        raise WireError(f"{len(frame) - end} bytes too many")
+    try:
+        return reader(frame, at)[0]
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # kio raises what its parsers raise, a panic of its native half included
         raise WireError(f"unreadable: {type(error).__name__}: {error}") from error
-    if at + used != len(frame):
-        raise WireError(f"{len(frame) - at - used} bytes too many")
-    return value
 
 
 # -- writing ------------------------------------------------------------------------------------------
+
 
 @cache
 def _known(cls: type) -> frozenset[str]:
@@ -192,10 +214,12 @@ def write_request(key: int, version: int, correlation: int, client: str, body: A
     writer, header_version = _writer(type(body))
     buffer = io.BytesIO()
     writer(buffer, body)
-    return frame_request(key, version, correlation, client, header_version >= 2, buffer.getvalue())
+    return frame_request(key, version, correlation, client, buffer.getvalue(), tagged=header_version >= 2)
 
 
-def frame_request(key: int, version: int, correlation: int, client: str, tagged: bool, body: bytes) -> bytes:
+def frame_request(
+    key: int, version: int, correlation: int, client: str, body: bytes, *, tagged: bool
+) -> bytes:
     """A whole frame round a body that is already bytes."""
     name = client.encode()
     head = _HEAD.pack(key, version, correlation, len(name)) + name + (b"\0" if tagged else b"")

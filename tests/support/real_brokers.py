@@ -1,4 +1,4 @@
-"""Real processes for the broker's own tests: one controller and some brokers on loopback, and nothing between.
+"""Real processes for the broker's own tests: a controller and brokers on loopback, nothing between them.
 
 Not the harness's cluster: no keeper, no links; what is tested here is `python -m broker` alone.
 """

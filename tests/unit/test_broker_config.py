@@ -1,0 +1,107 @@
+"""The broker's properties file: what it means, and what it is told when it cannot mean anything."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.config import LONG_MAX, ConfigError, load, parse
+
+BROKER = """
+process.roles=broker
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:19101
+controller.quorum.voters=100@127.0.0.1:19300
+log.dirs=/somewhere/n1
+"""
+
+
+def test_defaults_are_kafkas() -> None:
+    """What is not said is as Kafka has it."""
+    config, warnings = parse(BROKER, "f")
+
+    assert warnings == []
+    assert (config.role, config.node_id, config.log_dir) == ("broker", 1, Path("/somewhere/n1"))
+    assert config.advertised == config.listen == ("127.0.0.1", 19101)
+    assert (config.controller_id, config.controller) == (100, ("127.0.0.1", 19300))
+    assert (config.session_timeout_ms, config.heartbeat_interval_ms) == (9000, 2000)
+    assert (config.replica_lag_time_max_ms, config.fetch_wait_max_ms) == (30_000, 500)
+    assert config.flush_messages == LONG_MAX
+    assert config.rules == "kip-320"
+    assert config.auto_create_topics
+    assert not config.unclean_leader_election
+
+
+def test_every_form_of_a_properties_line() -> None:
+    """Comments, blanks, both separators, spaces, a line that goes on."""
+    text = BROKER + "# no=1\n! nor=2\n  min.insync.replicas : 2\nfloodmark.bugs = trunc_hw, \\\n  no_leso\n"
+    config, warnings = parse(text, "f")
+
+    assert warnings == []
+    assert config.min_insync_replicas == 2
+    assert config.bugs == ("trunc_hw", "no_leso")
+
+
+def test_links_are_dialled_and_others_where_they_say() -> None:
+    """floodmark.dial wins over what a node advertises."""
+    config, _ = parse(BROKER + "floodmark.dial=2@127.0.0.1:20002,100@127.0.0.1:20100\n", "f")
+
+    assert config.dialled(2, ("127.0.0.1", 19102)) == ("127.0.0.1", 20002)
+    assert config.dialled(3, ("127.0.0.1", 19103)) == ("127.0.0.1", 19103)
+
+
+def test_an_unknown_key_is_told_and_no_more() -> None:
+    """A line and its number; a key given twice likewise."""
+    config, warnings = parse(BROKER + "num.io.threads=2\nnode.id=3\n", "f")
+
+    assert config.node_id == 3
+    assert warnings == ["f:7: unknown key num.io.threads",
+                        "f:8: node.id was given before, on line 3; this one rules"]
+
+
+def test_a_controller_needs_no_address_of_its_own() -> None:
+    """It is where it listens."""
+    text = "process.roles=controller\nnode.id=100\nlisteners=CONTROLLER://localhost:9\nlog.dirs=x\n"
+
+    assert parse(text, "f")[0].controller == ("localhost", 9)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("node.id=one", "f:7: node.id: a whole number is wanted, not 'one'"),
+        ("min.insync.replicas=0", "f:7: min.insync.replicas: 0 is not within 1 and 2147483647"),
+        ("auto.create.topics.enable=yes", "f:7: auto.create.topics.enable: true or false is wanted, not 'yes'"),
+        ("listeners=127.0.0.1", "f:7: listeners: HOST:PORT is wanted, not '127.0.0.1'"),
+        ("listeners=a:70000", "f:7: listeners: HOST:PORT is wanted, not 'a:70000'"),
+        ("listeners=SSL://a:1", "f:7: listeners: only PLAINTEXT is served, not SSL"),
+        ("controller.quorum.voters=h:1", "f:7: controller.quorum.voters: ID@HOST:PORT is wanted, not 'h:1'"),
+        ("process.roles=broker,controller", "f:7: process.roles: broker or controller is wanted"),
+        ("log.dirs=a,b", "f:7: log.dirs: one log directory is served, not several"),
+        ("node.id=100", "f:7: node.id 100 is the controller's"),
+        ("floodmark.rules=kip-1", "f:7: no rule generation 'kip-1'; there are: high-watermark, kip-320"),
+        ("floodmark.bugs=rust", "f:7: no bug 'rust'; there are: "),
+        ("replica.lag.time.max.ms=400", "f:7: replica.fetch.wait.max.ms (500) may not be above"),
+        ("broker.session.timeout.ms=500", "f:7: broker.heartbeat.interval.ms (2000) may not be above"),
+    ],
+)
+def test_a_bad_value_names_its_line(line: str, why: str) -> None:
+    """File, line, key, and what was wanted."""
+    with pytest.raises(ConfigError) as error:
+        parse(f"{BROKER}{line}\n", "f")
+
+    assert str(error.value).startswith(why)
+
+
+@pytest.mark.parametrize("key", ["process.roles", "node.id", "listeners", "log.dirs", "controller.quorum.voters"])
+def test_what_must_be_there(key: str) -> None:
+    """A missing key is named."""
+    text = "".join(line + "\n" for line in BROKER.splitlines() if not line.startswith(key))
+
+    with pytest.raises(ConfigError, match=f"{key} is missing"):
+        parse(text, "f")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """An error of the config, not a traceback."""
+    with pytest.raises(ConfigError, match=r"absent\.properties"):
+        load(tmp_path / "absent.properties")

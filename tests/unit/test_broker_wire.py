@@ -1,0 +1,202 @@
+"""The broker's wire: hand-written messages are kio's, byte for byte; garbage is a WireError and nothing else."""
+
+import uuid
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker import wire
+from broker.describing import CONTROLLER_SERVES, OFFERED, api_versions, served
+from broker.hot import FOLLOWER_FETCH, Asked, Fetched, fetch_answer, fetch_request, produce_answer
+from broker.messages import EpochEnd
+from broker.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
+from broker.news import read_news, read_news_answer, write_news, write_news_answer
+from broker.wire import (
+    FETCH,
+    PRODUCE,
+    WireError,
+    error_code,
+    make,
+    milliseconds,
+    read_head,
+    read_request,
+    read_response,
+    request_parts,
+    response_parts,
+    varint,
+    write_request,
+    write_response,
+)
+
+TOPICS = ("t", "a-much-longer-name." * 12)
+
+
+@pytest.mark.parametrize("version", range(3, 10))
+def test_the_produce_answer_is_kios(version: int) -> None:
+    """Several topics, errors, none at all; a name longer than a one-byte length."""
+    random = Random(version)
+    topics = [(name, [(part, random.choice([0, 6, 19]), random.randrange(-1, 2**40), random.randrange(99))
+                      for part in range(random.randrange(3))]) for name in TOPICS]
+    cls, parts = response_parts(PRODUCE, version)
+
+    for given in (topics, topics[:1], []):
+        expected = make(cls, throttle_time=milliseconds(0), responses=tuple(
+            make(parts.TopicProduceResponse, name=name, partition_responses=tuple(
+                make(parts.PartitionProduceResponse, index=part, error_code=error_code(error), base_offset=base,
+                     log_append_time=None, log_start_offset=start, record_errors=(), error_message=None)
+                for part, error, base, start in each))
+            for name, each in given))
+        assert write_response(77, expected) == produce_answer(version, 77, given)
+
+
+@pytest.mark.parametrize("version", [*range(4, 13), FOLLOWER_FETCH])
+def test_the_fetch_answer_is_kios(version: int) -> None:
+    """With and without records, errors and a diverging epoch; lengths on both sides of one varint byte."""
+    names = [uuid.UUID(int=n + 1).hex for n in range(2)] if version >= 13 else list(TOPICS)
+    flexible = version >= 12
+    topics = [
+        (names[0], [Fetched(partition=0, error=0, hw=5, log_start=1, records=b"r" * 126),
+                    Fetched(partition=9, error=1, hw=-1, log_start=-1, records=b"")]),
+        (names[1], [Fetched(partition=3, error=0, hw=2**40, log_start=0, records=b"r" * 127,
+                            diverging=EpochEnd(epoch=4, end_offset=99) if flexible else None)]),
+    ]
+    cls, parts = response_parts(FETCH, version)
+
+    def partition(each: Fetched) -> Any:
+        diverging = {}
+        if each.diverging is not None:
+            diverging["diverging_epoch"] = parts.EpochEndOffset(epoch=4, end_offset=99)
+        return make(parts.PartitionData, partition_index=each.partition, error_code=error_code(each.error),
+                    high_watermark=each.hw, last_stable_offset=each.hw, log_start_offset=each.log_start,
+                    aborted_transactions=None, preferred_read_replica=-1, records=each.records, **diverging)
+
+    for given in (topics, topics[:1], []):
+        expected = make(cls, throttle_time=milliseconds(0), error_code=error_code(0), session_id=0, responses=tuple(
+            make(parts.FetchableTopicResponse, topic=name,
+                 topic_id=uuid.UUID(hex=name) if version >= 13 else None,
+                 partitions=tuple(partition(each) for each in each_topic))
+            for name, each_topic in given))
+        assert write_response(7, expected) == fetch_answer(version, 7, given)
+
+
+def test_the_followers_fetch_is_kios() -> None:
+    """Two topics by id, and who asks in the tag that KIP-903 gave it."""
+    topics = [(uuid.UUID(int=n).hex, [Asked(partition=part, current_leader_epoch=3, offset=2**33, last_fetched_epoch=-1,
+                                            log_start=1, max_bytes=1 << 20) for part in range(n)]) for n in (1, 2)]
+    cls, parts = request_parts(FETCH, FOLLOWER_FETCH)
+    body = make(
+        cls, max_wait=milliseconds(500), min_bytes=1, max_bytes=2**20, isolation_level=0, session_id=0,
+        session_epoch=-1, forgotten_topics_data=(), rack_id="",
+        replica_state=parts.ReplicaState(replica_id=2, replica_epoch=17),
+        topics=tuple(make(parts.FetchTopic, topic_id=uuid.UUID(hex=topic_id), partitions=tuple(
+            make(parts.FetchPartition, partition=each.partition, current_leader_epoch=3, fetch_offset=each.offset,
+                 last_fetched_epoch=-1, log_start_offset=1, partition_max_bytes=1 << 20) for each in asked))
+            for topic_id, asked in topics))
+
+    frame = fetch_request(9, "broker-2", topics, replica=2, broker_epoch=17, max_wait_ms=500, min_bytes=1,
+                          max_bytes=2**20)
+
+    assert frame == write_request(FETCH, FOLLOWER_FETCH, 9, "broker-2", body)
+    assert read_request(frame[4:], read_head(frame[4:])) == body
+
+
+def test_a_header_may_bring_tags_that_nobody_knows() -> None:
+    """KIP-482: skipped in a header."""
+    cls, _ = request_parts(wire.API_VERSIONS, 3)
+    body = make(cls, client_software_name="new", client_software_version="9")
+    frame = write_request(wire.API_VERSIONS, 3, 1, "me", body)[4:]
+    head = read_head(frame)
+    tagged = frame[:head.body_at] + varint(1) + varint(300) + varint(2) + b"xx" + frame[head.body_at + 1:]
+
+    assert read_request(tagged, head) == body
+
+
+@pytest.mark.parametrize("damage", ["cut", "longer", "tag", "empty", "client"])
+def test_a_damaged_request_is_a_wire_error(damage: str) -> None:
+    """Whatever is wrong with it, and wherever."""
+    cls, _ = request_parts(wire.METADATA, 9)
+    frame = write_request(wire.METADATA, 9, 1, "me", make(
+        cls, topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False))[4:]
+    damaged = {
+        "cut": frame[:-2],
+        "longer": frame + b"\0",
+        "tag": frame[:-1] + b"\1\x63\1x",
+        "empty": b"",
+        "client": frame[:8] + b"\x7f\xff" + frame[10:],
+    }[damage]
+
+    with pytest.raises(WireError):
+        read_request(damaged, read_head(damaged))
+
+
+def test_noise_is_a_wire_error_or_a_request() -> None:
+    """No other exception, no crash, no endless work: 20,000 frames of chance, half of them with a fair header."""
+    random = Random(1)
+    versions = [(key, version) for key, (low, high) in OFFERED.items() for version in range(max(low, 3), high + 1)]
+    versions = [(key, version) for key, version in versions if served(key, version)]
+    for turn in range(20_000):
+        frame = random.randbytes(random.randrange(60))
+        if turn % 2:
+            key, version = random.choice(versions)
+            frame = key.to_bytes(2) + version.to_bytes(2) + b"\0\0\0\1\xff\xff\0" + frame
+        try:
+            head = read_head(frame)
+            if served(head.key, head.version):
+                read_request(frame, head)
+        except WireError:
+            continue
+
+
+def test_an_answer_to_another_request_is_refused() -> None:
+    """Correlation ids are compared."""
+    frame = write_response(5, api_versions(3, OFFERED))[4:]
+
+    assert read_response(frame, wire.API_VERSIONS, 3, 5).api_keys
+    with pytest.raises(WireError, match="another request"):
+        read_response(frame, wire.API_VERSIONS, 3, 6)
+
+
+def test_what_is_offered() -> None:
+    """Produce from 0 though 0-2 are refused (KAFKA-18659); Fetch 15 is served and not offered."""
+    answer = api_versions(3, OFFERED)
+    offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+    assert offered[PRODUCE] == (0, 9)
+    assert offered[FETCH] == (4, 12)
+    assert not served(PRODUCE, 2)
+    assert served(PRODUCE, 3)
+    assert served(FETCH, 15)
+    assert not served(FETCH, 13)
+
+
+def test_an_unknown_api_versions_is_answered_with_version_0_and_35() -> None:
+    """KIP-511: the list all the same, in the body that every client can read."""
+    frame = write_response(1, api_versions(17, CONTROLLER_SERVES))[4:]
+    answer = read_response(frame, wire.API_VERSIONS, 0, 1)
+
+    assert int(answer.error_code) == 35
+    assert {each.api_key for each in answer.api_keys} == set(CONTROLLER_SERVES)
+
+
+def test_leader_and_isr_goes_both_ways() -> None:
+    """What is written is read; its answer likewise."""
+    metadata = Metadata(
+        version=9,
+        brokers=(BrokerInfo(id=1, epoch=15, host="127.0.0.1", port=19101, fenced=False),),
+        topics={"log": TopicInfo(name="log", id="5f" * 16, configs={"min.insync.replicas": "2"}, partitions=(
+            PartitionInfo(partition=0, leader=1, leader_epoch=4, isr=(1, 2), partition_epoch=6, replicas=(1, 2)),))})
+    frame = write_news(3, 2, 17, metadata)[4:]
+
+    assert read_news(frame, read_head(frame)) == (2, 17, metadata)
+    assert read_news_answer(write_news_answer(3, 77)[4:]) == 77
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"broker":2}', b'{"broker":2,"broker_epoch":1,"version":1,'
+                                  b'"brokers":[{}],"topics":[]}'])
+def test_a_damaged_leader_and_isr_is_a_wire_error(body: bytes) -> None:
+    """Not JSON, or not the fields."""
+    frame = wire.frame_request(wire.LEADER_AND_ISR, wire.OUR_VERSION, 1, "c", body, tagged=False)[4:]
+
+    with pytest.raises(WireError):
+        read_news(frame, read_head(frame))

@@ -27,17 +27,27 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
     none), and where it lies."""
     random = Random(f"{SEED} {number}")
     folder = healthy(random, steps=random.randrange(30, 90), settled=random.random() < 0.85)
+    if random.random() < 0.3:
+        folder.run["guarantees"] |= other_promises(random)
     names = sorted(CATALOGUE)
     asked = [names[number % len(names)]] if number % 10 else []
-    asked += random.sample(names, random.choice((0, 0, 0, 1)))
+    asked += random.sample(names, random.choice((0, 0, 1, 2)))
     done = []
     for name in asked:
         try:
             planted = CATALOGUE[name](folder, random)
-        except (AttributeError, IndexError, KeyError, StopIteration, ValueError):
+        except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError):
             continue  # an earlier damage took away what this one needs
         done.append(name if planted is not None else f"({name})")
     return ", ".join(done) or "healthy", folder.write(root / f"{number:04}")
+
+
+def other_promises(random: Random) -> dict[str, Any]:
+    """One guarantee that is not as usual."""
+    return random.choice((
+        {"acks": "1"}, {"acks": "0"}, {"retries": 5}, {"retries": 5, "idempotence": True}, {"flush": "every"},
+        {"unclean_leader_election": True}, {"min_insync_replicas": 1}, {"min_insync_replicas": 3},
+        {"isolation": "read_uncommitted"}))
 
 
 @pytest.mark.spark

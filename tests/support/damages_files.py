@@ -7,7 +7,7 @@ taken for a broken cluster. These folders are settled and healthy in everything 
 import json
 from random import Random
 
-from damages import NOTHING, Expect, any_ack, follower, near_miss, some_partition, spoilt_file
+from damages import NOTHING, Expect, any_ack, extend, follower, near_miss, some_partition, spoilt_file
 
 from histories import NODES, Line, RunFolder
 
@@ -153,6 +153,34 @@ def an_op_completes_twice(folder: RunFolder, random: Random) -> Expect | None:
 def a_completion_of_nothing(folder: RunFolder, random: Random) -> Expect | None:
     """A poll was answered that nobody asked."""
     folder.add(folder.fresh_process(), "ok", "poll", reads=[])
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def an_ack_of_nothing(folder: RunFolder, random: Random) -> Expect | None:
+    """An ok of a send that nobody asked, for a value that nobody sent: its record in the logs is no phantom."""
+    partition = some_partition(folder, random)
+    value = folder.fresh_value()
+    send = {"partition": partition, "value": value, "offset": extend(folder, partition, value)}
+    folder.add(folder.fresh_process(), "ok", "send", sends=[send])
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def two_fates(folder: RunFolder, random: Random) -> Expect | None:
+    """A send that was answered ok is answered fail as well: the first answer counts."""
+    line = random.choice([line for line in folder.lines if line["type"] == "ok" and line["f"] == "send"])
+    folder.add(line["process"], "fail", "send", sends=line["sends"], error="TIMEOUT")
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def another_answer(folder: RunFolder, random: Random) -> Expect | None:
+    """A completion names another value than its invocation."""
+    process = folder.fresh_process()
+    send = {"partition": some_partition(folder, random), "value": folder.fresh_value()}
+    folder.add(process, "invoke", "send", sends=[send])
+    folder.add(process, "info", "send", sends=[{**send, "value": send["value"] + 1}])
     return cannot_tell(HISTORY, ORDER)
 
 

@@ -351,7 +351,7 @@ def main(out: Path) -> None:
         folder = tell().write(out / name)
         expected = twin.judge(folder)
         del expected["exact"]
-        saved = json.dumps({"story": tell.__doc__, **expected}, indent=1)
+        saved = json.dumps({"story": " ".join(str(tell.__doc__).split()), **expected}, indent=1)
         (folder / "expected.json").write_text(saved + "\n")
         found = [f"{one['name']}({one['count']} {one['class']})" for one in expected["findings"]]
         print(f"{name}: {expected['valid']} {' '.join(found)} unknown={','.join(expected['unknown'])}")

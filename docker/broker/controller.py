@@ -28,9 +28,7 @@ from broker.brokers import (
     producer_ids_record,
     topic_record,
 )
-from broker.elections import elected, without
-from broker.messages import (
-    NO_LEADER,
+from broker.cluster_messages import (
     AllocateProducerIds,
     AlterAnswer,
     AlterPartition,
@@ -51,6 +49,8 @@ from broker.messages import (
     Registered,
     Tick,
 )
+from broker.elections import elected, without
+from broker.messages import NO_LEADER
 from broker.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo, metadata_of
 from broker.rules import KIP_320, Rules
 from broker.topics import TopicDefaults, new_topic

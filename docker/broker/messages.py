@@ -5,12 +5,47 @@ Rules
 2. Effects are carried out in the order given, synchronously: when a ReadAnswer is carried out, the bytes
    it names are in storage, and when a ProduceAnswer is, so is everything the ack rests on.
 3. `token` is the shell's name for a request that waits; a machine gives it back unread.
-4. LEO and HW are exclusive (the next offset; the first offset not committed). -1 means "none" as on Kafka's wire.
+4. LEO and HW are exclusive (the next offset; the first offset not committed). -1 means "none" as on the wire.
 5. `error` is a Kafka error code (broker.errors gives them names); 0 is none.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+# ruff: noqa: PLC0414 -- known by this name to the shell as well
+from broker.cluster_messages import (
+    AllocateProducerIds as AllocateProducerIds,
+)
+from broker.cluster_messages import (
+    AlterPartition as AlterPartition,
+)
+from broker.cluster_messages import (
+    ControllerEvent as ControllerEvent,
+)
+from broker.cluster_messages import (
+    CreateTopic as CreateTopic,
+)
+from broker.cluster_messages import (
+    Elect as Elect,
+)
+from broker.cluster_messages import (
+    Expire as Expire,
+)
+from broker.cluster_messages import (
+    Heartbeat as Heartbeat,
+)
+from broker.cluster_messages import (
+    Persist as Persist,
+)
+from broker.cluster_messages import (
+    Publish as Publish,
+)
+from broker.cluster_messages import (
+    Register as Register,
+)
+from broker.cluster_messages import (
+    Tick as Tick,
+)
 
 NO_EPOCH = -1
 NO_LEADER = -1
@@ -43,7 +78,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnd:
-    """Where an epoch ends in a log: the largest epoch <= the one asked, and the offset after its last record."""
+    """Where an epoch ends in a log: the largest epoch <= the one asked, the offset after its last record."""
 
     epoch: int
     end_offset: int
@@ -163,13 +198,6 @@ class AlterAnswered:
     partition_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
-    """Time has passed: parked produces may expire, laggards may leave the ISR."""
-
-    now_ms: int
-
-
 ReplicaEvent = (
     LeaderAndIsr | Produce | Fetch | EndOffsetAsked | OffsetAsked
     | FetchAnswered | EndOffsetAnswered | LogEndsAnswered | AlterAnswered | Tick
@@ -215,8 +243,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """Cut the log so that its LEO is `to` (always a batch boundary; `was` the LEO before). `to` == log start of a
-    fresh log (Reset) when the leader's log begins above our end."""
+    """Cut the log so that its LEO is `to` (always a batch boundary; `was` the LEO before)."""
 
     to: int
     was: int
@@ -246,7 +273,7 @@ class HwMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleChanged:
-    """Leader, epoch or role is new: parked fetches are asked again (and answer an error), fetchers look anew."""
+    """Leader or epoch is new: parked fetches are asked again (to find an error), fetchers look anew."""
 
     leading: bool
     leader: int
@@ -304,170 +331,4 @@ class ProposeIsr:
 ReplicaEffect = (
     Append | Truncate | Reset | SaveEpochs | HwMoved | RoleChanged | ProduceAnswer | ReadAnswer
     | EndOffsetAnswer | OffsetAnswer | ProposeIsr
-)
-
-
-# -- events of the controller -----------------------------------------------------------------------------
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Register:
-    """BROKER -> controller: a new incarnation. Answered by Registered, after what it implies is durable."""
-
-    now_ms: int
-    token: object
-    broker: int
-    incarnation: str
-    host: str
-    port: int
-    clean: bool  # its last stop was orderly
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
-    """BROKER -> controller. A fenced broker whose `metadata_version` is not below the one of its registration
-    is unfenced; `stopping` asks for a controlled shutdown."""
-
-    now_ms: int
-    token: object
-    broker: int
-    broker_epoch: int
-    metadata_version: int
-    stopping: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartition:
-    """LEADER -> controller: compare-and-set of one partition's ISR."""
-
-    now_ms: int
-    token: object
-    topic: str
-    partition: int
-    broker: int
-    broker_epoch: int
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[tuple[int, int], ...]  # (broker, broker epoch)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elect:
-    """HARNESS or admin client -> controller: ElectLeaders. Empty `partitions` means all."""
-
-    now_ms: int
-    token: object
-    partitions: tuple[tuple[str, int], ...]
-    unclean: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopic:
-    """CLIENT -> controller (through any broker). `assignment` empty: the controller spreads the replicas."""
-
-    now_ms: int
-    token: object
-    topic: str
-    topic_id: str  # hex of a new uuid: chance is the shell's
-    partitions: int
-    replication_factor: int
-    assignment: tuple[tuple[int, ...], ...]
-    configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateProducerIds:
-    """BROKER -> controller: a block of producer ids, durable before it is used and never given twice."""
-
-    now_ms: int
-    token: object
-    broker: int
-    broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expire:
-    """HARNESS -> controller: end this broker's session now."""
-
-    now_ms: int
-    token: object
-    broker: int
-
-
-ControllerEvent = Register | Heartbeat | AlterPartition | Elect | CreateTopic | AllocateProducerIds | Expire | Tick
-
-
-# -- effects of the controller ------------------------------------------------------------------------------
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Persist:
-    """Append these records (JSON objects; Controller.replay() takes them back) and fsync before any later effect."""
-
-    records: tuple[Mapping[str, object], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publish:
-    """The metadata has a new version: every registered broker is to be sent the leader-and-isr message."""
-
-    version: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
-    token: object
-    error: int
-    broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatAnswer:
-    token: object
-    error: int
-    fenced: bool
-    may_stop: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterAnswer:
-    """error 0: the ISR as it now is."""
-
-    token: object
-    error: int
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    partition_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectAnswer:
-    token: object
-    results: tuple[tuple[str, int, int], ...]  # topic, partition, error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateAnswer:
-    token: object
-    error: int
-    message: str
-    topic_id: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdsAnswer:
-    token: object
-    error: int
-    first: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireAnswer:
-    token: object
-    error: int
-
-
-ControllerEffect = (
-    Persist | Publish | Registered | HeartbeatAnswer | AlterAnswer | ElectAnswer | CreateAnswer
-    | ProducerIdsAnswer | ExpireAnswer
 )

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker import errors
+from broker.cluster_messages import Tick
 from broker.epochs import EpochCache
 from broker.errors import IllegalEvent
 from broker.follower import Follower
@@ -45,7 +46,6 @@ from broker.messages import (
     ReplicaEffect,
     ReplicaEvent,
     RoleChanged,
-    Tick,
     Wish,
 )
 from broker.producers import Producers

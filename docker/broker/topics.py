@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from broker import errors
 from broker.brokers import ClusterState, Partition, Topic
-from broker.messages import CreateAnswer, CreateTopic
+from broker.cluster_messages import CreateAnswer, CreateTopic
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 ASK_DEFAULT = -1

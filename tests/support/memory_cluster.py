@@ -16,30 +16,32 @@ from typing import Any
 from memory_node import CONTROLLER, Message, Node, Sent
 from memory_plumbing import CARRY_OUT, DELIVER, at_controller, lost, wake
 
-from broker.controller import Controller, ControllerConfig, PartitionInfo
-from broker.messages import (
-    CONSUMER,
-    Batch,
+from broker.cluster_messages import (
     ControllerEffect,
     ControllerEvent,
     CreateTopic,
     Elect,
     Expire,
+    Heartbeat,
+    Persist,
+    Publish,
+    Register,
+    Registered,
+    Tick,
+)
+from broker.controller import Controller, ControllerConfig, PartitionInfo
+from broker.messages import (
+    CONSUMER,
+    Batch,
     Fetch,
     FetchWish,
-    Heartbeat,
     LeaderAndIsr,
     OffsetAnswer,
     OffsetAsked,
-    Persist,
     Produce,
-    Publish,
     ReadAnswer,
-    Register,
-    Registered,
     ReplicaEffect,
     ReplicaEvent,
-    Tick,
 )
 from broker.purgatory import Purgatory
 from broker.replica import Recovered, Replica, ReplicaConfig
@@ -233,7 +235,8 @@ class MemoryCluster:
         epoch = info.leader_epoch + int(self.rules.election_bumps_epoch)
         record = {
             "type": "partition", "topic": "t", "partition": 0, "replicas": list(info.replicas),
-            "leader": node, "leader_epoch": epoch, "isr": list(info.isr), "partition_epoch": info.partition_epoch + 1,
+            "leader": node, "leader_epoch": epoch, "isr": list(info.isr),
+            "partition_epoch": info.partition_epoch + 1,
         }  # fmt: skip
         assert node in info.isr, f"{node} is not in the ISR {info.isr}"
         self.journal.append(record)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from memory_node import CONTROLLER, Message, Node, Sent
 
 from broker import errors
+from broker.cluster_messages import AlterAnswer, AlterPartition
 from broker.messages import (
-    AlterAnswer,
     AlterAnswered,
-    AlterPartition,
     Append,
     Fetch,
     FetchAnswered,

@@ -6,8 +6,7 @@ from typing import Any, TypeVar
 import pytest
 
 from broker import errors
-from broker.controller import Controller, ControllerConfig, PartitionInfo
-from broker.messages import (
+from broker.cluster_messages import (
     AllocateProducerIds,
     AlterAnswer,
     AlterPartition,
@@ -28,6 +27,7 @@ from broker.messages import (
     Registered,
     Tick,
 )
+from broker.controller import Controller, ControllerConfig, PartitionInfo
 
 Effect = TypeVar("Effect")
 SESSION_MS = 1_000

@@ -60,7 +60,7 @@ CACHE = [(1, 0), (3, 10), (4, 12)]
 def test_the_end_of_an_epoch_is_that_of_the_largest_not_above(
     asked: int, found: tuple[int, int] | None
 ) -> None:
-    """KIP-279: (largest epoch <= asked, its end); undefined above the latest; one older than all ended first."""
+    """KIP-279: the largest epoch <= the one asked, and its end; nothing above the latest."""
     end = EpochCache(CACHE).end_offset_for(asked, leo=20)
     assert end == (None if found is None else EpochEnd(epoch=found[0], end_offset=found[1]))
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 import pytest
 
 from broker import errors
+from broker.cluster_messages import Tick
 from broker.errors import IllegalEvent
 from broker.messages import (
     CONSUMER,
@@ -31,7 +32,6 @@ from broker.messages import (
     Reset,
     RoleChanged,
     SaveEpochs,
-    Tick,
     Truncate,
 )
 from broker.replica import Recovered, Replica, ReplicaConfig

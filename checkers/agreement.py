@@ -124,12 +124,12 @@ def damaged_bytes() -> Column:
 
 
 def bounds_contradict() -> list[Column]:
-    """HW above the LEO of a running node; LEO or log_start that are not where the entries end or begin."""
+    """HW above the LEO of a running node; LEO or log_start that are not where the entries end or begin (of a dump
+    that lacks lines, or a compacted one: entries outside of them)."""
     laws = {
         "hw": ("running and hw > leo", "leo", "hw"),
-        "leo": ("whole and case when end is null then leo != log_start and not compact "
-                "when compact then leo <= end else leo != end + 1 end", "leo", "end"),
-        "log_start": ("whole and if(compact, first < log_start, first != log_start)", "log_start", "first"),
+        "leo": ("leo <= end or (whole and not compact and leo != coalesce(end + 1, log_start))", "leo", "end"),
+        "log_start": ("first < log_start or (whole and not compact and first != log_start)", "log_start", "first"),
     }
     return [finding(names.MALFORMED_LOG, law, offset=offset, how=f"'{how}'", nodes="array(node)", seen=seen)
             for how, (law, offset, seen) in laws.items()]

@@ -15,7 +15,7 @@ PARTITION = (
     "run int, partition bigint, leader string, lost_judged boolean, log_start bigint, hw bigint, readable bigint, "
     "unseen_judged boolean, members array<struct<node:string,log_start:bigint>>, weak_acks boolean, retried boolean, "
     "uncommitted boolean, unclean_index bigint, unclean_time bigint, unclean_maybe boolean, budget_index bigint, "
-    "budget_time bigint, budget_maybe_index bigint"
+    "budget_maybe_index bigint"
 )
 REPLICA = (
     "run int, node string, partition bigint, leads boolean, in_isr boolean, hw bigint, log_start bigint, leo bigint, "
@@ -85,7 +85,7 @@ def partition_row(number: int, run: Run, partition: Partition) -> tuple[object, 
         unseen, members(folder, partition) if judged and folder.settled else [],
         str(folder.guarantee("acks", "all")) != "all", retried(folder),
         folder.guarantee("isolation", "read_committed") == "read_uncommitted",
-        bounds.unclean_index, bounds.unclean_time, bounds.unclean_maybe, bounds.budget_index, bounds.budget_time,
+        bounds.unclean_index, bounds.unclean_time, bounds.unclean_maybe, bounds.budget_index,
         bounds.budget_maybe_index,
     )
 
@@ -105,18 +105,19 @@ def retried(folder: Folder) -> bool:
 
 
 def replica_rows(number: int, run: Run) -> list[tuple[object, ...]]:
-    """A row for every replica that has one in replicas.jsonl and a dump that can be read."""
+    """A row for every node and partition: what replicas.jsonl says of it, if it says anything."""
     folder, rows = run.folder, []
-    for (node, key), replica in folder.replicas.items():
-        partition = folder.partitions.get(key)
-        if partition is None or node not in folder.dumps:
-            continue
-        cache = None
-        if replica.epochs is not None and replica.running and not partition.compact:
-            cache = [(start, epoch) for epoch, start in replica.epochs]
-        rows.append((
-            number, node, key, node == partition.leader, node in partition.isr, replica.hw, replica.log_start,
-            replica.leo, replica.running, node not in folder.damaged, folder.settled, run.bounds[key].struck,
-            partition.compact, cache,
-        ))
+    for node in folder.nodes:
+        for key, partition in folder.partitions.items():
+            replica = folder.replicas.get((node, key))
+            whole = node in folder.dumps and node not in folder.damaged
+            placed = (number, node, key, node == partition.leader, node in partition.isr)
+            judged = (whole, folder.settled, run.bounds[key].struck, partition.compact)
+            if replica is None:
+                rows.append((*placed, None, None, None, None, *judged, None))
+                continue
+            cache = None
+            if replica.epochs is not None and replica.running and not partition.compact:
+                cache = [(start, epoch) for epoch, start in replica.epochs]
+            rows.append((*placed, replica.hw, replica.log_start, replica.leo, replica.running, *judged, cache))
     return rows

@@ -1,14 +1,14 @@
 """What the faults of a run permit: per partition, up to which send a loss is covered, and by what.
 
 Theory. Every cause (an unclean election, copies struck beyond the budget) covers the records sent before it, so
-each is one bound per partition: a lost record is covered if its send was invoked before the bound. Bounds from the
-history are indexes, bounds from the trace are times.
+each is one bound per partition: a lost record is covered if its send was invoked before the bound. What the nemesis did is
+ordered by the index of its line, what only the trace tells by time.
 
 Without a trace the budget counts: min.insync.replicas of the partition's nodes struck after the send is sure, at
 least one is a maybe. With one it looks: a leader chosen while all of the ISR it was chosen from was struck.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,12 @@ ALWAYS = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """A record of the partition is covered if it was invoked before the bound (an index, or a time in ns)."""
+    """A record of the partition is covered if its send was invoked before a bound (an index, or a time in ns)."""
 
     unclean_index: int = NEVER
     unclean_time: int = NEVER
     unclean_maybe: bool = False  # the setting is on and nobody saw whether it mattered
     budget_index: int = NEVER
-    budget_time: int = NEVER
     budget_maybe_index: int = NEVER
     struck: bool = False  # a fault that lost data, or an unclean election, met this partition
 
@@ -46,48 +45,59 @@ class Election:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What the controller told. Not whole (none, gaps, bad lines, a node missing): what is there is still evidence."""
+
+    events: tuple[Election, ...] = ()
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
     """A fault that lost data on a node."""
 
     index: int
-    time: int
+    began: int  # ns: from here on a leader may have been chosen without what was lost
     node: str
 
 
 def bounds_of(folder: Folder, nemesis: Sequence[Mapping[str, Any]]) -> dict[int, Bounds]:
-    """The bounds of every partition, from the nemesis's lines and, where it matters and is whole, the trace."""
+    """The bounds of every partition, from the nemesis's lines and the trace."""
     strikes = strikes_of(nemesis)
-    unclean = folder.guarantee("unclean_leader_election", False) is True
-    elections = read_elections(folder.trace, folder.nodes) if folder.trace and (strikes or unclean) else None
+    trace = read_trace(folder.trace, folder.nodes, every_line=bool(strikes) or unclean_setting(folder))
     return {
-        key: bounds_of_partition(folder, partition, strikes, unclean_index(nemesis, key), elections)
+        key: bounds_of_partition(folder, partition, strikes, unclean_index(nemesis, key), trace)
         for key, partition in folder.partitions.items()
     }
 
 
 def bounds_of_partition(folder: Folder, partition: Partition, strikes: Sequence[Strike], asked_index: int,
-                        elections: Sequence[Election] | None) -> Bounds:
+                        trace: Trace) -> Bounds:
     here = [strike for strike in strikes if strike.node in partition.replicas]
-    setting = folder.guarantee("unclean_leader_election", False) is True
-    mine = None if elections is None else [event for event in elections if event.partition == partition.key]
-    unclean_time = max((e.time for e in mine or () if e.clean is False), default=NEVER)
-    maybe = setting and elections is None
-    index = time = maybe_index = NEVER
+    events = [event for event in trace.events if event.partition == partition.key]
+    unclean_time = max((event.time for event in events if event.clean is False), default=NEVER)
+    maybe = unclean_setting(folder) and not trace.whole
+    index = maybe_index = NEVER
     if folder.guarantee("flush", "os") != "every":
-        if mine is None:
-            index, maybe_index = counted(here, min_insync(folder, partition))
+        if trace.whole:
+            index = looked_at(here, events)
         else:
-            time = looked_at(here, mine)
+            index, maybe_index = counted(here, min_insync(folder, partition))
     return Bounds(
         unclean_index=asked_index, unclean_time=unclean_time, unclean_maybe=maybe, budget_index=index,
-        budget_time=time, budget_maybe_index=maybe_index,
+        budget_maybe_index=maybe_index,
         struck=bool(here) or asked_index != NEVER or unclean_time != NEVER or maybe,
     )
 
 
+def unclean_setting(folder: Folder) -> bool:
+    return folder.guarantee("unclean_leader_election", False) is True
+
+
 def strikes_of(nemesis: Iterable[Mapping[str, Any]]) -> list[Strike]:
     return [
-        Strike(index=op["index"], time=op["time"], node=node)
+        Strike(index=op["index"], began=op["fault"]["began"] if is_int(op["fault"].get("began")) else op["time"],
+               node=node)
         for op in nemesis if op["fault"].get("lost") is True
         for node in op["fault"].get("nodes") or () if isinstance(node, str)
     ]
@@ -126,14 +136,14 @@ def counted(strikes: Iterable[Strike], enough: int) -> tuple[int, int]:
 
 
 def looked_at(strikes: Sequence[Strike], events: Sequence[Election]) -> int:
-    """The time before which a record's copies were all struck among those a later leader was chosen from."""
-    struck: dict[str, int] = {}  # node -> when, until it is taken into the ISR again
+    """The index before which a record's copies were all struck among those a later leader was chosen from."""
+    struck: dict[str, int] = {}  # node -> index of the strike, until it is taken into the ISR again
     isr: frozenset[str] = frozenset()
-    bound, waiting = NEVER, sorted(strikes, key=lambda strike: strike.time)
+    bound, waiting = NEVER, sorted(strikes, key=lambda strike: (strike.began, strike.index))
     for event in sorted(events, key=lambda event: event.time):
-        while waiting and waiting[0].time <= event.time:
-            struck[waiting[0].node] = waiting[0].time
-            waiting.pop(0)
+        while waiting and waiting[0].began <= event.time:
+            strike = waiting.pop(0)
+            struck[strike.node] = strike.index
         if event.clean is None:
             for node in event.isr - isr:  # it has caught up: what it holds now is a copy again
                 struck.pop(node, None)
@@ -148,25 +158,30 @@ def looked_at(strikes: Sequence[Strike], events: Sequence[Election]) -> int:
 # -- the trace: only the controller's elections and ISR changes ---------------------------------------------
 
 
-def read_elections(path: Path, nodes: Sequence[str]) -> list[Election] | None:
-    """Elections and ISR changes in order of time; None where the trace has gaps, bad lines, or lacks a node."""
+def read_trace(path: Path | None, nodes: Sequence[str], *, every_line: bool) -> Trace:
+    """Elections and ISR changes. Unless every line is asked for, only lines that may tell of an election are parsed,
+    and nobody may ask whether the trace is whole."""
     events: list[Election] = []
     next_seq: dict[str, int] = {}
-    try:
+    whole = path is not None and every_line
+    for line in lines_of(path):
+        if not every_line and b'"elect"' not in line:
+            continue
+        try:
+            row = orjson.loads(line)
+            node, seq, event = row["node"], row["seq"], row["event"]
+            whole = whole and next_seq.get(node, seq) == seq
+            next_seq[node] = seq + 1
+            if event in ("elect", "isr") and node not in nodes:
+                events.append(Election(
+                    time=row["time"], partition=row["partition"], leader=row.get("leader"),
+                    isr=frozenset(row["isr"]), clean=row["clean"] if event == "elect" else None))
+        except (ValueError, KeyError, TypeError):
+            whole = False
+    return Trace(events=tuple(events), whole=whole and set(nodes) <= next_seq.keys())
+
+
+def lines_of(path: Path | None) -> Iterator[bytes]:
+    if path is not None:
         with path.open("rb") as trace:
-            for line in trace:
-                row = orjson.loads(line) if line.strip() else None
-                if row is None:
-                    continue
-                node, seq = row["node"], row["seq"]
-                if next_seq.get(node, seq) != seq:
-                    return None
-                next_seq[node] = seq + 1
-                if row["event"] in ("elect", "isr") and node not in nodes:
-                    events.append(Election(
-                        time=row["time"], partition=row["partition"], leader=row.get("leader"),
-                        isr=frozenset(row["isr"]), clean=row["clean"] if row["event"] == "elect" else None,
-                    ))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return events if set(nodes) <= next_seq.keys() else None
+            yield from (line for line in trace if line.strip())

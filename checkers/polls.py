@@ -99,7 +99,7 @@ def ends_fall(history: DataFrame) -> DataFrame:
 def told(steps: DataFrame, values: DataFrame) -> DataFrame:
     """The findings, permitted where a record lost with leave was where the step fell below or passed over."""
     gone = values.where("cause is not null").select("run", "partition", *named(
-        "cause", "cause", "explode(if(ack is null, read_at, array_union(read_at, array(ack))))", "was_at"))
+        "cause", "cause", "explode(if(ack is null, read_at, array(ack)))", "was_at"))
     held = steps.join(gone, ["run", "partition"], "left").groupBy(*_STEP).agg(F.min(F.expr(
         "if(was_at between least(offset, seen) and greatest(offset, seen), cause, null)")).alias("lost_by"))
     return spread(held, *rows_of())

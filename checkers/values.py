@@ -53,14 +53,14 @@ IS_LOST = """coalesce(lost_judged and not repeated and case
     when type = 'ok' and ack is not null then ack >= log_start and not array_contains(held, ack)
     when type = 'ok' then size(held) = 0 and log_start = 0
     when type = 'fail' then false
-    when sent > 0 then size(held) = 0
+    when sent > 0 then (size(held) = 0 and log_start = 0)
         or exists(read_at, o -> o >= log_start and not array_contains(held, o)) end, false)"""
-STILL_SENT = "sent > 0 and coalesce(type, 'info') != 'fail'"
+STILL_SENT = "sent > 0 and not repeated and coalesce(type, 'info') != 'fail'"
 # A send whose invocation is missing may have been invoked at any time.
 COVERED = f"""case
     when coalesce(invoked, -1) < unclean_index or coalesce(invoked_time, -1) < unclean_time then {UNCLEAN}
     when unclean_maybe then {UNCLEAN_MAYBE}
-    when coalesce(invoked, -1) < budget_index or coalesce(invoked_time, -1) < budget_time then {BUDGET}
+    when coalesce(invoked, -1) < budget_index then {BUDGET}
     when coalesce(invoked, -1) < budget_maybe_index then {BUDGET_MAYBE} end"""
 
 

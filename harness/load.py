@@ -139,7 +139,7 @@ def raise_first(tasks: Collection[asyncio.Task[Any]]) -> None:
 
 
 def scripted_sender(workload: Workload, recorder: Recorder) -> Sender:
-    """Each send by a process of its own; refusals that pass are asked again inside the op."""
+    """Each send or poll by a process of its own; refusals that pass are asked again inside the op."""
     numbers = iter(range(SCRIPTED, 2 * SCRIPTED))
 
     async def send(intent: Intent) -> Outcome:
@@ -147,6 +147,8 @@ def scripted_sender(workload: Workload, recorder: Recorder) -> Sender:
         session = workload.session(process)
         deadline_s = asyncio.get_running_loop().time() + _SCRIPTED_TIMEOUT_S
         try:
+            if intent.f == "poll":
+                await ask(session, process, Intent(f="assign", partitions=intent.partitions), recorder)
             invoked = recorder.invoke(process, intent)
             while True:
                 outcome = await session.apply(process, intent, recorder.written)

@@ -20,6 +20,7 @@ Keys of an entry: `f`, `nodes`, `moment` (left out: at once), `timeout_s` (of th
                1; neither: exactly what had been fsynced. Never less than that
   elect        `partitions` (all); `unclean` (false)
   send         `sends`: the micro-sends of one op, all to one partition
+  poll         `partitions`: a new process assigns itself these and polls once, from the beginning
   wait         its moment is all it is
 
 Moments (`at`):
@@ -47,7 +48,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-ACTS = frozenset({"send", "wait"})  # entries that are no faults
+ACTS = frozenset({"send", "poll", "wait"})  # entries that are no faults
 ROLES = frozenset({"leader", "follower", "last-in-isr", "controller", "down", "paused"})
 EVERY = "every"  # as a `replica` of a state: each of the partition's
 MOMENT_TIMEOUT_S = 30.0

@@ -350,6 +350,7 @@ _FORMS: dict[str, _Form] = {
     "power_cut": _Form(nodes="must", args={"keep": _keep, "keep_share": _share, "partition": _partition}),
     "elect": _Form(nodes="none", args={"partitions": _partitions, "unclean": _flag}),
     "send": _Form(nodes="none", args={"sends": _sends}, needs=("sends",)),
+    "poll": _Form(nodes="none", args={"partitions": _partitions}, needs=("partitions",)),
     "wait": _Form(nodes="none", args={}, needs=("moment",)),
 }
 assert set(_FORMS) == set(FAULTS) | ACTS, "an f that is a fault has no form here, or the other way round"

@@ -18,7 +18,7 @@ from harness.errors import FloodmarkError
 from harness.faults import FAULTS, LOSES
 from harness.op import Intent, Send
 from harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Sight, Struck, View
-from harness.schedule import Entry, Schedule
+from harness.schedule import ACTS, Entry, Schedule
 from nemesis.compose import Composed
 from nemesis.ledger import MENDING, Ledger
 from nemesis.moments import POLL_S, Reached, reach
@@ -90,7 +90,7 @@ class Striker:
                               done_ns=done_ns)
         if entry.f == "wait":
             return reached is not None
-        if entry.f == "send":
+        if entry.f in ACTS:
             if reached is not None:
                 await around.send(_intent(entry))
             return reached is not None
@@ -154,8 +154,8 @@ class Striker:
 
 
 def _intent(entry: Entry) -> Intent:
-    return Intent(f="send", sends=tuple(
-        Send(partition=send["partition"], value=send["value"]) for send in entry.args["sends"]))
+    return Intent(f=entry.f, partitions=tuple(entry.args.get("partitions", ())), sends=tuple(
+        Send(partition=send["partition"], value=send["value"]) for send in entry.args.get("sends", ())))
 
 
 def _resolved(grudge: Mapping[str, Sequence[str]], partition: int, view: View | None,

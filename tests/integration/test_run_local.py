@@ -1,6 +1,8 @@
 """Whole runs on a real three-broker cluster, and what their folders hold. No judge: the files speak."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -137,6 +139,41 @@ def test_an_interrupted_run_still_settles_and_collects(tmp_path: Path) -> None:
     result = asyncio.run(interrupted())
     assert (result.ended, result.settled) == ("interrupted", True)
     assert_final_reads_are_the_logs(folder, result.about, assert_a_whole_history(folder, result.about))
+
+
+RUNS_UNTIL_KILLED = """
+import asyncio, runpy, sys
+from pathlib import Path
+from harness import runner
+
+plan = runpy.run_path(sys.argv[1])["made"](Path(sys.argv[2]), duration_s=300.0)
+asyncio.run(runner.carry_out(plan, lambda progress: print(progress.phase, progress.ok, flush=True)))
+"""
+
+
+def test_a_killed_run_leaves_whole_lines_and_says_what_is_missing_by_lacking_it(tmp_path: Path) -> None:
+    """SIGKILL of the harness in the main phase."""
+    folder = tmp_path / "run"
+    harness = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", RUNS_UNTIL_KILLED, __file__, str(folder)],
+        stdout=subprocess.PIPE, text=True)
+    try:
+        assert harness.stdout is not None
+        for line in harness.stdout:
+            phase, acked = line.split()
+            if phase == "main" and int(acked) > 20:
+                break
+        else:
+            pytest.fail("the run ended before it could be killed")
+    finally:
+        harness.kill()
+        harness.communicate(timeout=30)
+    about = orjson.loads((folder / "run.json").read_bytes())
+    assert not {"settled", "settle", "leaders", "final_reads", "history_lines", "ended"} & about.keys()
+    assert (about["missed"], about["died"], about["guarantees"]["acks"]) == ([], [], "all")
+    lines = (folder / "history.jsonl").read_bytes().splitlines(keepends=True)
+    assert len(lines) > 40
+    assert [orjson.loads(line)["index"] for line in lines if line.endswith(b"\n")][-1] >= len(lines) - 2
 
 
 def test_a_cluster_that_cannot_start_leaves_a_folder_that_says_so(tmp_path: Path) -> None:

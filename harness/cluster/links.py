@@ -65,7 +65,7 @@ class Flow:
     """One direction of one connection. Invariant: held_bytes is the size of all in held."""
 
     pair: Pair
-    blocked: bool
+    blocked: bool = False
     over: bool = False  # who says has gone: once all is delivered, the hearing end is closed
     held: list[bytes] = field(default_factory=list)
     held_bytes: int = 0
@@ -112,22 +112,26 @@ class Conversation:
         self._links = links
         self.link = link
         self.flows = tuple(
-            Flow(pair=pair, blocked=pair in links.cut.silent)
-            for pair in ((link.dialer, link.listener), (link.listener, link.dialer))
+            Flow(pair=pair) for pair in ((link.dialer, link.listener), (link.listener, link.dialer))
         )
         self._ends: list[asyncio.Transport | None] = [None, None]
         self._gone = [False, False]
         self._full = [False, False]  # that end takes no more bytes for now
         self._dialling: asyncio.Task[None] | None = None
+        self._was_reset = False
 
     def joined(self, side: int, transport: asyncio.Transport) -> None:
         self._ends[side] = transport
         if side == NEAR:
+            # Not before: asyncio makes its protocol an instant earlier, and a change between would be missed.
             self._links.conversations.add(self)
-            if self._links.cut.resets(self.link):
-                self.reset()
-                return
-        self.go_on()
+            for flow in self.flows:
+                flow.blocked = flow.pair in self._links.cut.silent
+            self._was_reset = self._links.cut.resets(self.link)
+        if self._was_reset:
+            self.reset()
+        else:
+            self.go_on()
 
     def said(self, side: int, data: bytes) -> None:
         flow, hearer = self.flows[side], self._ends[1 - side]
@@ -161,7 +165,8 @@ class Conversation:
             self._deliver(side)
 
     def reset(self) -> None:
-        """End both ends with a reset instead of an orderly close."""
+        """End both ends with a reset, not an orderly close; one that is still being dialled, as it comes."""
+        self._was_reset = True
         for flow in self.flows:
             flow.blocked = False
             flow.drop()
@@ -177,9 +182,6 @@ class Conversation:
             await loop.create_connection(lambda: End(self, FAR), *self.link.to)
         except OSError:
             self.left(FAR)
-            return
-        if self._links.cut.resets(self.link):
-            self.reset()
 
     def _deliver(self, side: int) -> None:
         flow, hearer = self.flows[side], self._ends[1 - side]

@@ -1,4 +1,10 @@
-"""From what control sockets answer to a View: pure."""
+"""From what control sockets answer to a View: pure.
+
+Rules
+1. Names are the history's; partitions that the run did not make are left out.
+2. A broker that runs but is not the incarnation the controller knows is not unfenced: it was restarted, and
+   until it registers (KIP-380) the controller's ISR still speaks of the one before.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,7 +42,14 @@ def view(
 ) -> View:
     """One look. `brokers` holds those that answered; without the controller nobody knows the truth."""
     truth = controller or {"partitions": (), "brokers": ()}
-    unfenced = {names.node(broker["id"]) for broker in truth["brokers"] if not broker["fenced"]}
+    epochs = {node: state["broker_epoch"] for node, state in brokers.items()}
+    unfenced = {
+        node
+        for broker in truth["brokers"]
+        if not broker["fenced"]
+        and (node := names.node(broker["id"])) is not None
+        and epochs.get(node, broker["epoch"]) == broker["epoch"]
+    }
     return View(
         time_ns=time_ns,
         replicas={
@@ -57,7 +70,7 @@ def view(
             if (key := names.key(partition)) is not None
         },
         running=running,
-        unfenced=frozenset(node for node in unfenced if node is not None),
+        unfenced=frozenset(unfenced),
     )
 
 

@@ -65,7 +65,8 @@ def isr(look: View, key: int = 0) -> set[str]:
 
 
 def whole(look: View) -> bool:
-    return all(isr(look, spec.key) == set(NODES) for spec in SPECS)
+    """Every ISR is full, of the incarnations that run now."""
+    return look.unfenced == set(NODES) and all(isr(look, spec.key) == set(NODES) for spec in SPECS)
 
 
 def play(story: Awaitable[None]) -> None:
@@ -172,7 +173,7 @@ def test_a_broker_cut_from_the_controller_by_reset_is_fenced_until_the_heal(tmp_
             await seen(one, lambda look: look.partitions[0].leader != "n1", "another leader")
             assert "n1" in look.running
             await one.heal()
-            await seen(one, lambda look: whole(look) and look.unfenced == set(NODES), "n1 to be back")
+            await seen(one, whole, "n1 to be back")
 
     play(story())
 
@@ -216,7 +217,7 @@ def test_a_preferred_election_brings_the_first_replica_back_to_lead(tmp_path: Pa
     async def story() -> None:
         async with cluster(tmp_path, **LONG) as one:
             await one.expire("n1")
-            await seen(one, lambda look: whole(look) and look.unfenced == set(NODES), "n1 to be back")
+            await seen(one, whole, "n1 to be back")
             assert (await one.observe()).partitions[0].leader != "n1"
             assert await one.elect([0, 1]) == {"elected": [0], "refused": {}}
             assert (await one.observe()).partitions[0].leader == "n1"

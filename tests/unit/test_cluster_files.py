@@ -126,7 +126,8 @@ def controller(**changes: Any) -> dict[str, Any]:
 def broker(number: int, **changes: Any) -> dict[str, Any]:
     replica = {"topic": "log", "partition": 0, "leader": 1, "epoch": 2, "log_start": 0, "leo": 6, "hw": 5,
                "isr": [1, 2, 3], "checkpointed_hw": 4, "epochs": [[0, 0], [2, 5]], "clean": True, **changes}
-    return {"node": number, "replicas": [replica, {**replica, "topic": "somebody-elses"}]}
+    others = {**replica, "topic": "somebody-elses"}
+    return {"node": number, "broker_epoch": number, "replicas": [replica, others]}
 
 
 def look(truth: dict[str, Any] | None, **brokers: dict[str, Any]) -> views.View:
@@ -146,6 +147,14 @@ def test_a_look_speaks_the_historys_names() -> None:
     assert seen.replicas["n2", 0].hw == 3
     assert seen.replicas["n2", 0].epochs is None
     assert seen.unfenced == frozenset(NODES)
+
+
+def test_a_restarted_broker_is_not_the_one_the_controller_holds_for_alive() -> None:
+    """Until it registers the ISR speaks of its last incarnation; one that is silent may well be that."""
+    restarted = {**broker(3), "broker_epoch": -1}
+
+    assert look(controller(), n1=broker(1), n3=restarted).unfenced == {"n1", "n2"}
+    assert look(controller(), n1=broker(1), n3=broker(3)).unfenced == {"n1", "n2", "n3"}
 
 
 def test_without_the_controller_nobody_knows_the_truth() -> None:

@@ -86,7 +86,10 @@ class RealBrokers:
         with (self.folder / f"n{node}.out").open("ab") as output:
             self._processes[node] = subprocess.Popen(
                 [sys.executable, "-m", "broker", "--config", str(self.folder / f"n{node}.properties")],
-                stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+            )
 
     def end(self, node: int, number: int = signal.SIGKILL, timeout_s: float = 30.0) -> int:
         """Sends the signal and waits; the exit code."""
@@ -144,6 +147,7 @@ class RealBrokers:
 
     def wait_isr(self, topic: str, *nodes: int) -> Mapping[str, Any]:
         """Until the controller has this ISR and its leader has taken its role."""
+
         def full() -> Mapping[str, Any]:
             part = self.partition(topic)
             if not part or set(part["isr"]) != set(nodes) or part["leader"] < 0:
@@ -153,7 +157,8 @@ class RealBrokers:
 
         return wait_for(f"the ISR of {topic} to be {nodes}", full)
 
-    # -- config ------------------------------------------------------------------------------------------------
+    # -- config
+    # ------------------------------------------------------------------------------------------------
 
     def _write(self, node: int, keys: Mapping[str, str]) -> None:
         role = "controller" if node == CONTROLLER else "broker"

@@ -54,8 +54,10 @@ def test_an_unknown_key_is_told_and_no_more() -> None:
     config, warnings = parse(BROKER + "num.io.threads=2\nnode.id=3\n", "f")
 
     assert config.node_id == 3
-    assert warnings == ["f:7: unknown key num.io.threads",
-                        "f:8: node.id was given before, on line 3; this one rules"]
+    assert warnings == [
+        "f:7: unknown key num.io.threads",
+        "f:8: node.id was given before, on line 3; this one rules",
+    ]
 
 
 def test_a_controller_needs_no_address_of_its_own() -> None:
@@ -70,11 +72,17 @@ def test_a_controller_needs_no_address_of_its_own() -> None:
     [
         ("node.id=one", "f:7: node.id: a whole number is wanted, not 'one'"),
         ("min.insync.replicas=0", "f:7: min.insync.replicas: 0 is not within 1 and 2147483647"),
-        ("auto.create.topics.enable=yes", "f:7: auto.create.topics.enable: true or false is wanted, not 'yes'"),
+        (
+            "auto.create.topics.enable=yes",
+            "f:7: auto.create.topics.enable: true or false is wanted, not 'yes'",
+        ),
         ("listeners=127.0.0.1", "f:7: listeners: HOST:PORT is wanted, not '127.0.0.1'"),
         ("listeners=a:70000", "f:7: listeners: HOST:PORT is wanted, not 'a:70000'"),
         ("listeners=SSL://a:1", "f:7: listeners: only PLAINTEXT is served, not SSL"),
-        ("controller.quorum.voters=h:1", "f:7: controller.quorum.voters: ID@HOST:PORT is wanted, not 'h:1'"),
+        (
+            "controller.quorum.voters=h:1",
+            "f:7: controller.quorum.voters: ID@HOST:PORT is wanted, not 'h:1'",
+        ),
         ("process.roles=broker,controller", "f:7: process.roles: broker or controller is wanted"),
         ("log.dirs=a,b", "f:7: log.dirs: one log directory is served, not several"),
         ("node.id=100", "f:7: node.id 100 is the controller's"),
@@ -92,7 +100,9 @@ def test_a_bad_value_names_its_line(line: str, why: str) -> None:
     assert str(error.value).startswith(why)
 
 
-@pytest.mark.parametrize("key", ["process.roles", "node.id", "listeners", "log.dirs", "controller.quorum.voters"])
+@pytest.mark.parametrize(
+    "key", ["process.roles", "node.id", "listeners", "log.dirs", "controller.quorum.voters"]
+)
 def test_what_must_be_there(key: str) -> None:
     """A missing key is named."""
     text = "".join(line + "\n" for line in BROKER.splitlines() if not line.startswith(key))

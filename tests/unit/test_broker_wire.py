@@ -1,4 +1,5 @@
-"""The broker's wire: hand-written messages are kio's, byte for byte; garbage is a WireError and nothing else."""
+"""The broker's wire: hand-written messages are kio's, byte for byte; garbage is a WireError and nothing
+else."""
 
 import uuid
 from random import Random
@@ -36,17 +37,43 @@ TOPICS = ("t", "a-much-longer-name." * 12)
 def test_the_produce_answer_is_kios(version: int) -> None:
     """Several topics, errors, none at all; a name longer than a one-byte length."""
     random = Random(version)
-    topics = [(name, [(part, random.choice([0, 6, 19]), random.randrange(-1, 2**40), random.randrange(99))
-                      for part in range(random.randrange(3))]) for name in TOPICS]
+    topics = [
+        (
+            name,
+            [
+                (part, random.choice([0, 6, 19]), random.randrange(-1, 2**40), random.randrange(99))
+                for part in range(random.randrange(3))
+            ],
+        )
+        for name in TOPICS
+    ]
     cls, parts = response_parts(PRODUCE, version)
 
     for given in (topics, topics[:1], []):
-        expected = make(cls, throttle_time=milliseconds(0), responses=tuple(
-            make(parts.TopicProduceResponse, name=name, partition_responses=tuple(
-                make(parts.PartitionProduceResponse, index=part, error_code=error_code(error), base_offset=base,
-                     log_append_time=None, log_start_offset=start, record_errors=(), error_message=None)
-                for part, error, base, start in each))
-            for name, each in given))
+        expected = make(
+            cls,
+            throttle_time=milliseconds(0),
+            responses=tuple(
+                make(
+                    parts.TopicProduceResponse,
+                    name=name,
+                    partition_responses=tuple(
+                        make(
+                            parts.PartitionProduceResponse,
+                            index=part,
+                            error_code=error_code(error),
+                            base_offset=base,
+                            log_append_time=None,
+                            log_start_offset=start,
+                            record_errors=(),
+                            error_message=None,
+                        )
+                        for part, error, base, start in each
+                    ),
+                )
+                for name, each in given
+            ),
+        )
         assert write_response(77, expected) == produce_answer(version, 77, given)
 
 
@@ -56,10 +83,26 @@ def test_the_fetch_answer_is_kios(version: int) -> None:
     names = [uuid.UUID(int=n + 1).hex for n in range(2)] if version >= 13 else list(TOPICS)
     flexible = version >= 12
     topics = [
-        (names[0], [Fetched(partition=0, error=0, hw=5, log_start=1, records=b"r" * 126),
-                    Fetched(partition=9, error=1, hw=-1, log_start=-1, records=b"")]),
-        (names[1], [Fetched(partition=3, error=0, hw=2**40, log_start=0, records=b"r" * 127,
-                            diverging=EpochEnd(epoch=4, end_offset=99) if flexible else None)]),
+        (
+            names[0],
+            [
+                Fetched(partition=0, error=0, hw=5, log_start=1, records=b"r" * 126),
+                Fetched(partition=9, error=1, hw=-1, log_start=-1, records=b""),
+            ],
+        ),
+        (
+            names[1],
+            [
+                Fetched(
+                    partition=3,
+                    error=0,
+                    hw=2**40,
+                    log_start=0,
+                    records=b"r" * 127,
+                    diverging=EpochEnd(epoch=4, end_offset=99) if flexible else None,
+                )
+            ],
+        ),
     ]
     cls, parts = response_parts(FETCH, version)
 
@@ -67,35 +110,93 @@ def test_the_fetch_answer_is_kios(version: int) -> None:
         diverging = {}
         if each.diverging is not None:
             diverging["diverging_epoch"] = parts.EpochEndOffset(epoch=4, end_offset=99)
-        return make(parts.PartitionData, partition_index=each.partition, error_code=error_code(each.error),
-                    high_watermark=each.hw, last_stable_offset=each.hw, log_start_offset=each.log_start,
-                    aborted_transactions=None, preferred_read_replica=-1, records=each.records, **diverging)
+        return make(
+            parts.PartitionData,
+            partition_index=each.partition,
+            error_code=error_code(each.error),
+            high_watermark=each.hw,
+            last_stable_offset=each.hw,
+            log_start_offset=each.log_start,
+            aborted_transactions=None,
+            preferred_read_replica=-1,
+            records=each.records,
+            **diverging,
+        )
 
     for given in (topics, topics[:1], []):
-        expected = make(cls, throttle_time=milliseconds(0), error_code=error_code(0), session_id=0, responses=tuple(
-            make(parts.FetchableTopicResponse, topic=name,
-                 topic_id=uuid.UUID(hex=name) if version >= 13 else None,
-                 partitions=tuple(partition(each) for each in each_topic))
-            for name, each_topic in given))
+        expected = make(
+            cls,
+            throttle_time=milliseconds(0),
+            error_code=error_code(0),
+            session_id=0,
+            responses=tuple(
+                make(
+                    parts.FetchableTopicResponse,
+                    topic=name,
+                    topic_id=uuid.UUID(hex=name) if version >= 13 else None,
+                    partitions=tuple(partition(each) for each in each_topic),
+                )
+                for name, each_topic in given
+            ),
+        )
         assert write_response(7, expected) == fetch_answer(version, 7, given)
 
 
 def test_the_followers_fetch_is_kios() -> None:
     """Two topics by id, and who asks in the tag that KIP-903 gave it."""
-    topics = [(uuid.UUID(int=n).hex, [Asked(partition=part, current_leader_epoch=3, offset=2**33, last_fetched_epoch=-1,
-                                            log_start=1, max_bytes=1 << 20) for part in range(n)]) for n in (1, 2)]
+    topics = [
+        (
+            uuid.UUID(int=n).hex,
+            [
+                Asked(
+                    partition=part,
+                    current_leader_epoch=3,
+                    offset=2**33,
+                    last_fetched_epoch=-1,
+                    log_start=1,
+                    max_bytes=1 << 20,
+                )
+                for part in range(n)
+            ],
+        )
+        for n in (1, 2)
+    ]
     cls, parts = request_parts(FETCH, FOLLOWER_FETCH)
     body = make(
-        cls, max_wait=milliseconds(500), min_bytes=1, max_bytes=2**20, isolation_level=0, session_id=0,
-        session_epoch=-1, forgotten_topics_data=(), rack_id="",
+        cls,
+        max_wait=milliseconds(500),
+        min_bytes=1,
+        max_bytes=2**20,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        forgotten_topics_data=(),
+        rack_id="",
         replica_state=parts.ReplicaState(replica_id=2, replica_epoch=17),
-        topics=tuple(make(parts.FetchTopic, topic_id=uuid.UUID(hex=topic_id), partitions=tuple(
-            make(parts.FetchPartition, partition=each.partition, current_leader_epoch=3, fetch_offset=each.offset,
-                 last_fetched_epoch=-1, log_start_offset=1, partition_max_bytes=1 << 20) for each in asked))
-            for topic_id, asked in topics))
+        topics=tuple(
+            make(
+                parts.FetchTopic,
+                topic_id=uuid.UUID(hex=topic_id),
+                partitions=tuple(
+                    make(
+                        parts.FetchPartition,
+                        partition=each.partition,
+                        current_leader_epoch=3,
+                        fetch_offset=each.offset,
+                        last_fetched_epoch=-1,
+                        log_start_offset=1,
+                        partition_max_bytes=1 << 20,
+                    )
+                    for each in asked
+                ),
+            )
+            for topic_id, asked in topics
+        ),
+    )
 
-    frame = fetch_request(9, "broker-2", topics, replica=2, broker_epoch=17, max_wait_ms=500, min_bytes=1,
-                          max_bytes=2**20)
+    frame = fetch_request(
+        9, "broker-2", topics, replica=2, broker_epoch=17, max_wait_ms=500, min_bytes=1, max_bytes=2**20
+    )
 
     assert frame == write_request(FETCH, FOLLOWER_FETCH, 9, "broker-2", body)
     assert read_request(frame[4:], read_head(frame[4:])) == body
@@ -107,7 +208,7 @@ def test_a_header_may_bring_tags_that_nobody_knows() -> None:
     body = make(cls, client_software_name="new", client_software_version="9")
     frame = write_request(wire.API_VERSIONS, 3, 1, "me", body)[4:]
     head = read_head(frame)
-    tagged = frame[:head.body_at] + varint(1) + varint(300) + varint(2) + b"xx" + frame[head.body_at + 1:]
+    tagged = frame[: head.body_at] + varint(1) + varint(300) + varint(2) + b"xx" + frame[head.body_at + 1 :]
 
     assert read_request(tagged, head) == body
 
@@ -116,8 +217,18 @@ def test_a_header_may_bring_tags_that_nobody_knows() -> None:
 def test_a_damaged_request_is_a_wire_error(damage: str) -> None:
     """Whatever is wrong with it, and wherever."""
     cls, _ = request_parts(wire.METADATA, 9)
-    frame = write_request(wire.METADATA, 9, 1, "me", make(
-        cls, topics=None, include_cluster_authorized_operations=False, include_topic_authorized_operations=False))[4:]
+    frame = write_request(
+        wire.METADATA,
+        9,
+        1,
+        "me",
+        make(
+            cls,
+            topics=None,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        ),
+    )[4:]
     damaged = {
         "cut": frame[:-2],
         "longer": frame + b"\0",
@@ -131,9 +242,12 @@ def test_a_damaged_request_is_a_wire_error(damage: str) -> None:
 
 
 def test_noise_is_a_wire_error_or_a_request() -> None:
-    """No other exception, no crash, no endless work: 20,000 frames of chance, half of them with a fair header."""
+    """No other exception, no crash, no endless work: 20,000 frames of chance, half of them with a fair
+    header."""
     random = Random(1)
-    versions = [(key, version) for key, (low, high) in OFFERED.items() for version in range(max(low, 3), high + 1)]
+    versions = [
+        (key, version) for key, (low, high) in OFFERED.items() for version in range(max(low, 3), high + 1)
+    ]
     versions = [(key, version) for key, version in versions if served(key, version)]
     for turn in range(20_000):
         frame = random.randbytes(random.randrange(60))
@@ -184,16 +298,40 @@ def test_leader_and_isr_goes_both_ways() -> None:
     metadata = Metadata(
         version=9,
         brokers=(BrokerInfo(id=1, epoch=15, host="127.0.0.1", port=19101, fenced=False),),
-        topics={"log": TopicInfo(name="log", id="5f" * 16, configs={"min.insync.replicas": "2"}, partitions=(
-            PartitionInfo(partition=0, leader=1, leader_epoch=4, isr=(1, 2), partition_epoch=6, replicas=(1, 2)),))})
+        topics={
+            "log": TopicInfo(
+                name="log",
+                id="5f" * 16,
+                configs={"min.insync.replicas": "2"},
+                partitions=(
+                    PartitionInfo(
+                        partition=0,
+                        leader=1,
+                        leader_epoch=4,
+                        isr=(1, 2),
+                        partition_epoch=6,
+                        replicas=(1, 2),
+                    ),
+                ),
+            )
+        },
+    )
     frame = write_news(3, 2, 17, metadata)[4:]
 
     assert read_news(frame, read_head(frame)) == (2, 17, metadata)
     assert read_news_answer(write_news_answer(3, 77)[4:]) == 77
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"broker":2}', b'{"broker":2,"broker_epoch":1,"version":1,'
-                                  b'"brokers":[{}],"topics":[]}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"broker":2}',
+        b'{"broker":2,"broker_epoch":1,"version":1,"brokers":[{}],"topics":[]}',
+    ],
+)
 def test_a_damaged_leader_and_isr_is_a_wire_error(body: bytes) -> None:
     """Not JSON, or not the fields."""
     frame = wire.frame_request(wire.LEADER_AND_ISR, wire.OUR_VERSION, 1, "c", body, tagged=False)[4:]

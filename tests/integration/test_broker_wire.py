@@ -1,0 +1,285 @@
+"""Brokers as real processes, asked over raw sockets: what each answer means, and what garbage does."""
+
+import random
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from raw import Raw, batch, produce_body
+from real_brokers import CONTROLLER, RealBrokers, wait_for
+
+from broker import errors
+from broker.describing import api_versions
+from broker.wire import API_VERSIONS, FIND_COORDINATOR, METADATA, PRODUCE, make, milliseconds, request_parts
+
+pytestmark = pytest.mark.cluster
+
+UNREAD = {
+    "magic 1": batch(b"v")[:16] + b"\1" + batch(b"v")[17:],
+    "nothing": b"",
+    "two": batch(b"a") + batch(b"b"),
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
+    with RealBrokers(tmp_path_factory.mktemp("wire")) as brokers:
+        with Raw(brokers.port[1]) as raw:
+            assert raw.create("t", (1, 2, 3)) == errors.NONE
+        brokers.wait_isr("t", 1, 2, 3)
+        yield brokers
+
+
+@pytest.fixture
+def leader(cluster: RealBrokers) -> Iterator[Raw]:
+    with Raw(cluster.port[1]) as raw:
+        yield raw
+
+
+def test_acks_all_is_read_at_its_offset(leader: Raw) -> None:
+    """What is acked has an offset, lies below the HW, and is read back as it was."""
+    error, offset = leader.produce("t", batch(b"one", b"two"))
+    part = leader.fetch("t", offset)
+
+    assert error == errors.NONE
+    assert part.high_watermark == offset + 2
+    assert part.records[16:] == batch(b"one", b"two")[16:]
+    assert struct.unpack(">q", part.records[:8]) == (offset,)
+
+
+def test_every_served_version_of_produce(leader: Raw) -> None:
+    """3 to 9: one more record each."""
+    offsets = [leader.produce("t", batch(b"v"), version=version) for version in range(3, 10)]
+
+    assert offsets == [(errors.NONE, offsets[0][1] + n) for n in range(7)]
+
+
+def test_acks_one_and_none(leader: Raw) -> None:
+    """acks=1 has its offset; acks=0 has no answer, and the next one is to the next request."""
+    error, offset = leader.produce("t", batch(b"v"), acks=1)
+    leader.send(PRODUCE, 9, produce_body("t", batch(b"w"), 0, 0, 1000, 9))
+
+    assert error == errors.NONE
+    assert leader.produce("t", batch(b"x")) == (errors.NONE, offset + 2)
+
+
+def test_acks_none_refused_closes(leader: Raw) -> None:
+    """The only way to tell: the connection goes."""
+    leader.send(PRODUCE, 9, produce_body("nowhere", batch(b"w"), 0, 0, 1000, 9))
+
+    assert leader.closed()
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("magic 1", errors.INVALID_RECORD),
+        ("nothing", errors.INVALID_RECORD),
+        ("two", errors.INVALID_RECORD),
+        ("crc", errors.CORRUPT_MESSAGE),
+        ("short", errors.CORRUPT_MESSAGE),
+        ("control", errors.INVALID_RECORD),
+        ("large", errors.MESSAGE_TOO_LARGE),
+    ],
+)
+def test_records_that_are_refused(leader: Raw, how: str, error: int) -> None:
+    """Each with Kafka's error, base offset -1, and nothing appended."""
+    good = batch(b"v")
+    big = bytearray(batch(b"v") + bytes(1 << 20))
+    big[8:12] = struct.pack(">i", len(big) - 12)
+    records = {
+        **UNREAD,
+        "crc": good[:-1] + b"\1",
+        "short": good[:-3],
+        "control": batch(b"v", attributes=0x20),
+        "large": bytes(big),
+    }[how]
+    before = leader.end_offset("t")
+
+    assert leader.produce("t", records) == (error, -1)
+    assert leader.end_offset("t") == before
+
+
+def test_who_does_not_lead_says_so(cluster: RealBrokers) -> None:
+    """6 from a follower, 3 for what is nowhere, 21 for an acks that is none; all with offset -1."""
+    with Raw(cluster.port[2]) as raw:
+        assert raw.produce("t", batch(b"v")) == (errors.NOT_LEADER_OR_FOLLOWER, -1)
+        assert raw.produce("t", batch(b"v"), partition=7) == (errors.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert raw.end_offset("t") == (errors.NOT_LEADER_OR_FOLLOWER, -1)
+        assert int(raw.fetch("t", 0).error_code) == errors.NOT_LEADER_OR_FOLLOWER
+        assert raw.produce("t", batch(b"v"), acks=2)[0] == errors.INVALID_REQUIRED_ACKS
+
+
+def test_a_fetch_names_its_epoch(leader: Raw, cluster: RealBrokers) -> None:
+    """Below the leader's 74, above it 75 (KIP-320)."""
+    epoch = cluster.partition("t")["epoch"]
+
+    assert int(leader.fetch("t", 0, epoch=epoch).error_code) == errors.NONE
+    assert int(leader.fetch("t", 0, epoch=epoch + 1).error_code) == errors.UNKNOWN_LEADER_EPOCH
+    assert int(leader.fetch("t", 10**9).error_code) == errors.OFFSET_OUT_OF_RANGE
+    assert int(leader.fetch("t", -5).error_code) == errors.OFFSET_OUT_OF_RANGE
+
+
+def test_a_parked_fetch_is_woken_by_a_commit(leader: Raw, cluster: RealBrokers) -> None:
+    """A client's long poll ends when the HW passes its offset, long before its time."""
+    _, end = leader.end_offset("t")
+    with Raw(cluster.port[1]) as other:
+        cls, parts = request_parts(1, 12)
+        part = make(parts.FetchPartition, partition=0, fetch_offset=end, partition_max_bytes=1 << 20)
+        number = other.send(
+            1,
+            12,
+            make(
+                cls,
+                replica_id=-1,
+                max_wait=milliseconds(60_000),
+                min_bytes=1,
+                topics=(make(parts.FetchTopic, topic="t", partitions=(part,)),),
+                forgotten_topics_data=(),
+            ),
+        )
+        assert leader.produce("t", batch(b"woken")) == (errors.NONE, end)
+        answer = other.receive(1, 12, number).responses[0].partitions[0]
+
+    assert answer.high_watermark == end + 1
+    assert b"woken" in bytes(answer.records)
+
+
+def test_idempotent_sequences(leader: Raw) -> None:
+    """A retry gets its first offset; a gap is 45."""
+    cls, _ = request_parts(22, 4)
+    answer = leader.ask(22, 4, make(cls, transactional_id=None, transaction_timeout=milliseconds(1000)))
+    mine = {"producer": answer.producer_id, "epoch": 0}
+    first = leader.produce("t", batch(b"a", sequence=0, **mine))
+
+    assert first[0] == errors.NONE
+    assert leader.produce("t", batch(b"a", sequence=0, **mine)) == first
+    assert leader.produce("t", batch(b"b", sequence=1, **mine)) == (errors.NONE, first[1] + 1)
+    assert leader.produce("t", batch(b"c", sequence=5, **mine)) == (errors.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+
+
+def test_answers_keep_the_order_of_requests(leader: Raw) -> None:
+    """Twenty requests sent at once, acks=all and not; correlation ids come back in order."""
+    numbers = [
+        leader.send(PRODUCE, 9, produce_body("t", batch(b"v"), -1 if n % 2 else 1, 0, 5000, 9))
+        for n in range(20)
+    ]
+
+    for number in numbers:
+        answer = leader.receive(PRODUCE, 9, number)
+        assert int(answer.responses[0].partition_responses[0].error_code) == errors.NONE
+
+
+def test_topics_on_demand_and_by_name(cluster: RealBrokers, leader: Raw) -> None:
+    """Metadata makes what is asked for (auto.create.topics.enable), unless told not to; a bad config is
+    40."""
+    cls, parts = request_parts(METADATA, 9)
+
+    def ask(name: str, may: bool) -> int:
+        body = make(
+            cls,
+            topics=(make(parts.MetadataRequestTopic, name=name),),
+            allow_auto_topic_creation=may,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        return int(leader.ask(METADATA, 9, body).topics[0].error_code)
+
+    assert ask("wished", False) == errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask("wished", True) == errors.LEADER_NOT_AVAILABLE
+    wait_for("the topic to be made", lambda: ask("wished", False) == errors.NONE)
+    assert leader.create("t", (1, 2, 3)) == errors.TOPIC_ALREADY_EXISTS
+    assert leader.create("bad", (1, 2, 3), min_insync_replicas="many") == errors.INVALID_CONFIG
+    assert leader.create("bad", (1, 9)) == errors.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_small_answers(leader: Raw) -> None:
+    """ApiVersions of an unknown version is version 0 with 35; there are no groups: 15."""
+    leader.socket.sendall(struct.pack(">ihhih", 10, API_VERSIONS, 99, 5, -1))
+    size = struct.unpack(">i", leader.exactly(4))[0]
+    raw = leader.exactly(size)
+    cls, _ = request_parts(FIND_COORDINATOR, 2)
+
+    assert struct.unpack_from(">ih", raw) == (5, errors.UNSUPPORTED_VERSION)
+    assert (
+        int(leader.ask(FIND_COORDINATOR, 2, make(cls, key="g")).error_code)
+        == errors.COORDINATOR_NOT_AVAILABLE
+    )
+    assert api_versions(3, {API_VERSIONS: (0, 3)}).api_keys
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        struct.pack(">i", -1),
+        struct.pack(">i", 2**31 - 1),
+        struct.pack(">i", 0),
+        struct.pack(">ihhih", 10, 0, 2, 1, -1),  # Produce 2
+        struct.pack(">ihhih", 10, 999, 0, 1, -1),
+        struct.pack(">ihhihBi", 15, METADATA, 9, 1, -1, 0, -1),
+        struct.pack(
+            ">ihhihBI", 15, METADATA, 9, 1, -1, 0, 0xFFFFFF7F
+        ),  # an array that would fill the memory
+        struct.pack(">ihhih", 12, 4, 100, 1, -1) + b"{}",
+    ],
+    ids=["http", "negative", "huge", "empty", "produce-2", "no-api", "cut", "array", "news"],
+)
+def test_garbage_closes_its_connection_and_nothing_else(
+    cluster: RealBrokers, leader: Raw, garbage: bytes
+) -> None:
+    """The client that sent it is cut off; another's next request is served; the process is the same."""
+    pid = cluster.pid(1)
+    for node in (1, CONTROLLER):
+        with Raw(cluster.port[node]) as mad:
+            mad.socket.sendall(garbage)
+            assert mad.closed()
+
+    assert leader.produce("t", batch(b"after"))[0] == errors.NONE
+    assert cluster.running(1)
+    assert cluster.running(CONTROLLER)
+    assert cluster.pid(1) == pid
+
+
+def test_noise_and_half_frames(cluster: RealBrokers, leader: Raw) -> None:
+    """200 connections of noise, and requests that come byte by byte."""
+    chance = random.Random(5)
+    for _ in range(200):
+        with Raw(cluster.port[chance.choice((1, CONTROLLER))]) as mad:
+            body = chance.randbytes(chance.randrange(80))
+            mad.socket.sendall(
+                struct.pack(
+                    ">ihhih",
+                    len(body) + 10,
+                    chance.choice((0, 1, 2, 3, 18, 19, 22, 56, 62)),
+                    chance.randrange(10),
+                    1,
+                    -1,
+                )
+                + body
+            )
+    with Raw(cluster.port[1]) as slow:
+        frame = struct.pack(">ihhih", 10, API_VERSIONS, 0, 3, -1)
+        for byte in frame:
+            slow.socket.sendall(bytes((byte,)))
+        assert slow.exactly(8)[4:] == struct.pack(">i", 3)
+
+    assert leader.produce("t", batch(b"after"))[0] == errors.NONE
+    assert [cluster.running(node) for node in cluster.port] == [True] * 4
+
+
+def test_a_port_that_is_taken_is_told(cluster: RealBrokers, tmp_path: Path) -> None:
+    """A second process on the same directory and port ends with a clear last line."""
+    done = subprocess.run(
+        [sys.executable, "-m", "broker", "--config", str(cluster.folder / "n1.properties")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 70
+    assert "in use by another process" in done.stdout.splitlines()[-1]

@@ -102,7 +102,7 @@ def g1a(world: World) -> Iterator[Found]:
         if send.type != "fail" or send.value in world.repeated:
             continue
         partition = world.partitions.get(send.partition)
-        logged = partition is not None and partition.usable and any(
+        logged = partition is not None and any(
             entry["value"] == send.value and not entry.get("aborted")
             and entry["offset"] < partition.leader_hw for entry in partition.leader_log)
         if logged or world.was_read(send):

@@ -53,7 +53,9 @@ class Partition:
 
     @property
     def leader_log(self) -> list[Line]:
-        return self.logs[self.leader] if self.usable and self.leader is not None else []
+        """What can be read of the leader's log: it may prove what it holds, and only if usable what it
+        lacks."""
+        return self.logs.get(self.leader, []) if self.leader is not None else []
 
     @property
     def log_start(self) -> int:

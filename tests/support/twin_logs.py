@@ -31,8 +31,7 @@ def diverged(world: World, guessing: list[str]) -> Iterator[Found]:
     for partition in world.partitions.values():
         differing: set[int] = set()
         excusable: set[int] = set()
-        # A replica without a row has told nothing of itself: diverged is unknown then.
-        for one, other in combinations(sorted(partition.logs.keys() & partition.rows.keys()), 2):
+        for one, other in combinations(sorted(partition.logs), 2):
             inside = partition.isr is not None and one in partition.isr and other in partition.isr
             for offset in differences(partition, one, other):
                 committed = below_both(partition, one, other, offset)
@@ -132,8 +131,8 @@ def malformed_log(world: World) -> Iterator[Found]:
             whole = node not in world.damaged
             for what, offset in broken_sequence(log, holes_count=whole and not partition.compact):
                 yield (what, partition.key, offset, node), None
-            if whole and node in partition.rows:
-                for what in broken_bounds(partition, node, log):
+            if node in partition.rows:
+                for what in broken_bounds(partition, node, log, whole=whole):
                     yield (what, partition.key, node), None
         for node, row in partition.rows.items():
             if row.get("running") is not False and row["hw"] > row["leo"]:
@@ -152,11 +151,11 @@ def broken_sequence(log: list[Line], *, holes_count: bool) -> Iterator[tuple[str
             yield "crc", entry["offset"]
 
 
-def broken_bounds(partition: Partition, node: str, log: list[Line]) -> Iterator[str]:
-    """A log lies inside [log_start, LEO), and without compaction fills it to both ends."""
+def broken_bounds(partition: Partition, node: str, log: list[Line], *, whole: bool) -> Iterator[str]:
+    """A log lies inside [log_start, LEO), and a whole one without compaction fills it to both ends."""
     row = partition.rows[node]
     offsets = [entry["offset"] for entry in log]
-    full = not partition.compact
+    full = whole and not partition.compact
     first, end = (min(offsets), max(offsets) + 1) if offsets else (row["log_start"], row["log_start"])
     if first < row["log_start"] or (full and first != row["log_start"]):
         yield "log_start"

@@ -41,24 +41,34 @@ def every(causes: list[Cause | None]) -> Cause | None:
 
 
 def nonmonotonic_send(world: World) -> Iterator[Found]:
-    """A process's ok send in one op got a lower offset than its ok send in an earlier op."""
-    yield from lower_sends(world, lambda a, b: a.process not in world.overlapping
-                           and a.completed < b.completed)  # type: ignore[operator]
+    """A process's ok send in one op got a lower offset than its ok send in an earlier op. A permitted loss of
+    either, or retries, may permit it.
+    """
+    for b, earlier in lower_sends(world, lambda a, b: a.completed != b.completed and indexed(a) < indexed(b)):
+        if b.process not in world.overlapping:
+            causes = [follows(world, [a, b], acks=True) or retried(world) for a in earlier]
+            yield (b.partition, b.offset, b.value), every(causes)
 
 
 def int_nonmonotonic_send(world: World) -> Iterator[Found]:
-    """Inside one ok op, a later micro-send got a lower offset than an earlier one."""
-    yield from lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place)
+    """Inside one ok op, a later micro-send got a lower offset than an earlier one: permitted by retries alone."""
+    for b, _ in lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place):
+        yield (b.partition, b.offset, b.value), retried(world)
 
 
-def lower_sends(world: World, before: Callable[[Send, Send], bool]) -> Iterator[Found]:
-    placed = [send for send in world.oks() if send.offset is not None and send.completed is not None]
+def lower_sends(world: World, before: Callable[[Send, Send], bool]) -> Iterator[tuple[Send, list[Send]]]:
+    """Each ok send with the sends of its process and partition that came before it and have a higher offset."""
+    placed = [send for send in world.oks() if send.offset is not None]
     for b in placed:
         earlier = [a for a in placed if a.process == b.process and a.partition == b.partition
                    and before(a, b) and offset_of(a) > offset_of(b)]
         if earlier:
-            causes = [follows(world, [a, b], acks=True) or retried(world) for a in earlier]
-            yield (b.partition, b.offset, b.value), every(causes)
+            yield b, earlier
+
+
+def indexed(send: Send) -> int:
+    assert send.completed is not None
+    return send.completed
 
 
 # -- polls --------------------------------------------------------------------------------------------------

@@ -8,17 +8,27 @@ import asyncio
 import gc
 import sys
 from pathlib import Path
+from typing import Any
 
 from broker.checkpoints import CheckpointError
 from broker.config import Config, ConfigError, load
 from broker.controller_server import ControllerServer
 from broker.files import DiskError
 from broker.journal import JournalError
-from broker.logline import EXIT_BROKEN, EXIT_CONFIG, log
+from broker.logline import EXIT_BROKEN, EXIT_CONFIG, die, log
 from broker.server import Broker
 
 
+def _failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A callback that raised has left something half-done; anything else is only told."""
+    error = context.get("exception")
+    if isinstance(error, Exception) and ("handle" in context or "protocol" in context):
+        die("callback-failed", error)
+    log("warning", "event-loop", message=context.get("message"), error=error)
+
+
 async def _run(config: Config) -> None:
+    asyncio.get_running_loop().set_exception_handler(_failed)
     await (Broker(config) if config.role == "broker" else ControllerServer(config)).run()
 
 

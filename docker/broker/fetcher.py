@@ -61,6 +61,7 @@ class Fetcher:
         self._delays: dict[Key, Delay] = {}
         self._asked: dict[Key, Wish] = {}  # what waits at the leader now
         self._waiting: asyncio.Task[Any] | None = None
+        self._said = ""  # of a leader that is not reached: once is enough
         self._task = asyncio.create_task(self._run(), name=f"fetcher {leader}")
 
     def look(self) -> None:
@@ -132,10 +133,13 @@ class Fetcher:
             return True  # ended by `look`
         failure = waiting.exception()
         if isinstance(failure, Unreachable):
-            log("warning", "leader-unreachable", leader=self.leader, why=failure)
+            if str(failure) != self._said:
+                log("warning", "leader-unreachable", leader=self.leader, why=failure)
+            self._said = str(failure)
             return False
         if failure is not None:
             raise failure
+        self._said = ""
         return True
 
     async def _round(self, wishes: Wishes) -> None:

@@ -1,7 +1,7 @@
 """EVERY SEAM ON ONE PAGE: what clusters, nemeses, workloads and judges owe one another.
 
-A nemesis asks for the narrowest ability it needs (Kills, Pauses, Cuts, ...), so that the type checker knows which
-cluster can suffer what, and the catalogue offers only those. All waits inside have time-outs and raise
+A nemesis asks for the narrowest ability it needs (Kills, Pauses, Cuts, ...), so that the type checker knows
+which cluster can suffer what, and the catalogue offers only those. All waits inside have time-outs and raise
 FloodmarkError saying what was waited for.
 """
 
@@ -20,6 +20,7 @@ CONTROLLER = "controller"  # the controller's process, by name
 
 
 # -- what can be seen -----------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSpec:
@@ -72,6 +73,7 @@ class View:
 
 # -- clusters -------------------------------------------------------------------------------------------
 
+
 @runtime_checkable
 class Cluster(Protocol):
     """n brokers and a controller. `start` returns when every broker is registered and unfenced."""
@@ -86,10 +88,14 @@ class Cluster(Protocol):
     def config(self) -> Mapping[str, Mapping[str, Any]]: ...  # run.json's `config`: node -> Kafka's keys
 
     async def start(self) -> None: ...
-    async def create(self, partitions: Sequence[PartitionSpec]) -> None: ...  # and wait until each is led, ISR full
+    async def create(
+        self, partitions: Sequence[PartitionSpec]
+    ) -> None: ...  # and wait until each is led, ISR full
     def addresses(self) -> Mapping[str, tuple[str, int]]: ...  # node -> (host, port) for clients
     async def observe(self) -> View: ...
-    async def freeze(self) -> View: ...  # controller first, then all brokers at once; they stay so until stop()
+    async def freeze(
+        self,
+    ) -> View: ...  # controller first, then all brokers at once; they stay so until stop()
     async def mend(self) -> list[str]: ...  # heal, resume, start all; safe twice; returns what is left behind
     async def stop(self) -> None: ...  # kill everything; safe twice
     def died(self) -> list[str]: ...  # nodes whose process ended and nobody asked
@@ -138,6 +144,7 @@ class Elects(Protocol):
 
 # -- nemeses and moments ----------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
     """What a strike did: the nodes it met and what else belongs into the op's `fault`."""
@@ -157,8 +164,15 @@ class Nemesis(Protocol):
 class Planner(Protocol):
     """A random nemesis: from seed to schedule, and nothing else."""
 
-    def __call__(self, random: Random, *, nodes: Sequence[str], partitions: Sequence[int], duration_s: float,
-                 interval_s: float) -> Schedule: ...
+    def __call__(
+        self,
+        random: Random,
+        *,
+        nodes: Sequence[str],
+        partitions: Sequence[int],
+        duration_s: float,
+        interval_s: float,
+    ) -> Schedule: ...
 
 
 class Sight(Protocol):
@@ -170,19 +184,23 @@ class Sight(Protocol):
     async def view(self) -> View: ...
 
 
-Sender = Callable[[Intent], Awaitable[Outcome]]  # a scripted send: recorded like any op, by a process of its own
+Sender = Callable[
+    [Intent], Awaitable[Outcome]
+]  # a scripted send: recorded like any op, by a process of its own
 
 
 class Striker(Protocol):
     """Carries out a schedule, entry by entry: waits for the moment, resolves roles, strikes, records the op."""
 
-    async def carry_out(self, schedule: Schedule, sight: Sight, recording: "Recording", send: Sender
-                        ) -> tuple[int, ...]: ...  # positions whose moment never came
+    async def carry_out(
+        self, schedule: Schedule, sight: Sight, recording: "Recording", send: Sender
+    ) -> tuple[int, ...]: ...  # positions whose moment never came
     def in_force(self) -> tuple[str, ...]: ...  # faults not yet mended, as "f node", for people to read
     def mended(self) -> None: ...  # the cluster was mended from outside: nothing is in force any more
 
 
 # -- workloads and clients --------------------------------------------------------------------------------
+
 
 class Session(Protocol):
     """One process's hold on the system. `written` is awaited before the first byte of a request leaves, when
@@ -235,6 +253,7 @@ class Recording(Protocol):
 
 
 # -- judges -----------------------------------------------------------------------------------------------
+
 
 class Judge(Protocol):
     """Reads run folders, gives a verdict for each, in order; a rotten folder spoils nobody else's."""

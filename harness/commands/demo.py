@@ -107,7 +107,7 @@ def as_expected(act: Act, verdict: Verdict) -> bool:
 
 def table(folders: Sequence[Path], verdicts: Sequence[Verdict]) -> str:
     """What came of each run, side by side."""
-    rows = [("run", "rules", "verdict", "lost", "logs part", "folder")]
+    rows: list[tuple[str, ...]] = [("run", "rules", "verdict", "lost", "logs part", "folder")]
     rows += [
         (act.title, act.rules, word(verdict), lost(verdict), parted(verdict), str(folder))
         for act, folder, verdict in zip(ACTS, folders, verdicts, strict=True)

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import docker
 import pytest
+
+import docker
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("harness", "nemesis", "checkers", "workloads", "docker/broker")
@@ -48,8 +49,11 @@ def test_a_function_fits_on_a_screen(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 
-    too_long = {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno
-                and f.end_lineno - f.lineno + 1 > LINES_OF_A_FUNCTION}
+    too_long = {
+        f.name: f.end_lineno - f.lineno + 1
+        for f in functions
+        if f.end_lineno and f.end_lineno - f.lineno + 1 > LINES_OF_A_FUNCTION
+    }
 
     assert too_long == {}
 
@@ -63,7 +67,9 @@ def test_no_package_is_called_docker_and_none_stands_under_tests() -> None:
     """docker/__init__.py would shadow docker-py; a package under tests/ would shadow ours."""
     assert not (ROOT / "docker" / "__init__.py").exists()
     assert list((ROOT / "tests").rglob("__init__.py")) == []
-    assert [p for p in (ROOT / "tests").rglob("*") if p.is_dir() and p.name in {"docker", *PRODUCT, "broker"}] == []
+    assert [
+        p for p in (ROOT / "tests").rglob("*") if p.is_dir() and p.name in {"docker", *PRODUCT, "broker"}
+    ] == []
 
 
 def test_no_script_in_docker_shadows_a_dependency() -> None:
@@ -109,7 +115,7 @@ BREACHES = [
 
 @pytest.mark.parametrize(("module", "line", "contract"), BREACHES, ids=[b[0] for b in BREACHES])
 def test_a_broken_contract_is_seen(tmp_path: Path, module: str, line: str, contract: str) -> None:
-    """Each import contract of setup.cfg fails when a module breaks it: a contract that cannot fail keeps nothing."""
+    """Each import contract of setup.cfg fails when a module breaks it."""
     for folder in PRODUCT:
         source = ROOT / folder
         target = tmp_path / folder.replace("docker/", "")
@@ -122,8 +128,15 @@ def test_a_broken_contract_is_seen(tmp_path: Path, module: str, line: str, contr
     broken.write_text(broken.read_text(encoding="utf-8") + f"\n{line}\n", encoding="utf-8")
 
     lint = Path(sys.executable).with_name("lint-imports")
-    ran = subprocess.run([lint, "--no-cache"], cwd=tmp_path, capture_output=True, text=True,
-                         env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}, timeout=120, check=False)
+    ran = subprocess.run(
+        [lint, "--no-cache"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        timeout=120,
+        check=False,
+    )
 
     assert ran.returncode != 0, ran.stdout
     broken_contracts = [text for text in ran.stdout.splitlines() if "BROKEN" in text]

@@ -47,6 +47,7 @@ class ReplicaView:
     checkpointed_hw: int  # what a restart would begin with
     epochs: tuple[tuple[int, int], ...] | None  # leader-epoch cache; None where the rules keep none
     clean: bool  # its last stop was orderly
+    proposing: bool = False  # it leads, has asked the controller for another ISR and has no answer yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

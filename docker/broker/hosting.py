@@ -296,7 +296,7 @@ class Host:
         return {
             "topic": key[0], "partition": key[1], "leader": -1, "epoch": -1, "log_start": found.log_start,
             "leo": found.leo, "hw": max(found.log_start, min(checkpointed, found.leo)), "isr": [],
-            "checkpointed_hw": checkpointed, "clean": self.clean,
+            "checkpointed_hw": checkpointed, "clean": self.clean, "proposing": False,
             "epochs": [list(each) for each in found.recovered.epochs] if self.rules.keeps_epochs else None,
         }  # fmt: skip
 
@@ -357,5 +357,6 @@ def _view(hosted: Hosted, clean: bool) -> dict[str, Any]:
         "topic": hosted.topic, "partition": hosted.partition, "leader": replica.leader,
         "epoch": replica.leader_epoch, "log_start": replica.log_start, "leo": replica.leo, "hw": replica.hw,
         "isr": list(replica.isr), "checkpointed_hw": hosted.checkpointed_hw, "clean": clean,
+        "proposing": replica.proposing,
         "epochs": None if epochs is None else [list(each) for each in epochs],
     }  # fmt: skip

@@ -88,6 +88,7 @@ def _replica(names: Names, node: str, key: int, replica: State) -> ReplicaView:
         checkpointed_hw=replica["checkpointed_hw"],
         epochs=None if epochs is None else tuple((epoch, start) for epoch, start in epochs),
         clean=replica["clean"],
+        proposing=replica["proposing"],
     )
 
 

@@ -125,7 +125,8 @@ def controller(**changes: Any) -> dict[str, Any]:
 
 def broker(number: int, **changes: Any) -> dict[str, Any]:
     replica = {"topic": "log", "partition": 0, "leader": 1, "epoch": 2, "log_start": 0, "leo": 6, "hw": 5,
-               "isr": [1, 2, 3], "checkpointed_hw": 4, "epochs": [[0, 0], [2, 5]], "clean": True, **changes}
+               "isr": [1, 2, 3], "checkpointed_hw": 4, "epochs": [[0, 0], [2, 5]], "clean": True,
+               "proposing": False, **changes}
     others = {**replica, "topic": "somebody-elses"}
     return {"node": number, "broker_epoch": number, "replicas": [replica, others]}
 

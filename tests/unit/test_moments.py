@@ -100,12 +100,13 @@ def test_a_role_that_nobody_plays_fulfils_nothing() -> None:
     (look(silent=("n3",)), STAGE),
     (look(own={"leader": None, "epoch": 3}), STAGE),
     (look(own={"epoch": 2}), STAGE),
+    (look(own={"proposing": True}), STAGE),
     (look(), Stage(replicas=STAGE.replicas, ledger=Ledger(lasting=(("cut", "halves"),)))),
     (look(), Stage(replicas={**STAGE.replicas, 9: ("n1",)})),
 ])
 def test_near_misses_of_healthy(view: View, stage: Stage) -> None:
     """One broker down, fenced, out of an ISR or silent; back and not yet told who leads, or told of an older
-    epoch; no leader; a fault in force; a partition unseen."""
+    epoch; a shrink under way; no leader; a fault in force; a partition unseen."""
     assert not healthy(view, stage)
 
 

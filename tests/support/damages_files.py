@@ -158,7 +158,7 @@ def a_completion_of_nothing(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def an_ack_of_nothing(folder: RunFolder, random: Random) -> Expect | None:
-    """An ok of a send that nobody asked, for a value that nobody sent: its record in the logs is no phantom."""
+    """An ok of a send that nobody asked, its record in every log: not said to be a phantom."""
     partition = some_partition(folder, random)
     value = folder.fresh_value()
     send = {"partition": partition, "value": value, "offset": extend(folder, partition, value)}

@@ -35,7 +35,7 @@ def diverged(world: World, guessing: list[str]) -> Iterator[Found]:
             inside = partition.isr is not None and one in partition.isr and other in partition.isr
             for offset in differences(partition, one, other):
                 committed = below_both(partition, one, other, offset)
-                if inside and (committed or world.settled):
+                if world.settled or (inside and committed):
                     differing.add(offset)
                 elif not inside and committed:
                     (excusable if struck(world, partition) else differing).add(offset)

@@ -44,20 +44,23 @@ def nonmonotonic_send(world: World) -> Iterator[Found]:
     """A process's ok send in one op got a lower offset than its ok send in an earlier op. A permitted loss of
     either, or retries, may permit it.
     """
-    for b, earlier in lower_sends(world, lambda a, b: a.completed != b.completed and indexed(a) < indexed(b)):
+    for b, earlier in lower_sends(world, lambda a, b: indexed(a) < indexed(b)):
         if b.process not in world.overlapping:
             causes = [follows(world, [a, b], acks=True) or retried(world) for a in earlier]
             yield (b.partition, b.offset, b.value), every(causes)
 
 
 def int_nonmonotonic_send(world: World) -> Iterator[Found]:
-    """Inside one ok op, a later micro-send got a lower offset than an earlier one: permitted by retries alone."""
+    """Inside one ok op, a later micro-send got a lower offset than an earlier one: only retries permit it."""
     for b, _ in lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place):
         yield (b.partition, b.offset, b.value), retried(world)
 
 
-def lower_sends(world: World, before: Callable[[Send, Send], bool]) -> Iterator[tuple[Send, list[Send]]]:
-    """Each ok send with the sends of its process and partition that came before it and have a higher offset."""
+Before = Callable[[Send, Send], bool]
+
+
+def lower_sends(world: World, before: Before) -> Iterator[tuple[Send, list[Send]]]:
+    """Each ok send with those of its process and partition that came before and have a higher offset."""
     placed = [send for send in world.oks() if send.offset is not None]
     for b in placed:
         earlier = [a for a in placed if a.process == b.process and a.partition == b.partition

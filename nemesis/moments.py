@@ -106,7 +106,7 @@ def healthy(view: View, stage: Stage) -> bool:
 def _whole(partition: int, replicas: tuple[str, ...], view: View) -> bool:
     """Whether the ISR is full, about to stay so, and no member a stranger to it. A broker bounced within its
     session is still in the ISR and unfenced, as if never gone, until it registers (KIP-380); but it knows no
-    leader. A shrink under way may yet make its leader the last member: power lost then loses what was acked."""
+    leader. A shrink under way may yet leave its leader alone: power lost then loses what was acked."""
     truth = view.partitions.get(partition)
     if truth is None or truth.leader is None or set(truth.isr) != set(replicas):
         return False

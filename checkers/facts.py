@@ -12,7 +12,7 @@ from checkers.faults import Bounds
 from checkers.folder import Folder, Partition
 
 PARTITION = (
-    "run int, partition bigint, leader string, lost_judged boolean, log_start bigint, hw bigint, readable bigint, "
+    "run int, partition bigint, leader string, known boolean, lost_judged boolean, log_start bigint, hw bigint, readable bigint, "
     "unseen_judged boolean, members array<struct<node:string,log_start:bigint>>, weak_acks boolean, retried boolean, "
     "uncommitted boolean, unclean_index bigint, unclean_time bigint, unclean_maybe boolean, budget_index bigint, "
     "budget_maybe_index bigint"
@@ -81,7 +81,7 @@ def partition_row(number: int, run: Run, partition: Partition) -> tuple[object, 
         readable = min(row.hw, row.lso) if committed and row.lso is not None else row.hw
     unseen = known and folder.settled and not run.breached and key in folder.final_partitions
     return (
-        number, key, partition.leader, judged, row.log_start if row else None, row.hw if row else None, readable,
+        number, key, partition.leader, known, judged, row.log_start if row else None, row.hw if row else None, readable,
         unseen, members(folder, partition) if judged and folder.settled else [],
         str(folder.guarantee("acks", "all")) != "all", retried(folder),
         folder.guarantee("isolation", "read_committed") == "read_uncommitted",

@@ -25,7 +25,7 @@ def by_read(frames: Frames, values: DataFrame, facts: Facts) -> DataFrame:
     if facts.overlapping is not None:
         history = history.join(facts.overlapping, ["run", "process"], "left_anti")
     steps = inside(frames.history.where("kind = 'read' and f != 'txn'")).unionAll(across(history))
-    started = facts.partitions.select("run", "partition", "log_start", "leader", "lost_judged")
+    started = facts.partitions.select("run", "partition", "log_start")
     odd = steps.where("offset <= seen or offset > seen + 1").join(started, ["run", "partition"], "left").where(
         "offset >= coalesce(log_start, 0)")
     back = odd.where("offset <= seen").select(*_STEP)
@@ -74,7 +74,7 @@ def across(history: DataFrame) -> DataFrame:
 def skipped(jumps: DataFrame, values: DataFrame, history: DataFrame) -> DataFrame:
     """The jumps that passed over a record of ours which no poll of the process has shown since."""
     standing = values.select("run", "partition", *named(
-        "explode(if(lost_judged, live, if(ack is null, read_at, array_union(read_at, array(ack)))))", "there"))
+        "explode(if(known, live, if(ack is null, read_at, array_union(read_at, array(ack)))))", "there"))
     over = jumps.select(*_STEP, "log_start").join(standing, ["run", "partition"]).where(
         "there > seen and there < offset and there >= coalesce(log_start, 0)")
     shown = history.where("kind = 'read'").select("run", "process", "partition", F.col("offset").alias("there"),

@@ -24,6 +24,7 @@ CLUSTERS: Mapping[str, str] = {
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect")
 JUDGE = "checkers.judge:SparkJudge"
 PLANNER = "nemesis.plans:plan"
+BUDGET = "nemesis.budget:overspends"
 ARSENAL = "nemesis.compose:arsenal"
 STRIKER = "nemesis.striker:Striker"
 
@@ -62,6 +63,12 @@ def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: S
         names, seed=seed, nodes=nodes, partitions=partitions, duration_s=duration_s, interval_s=interval_s,
         overspend=overspend)
     return made
+
+
+def overspends(schedule: Schedule, *, min_insync_replicas: int) -> Sequence[Any]:
+    """The entries (position, why) by which a schedule goes beyond what the guarantees tolerate."""
+    found: Sequence[Any] = _load(BUDGET)(schedule, min_insync_replicas=min_insync_replicas)
+    return found
 
 
 def striker(cluster: Cluster, partitions: Sequence[PartitionSpec]) -> Striker:

@@ -76,11 +76,13 @@ class Recorder:
     def complete(self, invoked: Op, outcome: Outcome) -> Op:
         """The completion of an invocation; of a send it names the same partitions and values."""
         sends = outcome.sends or invoked.sends
+        told = outcome.type is Type.OK  # then an empty list is an answer too, and is written
         op = self._record(
             process=invoked.process, type=outcome.type, f=invoked.f, sends=sends,
-            reads=outcome.reads if invoked.f == "poll" and outcome.type is Type.OK else outcome.reads or None,
+            reads=outcome.reads if told and invoked.f == "poll" else outcome.reads or None,
             partitions=(outcome.partitions or invoked.partitions) if invoked.f in _HOLDS else None,
-            offsets=outcome.offsets or None, error=outcome.error,
+            offsets=outcome.offsets if told and invoked.f == "list_offsets" else outcome.offsets or None,
+            error=outcome.error,
         )
         self.counts[outcome.type] += 1
         if outcome.type is Type.OK and sends:

@@ -185,13 +185,12 @@ class Sight(Protocol):
     async def view(self) -> View: ...
 
 
-Sender = Callable[
-    [Intent], Awaitable[Outcome]
-]  # a scripted send: recorded like any op, by a process of its own
+# A scripted send or poll: recorded like any op, by a process of its own.
+Sender = Callable[[Intent], Awaitable[Outcome]]
 
 
 class Striker(Protocol):
-    """Carries out a schedule, entry by entry: waits for the moment, resolves roles, strikes, records the op."""
+    """Carries out a schedule, entry by entry: awaits the moment, resolves roles, strikes, records the op."""
 
     async def carry_out(
         self, schedule: Schedule, sight: Sight, recording: "Recording", send: Sender

@@ -17,9 +17,6 @@ from harness.errors import UsageError
 from harness.schedule import MOMENT_TIMEOUT_S, Entry, Schedule
 from nemesis.episodes import HEALTHY, HEALTHY_TIMEOUT_S, MAKERS, Episode, Scene, Step
 
-ALL = "all"
-NONE = "none"
-SYNONYMS = {"partition": "cut"}  # Jepsen's word
 HARRIED_S = 8.0  # harm without a pause for at most so long
 CALM_S = 2.5
 FIRST_S = 1.0
@@ -28,13 +25,12 @@ LEAST_GAP_S = 0.3
 
 
 def known(names: Iterable[str]) -> tuple[str, ...]:
-    """The nemeses meant, each once, in the catalogue's order. UsageError for a name that is none."""
-    wanted = {SYNONYMS.get(name, name) for name in names}
-    strange = sorted(wanted - {*MAKERS, ALL, NONE})
+    """The nemeses named, each once, in their own order. UsageError for a name that is none."""
+    wanted = set(names)
+    strange = sorted(wanted - set(MAKERS))
     if strange:
-        raise UsageError(f"no nemesis {', '.join(strange)}; valid: {', '.join([*MAKERS, ALL, NONE])} "
-                         f"({', '.join(f'{word} means {name}' for word, name in SYNONYMS.items())})")
-    return tuple(name for name in MAKERS if ALL in wanted or name in wanted)
+        raise UsageError(f"no nemesis {', '.join(strange)}; valid: {', '.join(MAKERS)}")
+    return tuple(name for name in MAKERS if name in wanted)
 
 
 def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],

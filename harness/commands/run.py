@@ -6,6 +6,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,15 +72,19 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     factor = options.replication_factor
     nodes = tuple(f"n{index}" for index in range(1, options.nodes + 1))
     specs = spread(nodes, TOPIC, options.partitions, factor)
-    schedule = schedule_of(options, seed, nodes) if schedule is None else schedule
-    config = {"min.insync.replicas": str(max(1, factor - 1)), "default.replication.factor": str(factor)}
+    config = {
+        "min.insync.replicas": str(max(1, factor - 1)),
+        "default.replication.factor": str(factor),
+        **pairs(options.config),
+    }
+    schedule = schedule_of(options, seed, nodes, config) if schedule is None else schedule
     cluster = catalog.cluster(
         options.cluster,
         folder,
         options.nodes,
         rules=options.rules,
         bugs=options.bugs,
-        config={**config, **pairs(options.config)},
+        config=config,
         links=options.links or ("proxied" if any(entry.f == "cut" for entry in schedule) else "direct"),
     )
     run_id = secrets.token_hex(8)
@@ -110,18 +115,28 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     )
 
 
-def schedule_of(options: RunOptions, seed: int, nodes: tuple[str, ...]) -> Schedule:
+def schedule_of(
+    options: RunOptions, seed: int, nodes: tuple[str, ...], config: Mapping[str, str]
+) -> Schedule:
     """What is to strike: the file's schedule, or a random one from the seed."""
     names = catalog.nemeses(options.nemesis)
+    partitions = tuple(range(options.partitions))
+    least_isr = int(config["min.insync.replicas"])
     if options.schedule_file is not None:
         if names:
             raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
-        return schedule_text.load(options.schedule_file)
+        schedule = schedule_text.load(options.schedule_file, nodes=nodes, partitions=partitions)
+        for one in catalog.overspends(schedule, min_insync_replicas=least_isr):
+            click.echo(f"entry {one.position} overspends the guarantees: {one.why}", err=True)
+        return schedule
+    if "power" in names and least_isr < 2 and not options.overspend:
+        click.echo("power is left out: with min.insync.replicas=1 an ack may rest on one copy", err=True)
+        names = tuple(name for name in names if name != "power")
     return catalog.plan(
         names,
         seed=seed,
         nodes=nodes,
-        partitions=tuple(range(options.partitions)),
+        partitions=partitions,
         duration_s=options.duration,
         interval_s=options.interval,
         overspend=options.overspend,

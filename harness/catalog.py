@@ -23,6 +23,8 @@ CLUSTERS: Mapping[str, str] = {
 }
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect")
 JUDGE = "checkers.judge:SparkJudge"
+FIND_JAVA = "checkers.session:find_java"
+CHECK_JAVA = "checkers.session:check_version"
 PLANNER = "nemesis.plans:plan"
 BUDGET = "nemesis.budget:overspends"
 ARSENAL = "nemesis.compose:arsenal"
@@ -80,6 +82,11 @@ def striker(cluster: Cluster, partitions: Sequence[PartitionSpec]) -> Striker:
 def judge() -> Judge:
     made: Judge = _load(JUDGE)()
     return made
+
+
+def can_judge() -> None:
+    """FloodmarkError that says what to install, where this machine lacks what the judge needs."""
+    _load(CHECK_JAVA)(_load(FIND_JAVA)())
 
 
 def _named(kind: str, name: str, names: Mapping[str, str]) -> Any:

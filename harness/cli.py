@@ -1,7 +1,7 @@
 """The command line: options and help, nothing else; each command is a function in harness.commands."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from harness import __version__, catalog
-from harness.errors import FloodmarkError, UsageError
+from harness.commands import failures
 from harness.faults import FAULTS
-from harness.verdict import EXIT_HARNESS, EXIT_USAGE, Policy
 
 RUN_FOLDER = click.Path(path_type=Path)
 
@@ -21,18 +20,7 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
-        try:
-            code = command(*args, **kwargs)
-        except UsageError as error:
-            click.echo(f"floodmark: {error}", err=True)
-            code = EXIT_USAGE
-        except FloodmarkError as error:
-            click.echo(f"floodmark: {error}", err=True)
-            code = EXIT_HARNESS
-        except KeyboardInterrupt:
-            click.echo("floodmark: interrupted", err=True)
-            code = EXIT_HARNESS
-        sys.exit(code)
+        sys.exit(failures.code_of(lambda: command(*args, **kwargs)))
 
     return wrapped
 
@@ -51,10 +39,6 @@ def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
-
-
-def policy_of(strict: bool, allow: Sequence[str], allow_unknown: bool) -> Policy:
-    return Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown)
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,7 +91,9 @@ def main() -> None:
 )
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Ops a second, all processes together.")
 @click.option("--partitions", type=click.IntRange(1), default=4, show_default=True)
-@click.option("--replication-factor", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--replication-factor", type=click.IntRange(1), help="At most --nodes.  [default: 3, or --nodes if fewer]"
+)
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option(
     "--nemesis",
@@ -144,9 +130,11 @@ def run(
 
     Example: floodmark run --nemesis crash,pause,cut --duration 30
     """
+    from harness.commands.check import gate
     from harness.commands.run import RunOptions, run_and_judge
 
-    return run_and_judge(RunOptions(**options), policy_of(strict, allow, allow_unknown), json_file)
+    through = gate(strict=strict, allow=allow, allow_unknown=allow_unknown, json_file=json_file)
+    return run_and_judge(RunOptions(**options), through)
 
 
 @main.command()
@@ -164,29 +152,30 @@ def check(
 
     The exit code is the worst of all folders, in the order 1, 4, 3, 0.
     """
-    from harness.commands.check import check_folders
+    from harness.commands.check import check_folders, gate
 
-    return check_folders(folders, policy_of(strict, allow, allow_unknown), json_file)
+    through = gate(strict=strict, allow=allow, allow_unknown=allow_unknown, json_file=json_file)
+    return check_folders(folders, through)
 
 
 @main.command()
 @click.argument("folder", type=RUN_FOLDER, required=False)
-@click.option("--finding", metavar="NAME", help="Show the first examples of this finding.")
-@click.option("--partition", type=click.IntRange(0), help="With --offset: the logs side by side there.")
-@click.option("--offset", type=click.IntRange(0))
+@click.option("--finding", metavar="NAME", help="Its story: whose fault, since when, what struck.")
+@click.option("--partition", type=click.IntRange(0), help="Which log (needed where there are several).")
+@click.option("--offset", type=click.IntRange(0), help="The replicas' logs side by side around it.")
 @exits
 def show(folder: Path | None, finding: str | None, partition: int | None, offset: int | None) -> int:
-    """Show a run: the history around a finding, the replicas' logs side by side at an offset."""
+    """Show a run (default: the latest): at a glance, around a finding, or the logs at an offset."""
     from harness.commands.show import show_run
 
     return show_run(folder, finding=finding, partition=partition, offset=offset)
 
 
 @main.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @exits
-def explain(name: str) -> int:
-    """Say what finding NAME means, what its near miss is, and what permits it."""
+def explain(name: str | None) -> int:
+    """Say what finding NAME means, what its near miss is, and what permits it; without NAME, list them."""
     from harness.commands.explain import explain_finding
 
     return explain_finding(name)

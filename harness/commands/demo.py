@@ -4,6 +4,7 @@ The same schedule runs on both; one table says what was lost and where the logs 
 """
 
 import datetime
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 
 from checkers import report
 from harness import catalog
+from harness.commands import telling
 from harness.commands.run import RunOptions, planned, record
 from harness.errors import FloodmarkError
 from harness.run import RUNS, refuse_full
@@ -51,6 +53,7 @@ def run_demo(cluster: str, out: Path | None) -> int:
     """Exit 0 only if all four runs came out as history has it."""
     parent = out or RUNS / f"demo-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     refuse_full(parent)
+    catalog.can_judge()
     folders = [perform(act, cluster, parent) for act in ACTS]
     click.echo("judging the four runs (starting Spark takes a while)", err=True)
     verdicts = catalog.judge().judge(folders)
@@ -58,11 +61,12 @@ def run_demo(cluster: str, out: Path | None) -> int:
         report.write(folder, verdict)
     right = [as_expected(act, verdict) for act, verdict in zip(ACTS, verdicts, strict=True)]
     click.echo(table(folders, verdicts))
-    for act, verdict, well in zip(ACTS, verdicts, right, strict=True):
+    for act, folder, verdict, well in zip(ACTS, folders, verdicts, right, strict=True):
         if not well:
-            click.echo(f"\nNOT as expected: {act.title} on {act.rules}\n{report.text(parent, verdict)}")
-    click.echo(f"\nnext: floodmark show {folders[0]} --finding lost-write")
-    click.echo(f"      floodmark show {folders[2]} --finding diverged")
+            click.echo(f"\nNOT as expected: {act.title} on {act.rules}")
+            click.echo(telling.report(folder, report.as_json(verdict), None))
+    click.echo(f"\nnext  {shlex.join(['floodmark', 'show', str(folders[0]), '--finding', 'lost-write'])}")
+    click.echo(f"      {shlex.join(['floodmark', 'show', str(folders[2]), '--finding', 'diverged'])}")
     click.echo("      floodmark explain diverged")
     click.echo(str(parent))
     return EXIT_VALID if all(right) else EXIT_HARNESS

@@ -13,14 +13,15 @@ from pathlib import Path
 import click
 
 from harness import __version__, catalog, schedule_text
-from harness.commands.check import judge_folders
+from harness.commands.check import Gate, judge_folders
 from harness.commands.screen import Screen
+from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import WorkloadSettings
-from harness.run import RUNS, default_folder, link_latest
-from harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
-from harness.schedule import Schedule
-from harness.verdict import EXIT_HARNESS, EXIT_VALID, Policy, worst
+from harness.run import RUNS, default_folder, link_latest, refuse_full
+from harness.runner import DONE, RunPlan, RunResult, carry_out, first_free_value, spread
+from harness.schedule import ACTS, Schedule
+from harness.verdict import EXIT_HARNESS, EXIT_VALID, worst
 
 TOPIC = "log"
 
@@ -39,7 +40,7 @@ class RunOptions:
     concurrency: int = 10
     rate: float | None = None
     partitions: int = 4
-    replication_factor: int = 3
+    replication_factor: int | None = None  # None: 3, or as many as there are nodes
     acks: str = "all"
     nemesis: str = "none"
     interval: float = 5.0
@@ -50,26 +51,47 @@ class RunOptions:
     out: Path | None = None
 
 
-def run_and_judge(options: RunOptions, policy: Policy, json_file: Path | None) -> int:
-    """Runs, judges, and tells; the last line on stdout is the folder."""
+def run_and_judge(options: RunOptions, through: Gate) -> int:
+    """Runs, judges, and tells; the last line on stdout is the folder, also when the harness failed."""
     plan = planned(options)
-    result = record(plan)
+    refuse_full(plan.folder)
+    catalog.can_judge()  # before the run: who asks for a verdict should not wait for "no Java"
+    click.echo(announced(plan), err=True)
+    try:
+        return judged(plan, record(plan), through)
+    except FloodmarkError as error:
+        if not plan.folder.exists():
+            raise
+        click.echo(f"floodmark: {error}\nwhat there is: floodmark show {plan.folder}", err=True)
+        click.echo(str(plan.folder))
+        return EXIT_HARNESS
+
+
+def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
+    """The verdict of a run just made. Raw logs explain failures; where there is none they go."""
     if plan.folder.parent == RUNS:
         link_latest(plan.folder)
-    codes = judge_folders([plan.folder], policy, json_file)
-    if result.ended != "done":
+    if result.ended != DONE:
         click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
-        codes.append(EXIT_HARNESS)
+    codes = judge_folders([plan.folder], through)
+    codes += [EXIT_HARNESS] if result.ended != DONE else []
     if worst(codes) == EXIT_VALID:
-        shutil.rmtree(result.run.nodes_folder, ignore_errors=True)  # raw logs explain failures; this is none
+        shutil.rmtree(result.run.nodes_folder, ignore_errors=True)
     return worst(codes)
+
+
+def announced(plan: RunPlan) -> str:
+    """What is about to happen, and where it will be found."""
+    strikes = sum(entry.f not in ACTS for entry in plan.schedule)
+    return (f"{many(len(plan.cluster.nodes), 'node')}, rules {plan.rules}, seed {plan.seed}, "
+            f"{plan.duration_s:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}")
 
 
 def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     """The plan that the options make, with the schedule given or theirs; UsageError for what cannot be."""
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
     folder = options.out or default_folder(seed, datetime.datetime.now())
-    factor = options.replication_factor
+    factor = min(3, options.nodes) if options.replication_factor is None else options.replication_factor
     nodes = tuple(f"n{index}" for index in range(1, options.nodes + 1))
     specs = spread(nodes, TOPIC, options.partitions, factor)
     config = {
@@ -121,7 +143,7 @@ def schedule_of(
     """What is to strike: the file's schedule, or a random one from the seed."""
     names = catalog.nemeses(options.nemesis)
     partitions = tuple(range(options.partitions))
-    least_isr = int(config["min.insync.replicas"])
+    least_isr = whole("min.insync.replicas", config["min.insync.replicas"])
     if options.schedule_file is not None:
         if names:
             raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
@@ -143,12 +165,19 @@ def schedule_of(
     )
 
 
+def whole(key: str, value: str) -> int:
+    """A config value that must be a positive integer, for the budget counts with it."""
+    if not value.isascii() or not value.isdecimal() or int(value) < 1:
+        raise UsageError(f"-c {key} takes a positive integer, not {value!r}")
+    return int(value)
+
+
 def pairs(words: tuple[str, ...]) -> dict[str, str]:
     """`-c KEY=VALUE`, each."""
     split = [word.partition("=") for word in words]
     for key, equals, _ in split:
         if not key or not equals:
-            raise UsageError(f"-c takes KEY=VALUE, not {key!r}")
+            raise UsageError(f"-c takes KEY=VALUE, not {key + equals!r}")
     return {key.strip(): value.strip() for key, _, value in split}
 
 
@@ -166,7 +195,7 @@ def record(plan: RunPlan) -> RunResult:
         try:
             return asyncio.run(out(screen))
         except asyncio.CancelledError as error:
-            raise FloodmarkError(f"interrupted; what was recorded is in {plan.folder}") from error
+            raise FloodmarkError("interrupted twice: the run ended at once") from error
 
 
 def commit() -> str:

@@ -1,179 +1,185 @@
-"""`floodmark show`: a run at a glance, the history around a finding, the logs side by side at an offset."""
+"""`floodmark show`: a run at a glance, the history around a finding, the logs side by side at an offset.
 
-from collections.abc import Iterable, Iterator, Mapping
+What it prints is read from the folder alone. Only a finding needs a verdict: a run that was not judged yet
+can be looked at.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import orjson
 
-from harness import history
+from checkers.explain import EXPLANATIONS
+from harness.commands import again
+from harness.commands.around import faults, focus_of, show_story, story_of
+from harness.commands.deaths import last_words
+from harness.commands.side_by_side import AROUND, check_partition, show_logs
+from harness.commands.telling import (
+    looked_at,
+    next_commands,
+    paragraph,
+    promises,
+    ran,
+    unknowns,
+    worst_first,
+)
+from harness.commands.words import PERMITS, json_of, many, op_line, told_class, verdict_word
 from harness.errors import FloodmarkError, UsageError
-from harness.op import NEMESIS, Op, Type
-from harness.run import LATEST, RUNS, Run, open_run
+from harness.run import FORMAT, LATEST, RUNS, Run, open_run
+from harness.verdict import BUG, EXIT_VALID
 
-AROUND = 3  # lines of history before and after one concerned; offsets before and after one asked
 EXAMPLES = 3  # of a finding
+FAULTS_SHOWN = 40
 
 
 def show_run(folder: Path | None, *, finding: str | None, partition: int | None, offset: int | None) -> int:
     """Prints what was asked; with nothing asked, the run and its verdict at a glance."""
-    run = open_run(folder or RUNS / LATEST)
+    shown = folder or latest()
+    run = open_run(shown)
+    about = sound(run)
     if offset is not None:
-        show_logs(run, partition or 0, offset)
+        show_logs(run, about, check_partition(about, partition), offset)
+    elif partition is not None:
+        raise UsageError("--partition needs --offset: where in that log?")
     elif finding is not None:
-        show_finding(run, finding)
+        show_finding(run, about, finding)
     else:
-        show_glance(run)
-    return 0
+        show_glance(run, about, shown)
+    click.echo(str(shown))
+    return EXIT_VALID
+
+
+def sound(run: Run) -> Mapping[str, Any]:
+    """run.json, if what is shown of it has the right shape; FloodmarkError if not."""
+    about = run.about()
+    for name in ("partitions", "guarantees", "settle", "leaders", "final_reads", "config"):
+        if not isinstance(about.get(name) or {}, dict):
+            raise FloodmarkError(f"{run.about_path}: `{name}` is no object")
+    return about
+
+
+def latest() -> Path:
+    """The run made last; UsageError where there is none."""
+    link = RUNS / LATEST
+    if not link.exists():
+        raise UsageError(f"no FOLDER was named and there is no {link}: floodmark run makes one")
+    return link
 
 
 # -- at a glance --------------------------------------------------------------------------------------------
 
 
-def show_glance(run: Run) -> None:
+def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
     """What ran, what struck it, and what the judge said."""
-    about = run.about()
-    click.echo(f"{run.folder}")
-    click.echo(
-        f"  {about.get('cluster')} cluster, {len(about.get('nodes', []))} nodes, rules {about.get('rules')}, "
-        f"workload {about.get('workload')}, seed {about.get('seed')}, ended: {about.get('ended', 'killed')}"
-    )
-    settled = about.get("settled")
+    verdict = read_verdict(run) if run.verdict_path.exists() else None
+    word = verdict_word(verdict["valid"]) if verdict else click.style("not judged yet", bold=True)
+    click.echo(f"{run.folder.name}: {word}")
+    click.echo(f"  ran        {ran(about)}")
+    click.echo(f"  ended      {ending(about)}")
+    for node, words in last_words(run, about).items():
+        click.echo(f"  died       {node} ended by itself; its last words: {words}")
+    struck = list(faults(run))
+    click.echo(f"  nemesis    {many(len(struck), 'act') if struck else 'did nothing'}")
+    for op in struck[:FAULTS_SHOWN]:
+        click.echo(f"    {op_line(op)}")
+    if len(struck) > FAULTS_SHOWN:
+        click.echo(f"    ... and {len(struck) - FAULTS_SHOWN} more")
+    if verdict is None:
+        click.echo(f"  judge      {shlex.join(['floodmark', 'check', str(shown)])}")
+        return
+    for found in worst_first(verdict["findings"]):
+        click.echo(paragraph(found))
+    for told in unknowns(verdict.get("unknown") or ()):
+        click.echo(told)
+    click.echo(f"  looked at  {looked_at(verdict.get('counts') or {})}")
+    for line in next_commands(shown, verdict, about):
+        click.echo(line)
+
+
+def ending(about: Mapping[str, Any]) -> str:
+    """How the run ended, and whether the cluster was whole again."""
+    ended = about.get("ended", "the harness was killed: run.json lacks its end")
     why = (about.get("settle") or {}).get("why")
-    click.echo(f"  settled: {settled}" + (f" ({why})" if why else ""))
-    for op in faults(run):
-        click.echo(f"  {line_of(op)}")
-    verdict = read_verdict(run)
-    click.echo(f"  valid: {verdict['valid']}")
-    for found in verdict["findings"]:
-        permitted = f" (permitted by {found['permitted_by']})" if found.get("permitted_by") else ""
-        click.echo(f"  {found['name']}: {found['count']}{permitted}")
-    click.echo("next: floodmark show FOLDER --finding NAME, or --partition P --offset O")
-
-
-def faults(run: Run) -> Iterator[Op]:
-    """The nemesis's lines, in order."""
-    return (op for op in history.read(run.history_path, on_bad=complain) if op.process == NEMESIS)
+    settled = "settled" if about.get("settled") is True else f"not settled{f': {why}' if why else ''}"
+    residue = about.get("residue")
+    missed = about.get("missed") or ()
+    told = [str(ended), settled]
+    told += [f"left behind: {residue}"] if residue else []
+    told += [f"moments of the schedule that never came: {', '.join(map(str, missed))}"] if missed else []
+    return "; ".join(told)
 
 
 # -- a finding ----------------------------------------------------------------------------------------------
 
 
-def show_finding(run: Run, name: str) -> None:
-    """The first examples of the finding: text, lines of history, and the place in the logs."""
-    groups = [found for found in read_verdict(run)["findings"] if found["name"] == name]
-    if not groups:
-        there = sorted({found["name"] for found in read_verdict(run)["findings"]})
+def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
+    """The first examples of the finding: whose fault, since when, what struck, and the place in the logs."""
+    if name not in EXPLANATIONS:
+        raise UsageError(f"no finding is called {name!r}; there are: {', '.join(sorted(EXPLANATIONS))}")
+    verdict = read_verdict(run)
+    groups = [found for found in verdict["findings"] if found["name"] == name]
+    reasons = [entry for entry in verdict.get("unknown") or () if name in entry["names"]]
+    if not groups and not reasons:
+        there = sorted({found["name"] for found in verdict["findings"]})
         raise UsageError(f"{run.folder} has no finding {name!r}; it has: {', '.join(there) or 'none'}")
     for found in groups:
-        click.echo(
-            f"{name}: {found['count']} ({found['class']}"
-            + (f", permitted by {found['permitted_by']}" if found.get("permitted_by") else "")
-            + ")"
-        )
-        for example in found["examples"][:EXAMPLES]:
-            click.echo("")
-            click.echo(example.get("text") or orjson.dumps(example).decode())
-            show_lines(run, set(example.get("ops") or ()))
-            if example.get("partition") is not None and example.get("offset") is not None:
-                show_logs(run, example["partition"], example["offset"])
+        click.echo(f"{click.style(name, bold=True)}: {many(found['count'], 'finding')}, {told_class(found)}")
+        click.echo(f"  whose fault: {blame(found, about)}")
+        show_examples(run, about, (found.get("examples") or ())[:EXAMPLES])
+    for entry in reasons:
+        click.echo(f"{name}: {click.style('cannot tell', fg='yellow')} whether there is "
+                   f"{'more' if groups else 'any'}: {entry['reason']}")
+    once_more = again.command(run.folder, about) if groups else None
+    click.echo(f"\nwhy    floodmark explain {name}")
+    if once_more:
+        click.echo(f"again  {once_more}")
 
 
-def show_lines(run: Run, indexes: set[int]) -> None:
-    """The lines of the history concerned (marked) and those around them."""
-    if not indexes:
-        return
-    near = {index + away for index in indexes for away in range(-AROUND, AROUND + 1)}
-    last = None
-    click.echo("  history:")
-    for op in history.read(run.history_path, on_bad=complain):
-        if op.index in near:
-            if last is not None and op.index > last + 1:
-                click.echo("      ...")
-            click.echo(f"  {'>' if op.index in indexes else ' '} {line_of(op)}")
-            last = op.index
+def blame(found: Mapping[str, Any], about: Mapping[str, Any]) -> str:
+    """Who broke which promise, in one sentence."""
+    if found["class"] != BUG:
+        return f"nobody's: {PERMITS.get(str(found['permitted_by']), 'the configuration allows it')}"
+    promised = ", ".join(promises(about)) or "what it promised"
+    return f"the cluster's (rules {about.get('rules', '?')}): with {promised} nothing that struck permits it"
 
 
-def line_of(op: Op) -> str:
-    """One op on one line, for people: index, seconds, who, what."""
-    who = "nemesis" if op.process == NEMESIS else f"process {op.process}"
-    what = "" if op.type is Type.INFO and op.process == NEMESIS else f" {op.type}"
-    return f"{op.index:>7} {op.time / 1e9:9.3f} s  {who:<12} {op.f}{what} {details_of(op)}".rstrip()
-
-
-def details_of(op: Op) -> str:
-    parts = [
-        f"p{s.partition}: {s.value}" + (f" at {s.offset}" if s.offset is not None else "")
-        for s in op.sends or ()
-    ]
-    reads = op.reads or ()
-    parts += [f"p{r.partition}: read {r.value} at {r.offset}" for r in reads[:4]]
-    parts += [f"... {len(reads) - 4} more"] if len(reads) > 4 else []
-    parts += [f"p{partition} ends at {end}" for partition, end in op.offsets or ()]
-    parts += [f"partitions {', '.join(map(str, op.partitions))}"] if op.partitions else []
-    if op.fault is not None:
-        shown = {
-            key: value
-            for key, value in op.fault.items()
-            if key in ("nodes", "grudge", "kind", "keep", "unclean")
-        }
-        parts.append(" ".join(f"{key}={orjson.dumps(value).decode()}" for key, value in shown.items()))
-    return "; ".join(parts + ([op.error] if op.error else []))
-
-
-# -- logs side by side -------------------------------------------------------------------------------------
-
-
-def show_logs(run: Run, partition: int, offset: int) -> None:
-    """What each replica's final log holds at the offset and around it, one column a node."""
-    nodes = [str(node) for node in run.about().get("nodes", ())]
-    wanted = range(max(0, offset - AROUND), offset + AROUND + 1)
-    held = {node: dict(entries(run, node, partition, wanted)) for node in nodes}
-    leader = ((run.about().get("leaders") or {}).get(str(partition)) or {}).get("leader")
-    click.echo(f"  final logs of partition {partition}, as epoch/value{'; * leads' if leader else ''}:")
-    titles = [node + ("*" if node == leader else "") for node in nodes]
-    click.echo("    " + f"{'offset':>8}" + "".join(f"{title:>20}" for title in titles))
-    for at in wanted:
-        cells = [held[node].get(at, "-") for node in nodes]
-        differs = len({cell for cell in cells if cell != "-"}) > 1
-        click.echo(
-            f"  {'>' if at == offset else ' '} {at:>8}"
-            + "".join(f"{cell:>20}" for cell in cells)
-            + ("   <- differ" if differs else "")
-        )
-
-
-def entries(run: Run, node: str, partition: int, wanted: range) -> Iterable[tuple[int, str]]:
-    """(offset, "epoch/value") of one node's dump, for the offsets wanted."""
-    path = run.logs_folder / f"{node}.jsonl"
-    if not path.exists():
-        click.echo(f"  {path} is missing", err=True)
-        return
-    with path.open("rb") as dump:
-        for line in dump:
-            try:
-                row = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                continue
-            if row.get("partition") == partition and row.get("offset") in wanted:
-                value = "control" if row.get("value") is None else row["value"]
-                damaged = " bad crc" if row.get("crc_ok") is False else ""
-                yield row["offset"], f"{row.get('epoch')}/{value}{damaged}"
+def show_examples(run: Run, about: Mapping[str, Any], examples: Sequence[Mapping[str, Any]]) -> None:
+    """Each with its story; the logs once for neighbours."""
+    pictured: set[tuple[int, int]] = set()
+    for number, example in enumerate(examples, 1):
+        click.echo(f"\n{number}. {example.get('text') or json_of(example)}")
+        focus = focus_of(example, about)
+        partition, offset = focus.partition, focus.offset
+        seen_already = partition is not None and offset is not None and (partition, offset) in pictured
+        show_story(story_of(run, focus), focus, in_brief=seen_already)
+        if partition is not None and offset is not None and not seen_already:
+            show_logs(run, about, partition, offset)
+            pictured |= {(partition, offset + away) for away in range(-AROUND, AROUND + 1)}
 
 
 def read_verdict(run: Run) -> Mapping[str, Any]:
-    """The saved verdict."""
+    """The saved verdict; FloodmarkError where there is none, or none that can be read."""
+    judge = f"floodmark check {run.folder}"
     try:
-        verdict: Mapping[str, Any] = orjson.loads(run.verdict_path.read_bytes())
+        verdict = orjson.loads(run.verdict_path.read_bytes())
     except FileNotFoundError as error:
-        raise FloodmarkError(f"{run.folder} was not judged yet: floodmark check {run.folder}") from error
-    except orjson.JSONDecodeError as error:
-        raise FloodmarkError(
-            f"cannot read {run.verdict_path}: {error}; judge again: floodmark check {run.folder}"
-        ) from error
-    return verdict
+        raise FloodmarkError(f"{run.folder} was not judged yet: {judge}") from error
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise FloodmarkError(f"cannot read {run.verdict_path}: {error}; judge again: {judge}") from error
+    if not is_verdict(verdict):
+        raise FloodmarkError(f"{run.verdict_path} is no verdict of format {FORMAT}; judge again: {judge}")
+    return dict(verdict)
 
 
-def complain(told: str) -> None:
-    click.echo(f"floodmark: {told}", err=True)
+def is_verdict(told: Any) -> bool:
+    """Whether what is shown of it is there."""
+    if not isinstance(told, dict) or told.get("format") != FORMAT or "valid" not in told:
+        return False
+    findings, unknown = told.get("findings"), told.get("unknown", [])
+    return (isinstance(findings, list) and isinstance(unknown, list)
+            and all(isinstance(found, dict) and {"name", "class", "permitted_by", "count"} <= found.keys()
+                    and found["name"] in EXPLANATIONS for found in findings)
+            and all(isinstance(entry, dict) and {"names", "reason"} <= entry.keys() for entry in unknown))

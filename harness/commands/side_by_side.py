@@ -1,0 +1,121 @@
+"""The replicas' final logs side by side at an offset: which holds what, and where they part.
+
+A dump is read line by line and only what is asked for is kept: a log of a million records costs no memory.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from harness.errors import FloodmarkError, UsageError
+from harness.run import Run
+
+AROUND = 3  # offsets before and after the one asked
+HEAD = 12  # width of the first column
+NOTHING = "-"
+
+
+def check_partition(about: Mapping[str, Any], partition: int | None) -> int:
+    """The partition meant; one that the run does not have is a usage error, and so is none among several."""
+    there = sorted(int(key) for key in about.get("partitions") or () if str(key).isdecimal())
+    if partition is None and len(there) == 1:
+        return there[0]
+    valid = f"this run has: {', '.join(map(str, there)) or 'none'}"
+    if partition is None:
+        raise UsageError(f"--offset needs --partition; {valid}")
+    if partition not in there:
+        raise UsageError(f"no partition {partition}; {valid}")
+    return partition
+
+
+def show_logs(run: Run, about: Mapping[str, Any], partition: int, offset: int) -> None:
+    """One line an offset, one column a node; then each replica's own LEO and HW."""
+    told = (about.get("partitions") or {}).get(str(partition))
+    nodes = [str(node) for node in told.get("replicas") or ()] if isinstance(told, dict) else []
+    wanted = range(max(0, offset - AROUND), offset + AROUND + 1)
+    held = {node: dict(entries(run, node, partition, wanted)) for node in nodes}
+    leader = ((about.get("leaders") or {}).get(str(partition)) or {}).get("leader")
+    rows = {str(row.get("node")): row for row in replica_rows(run) if row.get("partition") == partition}
+    width = max([12, *(len(cell) + 2 for log in held.values() for cell in log.values())])
+    starred = "; * leads" if leader in nodes else ""
+    click.echo(f"  final logs of partition {partition}, as epoch/value{starred}:")
+    titles = [node + ("*" if node == leader else "") for node in nodes]
+    click.echo(line(" ", "offset", titles, width))
+    for at in wanted:
+        cells = [held[node].get(at, NOTHING) for node in nodes]
+        if at == offset or any(cell != NOTHING for cell in cells):
+            click.echo(line(">" if at == offset else " ", str(at), cells, width) + parting(nodes, cells))
+    for name in ("LEO", "HW"):
+        click.echo(line(" ", name, [str(rows.get(node, {}).get(name.lower(), "?")) for node in nodes], width))
+    if not any(offset in log for log in held.values()):
+        click.echo(f"  no replica's dump holds offset {offset}")
+
+
+def line(mark: str, head: str, cells: Sequence[str], width: int) -> str:
+    return f"  {mark} {head:>{HEAD - 4}}" + "".join(f"{cell:>{width}}" for cell in cells)
+
+
+def parting(nodes: Sequence[str], cells: Sequence[str]) -> str:
+    """A remark where the replicas do not hold the same."""
+    lacking = [node for node, cell in zip(nodes, cells, strict=True) if cell == NOTHING]
+    kinds = {cell for cell in cells if cell != NOTHING}
+    told = ["they differ"] if len(kinds) > 1 else []
+    told += [f"not in {', '.join(lacking)}"] if lacking and kinds else []
+    return click.style(f"   <- {'; '.join(told)}", fg="red") if told else ""
+
+
+# -- reading ------------------------------------------------------------------------------------------------
+
+
+def entries(run: Run, node: str, partition: int, wanted: Collection[int]) -> Iterator[tuple[int, str]]:
+    """(offset, "epoch/value") of one node's dump, for the offsets wanted."""
+    for row in dump_rows(run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet", wanted):
+        if row.get("partition") == partition and row.get("offset") in wanted:
+            value = "control" if row.get("value") is None else row["value"]
+            remarks = [word for word, is_so in (
+                ("bad crc", row.get("crc_ok") is False), ("aborted", row.get("aborted") is True)) if is_so]
+            yield row["offset"], " ".join([f"{row.get('epoch')}/{value}", *remarks])
+
+
+def dump_rows(lines: Path, parquet: Path, wanted: Collection[int]) -> Iterable[Mapping[str, Any]]:
+    """The rows of a dump in either form; a dump that cannot be read is told, and empty."""
+    try:
+        if lines.exists():
+            yield from json_rows(lines)
+        elif parquet.exists():
+            from pyarrow import ArrowInvalid
+            from pyarrow.parquet import read_table
+
+            try:
+                yield from read_table(parquet, filters=[("offset", "in", set(wanted))]).to_pylist()
+            except ArrowInvalid as error:
+                click.echo(f"floodmark: cannot read {parquet}: {error}", err=True)
+        else:
+            click.echo(f"floodmark: {lines} is missing", err=True)
+    except OSError as error:
+        click.echo(f"floodmark: cannot read {lines}: {error.strerror}", err=True)
+
+
+def json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The rows that are rows: the judge tells of the others."""
+    with path.open("rb") as file:
+        for text in file:
+            try:
+                row = orjson.loads(text)
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(row, dict):
+                yield row
+
+
+def replica_rows(run: Run) -> Iterator[Mapping[str, Any]]:
+    """What each replica believed, where it was written."""
+    try:
+        yield from json_rows(run.replicas_path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FloodmarkError(f"cannot read {run.replicas_path}: {error.strerror}") from error

@@ -1,0 +1,153 @@
+"""How ops, faults and verdicts are told to people: one line each; colour only where a terminal shows it.
+
+Rules
+1. Pure: from values to text. click.echo takes the colour out where standard output is no terminal.
+2. An op of many records shows first those that the reader asked about.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import click
+import orjson
+
+from harness.op import NEMESIS, Op, Read, Send, Type
+from harness.verdict import BUG
+
+RECORDS_SHOWN = 4  # of one op
+PERMITS: Mapping[str, str] = {
+    "acks": "with these acks nobody promised that the record would survive its leader",
+    "unclean.leader.election.enable": "an unclean election may lose what was acked",
+    "fault budget": "more copies lost their data to faults than min.insync.replicas covers",
+    "retries": "retries without idempotence may append a record twice, or late",
+    "subscribe": "a group member's position moves with its partitions",
+    "isolation": "the isolation level allows it",
+}
+_VERDICTS: Mapping[object, tuple[str, str]] = {
+    True: ("valid", "green"), False: ("INVALID", "red"), "unknown": ("unknown", "yellow"),
+}
+
+Record = Send | Read
+Asked = Callable[[Record], bool]
+
+
+def nothing_asked(_: Record) -> bool:
+    return False
+
+
+def verdict_word(valid: object) -> str:
+    """valid, INVALID or unknown; anything else is no verdict."""
+    word, colour = _VERDICTS.get(valid, (f"not a verdict: {valid!r}", "red"))
+    return click.style(word, fg=colour, bold=True)
+
+
+def many(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def told_class(found: Mapping[str, Any]) -> str:
+    """What a group of findings is held for."""
+    if found["class"] == BUG:
+        return click.style("a bug", fg="red")
+    return click.style(f"permitted by {found['permitted_by']}", fg="yellow")
+
+
+def seconds(time_ns: int) -> str:
+    return f"{time_ns / 1e9:.3f} s"
+
+
+def op_line(op: Op, asked: Asked = nothing_asked) -> str:
+    """Index, seconds, who, what."""
+    if op.process == NEMESIS:
+        who, what = "nemesis", fault_text(op)
+    else:
+        who = f"process {op.process}"
+        what = f"{op.f:<5} {op.type:<6} {details(op, asked)}{' ' + op.error if op.error else ''}"
+    return f"{op.index:>8} {op.time / 1e9:9.3f} s  {who:<16} {what}".rstrip()
+
+
+def details(op: Op, asked: Asked) -> str:
+    """The records of an op, those asked about first."""
+    parts = list(records(op.sends or (), asked))
+    parts += records(op.reads or (), asked)
+    parts += [f"p{partition} ends at {end}" for partition, end in op.offsets or ()]
+    parts += [f"partitions {', '.join(map(str, op.partitions))}"] if op.partitions else []
+    if op.f == "poll" and op.type is Type.OK and not op.reads:
+        parts.append("nothing")
+    return ", ".join(parts)
+
+
+def records(items: Iterable[Record], asked: Asked) -> Iterable[str]:
+    """`p0: 17 at 5`: those asked about; where none is, the first few."""
+    every = list(items)
+    shown = ([item for item in every if asked(item)] or every)[:RECORDS_SHOWN]
+    for item in shown:
+        where = "" if item.offset is None else f" at {item.offset}"
+        epoch = "" if item.epoch is None else f" (epoch {item.epoch})"
+        yield f"p{item.partition}: {item.value}{where}{epoch}"
+    if len(every) > len(shown):
+        yield f"{len(every) - len(shown)} more"
+
+
+# -- faults -------------------------------------------------------------------------------------------------
+
+
+def fault_text(op: Op) -> str:
+    """What the nemesis did, to whom, at which moment if one was asked for, and what it took with it."""
+    fault = op.fault or {}
+    named = [] if "grudge" in fault else [str(node) for node in listed(fault.get("nodes"))]
+    parts = [" ".join([op.f, *named]), *grudge(fault.get("grudge")), *election(op, fault), *loss(fault)]
+    parts += [asked_moment(fault["moment"])] if isinstance(fault.get("moment"), Mapping) else []
+    parts += [op.error] if op.error else []
+    return "; ".join(part for part in parts if part)
+
+
+def listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def grudge(value: object) -> list[str]:
+    if not isinstance(value, Mapping):
+        return []
+    return [f"{node} hears not {' '.join(map(str, listed(unheard)))}" for node, unheard in value.items()]
+
+
+def election(op: Op, fault: Mapping[str, Any]) -> list[str]:
+    if op.f != "elect":
+        return []
+    partitions = " ".join(f"p{key}" for key in listed(fault.get("partitions")))
+    return [f"{'unclean' if fault.get('unclean') else 'preferred'} {partitions}".rstrip()]
+
+
+def loss(fault: Mapping[str, Any]) -> list[str]:
+    if fault.get("lost") is not True:
+        return []
+    kept, records = fault.get("keep"), fault.get("lost_records")
+    parts = [f"{node} lost {many(number, 'record')}" for node, number in records.items()
+             if isinstance(number, int)] if isinstance(records, Mapping) else []
+    parts += [f"p{key} kept to {leo}" for key, leo in kept.items()] if isinstance(kept, Mapping) else []
+    return parts or ["what was not fsynced is gone"]
+
+
+def asked_moment(moment: Mapping[str, Any]) -> str:
+    """The moment as it was asked for; times are not worth saying, the line has its own."""
+    if moment.get("at") == "ack":
+        return f"asked at ack {moment.get('count')} of p{moment.get('partition')}"
+    if moment.get("at") == "state":
+        return "asked when the cluster is healthy" if moment.get("healthy") else "asked at a state seen"
+    return ""
+
+
+def where_struck(op: Op, partition: int | None) -> str:
+    """Leader and ISR of the partition as the fault found them, where it tells."""
+    where = (op.fault or {}).get("where")
+    if not isinstance(where, Mapping) or partition is None:
+        return ""
+    leader, isr = ((where.get(name) or {}).get(str(partition)) for name in ("leader", "isr"))
+    if leader is None and isr is None:
+        return ""
+    return f"   [p{partition}: leader {leader or 'none'}, ISR {' '.join(map(str, listed(isr)))}]"
+
+
+def json_of(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()

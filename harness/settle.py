@@ -144,6 +144,7 @@ async def _until_whole(cluster: Cluster, specs: Sequence[PartitionSpec],
     seen = _Seen()
     while True:
         probed = all(probe.done() for probe in probes)
+        raise_first([probe for probe in probes if probe.done()])  # such as a full disk: no use to wait
         try:
             look = await cluster.observe()
             seen.looked = seen.looked or bool(look.partitions)

@@ -9,7 +9,6 @@ Rules
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import orjson
@@ -18,6 +17,7 @@ from checkers import report
 from checkers.explain import EXPLANATIONS
 from harness import catalog
 from harness.commands import telling
+from harness.commands.bad_lines import bad_lines
 from harness.commands.deaths import last_words
 from harness.commands.show import latest
 from harness.errors import FloodmarkError, UsageError
@@ -80,6 +80,8 @@ def judge_folders(chosen: Sequence[Path], through: Gate) -> list[int]:
         click.echo(telling.summary(codes, WORDS) + "\n")
     for folder, verdict in zip(chosen, verdicts, strict=True):
         codes += save(folder, verdict)
+        if folder != chosen[0]:
+            click.echo("")
         tell(folder, verdict, through.policy)
     if (together := through.json_file) is not None:
         codes += written(lambda: write_json(together, chosen, verdicts))
@@ -87,7 +89,9 @@ def judge_folders(chosen: Sequence[Path], through: Gate) -> list[int]:
 
 
 def code_of(folder: Path, verdict: Verdict, policy: Policy) -> int:
-    """One folder's exit code; one that is no run is the harness's failure."""
+    """One folder's exit code. Where nothing at all was looked at (no run, or the judge failed) it is 4."""
+    if not verdict.counts:
+        return EXIT_HARNESS
     try:
         return exit_code(verdict, policy, died=bool(open_run(folder).about().get("died")))
     except FloodmarkError:
@@ -96,16 +100,13 @@ def code_of(folder: Path, verdict: Verdict, policy: Policy) -> int:
 
 def tell(folder: Path, verdict: Verdict, policy: Policy) -> None:
     """Prints the report; its last line is the folder."""
-    about: Mapping[str, Any] | None = None
-    try:
-        run = open_run(folder)
-        about = run.about()
-    except FloodmarkError as error:
-        click.echo(f"floodmark: {error}", err=True)
-    click.echo(telling.report(folder, report.as_json(verdict), about))
-    if about is not None:
-        for node, words in last_words(run, about).items():
-            click.echo(f"  died       {node} ended by itself; its last words: {words}")
+    run, told = Run(folder=folder), report.as_json(verdict)
+    about = run.about() if verdict.counts else None
+    click.echo(telling.report(folder, told, about))
+    for line in bad_lines(run, told):
+        click.echo(f"  bad line   {line}")
+    for node, words in last_words(run, about or {}).items():
+        click.echo(f"  died       {node} ended by itself; its last words: {words}")
     for line in let_through(verdict, policy):
         click.echo(f"  gate       {line}")
     click.echo(str(folder))

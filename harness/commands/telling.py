@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from checkers import names as checks
 from harness.commands import again
 from harness.commands.words import many, told_class, verdict_word
 from harness.schedule import ACTS
@@ -83,8 +84,13 @@ def unknowns(entries: Sequence[Told]) -> Iterator[str]:
 
 
 def shortened(names: Sequence[str]) -> str:
+    """The names, or that they are all of them."""
+    if set(names) >= set(checks.MADE):
+        return "everything"
     if len(names) <= ALL_OF_THEM:
         return ", ".join(names)
+    if set(names) >= set(checks.OF_THE_HISTORY):
+        return "whatever the history tells (verdict.json names the checks)"
     return f"{', '.join(names[:ALL_OF_THEM])} and {len(names) - ALL_OF_THEM} more (verdict.json has all)"
 
 

@@ -164,7 +164,8 @@ def faults(run: Run) -> Iterator[Op]:
 def show_story(story: Story, focus: Focus, *, in_brief: bool) -> None:
     """Since when, and the lines: > concerns it, ! struck in between (in brief: the first kind only)."""
     if story.promise is None:
-        click.echo("  since: the final logs alone show it; no line of the history is about it")
+        told = "run.json tells" if focus.offset is None else "the final logs tell"
+        click.echo(f"  since: no line of the history is about it, {told}")
         return
     since = f"  since: {seconds(story.promise.time)} (index {story.promise.index})"
     if story.breach is not None:

@@ -18,7 +18,7 @@ from checkers.explain import EXPLANATIONS
 from harness import catalog
 from harness.commands import telling
 from harness.commands.bad_lines import bad_lines
-from harness.commands.deaths import last_words
+from harness.commands.brokers_words import last_words
 from harness.commands.show import latest
 from harness.errors import FloodmarkError, UsageError
 from harness.run import Run, open_run, write_whole

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from harness import __version__, catalog, schedule_text
+from harness.commands.brokers_words import config_warnings
 from harness.commands.check import Gate, judge_folders
 from harness.commands.screen import Screen
 from harness.commands.words import many
@@ -71,6 +72,8 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
     """The verdict of a run just made. Raw logs explain failures; where there is none they go."""
     if plan.folder.parent == RUNS:
         link_latest(plan.folder)
+    for warning in config_warnings(result.run, plan.cluster.nodes[0]):
+        click.echo(f"floodmark: the brokers warn: {warning}", err=True)
     if result.ended != DONE:
         click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
     codes = judge_folders([plan.folder], through)

@@ -15,7 +15,7 @@ import orjson
 from checkers.explain import EXPLANATIONS
 from harness.commands import again
 from harness.commands.around import faults, focus_of, show_story, story_of
-from harness.commands.deaths import last_words
+from harness.commands.brokers_words import last_words
 from harness.commands.side_by_side import AROUND, check_partition, show_logs
 from harness.commands.telling import (
     looked_at,
@@ -128,6 +128,8 @@ def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
     for found in groups:
         click.echo(f"{click.style(name, bold=True)}: {many(found['count'], 'finding')}, {told_class(found)}")
         click.echo(f"  whose fault: {blame(found, about)}")
+        if name == "stuck":
+            click.echo(f"  settling: {(about.get('settle') or {}).get('why') or 'run.json says no more'}")
         show_examples(run, about, (found.get("examples") or ())[:EXAMPLES])
     for entry in reasons:
         click.echo(f"{name}: {click.style('cannot tell', fg='yellow')} whether there is "

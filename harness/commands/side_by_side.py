@@ -4,6 +4,7 @@ A dump is read line by line and only what is asked for is kept: a log of a milli
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,15 @@ from harness.run import Run
 AROUND = 3  # offsets before and after the one asked
 HEAD = 12  # width of the first column
 NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What one replica holds at one offset."""
+
+    offset: int
+    text: str  # epoch/value, and what is the matter with it
+    crc: object
 
 
 def check_partition(about: Mapping[str, Any], partition: int | None) -> int:
@@ -36,18 +46,19 @@ def show_logs(run: Run, about: Mapping[str, Any], partition: int, offset: int) -
     told = (about.get("partitions") or {}).get(str(partition))
     nodes = [str(node) for node in told.get("replicas") or ()] if isinstance(told, dict) else []
     wanted = range(max(0, offset - AROUND), offset + AROUND + 1)
-    held = {node: dict(entries(run, node, partition, wanted)) for node in nodes}
+    held = {node: {cell.offset: cell for cell in cells_of(run, node, partition, wanted)} for node in nodes}
     leader = ((about.get("leaders") or {}).get(str(partition)) or {}).get("leader")
     rows = {str(row.get("node")): row for row in replica_rows(run) if row.get("partition") == partition}
-    width = max([12, *(len(cell) + 2 for log in held.values() for cell in log.values())])
+    width = max([12, *(len(cell.text) + 2 for log in held.values() for cell in log.values())])
     starred = "; * leads" if leader in nodes else ""
     click.echo(f"  final logs of partition {partition}, as epoch/value{starred}:")
     titles = [node + ("*" if node == leader else "") for node in nodes]
     click.echo(line(" ", "offset", titles, width))
     for at in wanted:
-        cells = [held[node].get(at, NOTHING) for node in nodes]
-        if at == offset or any(cell != NOTHING for cell in cells):
-            click.echo(line(">" if at == offset else " ", str(at), cells, width) + parting(nodes, cells))
+        cells = {node: held[node].get(at) for node in nodes}
+        if at == offset or any(cells.values()):
+            texts = [cell.text if cell else NOTHING for cell in cells.values()]
+            click.echo(line(">" if at == offset else " ", str(at), texts, width) + parting(cells))
     for name in ("LEO", "HW"):
         click.echo(line(" ", name, [str(rows.get(node, {}).get(name.lower(), "?")) for node in nodes], width))
     if not any(offset in log for log in held.values()):
@@ -58,26 +69,31 @@ def line(mark: str, head: str, cells: Sequence[str], width: int) -> str:
     return f"  {mark} {head:>{HEAD - 4}}" + "".join(f"{cell:>{width}}" for cell in cells)
 
 
-def parting(nodes: Sequence[str], cells: Sequence[str]) -> str:
-    """A remark where the replicas do not hold the same."""
-    lacking = [node for node, cell in zip(nodes, cells, strict=True) if cell == NOTHING]
-    kinds = {cell for cell in cells if cell != NOTHING}
-    told = ["they differ"] if len(kinds) > 1 else []
-    told += [f"not in {', '.join(lacking)}"] if lacking and kinds else []
+def parting(cells: Mapping[str, Cell | None]) -> str:
+    """A remark where the replicas do not hold the same: the same epoch and value may still be other bytes."""
+    there = {node: cell for node, cell in cells.items() if cell is not None}
+    told: list[str] = []
+    if len({cell.text for cell in there.values()}) > 1:
+        told.append("they differ")
+    elif len({cell.crc for cell in there.values()}) > 1:
+        told.append("their CRCs differ: " + ", ".join(f"{node} {cell.crc}" for node, cell in there.items()))
+    lacking = [node for node in cells if node not in there]
+    told += [f"not in {', '.join(lacking)}"] if lacking and there else []
     return click.style(f"   <- {'; '.join(told)}", fg="red") if told else ""
 
 
 # -- reading ------------------------------------------------------------------------------------------------
 
 
-def entries(run: Run, node: str, partition: int, wanted: Collection[int]) -> Iterator[tuple[int, str]]:
-    """(offset, "epoch/value") of one node's dump, for the offsets wanted."""
+def cells_of(run: Run, node: str, partition: int, wanted: Collection[int]) -> Iterator[Cell]:
+    """One node's dump, at the offsets wanted."""
     for row in dump_rows(run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet", wanted):
         if row.get("partition") == partition and row.get("offset") in wanted:
             value = "control" if row.get("value") is None else row["value"]
             remarks = [word for word, is_so in (
                 ("bad crc", row.get("crc_ok") is False), ("aborted", row.get("aborted") is True)) if is_so]
-            yield row["offset"], " ".join([f"{row.get('epoch')}/{value}", *remarks])
+            yield Cell(offset=row["offset"], text=" ".join([f"{row.get('epoch')}/{value}", *remarks]),
+                       crc=row.get("crc"))
 
 
 def dump_rows(lines: Path, parquet: Path, wanted: Collection[int]) -> Iterable[Mapping[str, Any]]:

@@ -1,5 +1,6 @@
-"""Nodes that ended without being asked to, each with the end of what it had to say."""
+"""What the brokers' own logs have to say to whoever ran them: why one ended unasked, which keys nobody knows."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,16 +8,27 @@ from harness.run import Run
 
 TAIL_BYTES = 2000
 LINES = 3
+_WARNED = re.compile(r'^\S+ warning config why="(.*)"$')
 
 
 def died(about: Mapping[str, Any]) -> list[str]:
-    """The nodes that run.json names."""
+    """The nodes that ended without being asked to, as run.json names them."""
     return [str(node) for node in about.get("died") or ()]
 
 
 def last_words(run: Run, about: Mapping[str, Any]) -> dict[str, str]:
     """Of each node that died: the end of its log, or that there is none."""
     return {node: _tail(run, node) for node in died(about)}
+
+
+def config_warnings(run: Run, node: str) -> list[str]:
+    """What the broker found odd in its properties: it warns of a key that it does not know, as Kafka does."""
+    try:
+        with (run.work_folder / f"{node}.log").open(encoding="utf-8", errors="replace") as file:
+            found = [_WARNED.match(line.rstrip()) for line in file]
+    except OSError:
+        return []
+    return list(dict.fromkeys(warned.group(1) for warned in found if warned is not None))
 
 
 def _tail(run: Run, node: str) -> str:

@@ -1,0 +1,290 @@
+"""`floodmark check`: what it says, writes and answers for every kind of folder, most of them in one call."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Answer, edit_lines, edit_run, floodmark, golden, verdict
+
+from harness.commands import check
+from harness.verdict import Finding, Unknown, Verdict, worst
+
+pytestmark = pytest.mark.spark
+
+VALID = "two-partitions-two-elections"
+INVALID = "a-kill-loses-the-tail"
+UNKNOWN = "a-dead-replica-keeps-an-old-tail"
+PERMITTED = "the-last-in-the-isr-loses-power"
+KILLED = "the-harness-was-killed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Folders of every kind, judged in one call."""
+
+    folder: Path
+    answer: Answer
+    json_file: Path
+
+    def said(self, name: str) -> str:
+        return self.answer.about(self.folder / name)
+
+    def verdict(self, name: str) -> dict[str, Any]:
+        return verdict(self.folder / name)
+
+
+def once_more(lines: list[str]) -> list[str]:
+    """The first completion comes again at the end."""
+    again = {**json.loads(lines[1]), "index": len(lines), "time": json.loads(lines[-1])["time"]}
+    return [*lines, json.dumps(again)]
+
+
+def with_field(place: int, field: str, value: object) -> Callable[[list[str]], list[str]]:
+    """Changes one field of one line."""
+
+    def edit(lines: list[str]) -> list[str]:
+        lines[place] = json.dumps({**json.loads(lines[place]), field: value})
+        return lines
+
+    return edit
+
+
+def damage(parent: Path) -> None:
+    """Copies of saved runs, each with one thing the matter with it."""
+    torn = golden(parent, VALID, called="torn") / "history.jsonl"
+    torn.write_bytes(torn.read_bytes() + b'{"index":28,"ti')
+    edit_lines(golden(parent, INVALID, called="no-json") / "history.jsonl",
+               lambda lines: [*lines[:2], "oops", *lines[3:]])
+    edit_lines(golden(parent, INVALID, called="wrong-type") / "history.jsonl",
+               with_field(2, "process", "zero"))
+    edit_lines(golden(parent, INVALID, called="twice") / "history.jsonl", once_more)
+    (golden(parent, INVALID, called="no-run") / "run.json").unlink()
+    (golden(parent, INVALID, called="half-a-run") / "run.json").write_text('{"format":1}')
+    edit_lines(golden(parent, VALID, called="bad-dump") / "logs" / "n2.jsonl", with_field(1, "offset", "one"))
+    (golden(parent, VALID, called="no-dump") / "logs" / "n2.jsonl").unlink()
+    edit_run(golden(parent, VALID, called="died-valid"), died=["n2"])
+    edit_run(golden(parent, INVALID, called="died-invalid"), died=["n2"])
+    for name in (VALID, INVALID, UNKNOWN, PERMITTED, KILLED):
+        golden(parent, name)
+    (parent / "empty").mkdir()
+    (parent / "file").write_text("no folder at all")
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    parent = tmp_path_factory.mktemp("runs")
+    damage(parent)
+    json_file = tmp_path_factory.mktemp("json") / "deep" / "all.json"
+    answer = floodmark("check", *sorted(parent.iterdir()), "--json", json_file)
+    return Judged(folder=parent, answer=answer, json_file=json_file)
+
+
+# -- several folders in one call ----------------------------------------------------------------------------
+
+
+def test_the_exit_code_of_many_is_the_worst_and_the_last_line_is_a_folder(judged: Judged) -> None:
+    """One invalid among them outranks what is no run, what died and what is unknown."""
+    assert judged.answer.code == 1
+    assert judged.answer.last == str(judged.folder / "wrong-type")
+    assert judged.answer.out.splitlines()[0] == (
+        "17 runs: 5 invalid, 5 failed in the harness, 4 unknown, 3 valid")
+    assert "judging 17 runs" in judged.answer.err
+
+
+def test_every_run_has_its_verdict_beside_it_and_all_are_in_the_json_file(judged: Judged) -> None:
+    """A folder named by mistake gets nothing."""
+    together = json.loads(judged.json_file.read_text())
+    names = {path.name for path in judged.folder.iterdir()}
+    assert {Path(folder).name for folder in together} == names
+    for name in names - {"empty", "file"}:
+        assert judged.verdict(name) == together[str(judged.folder / name)]
+    assert list((judged.folder / "empty").iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "valid", "words"), [
+    (VALID, True, "valid"), (INVALID, False, "INVALID"), (UNKNOWN, "unknown", "unknown"),
+    (PERMITTED, True, "valid"), (KILLED, "unknown", "unknown"),
+])
+def test_the_report_and_the_file_say_the_same(judged: Judged, name: str, valid: object, words: str) -> None:
+    assert judged.verdict(name)["valid"] == valid
+    assert judged.said(name).splitlines()[0] == f"{name}: {words}"
+
+
+def test_an_invalid_run_says_what_was_found_and_what_to_type_next(judged: Judged) -> None:
+    said = judged.said(INVALID)
+    assert "lost-write: 1 finding, a bug" in said
+    assert "The send of 3 to partition 0 was acked at offset 2" in said
+    assert f"floodmark show {judged.folder / INVALID} --finding lost-write" in said
+    assert "floodmark explain lost-write" in said
+
+
+def test_a_valid_run_is_told_in_a_few_lines(judged: Judged) -> None:
+    """Nothing to look into, nothing to type."""
+    assert len(judged.said(VALID).splitlines()) <= 4
+    assert "floodmark" not in judged.said(VALID)
+
+
+def test_what_is_permitted_is_said_to_be(judged: Judged) -> None:
+    assert "lost-write: 1 finding, permitted by fault budget" in judged.said(PERMITTED)
+
+
+# -- bad input ----------------------------------------------------------------------------------------------
+
+
+def test_a_torn_last_line_is_ignored_and_counted(judged: Judged) -> None:
+    """It says nothing against the run."""
+    assert judged.verdict("torn")["valid"] is True
+    assert "1 half line ignored" in judged.said("torn")
+
+
+@pytest.mark.parametrize(("name", "told"), [
+    ("no-json", "history.jsonl:3: not JSON"),
+    ("wrong-type", "history.jsonl:3: process is 'zero', not an integer"),
+    ("twice", "history.jsonl:15: a completion that fits no invocation"),
+])
+def test_a_bad_line_is_told_by_file_and_line_and_other_findings_stand(
+        judged: Judged, name: str, told: str) -> None:
+    """Whatever reads the history may have missed something; the loss it found, it found."""
+    said = judged.said(name)
+    assert told in said
+    assert "lost-write: 1 finding, a bug" in said
+    assert judged.verdict(name)["valid"] is False
+    unknown = {check for entry in judged.verdict(name)["unknown"] for check in entry["names"]}
+    assert {"lost-write", "phantom", "G1a", "poll-skip"} <= unknown
+    assert unknown.isdisjoint({"diverged", "malformed-log"})  # the logs are whole
+
+
+@pytest.mark.parametrize(("name", "told"), [
+    ("bad-dump", "logs/n2.jsonl:2: offset is 'one', not an integer"),
+    ("no-dump", "logs/n2.jsonl: No such file or directory"),
+])
+def test_a_damaged_dump_is_told_and_makes_the_logs_unknown(judged: Judged, name: str, told: str) -> None:
+    """Not the history's checks, and never a bug."""
+    assert told in judged.said(name)
+    assert judged.verdict(name)["valid"] == "unknown"
+    unknown = {check for entry in judged.verdict(name)["unknown"] for check in entry["names"]}
+    assert {"diverged", "epoch-lineage", "malformed-log"} <= unknown
+    assert unknown.isdisjoint({"phantom", "G1a", "nonmonotonic-send"})
+
+
+@pytest.mark.parametrize(("name", "told"), [
+    ("empty", "has no run.json"), ("no-run", "has no run.json"), ("file", "Not a directory"),
+    ("half-a-run", "`nodes` is no list"),
+])
+def test_what_is_no_run_is_told_and_spoils_nothing(judged: Judged, name: str, told: str) -> None:
+    said = judged.said(name)
+    assert told in said
+    assert "cannot tell: everything" in said
+    assert "looked at  nothing" in said
+
+
+def test_a_node_that_died_is_named_with_its_last_words(judged: Judged) -> None:
+    assert "n2 ended by itself" in judged.said("died-valid")
+    assert "n2 ended by itself" in judged.said("died-invalid")
+
+
+# -- the gate -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("names", "options", "code"), [
+    ((VALID, "torn"), {}, 0),
+    ((VALID, UNKNOWN), {}, 3),
+    ((UNKNOWN, KILLED), {"allow_unknown": True}, 0),
+    ((UNKNOWN, "empty"), {"allow_unknown": True}, 4),
+    ((VALID, "half-a-run"), {}, 4),
+    ((UNKNOWN, "died-valid"), {}, 4),
+    (("died-valid", "died-invalid"), {}, 1),
+    ((PERMITTED,), {}, 0),
+    ((PERMITTED,), {"strict": True}, 1),
+    ((PERMITTED,), {"strict": True, "allow": ("lost-write",)}, 0),
+    ((INVALID,), {"allow": ("lost-write",)}, 0),
+    ((INVALID,), {"allow": ("diverged",)}, 1),
+    (("died-invalid",), {"allow": ("lost-write",)}, 4),
+])
+def test_the_exit_code(
+        judged: Judged, names: tuple[str, ...], options: dict[str, Any], code: int) -> None:
+    """The worst in the order invalid, harness failed, unknown, valid; as the options bend it."""
+    through = check.gate(
+        **{"strict": False, "allow": (), "allow_unknown": False, "json_file": None, **options})
+    together = json.loads(judged.json_file.read_text())
+    codes = [check.code_of(folder, saved(together[str(folder)]), through.policy)
+             for folder in (judged.folder / name for name in names)]
+    assert worst(codes) == code
+
+
+def saved(told: dict[str, Any]) -> Verdict:
+    """A verdict out of its file."""
+    return Verdict(
+        valid=told["valid"], counts=told["counts"],
+        findings=tuple(Finding(name=one["name"], klass=one["class"], permitted_by=one["permitted_by"],
+                               count=one["count"]) for one in told["findings"]),
+        unknown=tuple(Unknown(names=tuple(one["names"]), reason=one["reason"]) for one in told["unknown"]))
+
+
+def test_a_gate_that_lets_everything_through_answers_0_and_says_what_it_let_through(judged: Judged) -> None:
+    """An invalid run and an unknown one."""
+    answer = floodmark(
+        "check", judged.folder / INVALID, judged.folder / UNKNOWN, "--allow", "lost-write", "--allow-unknown")
+    assert answer.code == 0
+    assert "--allow: lost-write let through" in answer.about(judged.folder / INVALID)
+    assert "--allow-unknown: unknown lets it through" in answer.about(judged.folder / UNKNOWN)
+
+
+def test_strict_takes_what_is_permitted_for_a_bug_and_says_so(judged: Judged) -> None:
+    answer = floodmark("check", judged.folder / PERMITTED, "--strict")
+    assert answer.code == 1
+    assert "--strict: lost-write taken for bugs" in answer.out
+
+
+def test_without_a_folder_the_latest_run_is_judged(
+        judged: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = tmp_path / "histories" / "runs"
+    runs.mkdir(parents=True)
+    (runs / "latest").symlink_to(judged.folder / VALID)
+    monkeypatch.chdir(tmp_path)
+    answer = floodmark("check")
+    assert answer.code == 0
+    assert answer.last == "histories/runs/latest"
+    assert answer.out.startswith(f"{VALID}: valid")
+
+
+def test_a_verdict_that_cannot_be_written_fails_the_harness_and_hides_nothing(judged: Judged) -> None:
+    """A folder stands in its place."""
+    place = judged.folder / "torn" / "verdict.json"
+    place.unlink()
+    place.mkdir()
+    answer = floodmark("check", judged.folder / "torn")
+    assert answer.code == 4
+    assert "cannot write" in answer.err
+    assert "torn: valid" in answer.out
+    assert answer.last == str(judged.folder / "torn")
+
+
+# -- usage --------------------------------------------------------------------------------------------------
+
+
+def test_a_path_that_does_not_exist_is_usage_and_judges_nothing(judged: Judged, tmp_path: Path) -> None:
+    fresh = golden(tmp_path, VALID)
+    answer = floodmark("check", fresh, tmp_path / "nowhere")
+    assert answer.code == 2
+    assert f"{tmp_path / 'nowhere'} does not exist" in answer.err
+    assert not (fresh / "verdict.json").exists()
+
+
+def test_without_a_folder_and_without_a_run_it_is_usage(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = floodmark("check")
+    assert answer.code == 2
+    assert "floodmark run makes one" in answer.err
+
+
+def test_a_name_to_allow_that_no_finding_has_is_usage(judged: Judged) -> None:
+    """It would never match, and nobody would notice."""
+    answer = floodmark("check", judged.folder / INVALID, "--allow", "lost-writes")
+    assert answer.code == 2
+    assert "no finding is called 'lost-writes'" in answer.err
+    assert "lost-write, malformed-log" in answer.err

@@ -1,0 +1,176 @@
+"""`floodmark run` for real, and the ways in which a run can fail without the cluster being to blame."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import floodmark, verdict
+from run_processes import pid_of_broker, state_of, wait_until, wait_until_gone
+
+from harness.cli import main
+from harness.commands import again
+from harness.commands.run import RunOptions, planned
+
+pytestmark = pytest.mark.cluster
+
+FILE_BYTES_MAX = 150_000
+BOUNDED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+from harness.cli import main
+main(sys.argv[2:])
+"""
+
+
+def run_json(folder: Path) -> dict[str, Any]:
+    about: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    return about
+
+
+def options_of(command: str | None) -> RunOptions:
+    """A typed `floodmark run ...` as the options that it stands for."""
+    assert command is not None
+    context = main.commands["run"].make_context("run", command.split()[2:])
+    named = {"strict", "allow", "allow_unknown", "json_file"}
+    return RunOptions(**{name: value for name, value in context.params.items() if name not in named})
+
+
+@pytest.mark.spark
+def test_a_run_is_made_judged_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four seconds of it: progress on stderr, the verdict on stdout, the folder last, the latest run now."""
+    monkeypatch.chdir(tmp_path)
+    answer = floodmark("run", "--nodes", 2, "--partitions", 2, "--concurrency", 4, "--rate", 200,
+                       "--duration", 4, "--nemesis", "crash", "--interval", 1.5, "--seed", 1,
+                       "--json", "all.json", "-c", "replica.lag.time.max.ms=1500", "-c", "no.such.key=1")
+    assert answer.code == 0, answer.out + answer.err
+    folder = Path(answer.last)
+    assert folder.parent == Path("histories/runs")
+    assert folder.name.endswith("-1")
+    assert f"{folder.name}: valid" in answer.out
+    assert Path("histories/runs/latest").resolve() == folder.resolve()
+    assert verdict(folder)["valid"] is True
+    assert json.loads(Path("all.json").read_text()) == {str(folder): verdict(folder)}
+    assert not (folder / "nodes").exists()  # raw logs explain failures
+    phases = [line.split()[0] for line in answer.err.splitlines() if " op/s" in line]
+    assert list(dict.fromkeys(phases)) == ["start", "main", "mend", "settle", "read", "collect"]
+    assert "unknown key no.such.key" in answer.err  # a warning, as of Kafka's
+    assert "kill" in floodmark("show").out
+    wait_until_gone(folder.resolve())
+    assert_it_can_be_done_again(folder)
+
+
+def assert_it_can_be_done_again(folder: Path) -> None:
+    """The command that `show` would print makes the same plan."""
+    about = run_json(folder)
+    options = options_of(again.command(folder, about))
+    plan = planned(options)
+    assert [entry.f for entry in plan.schedule] == [entry["f"] for entry in about["schedule"]]
+    assert (plan.seed, plan.rules, plan.concurrency, plan.rate, plan.duration_s) == (1, "kip-320", 4, 200, 4)
+    assert {node: dict(keys) for node, keys in plan.cluster.config.items()} == about["config"]
+    assert {str(spec.key): list(spec.replicas) for spec in plan.partitions} == {
+        key: told["replicas"] for key, told in about["partitions"].items()}
+    assert options.config == ("no.such.key=1", "replica.lag.time.max.ms=1500")
+
+
+@pytest.mark.spark
+def test_a_broker_that_dies_by_itself_is_named_and_the_run_is_judged_all_the_same(tmp_path: Path) -> None:
+    """Killed from outside, by nobody's order: no bug is found, and the harness answers 4."""
+    folder = tmp_path / "run"
+    with harness("run", "--partitions", "1", "--concurrency", "2", "--rate", "100", "--duration", "6",
+                 "--out", str(folder)) as running:
+        wait_until("the main phase", lambda: acked(folder) > 20)
+        victim = pid_of_broker(folder, "n2")
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+        out, err = running.communicate(timeout=120)
+    assert running.returncode == 4, out + err
+    assert run_json(folder)["died"] == ["n2"]
+    assert run_json(folder)["ended"] == "done"
+    assert verdict(folder)["valid"] is True
+    assert "n2 ended by itself" in out
+    assert out.splitlines()[-1] == str(folder)
+    assert "Traceback" not in out + err
+    wait_until_gone(folder)
+
+
+def test_a_disk_that_is_full_is_told_as_such(tmp_path: Path) -> None:
+    """No file may grow beyond a limit, the history among them: 4, the reason, and no verdict."""
+    folder = tmp_path / "run"
+    argv = [sys.executable, "-c", BOUNDED, str(FILE_BYTES_MAX), "run", "--nodes", "1", "--concurrency", "4",
+            "--duration", "120", "--out", str(folder)]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 4, ran.stdout + ran.stderr
+    assert "cannot write the history" in ran.stderr
+    assert "File too large" in ran.stderr
+    assert ran.stdout.splitlines()[-1] == str(folder)
+    assert "Traceback" not in ran.stdout + ran.stderr
+    assert "INVALID" not in ran.stdout
+    assert not (folder / "verdict.json").exists()
+    assert "cannot write the history" in run_json(folder)["ended"]
+    wait_until_gone(folder)
+
+
+@pytest.mark.spark
+def test_ctrl_c_ends_a_run_early_but_in_order(tmp_path: Path) -> None:
+    """What was recorded is kept, settled, collected and judged; the answer is still 4."""
+    folder = tmp_path / "run"
+    with harness("run", "--nodes", "2", "--partitions", "1", "--concurrency", "2", "--rate", "100",
+                 "--duration", "300", "--out", str(folder)) as running:
+        wait_until("the main phase", lambda: acked(folder) > 20)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=120)
+    assert running.returncode == 4, out + err
+    assert "the run ended early: interrupted" in err
+    assert (run_json(folder)["ended"], run_json(folder)["settled"]) == ("interrupted", True)
+    assert verdict(folder)["valid"] is True
+    assert out.splitlines()[-1] == str(folder)
+    wait_until_gone(folder)
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    """And nothing of the cluster is left."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = floodmark("cluster", "up", "--port", port, "--out", tmp_path / "up")
+    assert answer.code == 4
+    assert f"port {port} is taken" in answer.err
+    wait_until_gone(tmp_path / "up")
+
+
+@pytest.mark.parametrize("words", [
+    ("--bug", "no-such-bug"), ("-c", "replica.lag.time.max.ms=soon")], ids=" ".join)
+def test_a_broker_that_refuses_its_config_is_told_in_its_own_words(
+        tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Four, the folder last, and nothing left running."""
+    folder = tmp_path / "run"
+    answer = floodmark("run", "--nodes", 1, "--duration", 1, "--out", folder, *words)
+    assert answer.code == 4
+    assert words[1].removeprefix("replica.lag.time.max.ms=") in answer.err
+    assert answer.last == str(folder)
+    wait_until_gone(folder)
+
+
+# -- a harness of its own -----------------------------------------------------------------------------------
+
+
+def harness(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-m", "harness", *words], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def acked(folder: Path) -> int:
+    """Lines of acks in the history so far."""
+    history = folder / "history.jsonl"
+    return history.read_bytes().count(b'"type":"ok","f":"send"') if history.exists() else 0
+
+
+def test_the_letters_of_the_kernel() -> None:
+    """This process runs; one that never was is gone."""
+    assert state_of(os.getpid()) is not None
+    assert state_of(2**22 + 1) is None

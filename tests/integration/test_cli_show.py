@@ -1,0 +1,264 @@
+"""`floodmark show` and `explain`: what an engineer sees of a run on the next morning."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command_line import edit_lines, edit_run, floodmark, golden
+
+from checkers.explain import EXPLANATIONS
+from histories import write_lines
+
+OVERWRITTEN = "an-offset-is-given-twice"
+PARTED = "the-logs-part-below-the-high-watermark"
+STUCK = "no-ack-after-mending"
+SEVERAL = "two-partitions-two-elections"
+
+
+def judged(folder: Path, *findings: dict[str, object], unknown: tuple[dict[str, object], ...] = ()) -> Path:
+    """The run with a verdict beside it, in the judge's form."""
+    bugs = any(found["class"] == "bug" for found in findings)
+    counts = {"ops": 20, "ok": 9, "fail": 0, "info": 0, "acked": 3, "torn": 0, "records": {"n1": 3}}
+    told = {"format": 1, "valid": False if bugs else "unknown" if unknown else True,
+            "findings": list(findings), "unknown": list(unknown), "counts": counts, "timings_s": {}}
+    (folder / "verdict.json").write_text(json.dumps(told))
+    return folder
+
+
+def finding(name: str, *examples: dict[str, object], by: str | None = None) -> dict[str, object]:
+    return {"name": name, "class": "permitted" if by else "bug", "permitted_by": by, "count": len(examples),
+            "examples": [{"text": f"{name} it is.", **example} for example in examples]}
+
+
+LOST = {"partition": 0, "offset": 1, "value": 2, "how": "overwritten", "nodes": [], "ops": [4, 5]}
+
+
+@pytest.fixture
+def overwritten(tmp_path: Path) -> Path:
+    """The value 2 was acked at offset 1, and so was 3 later."""
+    return judged(golden(tmp_path, OVERWRITTEN), finding("lost-write", LOST))
+
+
+# -- at a glance --------------------------------------------------------------------------------------------
+
+
+def test_a_run_at_a_glance(overwritten: Path) -> None:
+    """The verdict, what ran, what struck, what was found and what to type next; the folder last."""
+    answer = floodmark("show", overwritten)
+    assert answer.code == 0
+    assert answer.out.startswith(f"{OVERWRITTEN}: INVALID\n")
+    for words in ("rules kip-320", "acks=all", "min.insync.replicas=2", "ended      done; settled", "kill n1",
+                  "lost-write: 1 finding, a bug", f"show {overwritten} --finding lost-write"):
+        assert words in answer.out
+    assert answer.last == str(overwritten)
+
+
+def test_a_run_not_judged_yet_is_shown_and_says_how_to_judge_it(tmp_path: Path) -> None:
+    folder = golden(tmp_path, SEVERAL)
+    answer = floodmark("show", folder)
+    assert answer.code == 0
+    assert f"{SEVERAL}: not judged yet" in answer.out
+    assert f"floodmark check {folder}" in answer.out
+
+
+def test_a_finding_of_a_run_not_judged_yet_cannot_be_shown(tmp_path: Path) -> None:
+    answer = floodmark("show", golden(tmp_path, SEVERAL), "--finding", "lost-write")
+    assert answer.code == 4
+    assert "was not judged yet: floodmark check" in answer.err
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format":1}', '{"format":1,"valid":true,"findings":[{}]}'])
+def test_a_verdict_that_is_none_is_told(tmp_path: Path, text: str) -> None:
+    folder = golden(tmp_path, SEVERAL)
+    (folder / "verdict.json").write_text(text)
+    answer = floodmark("show", folder)
+    assert answer.code == 4
+    assert "judge again: floodmark check" in answer.err
+
+
+def test_a_killed_run_and_one_where_a_node_died_say_so(tmp_path: Path) -> None:
+    """The second with the end of that node's log."""
+    assert "the harness was killed" in floodmark("show", golden(tmp_path, "the-harness-was-killed")).out
+    folder = edit_run(golden(tmp_path, SEVERAL), died=["n2"])
+    (folder / "work").mkdir()
+    (folder / "work" / "n2.log").write_text("all is well\nout of memory\n")
+    out = floodmark("show", folder).out
+    assert re.search(r"died +n2 ended by itself; its last words: .*out of memory", out)
+
+
+def test_without_a_folder_the_latest_run_is_shown(
+        overwritten: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    nothing = floodmark("show")
+    assert (nothing.code, "floodmark run makes one" in nothing.err) == (2, True)
+    (tmp_path / "histories" / "runs").mkdir(parents=True)
+    (tmp_path / "histories" / "runs" / "latest").symlink_to(overwritten)
+    assert floodmark("show").out.startswith(f"{OVERWRITTEN}: INVALID\n")
+
+
+@pytest.mark.parametrize(("name", "code"), [("nowhere", 2), ("empty", 4), ("file", 4)])
+def test_what_is_no_run_is_told(tmp_path: Path, name: str, code: int) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    assert floodmark("show", tmp_path / name).code == code
+
+
+def test_a_bad_line_is_told_by_file_and_line_and_the_rest_is_shown(overwritten: Path) -> None:
+    edit_lines(overwritten / "history.jsonl", lambda lines: [
+        line.replace('"index":5,', '"index":5.5,') for line in lines])
+    answer = floodmark("show", overwritten, "--finding", "lost-write")
+    assert answer.code == 0
+    assert f"{overwritten / 'history.jsonl'}:6: index is 5.5, not an integer" in answer.err
+    assert "p0: 3 at 1" in answer.out
+
+
+# -- a finding ----------------------------------------------------------------------------------------------
+
+
+def test_a_finding_tells_whose_fault_since_when_and_what_struck_in_between(overwritten: Path) -> None:
+    """The ack, the faults after it, and the op that was shown another record at the place, in this order."""
+    answer = floodmark("show", overwritten, "--finding", "lost-write")
+    assert answer.code == 0
+    assert "whose fault: the cluster's" in answer.out
+    assert re.search(r"since: [\d.]+ s \(index 5\); at [\d.]+ s \(index 11\) another record", answer.out)
+    ack, kill, other = (answer.out.index(words) for words in ("p0: 2 at 1", "kill n1", "p0: 3 at 1"))
+    assert ack < kill < other
+    marks = {int(line[3:12]): line[2] for line in answer.out.splitlines()
+             if re.match(r"  [> !] +\d+ +[\d.]+ s  ", line)}
+    assert {index: marks[index] for index in (4, 5, 11)} == {4: ">", 5: ">", 11: ">"}
+    assert "!" in marks.values()
+    assert "floodmark explain lost-write" in answer.out
+
+
+def test_faults_before_the_promise_are_in_force_or_forgotten(tmp_path: Path) -> None:
+    """A pause that was not resumed when the record was acked is said to be in force; a healed cut is not."""
+    folder = golden(tmp_path, OVERWRITTEN)
+    ops = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+
+    def act(f: str, nodes: list[str]) -> dict[str, object]:
+        return {"index": 0, "time": 0, "process": -1, "type": "info", "f": f, "fault": {"nodes": nodes}}
+
+    ops = [act("cut", ["n1"]), act("heal", []), act("kill", ["n3"]), act("start", ["n3"]),
+           act("pause", ["n2"]), *ops]
+    write_lines(folder / "history.jsonl", [{**op, "index": index} for index, op in enumerate(ops)])
+    judged(folder, finding("lost-write", {**LOST, "ops": [9, 10]}))
+    out = floodmark("show", folder, "--finding", "lost-write").out
+    assert "in force then: pause n2\n" in out
+    assert " cut n1" not in out
+
+
+def test_a_finding_of_the_logs_alone_shows_them_side_by_side_once(tmp_path: Path) -> None:
+    """Its neighbour is on the same picture."""
+    first, second = ({"partition": 0, "offset": offset, "nodes": ["n3"]} for offset in (1, 3))
+    folder = judged(golden(tmp_path, PARTED), finding("diverged", first, second))
+    out = floodmark("show", folder, "--finding", "diverged").out
+    assert out.count("final logs of partition 0") == 1
+    assert "<- they differ" in out
+    assert "1. diverged it is." in out
+    assert "2. diverged it is." in out
+
+
+def test_what_is_permitted_is_nobodys_fault(tmp_path: Path) -> None:
+    folder = judged(golden(tmp_path, OVERWRITTEN), finding("lost-write", LOST, by="fault budget"))
+    out = floodmark("show", folder, "--finding", "lost-write").out
+    assert "permitted by fault budget" in out
+    assert "whose fault: nobody's: more copies lost their data" in out
+
+
+def test_a_finding_of_a_partition_shows_the_probes(tmp_path: Path) -> None:
+    folder = judged(golden(tmp_path, STUCK), finding("stuck", {"partition": 0, "how": "no_ack"}))
+    answer = floodmark("show", folder, "--finding", "stuck")
+    assert answer.code == 0
+    assert "settling: no probe of partition 0 was acked in 30 s" in answer.out
+    assert "final logs" not in answer.out
+
+
+def test_a_check_that_found_nothing_and_may_have_missed_something_says_so(tmp_path: Path) -> None:
+    folder = judged(golden(tmp_path, SEVERAL), unknown=({"names": ["unseen"], "reason": "no final reads"},))
+    answer = floodmark("show", folder, "--finding", "unseen")
+    assert answer.code == 0
+    assert "unseen: cannot tell whether there is any: no final reads" in answer.out
+
+
+@pytest.mark.parametrize(("name", "told"), [
+    ("diverged", "has no finding 'diverged'; it has: lost-write"),
+    ("lost", "no finding is called 'lost'; there are: G1a, diverged"),
+])
+def test_a_finding_that_is_not_there_is_usage(overwritten: Path, name: str, told: str) -> None:
+    """A misspelt name and one that this run does not have are told apart."""
+    answer = floodmark("show", overwritten, "--finding", name)
+    assert answer.code == 2
+    assert told in answer.err
+
+
+# -- the logs -----------------------------------------------------------------------------------------------
+
+
+def test_the_logs_side_by_side_at_an_offset(tmp_path: Path) -> None:
+    """One column a node, the leader starred; LEO and HW below; a run need not be judged for it."""
+    answer = floodmark("show", golden(tmp_path, PARTED), "--partition", 0, "--offset", 3)
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    titles = next(line for line in lines if "offset" in line and "n2" in line)
+    assert len(re.findall(r"n[123]\*?", titles)) == 3
+    assert titles.count("*") == 1
+    asked = next(line for line in lines if re.match(r"  > +3 ", line))
+    assert asked.endswith("<- they differ")
+    assert any(re.match(r"    +1 .*<- their CRCs differ: n1 \d+, n2 \d+, n3 \d+", line) for line in lines)
+    assert [next(line for line in lines if f" {name} " in line).split()[0] for name in ("LEO", "HW")] == [
+        "LEO", "HW"]
+
+
+def test_a_record_that_a_replica_lacks_is_remarked(tmp_path: Path) -> None:
+    out = floodmark("show", golden(tmp_path, "a-member-is-behind"), "--offset", 2).out
+    assert "<- not in n3" in out
+
+
+def test_an_offset_that_nobody_holds_is_told(tmp_path: Path) -> None:
+    out = floodmark("show", golden(tmp_path, PARTED), "--offset", 4711).out
+    assert "no replica's dump holds offset 4711" in out
+
+
+def test_a_dump_that_is_missing_is_told_and_the_others_are_shown(tmp_path: Path) -> None:
+    folder = golden(tmp_path, PARTED)
+    (folder / "logs" / "n2.jsonl").unlink()
+    answer = floodmark("show", folder, "--offset", 1)
+    assert answer.code == 0
+    assert "n2.jsonl is missing" in answer.err
+    assert "they differ" in answer.out
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (("--offset", 1), "--offset needs --partition; this run has: 0, 1"),
+    (("--partition", 7, "--offset", 1), "no partition 7; this run has: 0, 1"),
+    (("--partition", 1), "--partition needs --offset"),
+    (("--partition", -1, "--offset", 1), "Invalid value for '--partition'"),
+])
+def test_a_place_that_is_none_is_usage(tmp_path: Path, words: tuple[object, ...], told: str) -> None:
+    answer = floodmark("show", golden(tmp_path, SEVERAL), *words)
+    assert answer.code == 2
+    assert told in answer.err
+
+
+# -- explain ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(EXPLANATIONS))
+def test_every_finding_is_explained(name: str) -> None:
+    """What it means, its near miss, what permits it."""
+    answer = floodmark("explain", name)
+    assert answer.code == 0
+    assert [word for word in ("means", "near miss", "permitted") if f"\n  {word}" in answer.out] == [
+        "means", "near miss", "permitted"]
+
+
+def test_a_name_that_no_finding_has_is_usage_and_lists_them_all() -> None:
+    answer = floodmark("explain", "lost-wirte")
+    assert answer.code == 2
+    assert all(name in answer.err for name in EXPLANATIONS)
+
+
+def test_without_a_name_the_findings_are_listed() -> None:
+    answer = floodmark("explain")
+    assert (answer.code, answer.out.split()) == (0, sorted(EXPLANATIONS))

@@ -1,0 +1,199 @@
+"""What a wrong word on the command line is answered with: exit 2, what is wrong, which words are right."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import floodmark, golden
+
+from harness import catalog
+from harness.cli import main
+from harness.commands import failures
+from harness.errors import FloodmarkError, UsageError
+from harness.verdict import EXIT_HARNESS, EXIT_USAGE
+
+COMMANDS = ("run", "check", "show", "demo", "explain", "cluster")
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    answer = floodmark("--help")
+    assert answer.code == 0
+    assert all(f"  {command} " in answer.out for command in COMMANDS)
+    assert "0 valid, 1 invalid, 2 usage, 3 unknown, 4 the harness" in answer.out
+
+
+@pytest.mark.parametrize("words", [(name,) for name in sorted(main.commands)] + [
+    ("cluster", name) for name in ("up", "state", "kill", "cut", "heal")], ids=" ".join)
+def test_each_command_has_its_help(words: tuple[str, ...]) -> None:
+    assert floodmark(*words, "--help").code == 0
+
+
+@pytest.mark.parametrize(("words", "valid"), [
+    (("--rules", "kip-999"), catalog.RULES),
+    (("--workload", "bank"), tuple(catalog.WORKLOADS)),
+    (("--cluster", "cloud"), tuple(catalog.CLUSTERS)),
+    (("--links", "wet"), ("direct", "proxied")),
+    (("--acks", "2"), ("all", "1", "0")),
+    (("--nemesis", "crash,gremlin"), (*catalog.NEMESES, "all", "none")),
+])
+def test_a_name_that_nothing_has_is_usage_and_lists_those_there_are(
+        tmp_path: Path, words: tuple[str, ...], valid: tuple[str, ...]) -> None:
+    answer = floodmark("run", "--out", tmp_path / "run", *words)
+    assert answer.code == 2
+    assert all(name in answer.err for name in valid)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (("--nodes", "0"), "--nodes"),
+    (("--duration", "0"), "--duration"),
+    (("--rate", "-1"), "--rate"),
+    (("--nodes", "2", "--replication-factor", "3"), "replication factor 3 needs as many nodes; there are 2"),
+    (("-c", "min.insync.replicas"), "-c takes KEY=VALUE, not 'min.insync.replicas'"),
+    (("-c", "=2"), "-c takes KEY=VALUE, not '='"),
+    (("-c", "min.insync.replicas=two"), "-c min.insync.replicas takes a positive integer, not 'two'"),
+    (("-c", "node.id=7"), "-c node.id=... cannot be set"),
+    (("--schedule", "nowhere.json"), "nowhere.json"),
+    (("--allow", "lost"), "no finding is called 'lost'"),
+    (("--nemsis", "crash"), "No such option"),
+])
+def test_a_value_that_cannot_be_is_usage(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    answer = floodmark("run", "--out", tmp_path / "run", *words)
+    assert answer.code == 2
+    assert told in answer.err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "demo", "cluster up"])
+def test_a_folder_that_is_not_empty_is_usage_and_left_alone(tmp_path: Path, command: str) -> None:
+    """Whatever is in it, a run of ours or not."""
+    folder = golden(tmp_path, "two-partitions-two-elections")
+    before = sorted(path.name for path in folder.iterdir())
+    answer = floodmark(*command.split(), "--out", folder)
+    assert answer.code == 2
+    assert f"{folder} is not empty" in answer.err
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("[{", "does not parse"),
+    ('{"f":"kill"}', "should be an array"),
+    ('[{"f":"kill","nodes":["n1"]},{"f":"tickle"}]', "entry 1: f"),
+    ('[{"f":"kill"}]', "entry 0 (kill): has no `nodes`"),
+    ('[{"f":"kill","nodes":["n9"]}]', "entry 0 (kill): nodes"),
+    ('[{"f":"send","sends":[{"partition":9,"value":1}]}]', "entry 0 (send)"),
+    ('[{"f":"wait","moment":{"at":"noon"}}]', "entry 0 (wait): moment"),
+])
+def test_a_schedule_that_is_none_is_told_by_its_place(tmp_path: Path, text: str, told: str) -> None:
+    """The file, the entry, what is wrong; what it could be where there is a list."""
+    file = tmp_path / "schedule.json"
+    file.write_text(text)
+    answer = floodmark("run", "--out", tmp_path / "run", "--schedule", file)
+    assert answer.code == 2
+    assert str(file) in answer.err
+    assert told in answer.err
+
+
+def test_an_act_that_is_none_lists_the_acts(tmp_path: Path) -> None:
+    (tmp_path / "schedule.json").write_text('[{"f":"tickle","nodes":["n1"]}]')
+    answer = floodmark("run", "--out", tmp_path / "run", "--schedule", tmp_path / "schedule.json")
+    assert all(f in answer.err for f in ("kill", "pause", "power_cut", "expire", "wait", "send"))
+
+
+def test_a_schedule_and_a_nemesis_together_are_usage(tmp_path: Path) -> None:
+    (tmp_path / "schedule.json").write_text("[]")
+    answer = floodmark("run", "--out", tmp_path / "run", "--schedule", tmp_path / "schedule.json",
+                       "--nemesis", "crash")
+    assert answer.code == 2
+    assert "leave one out" in answer.err
+
+
+# -- without a cluster --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [
+    ("state",), ("state", "--json"), ("kill", "n1"), ("start", "n1"), ("stop", "n1"), ("pause", "n1"),
+    ("resume", "n1"), ("expire", "n1"), ("cut", "n1"), ("heal",)], ids=" ".join)
+def test_a_cluster_that_is_not_up_is_told(tmp_path: Path, words: tuple[str, ...]) -> None:
+    answer = floodmark("cluster", *words, "--folder", tmp_path)
+    assert answer.code == 4
+    assert f"no cluster is up in {tmp_path}" in answer.err
+
+
+def test_a_cluster_whose_harness_has_gone_is_told(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "cluster.json").write_text(json.dumps({"socket": str(tmp_path / "s"), "pid": 4711}))
+    answer = floodmark("cluster", "state", "--folder", tmp_path)
+    assert answer.code == 4
+    assert "not up any more (it was process 4711)" in answer.err
+
+
+def test_whom_to_strike_must_be_said() -> None:
+    assert floodmark("cluster", "kill").code == 2
+
+
+# -- what goes wrong -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("error", "code", "told"), [
+    (UsageError("no such thing"), EXIT_USAGE, "floodmark: no such thing\n"),
+    (FloodmarkError("the disk is gone"), EXIT_HARNESS, "floodmark: the disk is gone\n"),
+    (PermissionError(13, "Permission denied", "/root/run"), EXIT_HARNESS,
+     "floodmark: /root/run: Permission denied\n"),
+    (OSError(28, "No space left on device"), EXIT_HARNESS, "floodmark: No space left on device\n"),
+    (KeyboardInterrupt(), EXIT_HARNESS, "floodmark: interrupted\n"),
+])
+def test_a_failure_is_one_sentence_and_never_invalid(
+        capsys: pytest.CaptureFixture[str], error: BaseException, code: int, told: str) -> None:
+
+    def fails() -> int:
+        raise error
+
+    assert failures.code_of(fails) == code
+    assert capsys.readouterr().err == told
+
+
+def test_a_bug_of_our_own_says_so_and_keeps_its_traceback_in_a_file(
+        capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def breaks() -> int:
+        raise AssertionError("leo 3 below hw 5")
+
+    assert failures.code_of(breaks) == EXIT_HARNESS
+    told = capsys.readouterr().err
+    assert told.startswith("floodmark: a bug of floodmark's own: AssertionError: leo 3 below hw 5 (")
+    assert "Traceback" not in told
+    (file,) = tmp_path.iterdir()
+    assert str(file) in told
+    assert "in breaks" in file.read_text()
+
+
+def test_a_reader_that_has_gone_is_no_traceback(tmp_path: Path) -> None:
+    """`floodmark explain | head -1`: standard output is a pipe that nobody reads any more."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    ran = subprocess.run([sys.executable, "-m", "harness", "explain"], stdout=writes, stderr=subprocess.PIPE,
+                         text=True, timeout=60, check=False)
+    os.close(writes)
+    assert (ran.returncode, ran.stderr) == (4, "")
+
+
+@pytest.mark.parametrize("home", [None, "/nowhere"])
+def test_without_java_nothing_is_run_and_nothing_is_called_invalid(tmp_path: Path, home: str | None) -> None:
+    """`run` finds out before it starts a cluster, `check` before it starts Spark; both say the remedy."""
+    env = {key: value for key, value in os.environ.items() if key not in ("PATH", "JAVA_HOME")}
+    env |= {"PATH": str(tmp_path)} | ({"JAVA_HOME": home} if home else {})
+    folder = golden(tmp_path, "a-kill-loses-the-tail")
+    for words in (["run", "--out", str(tmp_path / "run")], ["check", str(folder)]):
+        ran = subprocess.run([sys.executable, "-m", "harness", *words], env=env, capture_output=True,
+                             text=True, timeout=60, check=False)
+        assert ran.returncode == 4
+        assert "needs Java 17 or newer" in ran.stderr
+        assert (f"JAVA_HOME is {home}" if home else "no java on PATH") in ran.stderr
+        assert ran.stdout == ""
+    assert not (tmp_path / "run").exists()
+    assert not (folder / "verdict.json").exists()

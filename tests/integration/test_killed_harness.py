@@ -1,0 +1,92 @@
+"""SIGKILL to the harness at random instants: nothing of the run is left, and its folder is judged even so.
+
+FLOODMARK_KILLS says how many kills (4 by default), FLOODMARK_SEED draws other instants. Every third kill waits
+for a broker that stands still: a stopped process never sees its parent go.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+from command_line import floodmark, verdict
+from run_processes import pid_of_broker, processes_of, state_of, wait_until, wait_until_gone
+
+pytestmark = [pytest.mark.cluster, pytest.mark.spark]
+
+KILLS = int(os.environ.get("FLOODMARK_KILLS", "4"))
+SEED = int(os.environ.get("FLOODMARK_SEED", "7"))
+LONGEST_S = 9.0  # from the start of the process: from before the folder is there until well into the faults
+PAUSED_WITHIN_S = 60.0
+NODES = ("n1", "n2", "n3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """One kill and what it met."""
+
+    folder: Path
+    asked_paused: bool
+    paused: int  # brokers that stood still
+    processes: int
+    lines: int
+    gone_after_s: float
+
+
+def stopped(folder: Path) -> int:
+    pids = [pid_of_broker(folder, node) for node in NODES]
+    return sum(pid is not None and state_of(pid) in ("T", "t") for pid in pids)
+
+
+def kill_one(folder: Path, seed: int, *, after_s: float | None) -> Kill:
+    """A run, killed after so many seconds, or (None) as soon as one of its brokers is stopped."""
+    argv = [sys.executable, "-m", "harness", "run", "--nemesis", "pause,crash", "--interval", "1",
+            "--partitions", "2", "--concurrency", "4", "--rate", "300", "--duration", "300",
+            "--seed", str(seed), "--out", str(folder)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as harness:
+        try:
+            if after_s is None:
+                wait_until("a broker to be paused", lambda: stopped(folder) > 0, PAUSED_WITHIN_S)
+            else:
+                time.sleep(after_s)  # the instant itself is what is tried: there is nothing to wait for
+            paused, met = stopped(folder), len(processes_of(folder))
+        finally:
+            harness.kill()
+        harness.wait()
+    began_s = time.monotonic()
+    wait_until_gone(folder)
+    history = folder / "history.jsonl"
+    return Kill(folder=folder, asked_paused=after_s is None, paused=paused, processes=met,
+                lines=len(history.read_bytes().splitlines()) if history.exists() else 0,
+                gone_after_s=time.monotonic() - began_s)
+
+
+def test_nothing_of_a_killed_run_is_left_and_no_folder_of_one_is_called_a_bug(tmp_path: Path) -> None:
+    """All folders judged in one call: unknown at worst."""
+    random = Random(SEED)
+    kills = [
+        kill_one(tmp_path / f"killed-{number}", random.randrange(2**31),
+                 after_s=None if number % 3 == 0 else random.uniform(0.0, LONGEST_S))
+        for number in range(KILLS)
+    ]
+    for kill in kills:
+        print(f"{kill.folder.name}: {kill.lines} lines, {kill.processes} processes, {kill.paused} paused, "
+              f"all gone after {kill.gone_after_s:.2f} s")
+    assert any(kill.paused for kill in kills)
+    there = [kill.folder for kill in kills if kill.folder.exists()]  # killed sooner, there is no run
+    assert len(there) >= len([kill for kill in kills if kill.asked_paused])
+
+    answer = floodmark("check", *there)
+
+    print(answer.out.splitlines()[0])
+    verdicts = {folder.name: verdict(folder) for folder in there}
+    assert {told["valid"] for told in verdicts.values()} <= {True, "unknown"}
+    found = Counter(group["name"] for told in verdicts.values() for group in told["findings"])
+    assert found == Counter()
+    assert answer.code == 3
+    assert all("the run was killed" in answer.about(folder) for folder in there)

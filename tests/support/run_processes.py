@@ -1,0 +1,55 @@
+"""The processes of one run, as the kernel knows them: its folder is in their command line or environment.
+
+Every process of a run is started with a path below its folder; nothing here looks at any other.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+GONE_WITHIN_S = 30.0
+LOOK_EVERY_S = 0.02
+
+
+def processes_of(folder: Path) -> dict[int, str]:
+    """pid -> command line of whoever has the folder's path in its command line or environment."""
+    wanted, found = os.fsencode(folder), dict[int, str]()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
+            except OSError:
+                continue  # gone meanwhile, or somebody else's
+            if wanted in words or wanted in environment:
+                found[int(entry.name)] = words.replace(b"\0", b" ").decode(errors="replace")
+    return found
+
+
+def state_of(pid: int) -> str | None:
+    """The kernel's letter for a process; None when it is gone (a zombie is gone)."""
+    try:
+        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+    return None if letter in "ZX" else letter
+
+
+def pid_of_broker(folder: Path, node: str) -> int | None:
+    """The broker that runs with this node's properties file."""
+    file = str(folder / "work" / f"{node}.properties")
+    return next((pid for pid, words in processes_of(folder).items()
+                 if file in words.split() and state_of(pid) is not None), None)
+
+
+def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = GONE_WITHIN_S) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited {timeout_s:g} s for {what}"
+        time.sleep(LOOK_EVERY_S)
+
+
+def wait_until_gone(folder: Path) -> None:
+    """Until no process of the run is left."""
+    wait_until(f"the processes of {folder} to be gone; there are {processes_of(folder)}",
+               lambda: not any(state_of(pid) for pid in processes_of(folder)))

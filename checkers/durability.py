@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from checkers import names
 from checkers.agreement import named
-from checkers.findings import ACKS, ISOLATION, RETRIES, finding, spread, union
+from checkers.findings import ACKS, ISOLATION, RETRIES, finding, spread, together
 
 _SEND = "array_distinct(array_compact(array(invoked, done)))"
 _ALL = "array_distinct(array_compact(array(invoked, done, read_by)))"
@@ -16,69 +16,143 @@ _ALL = "array_distinct(array_compact(array(invoked, done, read_by)))"
 
 def by_value(values: DataFrame, entries: DataFrame) -> DataFrame:
     """All findings that the values give."""
-    rows = values.select("*", *named(
-        "if(size(live) > 1, array_sort(live), array_sort(read_at))", "places",
-        "exists(live, o -> o < hw)", "standing",
-        "filter(live, o -> o >= log_start and o < readable and (ack is null or o = ack))", "in_sight"))
-    return union([spread(rows, unseen(), duplicate(), phantom(), g1a()), lost_write(values, entries),
-                  saw_then_lost(values), inconsistent_offsets(values)])
+    rows = values.select(
+        "*",
+        *named(
+            places="if(size(live) > 1, array_sort(live), array_sort(read_at))",
+            standing="exists(live, o -> o < hw)",
+            in_sight="filter(live, o -> o >= log_start and o < readable and (ack is null or o = ack))",
+        ),
+    )
+    return together(
+        [
+            spread(rows, unseen(), duplicate(), phantom(), g1a()),
+            lost_write(values, entries),
+            saw_then_lost(values),
+            inconsistent_offsets(values),
+        ],
+        small=False,
+    )
 
 
 def unseen() -> Column:
     """An ok send in the leader's log below what a reader may see, which no final read returned."""
     return finding(
-        names.UNSEEN, "type = 'ok' and unseen_judged and not final and not repeated and size(in_sight) > 0",
-        offset="array_min(in_sight)", value="value", ops=_SEND, nodes="nodes")
+        names.UNSEEN,
+        "type = 'ok' and unseen_judged and not final and not repeated and size(in_sight) > 0",
+        offset="array_min(in_sight)",
+        value="value",
+        ops=_SEND,
+        nodes="nodes",
+    )
 
 
 def duplicate() -> Column:
     """One value at two offsets of the leader's final log, or read at two."""
     return finding(
-        names.DUPLICATE, "not repeated and (size(live) > 1 or size(read_at) > 1)", offset="places[0]",
-        seen="places[1]", value="value", by=f"coalesce(cause, if(retried, {RETRIES}, null))", nodes="nodes", ops=_ALL)
+        names.DUPLICATE,
+        "not repeated and (size(live) > 1 or size(read_at) > 1)",
+        offset="places[0]",
+        seen="places[1]",
+        value="value",
+        by=f"coalesce(cause, if(retried, {RETRIES}, null))",
+        nodes="nodes",
+        ops=_ALL,
+    )
 
 
 def phantom() -> Column:
     """A value read or logged that nobody sent to that partition."""
     return finding(
-        names.PHANTOM, "sent = 0 and (size(read_at) > 0 or size(nodes) > 0)",
-        offset="coalesce(array_min(read_at), array_min(held))", value="value", nodes="nodes",
-        ops="array_compact(array(read_by))")
+        names.PHANTOM,
+        "sent = 0 and (size(read_at) > 0 or size(nodes) > 0)",
+        offset="coalesce(array_min(read_at), array_min(held))",
+        value="value",
+        nodes="nodes",
+        ops="array_compact(array(read_by))",
+    )
 
 
 def g1a() -> Column:
     """A value whose send failed for certain was read, or stands committed in the leader's log."""
     return finding(
-        names.G1A, "type = 'fail' and not repeated and (size(read_at) > 0 or standing)",
-        offset="coalesce(array_min(read_at), array_min(live))", value="value", nodes="nodes", ops=_ALL,
-        by=f"if(uncommitted and not coalesce(standing, false), {ISOLATION}, null)")
+        names.G1A,
+        "type = 'fail' and not repeated and (size(read_at) > 0 or standing)",
+        offset="coalesce(array_min(read_at), array_min(live))",
+        value="value",
+        nodes="nodes",
+        ops=_ALL,
+        by=f"if(uncommitted and not coalesce(standing, false), {ISOLATION}, null)",
+    )
 
 
 def lost_write(values: DataFrame, entries: DataFrame) -> DataFrame:
     """An ok send whose record is not in the leader's final log at its offset, and where it is instead."""
-    leaders = entries.where("leads").groupBy("run", "partition", F.col("offset").alias("ack")).agg(
-        F.max("value").alias("instead"), F.lit(True).alias("taken"))
+    leaders = (
+        entries.where("leads")
+        .groupBy("run", "partition", F.col("offset").alias("ack"))
+        .agg(F.max("value").alias("instead"), F.lit(True).alias("taken"))
+    )
     lost = values.where("lost and type = 'ok'").join(leaders, ["run", "partition", "ack"], "left")
-    how = "case when size(held) > 0 then 'moved' when taken then 'overwritten' when others > 0 then 'orphaned' " \
-          "else 'gone' end"
-    return spread(lost, finding(
-        names.LOST_WRITE, "true", offset="ack", value="value", how=how, nodes="nodes", ops=_SEND,
-        by=f"if(weak_acks, {ACKS}, cause)", seen="coalesce(array_min(held), instead)"))
+    how = (
+        "case when size(held) > 0 then 'moved' when taken then 'overwritten' when others > 0 then 'orphaned' "
+        "else 'gone' end"
+    )
+    return spread(
+        lost,
+        finding(
+            names.LOST_WRITE,
+            "true",
+            offset="ack",
+            value="value",
+            how=how,
+            nodes="nodes",
+            ops=_SEND,
+            by=f"if(weak_acks, {ACKS}, cause)",
+            seen="coalesce(array_min(held), instead)",
+        ),
+    )
 
 
 def saw_then_lost(values: DataFrame) -> DataFrame:
     """An offset was read with a value that the leader's final log does not hold there."""
     away = F.expr("filter(read_at, o -> o >= log_start and not array_contains(held, o))")
     seen = values.where("lost_judged and size(read_at) > 0").select("*", F.explode(away).alias("was_at"))
-    return spread(seen, finding(names.SAW_THEN_LOST, "true", offset="was_at", value="value", nodes="nodes",
-                                by="cause", ops="array_compact(array(done, read_by))"))
+    return spread(
+        seen,
+        finding(
+            names.SAW_THEN_LOST,
+            "true",
+            offset="was_at",
+            value="value",
+            nodes="nodes",
+            by="cause",
+            ops="array_compact(array(done, read_by))",
+        ),
+    )
 
 
 def inconsistent_offsets(values: DataFrame) -> DataFrame:
     """One offset showed two values to clients: acks of ok sends and reads."""
-    places = values.select("run", "partition", "value", "excuse", *named(
-        "least(done, read_by)", "op", "explode(array_union(read_at, array_compact(array(ack))))", "offset"))
-    two = places.groupBy("run", "partition", "offset").agg(*named(
-        "min(value)", "value", "max(value)", "seen", "min(excuse)", "excuse", "array_sort(collect_set(op))", "ops"))
-    return spread(two, finding(names.INCONSISTENT_OFFSETS, "value != seen", offset="offset", value="value",
-                               seen="seen", ops="ops", by="excuse"))
+    places = values.select(
+        "run",
+        "partition",
+        "value",
+        "excuse",
+        *named(op="least(done, read_by)", offset="explode(array_union(read_at, array_compact(array(ack))))"),
+    )
+    two = places.groupBy("run", "partition", "offset").agg(
+        *named(value="min(value)", seen="max(value)", excuse="min(excuse)", ops="array_sort(collect_set(op))")
+    )
+    return spread(
+        two,
+        finding(
+            names.INCONSISTENT_OFFSETS,
+            "value != seen",
+            offset="offset",
+            value="value",
+            seen="seen",
+            ops="ops",
+            by="excuse",
+        ),
+    )

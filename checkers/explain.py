@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from checkers import names
 
 _NOTHING = "nothing"
-_LOSS = "an unclean election or data-losing faults beyond the budget, where a record concerned was lost to them"
+_LOSS = (
+    "an unclean election or data-losing faults beyond the budget, where a record concerned was lost to them"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,87 +24,132 @@ def _told(means: str, near_miss: str, permitted: str) -> Explanation:
 
 EXPLANATIONS: Mapping[str, Explanation] = {
     names.LOST_WRITE: _told(
-        "A send was acked and its record is not in the leader's final log at the offset that was acked. `how` says "
-        "where it is: moved (elsewhere in that log), overwritten (another record is there), orphaned (only other "
+        "A send was acked and its record is not in the leader's final log at the offset that was acked. "
+        "`how` says "
+        "where it is: moved (elsewhere in that log), overwritten (another record is there), orphaned (only "
+        "other "
         "replicas hold it), gone.",
-        "A send that timed out (info) and is gone: nobody promised anything. A record below the log start: deleted, "
+        "A send that timed out (info) and is gone: nobody promised anything. A record below the log start: "
+        "deleted, "
         "not lost. A record that only a follower lacks: that is under-replicated.",
-        "acks other than all; an unclean election after the send; min.insync.replicas nodes or more struck by "
-        "data-losing faults after the send, unless flush.messages=1 promised better. min.insync.replicas=1 alone "
-        "permits nothing."),
+        "acks other than all; an unclean election after the send; min.insync.replicas nodes or more struck "
+        "by "
+        "data-losing faults after the send, unless flush.messages=1 promised better. min.insync.replicas=1 "
+        "alone "
+        "permits nothing.",
+    ),
     names.UNDER_REPLICATED: _told(
         "The cluster had settled, and a member of the ISR lacks a record that the leader holds below its HW.",
-        "Before settling, a follower is one fetch behind: that is how replication works.", _NOTHING),
+        "Before settling, a follower is one fetch behind: that is how replication works.",
+        _NOTHING,
+    ),
     names.UNSEEN: _told(
-        "An acked record is in the leader's log, below what readers may see, and none of the final reads returned it.",
-        "A record that is not in the leader's log: that one is lost, not unseen.", _NOTHING),
+        "An acked record is in the leader's log, below what readers may see, and none of the final reads "
+        "returned it.",
+        "A record that is not in the leader's log: that one is lost, not unseen.",
+        _NOTHING,
+    ),
     names.DIVERGED: _told(
-        "Two replicas hold different records (epoch, value or CRC) at one offset: below both HWs, or anywhere once "
+        "Two replicas hold different records (epoch, value or CRC) at one offset: below both HWs, or "
+        "anywhere once "
         "the cluster has settled.",
-        "Different tails above the HW before settling: the next truncation mends them.", _NOTHING),
+        "Different tails above the HW before settling: the next truncation mends them.",
+        _NOTHING,
+    ),
     names.EPOCH_LINEAGE: _told(
-        "One epoch and offset name two records, or epochs fall inside a log, or the leader-epoch cache says another "
+        "One epoch and offset name two records, or epochs fall inside a log, or the leader-epoch cache says "
+        "another "
         "epoch of an offset than the record there.",
-        "A cache entry at LEO: a leader was elected and nothing was written yet.", _NOTHING),
+        "A cache entry at LEO: a leader was elected and nothing was written yet.",
+        _NOTHING,
+    ),
     names.MALFORMED_LOG: _told(
-        "A replica's log is none: a gap, an offset twice or out of order, bytes that do not fit their CRC, a HW above "
+        "A replica's log is none: a gap, an offset twice or out of order, bytes that do not fit their CRC, a "
+        "HW above "
         "LEO, or a LEO or log start that the entries contradict.",
-        "Gaps in a compacted partition; a HW above the LEO of a node that was not running.", _NOTHING),
+        "Gaps in a compacted partition; a HW above the LEO of a node that was not running.",
+        _NOTHING,
+    ),
     names.INCONSISTENT_OFFSETS: _told(
         "Clients saw two values at one offset, in acks of ok sends or in reads.",
         "An offset that came with a send nobody knows the fate of (info): a remark, never evidence.",
-        f"acks other than all, where the lost value was never read; {_LOSS}."),
+        f"acks other than all, where the lost value was never read; {_LOSS}.",
+    ),
     names.DUPLICATE: _told(
         "One value stands at two offsets of the leader's final log, or was read at two.",
         "A second copy that belongs to an aborted transaction.",
-        f"retries without idempotence; {_LOSS}."),
+        f"retries without idempotence; {_LOSS}.",
+    ),
     names.PHANTOM: _told(
         "A value was read, or stands in a log, that nobody sent to that partition.",
-        "A value whose send is open or in doubt: it was sent. With lines of the history missing nothing is claimed.",
-        _NOTHING),
+        "A value whose send is open or in doubt: it was sent. With lines of the history missing nothing is "
+        "claimed.",
+        _NOTHING,
+    ),
     names.G1A: _told(
         "A send failed for certain, and its value was read, or stands in the leader's log below the HW.",
-        "A send in doubt (info) that turns out to have happened; a failed value in an aborted entry nobody read.",
-        "isolation read_uncommitted, where it was only read."),
+        "A send in doubt (info) that turns out to have happened; a failed value in an aborted entry nobody "
+        "read.",
+        "isolation read_uncommitted, where it was only read.",
+    ),
     names.SAW_THEN_LOST: _told(
         "A reader was shown a value at an offset, and the leader's final log does not hold it there.",
         "An offset below the final log start: it was deleted.",
-        f"{_LOSS}. acks permits none of it: what was read had been committed."),
+        f"{_LOSS}. acks permits none of it: what was read had been committed.",
+    ),
     names.NONMONOTONIC_SEND: _told(
         "A process's later ok send got a lower offset of the partition than an earlier one.",
         "Two sends inside one op (int-nonmonotonic-send); sends of two processes (realtime-order).",
-        f"retries without idempotence; acks other than all, where the lost value was never read; {_LOSS}."),
+        f"retries without idempotence; acks other than all, where the lost value was never read; {_LOSS}.",
+    ),
     names.INT_NONMONOTONIC_SEND: _told(
         "Inside one op, a later send to a partition got a lower offset than an earlier one.",
-        "The sends of a transaction, which keep no order among one another.", "retries without idempotence."),
+        "The sends of a transaction, which keep no order among one another.",
+        "retries without idempotence.",
+    ),
     names.REALTIME_ORDER: _told(
         "A send was acked before another was invoked, yet the other got the lower offset of the partition.",
         "Sends that overlap in time: either order is right.",
-        f"acks other than all, where the lost value was never read; {_LOSS}."),
+        f"acks other than all, where the lost value was never read; {_LOSS}.",
+    ),
     names.NONMONOTONIC_POLL: _told(
         "A consumer's next poll of a partition began at or below where its last ok poll had ended.",
         "After an assign that gave the partition up, or after a poll that failed: the position is forgotten.",
-        f"group management (subscribe); {_LOSS}."),
+        f"group management (subscribe); {_LOSS}.",
+    ),
     names.INT_NONMONOTONIC_POLL: _told(
         "Inside one poll, an offset of a partition is not above the one before.",
-        "The reads of a transaction, which keep no order among one another.", f"{_LOSS}."),
+        "The reads of a transaction, which keep no order among one another.",
+        f"{_LOSS}.",
+    ),
     names.POLL_SKIP: _told(
         "A consumer's next poll of a partition passed over records that the leader's final log holds.",
         "Control records and aborted ones between; records that a failed poll of the process has shown.",
-        f"group management (subscribe); {_LOSS}."),
+        f"group management (subscribe); {_LOSS}.",
+    ),
     names.INT_POLL_SKIP: _told(
         "Inside one poll, records that the leader's final log holds were passed over.",
-        "Control records and aborted ones between.", f"{_LOSS}."),
+        "Control records and aborted ones between.",
+        f"{_LOSS}.",
+    ),
     names.END_OFFSET_REGRESSED: _told(
         "The end offset of a partition fell for one client, or was below what it had already read.",
-        "Two clients that ask two leaders at about the same time.", f"{_LOSS}."),
+        "Two clients that ask two leaders at about the same time.",
+        f"{_LOSS}.",
+    ),
     names.STUCK: _told(
-        "After mending, with every node up, none dead by itself and nothing left behind by a fault, a partition had no "
+        "After mending, with every node up, none dead by itself and nothing left behind by a fault, a "
+        "partition had no "
         "leader or acked no write within the time-out.",
-        "A replica that only had not come back into the ISR: that is not settled, and some checks are unknown.",
-        _NOTHING),
+        "A replica that only had not come back into the ISR: that is not settled, and some checks are "
+        "unknown.",
+        _NOTHING,
+    ),
     names.UNFIT: _told(
-        "Not a finding of the cluster: the run did not do what was asked, for moments of its schedule never came. It is "
+        "Not a finding of the cluster: the run did not do what was asked, for moments of its schedule never "
+        "came. It is "
         "listed under unknown.",
-        "A schedule whose every moment came, though a fault found nothing to strike.", "it is never a bug."),
+        "A schedule whose every moment came, though a fault found nothing to strike.",
+        "it is never a bug.",
+    ),
 }

@@ -3,22 +3,29 @@
 A check asks these frames whether it may claim anything at all; so every gate stands in one place.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import orjson
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from checkers.faults import Bounds
 from checkers.folder import Folder, Partition
 
 PARTITION = (
-    "run int, partition bigint, leader string, known boolean, lost_judged boolean, log_start bigint, hw bigint, readable bigint, "
-    "unseen_judged boolean, members array<struct<node:string,log_start:bigint>>, weak_acks boolean, retried boolean, "
-    "uncommitted boolean, unclean_index bigint, unclean_time bigint, unclean_maybe boolean, budget_index bigint, "
+    "run int, partition bigint, leader string, known boolean, lost_judged boolean, log_start bigint, hw "
+    "bigint, readable bigint, "
+    "unseen_judged boolean, members array<struct<node:string,log_start:bigint>>, weak_acks boolean, retried "
+    "boolean, "
+    "uncommitted boolean, unclean_index bigint, unclean_time bigint, unclean_maybe boolean, budget_index "
+    "bigint, "
     "budget_maybe_index bigint"
 )
 REPLICA = (
-    "run int, node string, partition bigint, leads boolean, in_isr boolean, hw bigint, log_start bigint, leo bigint, "
+    "run int, node string, partition bigint, leads boolean, in_isr boolean, hw bigint, log_start bigint, leo "
+    "bigint, "
     "running boolean, whole boolean, settled boolean, struck boolean, compact boolean, "
     "cache array<struct<start:bigint,epoch:bigint>>"
 )
@@ -43,6 +50,7 @@ class Facts:
     replicas: DataFrame
     final: DataFrame | None  # processes of the final reads
     overlapping: DataFrame | None
+    small: bool  # all of it is one task's work
 
 
 def facts_of(spark: SparkSession, runs: Sequence[Run], small: bool) -> Facts:
@@ -50,25 +58,56 @@ def facts_of(spark: SparkSession, runs: Sequence[Run], small: bool) -> Facts:
     final = [(number, process) for number, run in judged for process in set(run.folder.final_processes)]
     overlapping = [(number, process) for number, run in judged for process in run.overlapping]
     return Facts(
-        partitions=beside(spark, [partition_row(number, run, partition) for number, run in judged
-                                  for partition in run.folder.partitions.values()], PARTITION, small),
-        replicas=beside(spark, [row for number, run in judged for row in replica_rows(number, run)], REPLICA, small),
+        partitions=beside(
+            spark,
+            [
+                partition_row(number, run, partition)
+                for number, run in judged
+                for partition in run.folder.partitions.values()
+            ],
+            PARTITION,
+            small,
+        ),
+        replicas=beside(
+            spark, [row for number, run in judged for row in replica_rows(number, run)], REPLICA, small
+        ),
         final=beside(spark, final, PROCESS, small) if final else None,
         overlapping=beside(spark, overlapping, PROCESS, small) if overlapping else None,
+        small=small,
     )
 
 
 def beside(spark: SparkSession, rows: Sequence[tuple[object, ...]], schema: str, small: bool) -> DataFrame:
-    """A small frame that a join hashes where it stands (one task) or sends to every task (many)."""
-    frame = spark.createDataFrame(list(rows), schema, verifySchema=False)  # type: ignore[type-var]
-    return frame.coalesce(1).hint("shuffle_hash" if small else "broadcast")
+    """A small frame that a join hashes where it stands (one task) or sends to every task (many). It travels
+    as one JSON literal: rows of Python's would have Spark start a Python worker to read them."""
+    names = [column.split()[0] for column in _COLUMN.findall(schema)]
+    told = orjson.dumps([dict(zip(names, row, strict=True)) for row in rows]).decode()
+    frame = spark.range(0, 1, 1, 1).select(
+        F.inline(F.from_json(F.lit(told), f"array<struct<{_typed(schema)}>>"))
+    )
+    return frame.hint("shuffle_hash" if small else "broadcast")
+
+
+_COLUMN = re.compile(r"(\w+ [^,<]+(?:<.*?>>?)?)(?:,|$)")
+
+
+def _typed(schema: str) -> str:
+    """ "name type, ..." as the fields of a struct."""
+    return ", ".join(
+        f"{name}:{kind}"
+        for name, kind in (column.strip().split(" ", 1) for column in _COLUMN.findall(schema))
+    )
 
 
 def known_leader(folder: Folder, partition: Partition) -> bool:
     """The leader is known, has its row, and its dump can be relied on."""
     leader = partition.leader
-    return (leader is not None and (leader, partition.key) in folder.replicas and leader in folder.dumps
-            and leader not in folder.damaged)
+    return (
+        leader is not None
+        and (leader, partition.key) in folder.replicas
+        and leader in folder.dumps
+        and leader not in folder.damaged
+    )
 
 
 def partition_row(number: int, run: Run, partition: Partition) -> tuple[object, ...]:
@@ -81,21 +120,39 @@ def partition_row(number: int, run: Run, partition: Partition) -> tuple[object, 
         readable = min(row.hw, row.lso) if committed and row.lso is not None else row.hw
     unseen = known and folder.settled and not run.breached and key in folder.final_partitions
     return (
-        number, key, partition.leader, known, judged, row.log_start if row else None, row.hw if row else None, readable,
-        unseen, members(folder, partition) if judged and folder.settled else [],
-        str(folder.guarantee("acks", "all")) != "all", retried(folder),
+        number,
+        key,
+        partition.leader,
+        known,
+        judged,
+        row.log_start if row else None,
+        row.hw if row else None,
+        readable,
+        unseen,
+        members(folder, partition) if judged and folder.settled else [],
+        str(folder.guarantee("acks", "all")) != "all",
+        retried(folder),
         folder.guarantee("isolation", "read_committed") == "read_uncommitted",
-        bounds.unclean_index, bounds.unclean_time, bounds.unclean_maybe, bounds.budget_index,
+        bounds.unclean_index,
+        bounds.unclean_time,
+        bounds.unclean_maybe,
+        bounds.budget_index,
         bounds.budget_maybe_index,
     )
 
 
-def members(folder: Folder, partition: Partition) -> list[tuple[str, int]]:
-    """ISR members beside the leader. One whose dump is damaged may hold what cannot be seen: nothing is said of it."""
+def members(folder: Folder, partition: Partition) -> list[dict[str, object]]:
+    """ISR members beside the leader. One whose dump is damaged may hold what cannot be seen: nothing is said
+    of it."""
     key = partition.key
-    return [(node, folder.replicas[node, key].log_start) for node in sorted(partition.isr)
-            if node != partition.leader and (node, key) in folder.replicas and node in folder.dumps
-            and node not in folder.damaged]
+    return [
+        {"node": node, "log_start": folder.replicas[node, key].log_start}
+        for node in sorted(partition.isr)
+        if node != partition.leader
+        and (node, key) in folder.replicas
+        and node in folder.dumps
+        and node not in folder.damaged
+    ]
 
 
 def retried(folder: Folder) -> bool:
@@ -106,7 +163,8 @@ def retried(folder: Folder) -> bool:
 
 def replica_rows(number: int, run: Run) -> list[tuple[object, ...]]:
     """A row for every node and partition: what replicas.jsonl says of it, if it says anything."""
-    folder, rows = run.folder, []
+    folder = run.folder
+    rows: list[tuple[object, ...]] = []
     for node in folder.nodes:
         for key, partition in folder.partitions.items():
             replica = folder.replicas.get((node, key))
@@ -118,6 +176,8 @@ def replica_rows(number: int, run: Run) -> list[tuple[object, ...]]:
                 continue
             cache = None
             if replica.epochs is not None and replica.running and not partition.compact:
-                cache = [(start, epoch) for epoch, start in replica.epochs]
-            rows.append((*placed, replica.hw, replica.log_start, replica.leo, replica.running, *judged, cache))
+                cache = [{"start": start, "epoch": epoch} for epoch, start in replica.epochs]
+            rows.append(
+                (*placed, replica.hw, replica.log_start, replica.leo, replica.running, *judged, cache)
+            )
     return rows

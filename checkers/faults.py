@@ -1,11 +1,12 @@
 """What the faults of a run permit: per partition, up to which send a loss is covered, and by what.
 
-Theory. Every cause (an unclean election, copies struck beyond the budget) covers the records sent before it, so
-each is one bound per partition: a lost record is covered if its send was invoked before the bound. What the nemesis did is
-ordered by the index of its line, what only the trace tells by time.
+Theory. Every cause (an unclean election, copies struck beyond the budget) covers the records sent before it,
+so each is one bound per partition: a lost record is covered if its send was invoked before the bound. What
+the nemesis did is ordered by the index of its line, what only the trace tells by time.
 
-Without a trace the budget counts: min.insync.replicas of the partition's nodes struck after the send is sure, at
-least one is a maybe. With one it looks: a leader chosen while all of the ISR it was chosen from was struck.
+Without a trace the budget counts: min.insync.replicas of the partition's nodes struck after the send is
+sure, at least one is a maybe. With one it looks: a leader chosen while all of the ISR it was chosen from was
+struck.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,8 @@ ALWAYS = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """A record of the partition is covered if its send was invoked before a bound (an index, or a time in ns)."""
+    """A record of the partition is covered if its send was invoked before a bound (an index, or a time in
+    ns)."""
 
     unclean_index: int = NEVER
     unclean_time: int = NEVER
@@ -46,7 +48,8 @@ class Election:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """What the controller told. Not whole (none, gaps, bad lines, a node missing): what is there is still evidence."""
+    """What the controller told. Not whole (none, gaps, bad lines, a node missing): what is there is still
+    evidence."""
 
     events: tuple[Election, ...] = ()
     whole: bool = False
@@ -71,8 +74,9 @@ def bounds_of(folder: Folder, nemesis: Sequence[Mapping[str, Any]]) -> dict[int,
     }
 
 
-def bounds_of_partition(folder: Folder, partition: Partition, strikes: Sequence[Strike], asked_index: int,
-                        trace: Trace) -> Bounds:
+def bounds_of_partition(
+    folder: Folder, partition: Partition, strikes: Sequence[Strike], asked_index: int, trace: Trace
+) -> Bounds:
     here = [strike for strike in strikes if strike.node in partition.replicas]
     events = [event for event in trace.events if event.partition == partition.key]
     unclean_time = max((event.time for event in events if event.clean is False), default=NEVER)
@@ -84,7 +88,10 @@ def bounds_of_partition(folder: Folder, partition: Partition, strikes: Sequence[
         else:
             index, maybe_index = counted(here, min_insync(folder, partition))
     return Bounds(
-        unclean_index=asked_index, unclean_time=unclean_time, unclean_maybe=maybe, budget_index=index,
+        unclean_index=asked_index,
+        unclean_time=unclean_time,
+        unclean_maybe=maybe,
+        budget_index=index,
         budget_maybe_index=maybe_index,
         struck=bool(here) or asked_index != NEVER or unclean_time != NEVER or maybe,
     )
@@ -96,11 +103,20 @@ def unclean_setting(folder: Folder) -> bool:
 
 def strikes_of(nemesis: Iterable[Mapping[str, Any]]) -> list[Strike]:
     return [
-        Strike(index=op["index"], began=op["fault"]["began"] if is_int(op["fault"].get("began")) else op["time"],
-               node=node)
-        for op in nemesis if op["fault"].get("lost") is True
-        for node in op["fault"].get("nodes") or () if isinstance(node, str)
+        Strike(
+            index=op["index"],
+            began=op["fault"]["began"] if is_int(op["fault"].get("began")) else op["time"],
+            node=node,
+        )
+        for op in nemesis
+        if op["fault"].get("lost") is True
+        for node in listed(op["fault"].get("nodes"))
+        if isinstance(node, str)
     ]
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def unclean_index(nemesis: Iterable[Mapping[str, Any]], key: int) -> int:
@@ -109,7 +125,9 @@ def unclean_index(nemesis: Iterable[Mapping[str, Any]], key: int) -> int:
     for op in nemesis:
         fault = op["fault"]
         if op["f"] == "elect" and fault.get("unclean") is True:
-            partitions = fault.get("partitions", [fault["partition"]] if is_int(fault.get("partition")) else None)
+            partitions = fault.get(
+                "partitions", [fault["partition"]] if is_int(fault.get("partition")) else None
+            )
             if not isinstance(partitions, list) or key in partitions:
                 last = max(last, op["index"])
     return last
@@ -121,8 +139,11 @@ def min_insync(folder: Folder, partition: Partition) -> int:
     if is_int(told) and told > 0:
         return int(told)
     config = folder.about.get("config")
-    named = [config[node].get("min.insync.replicas") for node in partition.replicas
-             if isinstance(config, dict) and isinstance(config.get(node), dict)]
+    named = [
+        config[node].get("min.insync.replicas")
+        for node in partition.replicas
+        if isinstance(config, dict) and isinstance(config.get(node), dict)
+    ]
     return max((int(number) for number in named if is_int(number) and number > 0), default=1)
 
 
@@ -159,8 +180,8 @@ def looked_at(strikes: Sequence[Strike], events: Sequence[Election]) -> int:
 
 
 def read_trace(path: Path | None, nodes: Sequence[str], *, every_line: bool) -> Trace:
-    """Elections and ISR changes. Unless every line is asked for, only lines that may tell of an election are parsed,
-    and nobody may ask whether the trace is whole."""
+    """Elections and ISR changes. Unless every line is asked for, only lines that may tell of an election are
+    parsed, and nobody may ask whether the trace is whole."""
     events: list[Election] = []
     next_seq: dict[str, int] = {}
     whole = path is not None and every_line
@@ -173,9 +194,15 @@ def read_trace(path: Path | None, nodes: Sequence[str], *, every_line: bool) -> 
             whole = whole and next_seq.get(node, seq) == seq
             next_seq[node] = seq + 1
             if event in ("elect", "isr") and node not in nodes:
-                events.append(Election(
-                    time=row["time"], partition=row["partition"], leader=row.get("leader"),
-                    isr=frozenset(row["isr"]), clean=row["clean"] if event == "elect" else None))
+                events.append(
+                    Election(
+                        time=row["time"],
+                        partition=row["partition"],
+                        leader=row.get("leader"),
+                        isr=frozenset(row["isr"]),
+                        clean=row["clean"] if event == "elect" else None,
+                    )
+                )
         except (ValueError, KeyError, TypeError):
             whole = False
     return Trace(events=tuple(events), whole=whole and set(nodes) <= next_seq.keys())

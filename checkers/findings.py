@@ -1,8 +1,8 @@
 """The shape of a finding inside Spark, and how checks that look at one row each run in a single pass.
 
-A row check is a pure function to a Column: the finding as a struct where its law is broken, else null. `spread`
-runs any number of them over a frame at once and gives the findings as rows. What permits a finding is a number
-(`by`), in the order in which the format names the first that applies; null is a bug.
+A row check is a pure function to a Column: the finding as a struct where its law is broken, else null.
+`spread` runs any number of them over a frame at once and gives the findings as rows. What permits a finding
+is a number (`by`), in the order in which the format names the first that applies; null is a bug.
 """
 
 from functools import reduce
@@ -12,17 +12,29 @@ from pyspark.sql import functions as F
 
 ACKS, UNCLEAN, UNCLEAN_MAYBE, BUDGET, BUDGET_MAYBE, RETRIES, SUBSCRIBE, ISOLATION = range(1, 9)
 PERMITTED_BY = {
-    ACKS: "acks", UNCLEAN: "unclean.leader.election.enable", UNCLEAN_MAYBE: "unclean.leader.election.enable",
-    BUDGET: "fault budget", BUDGET_MAYBE: "fault budget", RETRIES: "retries", SUBSCRIBE: "subscribe",
+    ACKS: "acks",
+    UNCLEAN: "unclean.leader.election.enable",
+    UNCLEAN_MAYBE: "unclean.leader.election.enable",
+    BUDGET: "fault budget",
+    BUDGET_MAYBE: "fault budget",
+    RETRIES: "retries",
+    SUBSCRIBE: "subscribe",
     ISOLATION: "isolation",
 }
 MAYBES = (UNCLEAN_MAYBE, BUDGET_MAYBE)  # permitted, but nobody saw for certain: the name is unknown too
 
 COLUMNS = {
-    "run": "int", "name": "string", "partition": "bigint", "offset": "bigint", "value": "bigint", "how": "string",
-    "nodes": "array<string>", "ops": "array<bigint>",
+    "run": "int",
+    "name": "string",
+    "partition": "bigint",
+    "offset": "bigint",
+    "value": "bigint",
+    "how": "string",
+    "nodes": "array<string>",
+    "ops": "array<bigint>",
     "seen": "bigint",  # one more number for the words: the other offset, value or epoch
-    "process": "bigint", "by": "int",
+    "process": "bigint",
+    "by": "int",
 }
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 _OWN = frozenset({"run", "partition"})  # always taken from the row
@@ -42,9 +54,18 @@ def sql(value: Column | str) -> Column:
 
 
 def spread(rows: DataFrame, *checks: Column) -> DataFrame:
-    """The findings of all row checks over these rows; a check that gives an array of findings gives all of them."""
+    """The findings of all row checks over these rows; a check that gives an array of findings gives all of
+    them."""
     return rows.select(F.inline(F.array_compact(F.array(*checks))))
 
 
-def union(parts: list[DataFrame]) -> DataFrame:
-    return reduce(DataFrame.unionAll, parts)
+def kept(frame: DataFrame) -> DataFrame:
+    """The frame computed once, when first asked for, and without its history: plans that begin with it stay
+    short, and planning is most of what a small run costs."""
+    return frame.localCheckpoint(eager=False)
+
+
+def together(parts: list[DataFrame], small: bool) -> DataFrame:
+    """Frames under one another; of small work in the one task, so that nothing behind needs a shuffle."""
+    under = reduce(DataFrame.unionAll, parts)
+    return under.coalesce(1) if small else under

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -93,7 +93,11 @@ class Folder:
     def leader_row(self, key: int) -> Replica | None:
         """The leader's own row, if the leader is known and has one."""
         partition = self.partitions.get(key)
-        return None if partition is None or partition.leader is None else self.replicas.get((partition.leader, key))
+        return (
+            None
+            if partition is None or partition.leader is None
+            else self.replicas.get((partition.leader, key))
+        )
 
 
 def open_folder(path: Path) -> Folder:
@@ -129,8 +133,13 @@ def whole(about: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_partition(key: str, told: Any) -> bool:
-    return (key.isascii() and key.isdigit() and isinstance(told, dict) and isinstance(told.get("replicas"), list)
-            and all(isinstance(node, str) for node in told["replicas"]))
+    return (
+        key.isascii()
+        and key.isdigit()
+        and isinstance(told, dict)
+        and isinstance(told.get("replicas"), list)
+        and all(isinstance(node, str) for node in told["replicas"])
+    )
 
 
 def partition_of(folder: Folder, key: int, told: Mapping[str, Any]) -> Partition:
@@ -146,12 +155,18 @@ def partition_of(folder: Folder, key: int, told: Mapping[str, Any]) -> Partition
         row = agreed_leader([folder.replicas.get((node, key)) for node in replicas])
         leader, isr = (row.node, list(row.isr)) if row else (None, [])
     cleanup = str(told.get("cleanup", "delete"))
-    return Partition(key=key, replicas=replicas, compact="compact" in cleanup, leader=leader,
-                     isr=frozenset(node for node in isr or () if isinstance(node, str)))
+    return Partition(
+        key=key,
+        replicas=replicas,
+        compact="compact" in cleanup,
+        leader=leader,
+        isr=frozenset(node for node in isr or () if isinstance(node, str)),
+    )
 
 
 def agreed_leader(rows: Sequence[Replica | None]) -> Replica | None:
-    """The row of the leader named by the highest epoch among all rows, if all are there and its own agrees."""
+    """The row of the leader named by the highest epoch among all rows, if all are there and its own
+    agrees."""
     there = [row for row in rows if row is not None]
     if not there or len(there) < len(rows):
         return None
@@ -165,7 +180,8 @@ def agreed_leader(rows: Sequence[Replica | None]) -> Replica | None:
 
 
 def read_replicas(folder: Folder) -> None:
-    """Every good row; a missing file, a bad line or a missing row is told and makes the logs' checks unknown."""
+    """Every good row; a missing file, a bad line or a missing row is told and makes the logs' checks
+    unknown."""
     path = Run(folder=folder.path).replicas_path
     try:
         lines = path.read_bytes().split(b"\n")
@@ -200,24 +216,43 @@ def replica_of(line: bytes) -> Replica | None:
     running, leader, isr, lso = row.get("running", True), row.get("leader"), row.get("isr"), row.get("lso")
     counted = [row.get(name) for name in ("partition", "log_start", "leo", "hw")]
     good = (
-        isinstance(row.get("node"), str) and all(is_int(number) and number >= 0 for number in counted)
-        and is_int(row.get("epoch")) and isinstance(running, bool)
-        and (leader is None or isinstance(leader, str)) and (lso is None or is_int(lso))
-        and isinstance(isr, list) and all(isinstance(node, str) for node in isr) and is_cache(row.get("epochs"))
+        isinstance(row.get("node"), str)
+        and all(is_int(number) and number >= 0 for number in counted)
+        and is_int(row.get("epoch"))
+        and isinstance(running, bool)
+        and (leader is None or isinstance(leader, str))
+        and (lso is None or is_int(lso))
+        and isinstance(isr, list)
+        and all(isinstance(node, str) for node in isr)
+        and is_cache(row.get("epochs"))
     )
     if not good:
         return None
     cache = row.get("epochs")
+    assert isinstance(isr, list)
     return Replica(
-        node=row["node"], partition=row["partition"], leader=leader, epoch=row["epoch"],
-        log_start=row["log_start"], leo=row["leo"], hw=row["hw"], isr=tuple(isr), running=running, lso=lso,
+        node=row["node"],
+        partition=row["partition"],
+        leader=leader,
+        epoch=row["epoch"],
+        log_start=row["log_start"],
+        leo=row["leo"],
+        hw=row["hw"],
+        isr=tuple(isr),
+        running=running,
+        lso=lso,
         epochs=None if cache is None else tuple((epoch, start) for epoch, start in cache),
     )
 
 
 def is_cache(cache: Any) -> bool:
-    return cache is None or (isinstance(cache, list) and all(
-        isinstance(entry, list) and len(entry) == 2 and all(is_int(number) for number in entry) for entry in cache))
+    return cache is None or (
+        isinstance(cache, list)
+        and all(
+            isinstance(entry, list) and len(entry) == 2 and all(is_int(number) for number in entry)
+            for entry in cache
+        )
+    )
 
 
 # -- the big files, from outside --------------------------------------------------------------------------
@@ -275,7 +310,8 @@ def is_parquet(path: Path) -> bool:
 
 
 def torn_tail(path: Path) -> bool:
-    """Whether the last line lacks its LF and is no JSON object (a whole one is never the beginning of another)."""
+    """Whether the last line lacks its LF and is no JSON object (a whole one is never the beginning of
+    another)."""
     last = b"".join(reversed(list(last_line(path))))
     if not last.strip():
         return False
@@ -295,12 +331,12 @@ def last_line(path: Path) -> Iterator[bytes]:
             file.seek(at)
             piece = file.read(size)
             cut = piece.rfind(b"\n")
-            yield piece[cut + 1:]
+            yield piece[cut + 1 :]
             if cut >= 0:
                 return
 
 
-def is_int(value: Any) -> bool:
+def is_int(value: Any) -> TypeGuard[int]:
     """An integer of 64 bits; true and false are none."""
     return isinstance(value, int) and not isinstance(value, bool) and -INT64 <= value < INT64
 

@@ -1,18 +1,21 @@
-"""Run folders as two frames, one row an item: `history` (lines and what they carry) and `entries` (the dumps).
+"""Run folders as two frames, one row an item: `history` (lines and what they carry) and `entries` (the
+dumps).
 
 Rules
-1. Files are read as text and parsed line by line into a nullable struct; a line that is not exactly what the field
-   table says is `bad`: it is counted, and gives nothing else.
+1. Files are read as text and parsed line by line into a nullable struct; a line that is not exactly what the
+   field table says is `bad`: it is counted, and gives nothing else.
 2. Every row carries `run`, the folder's position in the call; a folder is known by nothing else in a frame.
-3. A row knows where it stood: `block` (the split of its file) and `at` (rising within a block), in file order.
+3. A row knows where it stood: `block` (the split of its file) and `at` (rising within a block), in file
+order.
 
-history: run block at bad kind(line|send|read|end|held) pos index time process type f partition value offset epoch
-         ident (of a line: a fingerprint of the sends' partitions and values) text (of the nemesis's lines)
+history: run block at bad kind(line|send|read|end|held) pos index time process type f partition value offset
+         epoch ident (of a line: a fingerprint of the sends' partitions and values) text (of the nemesis's
+         lines)
 entries: run node block at bad partition offset epoch value crc crc_ok aborted
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -20,6 +23,7 @@ from urllib.parse import quote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from checkers.findings import kept
 from checkers.folder import Folder
 from checkers.session import SMALL_BYTES
 
@@ -38,7 +42,9 @@ _ENTRY = (
 )
 _ENTRY_COLUMNS = ("partition", "offset", "epoch", "value", "crc", "crc_ok", "aborted")
 _STRICT = {
-    "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_bad", "allowSingleQuotes": "false",
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": "_bad",
+    "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
 }
 
@@ -50,10 +56,6 @@ class Frames:
     history: DataFrame
     entries: DataFrame
     small: bool
-
-    def forget(self) -> None:
-        self.history.unpersist()
-        self.entries.unpersist()
 
 
 def work_bytes(folders: Sequence[Folder]) -> int:
@@ -67,7 +69,8 @@ def work_bytes(folders: Sequence[Folder]) -> int:
 
 
 def link_files(folders: Sequence[Folder], root: Path) -> None:
-    """Links every file under a name that Spark reads `run` and `node` from, whatever the folder's own name."""
+    """Links every file under a name that Spark reads `run` and `node` from, whatever the folder's own
+    name."""
     for kind in ("history", "lines", "parquet"):
         (root / kind).mkdir()
     for run, folder in enumerate(folders):
@@ -98,7 +101,7 @@ def read(spark: SparkSession, root: Path, size: int) -> Frames:
         entries = entries.unionByName(parquet_entries(spark, root / "parquet"))
     if small:
         history, entries = history.coalesce(1), entries.coalesce(1)
-    return Frames(history=history.persist(), entries=entries.persist(), small=small)
+    return Frames(history=kept(history), entries=kept(entries), small=small)
 
 
 def text(spark: SparkSession, folder: Path, keys: str) -> DataFrame:
@@ -122,24 +125,45 @@ def is_one_object(line: Column) -> Column:
 
 
 def history_of(lines: DataFrame) -> DataFrame:
-    """One row a line (kind line) and one for everything it carries; of a bad line only the row of the line."""
+    """One row a line (kind line) and one for everything it carries; of a bad line only the row of the
+    line."""
     parsed = lines.withColumn("j", F.from_json("value", _LINE, _STRICT))
     keep = "run", "block", "at"
     checked = parsed.select(
-        *keep, F.col("j.*"), (~F.coalesce(good_line(), F.lit(False))).alias("bad"), F.col("value").alias("line"),
+        *keep,
+        F.col("j.*"),
+        (~F.coalesce(good_line(), F.lit(False))).alias("bad"),
+        F.col("value").alias("line"),
     )
     nemesis = ~F.col("bad") & (F.col("process") == -1)
     items = checked.select(
-        *keep, "bad", *(F.when(~F.col("bad"), F.col(name)).alias(name) for name in ("index", "time", "process")),
-        "type", "f", F.xxhash64("sends.partition", "sends.value").alias("ident"),
+        *keep,
+        "bad",
+        *(F.when(~F.col("bad"), F.col(name)).alias(name) for name in ("index", "time", "process")),
+        "type",
+        "f",
+        F.xxhash64("sends.partition", "sends.value").alias("ident"),
         F.when(nemesis, F.col("line")).alias("text"),
-        F.size(F.coalesce("sends", empty())).alias("n_sends"), F.size(F.coalesce("reads", empty())).alias("n_reads"),
-        F.size(F.coalesce("offsets", empty())).alias("n_ends"), F.posexplode(carried()).alias("pos", "item"),
+        F.size(F.coalesce("sends", empty())).alias("n_sends"),
+        F.size(F.coalesce("reads", empty())).alias("n_reads"),
+        F.size(F.coalesce("offsets", empty())).alias("n_ends"),
+        F.posexplode(carried()).alias("pos", "item"),
     )
     return items.select(
-        *keep, "bad", kind_of().alias("kind"), "pos", "index", "time", "process", "type", "f", "item.partition",
-        "item.value", "item.offset", "item.epoch", *(F.when(F.col("pos") == 0, F.col(name)).alias(name)
-                                                     for name in ("ident", "text")),
+        *keep,
+        "bad",
+        kind_of().alias("kind"),
+        "pos",
+        "index",
+        "time",
+        "process",
+        "type",
+        "f",
+        "item.partition",
+        "item.value",
+        "item.offset",
+        "item.epoch",
+        *(F.when(F.col("pos") == 0, F.col(name)).alias(name) for name in ("ident", "text")),
     )
 
 
@@ -149,7 +173,10 @@ def good_line() -> Column:
     number = (j("j.index") >= 0) & (j("j.time") >= 0) & (j("j.process") >= -1)
     nemesis = (j("j.process") == -1) & (j("j.type") == "info") & j("j.fault").startswith("{")
     return (
-        j("j._bad").isNull() & is_one_object(j("value")) & number & j("j.type").isin(*TYPES)
+        j("j._bad").isNull()
+        & is_one_object(j("value"))
+        & number
+        & j("j.type").isin(*TYPES)
         & (nemesis | ((j("j.process") >= 0) & j("j.f").isin(*CLIENT_FS) & has_what_it_needs()))
         & every("sends", lambda s: named(s) & F.coalesce(s.offset >= 0, F.lit(True)))
         & every("reads", lambda r: named(r) & (r.offset >= 0))
@@ -162,15 +189,21 @@ def has_what_it_needs() -> Column:
     """The fields that an op of this f and type cannot do without."""
     f, ok = F.col("j.f"), F.col("j.type") == "ok"
     needed = F.when(f == "send", F.size(F.coalesce("j.sends", empty())) > 0)
-    for name, field in (("poll", "reads"), ("list_offsets", "offsets"), ("assign", "partitions"),
-                        ("subscribe", "partitions")):
+    for name, field in (
+        ("poll", "reads"),
+        ("list_offsets", "offsets"),
+        ("assign", "partitions"),
+        ("subscribe", "partitions"),
+    ):
         needed = needed.when(ok & (f == name), F.col(f"j.{field}").isNotNull())
     return needed.otherwise(True)
 
 
-def every(field: str, law) -> Column:  # type: ignore[no-untyped-def]
+def every(field: str, law: Callable[[Column], Column]) -> Column:
     """The law holds of every item of the field, if the field is there; a null breaks it."""
-    return F.col(f"j.{field}").isNull() | F.forall(f"j.{field}", lambda item: F.coalesce(law(item), F.lit(False)))
+    return F.col(f"j.{field}").isNull() | F.forall(
+        f"j.{field}", lambda item: F.coalesce(law(item), F.lit(False))
+    )
 
 
 def named(item: Column) -> Column:
@@ -183,12 +216,24 @@ def empty() -> Column:
 
 def carried() -> Column:
     """The items of a line behind one another, after a null that stands for the line itself."""
-    held = F.when(F.col("partitions").isNotNull(), F.transform("partitions", lambda p: F.struct(
-        p.alias("partition"), F.lit(None).cast("bigint").alias("value"), F.lit(None).cast("bigint").alias("offset"),
-        F.lit(None).cast("bigint").alias("epoch"))))
+    held = F.when(
+        F.col("partitions").isNotNull(),
+        F.transform(
+            "partitions",
+            lambda p: F.struct(
+                p.alias("partition"),
+                F.lit(None).cast("bigint").alias("value"),
+                F.lit(None).cast("bigint").alias("offset"),
+                F.lit(None).cast("bigint").alias("epoch"),
+            ),
+        ),
+    )
     alone = F.array(F.lit(None).cast(_ITEM))
-    whole = F.concat(alone, *(F.coalesce(F.col(name), empty()) for name in ("sends", "reads", "offsets")),
-                     F.coalesce(held, empty()))
+    whole = F.concat(
+        alone,
+        *(F.coalesce(F.col(name), empty()) for name in ("sends", "reads", "offsets")),
+        F.coalesce(held, empty()),
+    )
     return F.when(F.col("bad"), alone).otherwise(whole)
 
 
@@ -196,8 +241,11 @@ def kind_of() -> Column:
     """What an item is, told by its position among those of its line."""
     reads = F.col("n_sends") + F.col("n_reads")
     return (
-        F.when(F.col("pos") == 0, "line").when(F.col("pos") <= F.col("n_sends"), "send")
-        .when(F.col("pos") <= reads, "read").when(F.col("pos") <= reads + F.col("n_ends"), "end").otherwise("held")
+        F.when(F.col("pos") == 0, "line")
+        .when(F.col("pos") <= F.col("n_sends"), "send")
+        .when(F.col("pos") <= reads, "read")
+        .when(F.col("pos") <= reads + F.col("n_ends"), "end")
+        .otherwise("held")
     )
 
 
@@ -209,27 +257,52 @@ def entries_of(lines: DataFrame) -> DataFrame:
     parsed = lines.withColumn("j", F.from_json("value", _ENTRY, _STRICT))
     j = F.col
     good = (
-        j("j._bad").isNull() & is_one_object(j("value")) & (j("j.node") == j("node")) & (j("j.partition") >= 0)
-        & (j("j.offset") >= 0) & (j("j.epoch") >= -1) & j("j.crc").isNotNull() & j("value").contains('"value"')
+        j("j._bad").isNull()
+        & is_one_object(j("value"))
+        & (j("j.node") == j("node"))
+        & (j("j.partition") >= 0)
+        & (j("j.offset") >= 0)
+        & (j("j.epoch") >= -1)
+        & j("j.crc").isNotNull()
+        & j("value").contains('"value"')
     )
-    return placed(parsed.select("run", "node", "block", "at", good.alias("good"), *(
-        j(f"j.{name}").alias(name) for name in _ENTRY_COLUMNS)))
+    return placed(
+        parsed.select(
+            "run",
+            "node",
+            "block",
+            "at",
+            good.alias("good"),
+            *(j(f"j.{name}").alias(name) for name in _ENTRY_COLUMNS),
+        )
+    )
 
 
 def placed(rows: DataFrame) -> DataFrame:
     """Rows with `bad` in place of `good`, and nothing told by a bad one."""
     good = F.coalesce("good", F.lit(False))
-    return rows.select("run", "node", "block", "at", (~good).alias("bad"), *(
-        F.when(good, F.col(name)).alias(name) for name in _ENTRY_COLUMNS))
+    return rows.select(
+        "run",
+        "node",
+        "block",
+        "at",
+        (~good).alias("bad"),
+        *(F.when(good, F.col(name)).alias(name) for name in _ENTRY_COLUMNS),
+    )
 
 
 def parquet_entries(spark: SparkSession, folder: Path) -> DataFrame:
     """The same of dumps kept as Parquet (their columns were looked at before)."""
-    schema = "partition bigint, offset bigint, epoch bigint, value bigint, crc bigint, crc_ok boolean, aborted boolean"
-    rows = spark.read.schema(f"{schema}, run int, node string").parquet(str(folder))
-    good = (F.col("partition") >= 0) & (F.col("offset") >= 0) & (F.col("epoch") >= -1) & F.col("crc").isNotNull()
-    return placed(rows.select("*", F.input_file_block_start().alias("block"),
-                              F.monotonically_increasing_id().alias("at"), good.alias("good")))
-
-
-Settings = Mapping[str, str]
+    schema = f"{_ENTRY.removeprefix('node string, ').removesuffix(', _bad string')}, run int, node string"
+    rows = spark.read.schema(schema).parquet(str(folder))
+    good = (
+        (F.col("partition") >= 0) & (F.col("offset") >= 0) & (F.col("epoch") >= -1) & F.col("crc").isNotNull()
+    )
+    return placed(
+        rows.select(
+            "*",
+            F.input_file_block_start().alias("block"),
+            F.monotonically_increasing_id().alias("at"),
+            good.alias("good"),
+        )
+    )

@@ -1,9 +1,10 @@
 """The judge: any number of run folders to as many verdicts, in one set of Spark jobs.
 
-Theory of operation. The driver reads the small files (folder.py) and links the big ones into one tree; Spark parses
-them once (frames.py). A first action surveys what is wrong with them (survey.py); with that the driver knows what
-each run's checks may claim (facts.py). A second action runs every check (durability, agreement, order, polls),
-counts each group of findings and keeps its worst examples. The driver puts the verdicts together (verdicts.py).
+Theory of operation. The driver reads the small files (folder.py) and links the big ones into one tree; Spark
+parses them once (frames.py). A first action surveys what is wrong with them (survey.py); with that the
+driver knows what each run's checks may claim (facts.py). A second action runs every check (durability,
+agreement, order, polls), counts each group of findings and keeps its worst examples. The driver puts the
+verdicts together (verdicts.py).
 
 A folder that makes Spark itself fail is found by halving the call; it is unknown, its neighbours are judged.
 """
@@ -12,20 +13,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from checkers import agreement, durability, frames, names, order, polls, session
 from checkers.facts import Facts, Run, beside, facts_of
-from checkers.findings import union
 from checkers.faults import bounds_of
+from checkers.findings import together
 from checkers.folder import Folder, open_folder
 from checkers.reasons import is_breached, reasons_of
 from checkers.survey import Survey, survey
 from checkers.values import values_of
 from checkers.verdicts import EXAMPLES, crashed, verdict_of
-from harness.errors import FloodmarkError
 from harness.verdict import Verdict
 
 
@@ -49,22 +50,28 @@ class SparkJudge:
 
 
 def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]) -> list[Verdict]:
-    """All of them in one set of jobs; if Spark fails, each half by itself, down to the folder that breaks it."""
+    """All of them in one set of jobs; if Spark fails, each half by itself, down to the folder that breaks
+    it."""
     reasons = [list(folder.reasons) for folder in folders]
     try:
         return judge_together(spark, folders, timings_s)
-    except (AnalysisException, FloodmarkError):
-        raise  # no folder's fault
-    except Exception as error:  # a task failed: a crash of the judge is an unknown, not an answer
+    except AnalysisException:
+        raise  # a plan of ours that is none: no folder's fault
+    except (PySparkException, Py4JError) as error:  # a task failed: that is an unknown, not an answer
         for folder, kept in zip(folders, reasons, strict=True):
             folder.reasons = kept
         if len(folders) == 1:
             return [crashed(folders[0], error, timings_s)]
         middle = len(folders) // 2
-        return [*judge_all(spark, folders[:middle], timings_s), *judge_all(spark, folders[middle:], timings_s)]
+        return [
+            *judge_all(spark, folders[:middle], timings_s),
+            *judge_all(spark, folders[middle:], timings_s),
+        ]
 
 
-def judge_together(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]) -> list[Verdict]:
+def judge_together(
+    spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]
+) -> list[Verdict]:
     size = frames.work_bytes(folders)
     timings = dict(timings_s)
     with frames.scratch() as scratch:
@@ -72,20 +79,19 @@ def judge_together(spark: SparkSession, folders: Sequence[Folder], timings_s: di
         frames.link_files(folders, root)
         began = time.perf_counter()
         read = frames.read(spark, root, size)
-        try:
-            surveys = survey(read, [frozenset(folder.settle_processes) for folder in folders])
-            timings["survey"] = time.perf_counter() - began
-            runs = [run_of(folder, seen) for folder, seen in zip(folders, surveys, strict=True)]
-            began = time.perf_counter()
-            found = findings(spark, read, runs)
-            timings["checks"] = time.perf_counter() - began
-        finally:
-            read.forget()
+        surveys = survey(read, [frozenset(folder.settle_processes) for folder in folders])
+        timings["survey"] = time.perf_counter() - began
+        runs = [run_of(folder, seen) for folder, seen in zip(folders, surveys, strict=True)]
+        began = time.perf_counter()
+        found = findings(spark, read, runs)
+        timings["checks"] = time.perf_counter() - began
     mine: list[list[Row]] = [[] for _ in folders]
     for row in found:
         mine[row["run"]].append(row)
-    return [verdict_of(folder, seen, rows, timings)
-            for folder, seen, rows in zip(folders, surveys, mine, strict=True)]
+    return [
+        verdict_of(folder, seen, rows, timings)
+        for folder, seen, rows in zip(folders, surveys, mine, strict=True)
+    ]
 
 
 def run_of(folder: Folder, seen: Survey) -> Run:
@@ -93,8 +99,12 @@ def run_of(folder: Folder, seen: Survey) -> Run:
     if not folder.judged:
         return Run(folder=folder, bounds={}, breached=True, overlapping=frozenset())
     reasons_of(folder, seen)
-    return Run(folder=folder, bounds=bounds_of(folder, seen.nemesis), breached=is_breached(folder, seen),
-               overlapping=frozenset(seen.overlapping))
+    return Run(
+        folder=folder,
+        bounds=bounds_of(folder, seen.nemesis),
+        breached=is_breached(folder, seen),
+        overlapping=frozenset(seen.overlapping),
+    )
 
 
 def findings(spark: SparkSession, read: frames.Frames, runs: Sequence[Run]) -> list[Row]:
@@ -102,31 +112,43 @@ def findings(spark: SparkSession, read: frames.Frames, runs: Sequence[Run]) -> l
     facts = facts_of(spark, runs, read.small)
     entries = agreement.placed_entries(read, facts)
     values = values_of(read, entries, facts)
-    try:
-        found = union(checks(read, facts, entries, values))
-        if read.small:
-            found = found.coalesce(1)
-        silent = [(number, name) for number, run in enumerate(runs) for name in silenced(run)]
-        if silent:
-            found = found.join(beside(spark, silent, "run int, name string", read.small), ["run", "name"], "left_anti")
-        group = Window.partitionBy("run", "name", "by")
-        worst = group.orderBy(F.col("partition").asc_nulls_last(), F.col("offset").asc_nulls_last(), "value", "nodes",
-                              "process", "how")
-        ranked = found.select("*", F.row_number().over(worst).alias("rank"), F.count("*").over(group).alias("count"))
-        return ranked.where(F.col("rank") <= EXAMPLES).collect()
-    finally:
-        values.unpersist()
-        entries.unpersist()
+    found = together(checks(read, facts, entries, values), read.small)
+    silent = [(number, name) for number, run in enumerate(runs) for name in silenced(run)]
+    if silent:
+        found = found.join(
+            beside(spark, silent, "run int, name string", read.small), ["run", "name"], "left_anti"
+        )
+    group = Window.partitionBy("run", "name", "by")
+    worst = group.orderBy(
+        F.col("partition").asc_nulls_last(),
+        F.col("offset").asc_nulls_last(),
+        "value",
+        "nodes",
+        "process",
+        "how",
+    )
+    ranked = found.select(
+        "*", F.row_number().over(worst).alias("rank"), F.count("*").over(group).alias("count")
+    )
+    return ranked.where(F.col("rank") <= EXAMPLES).collect()
 
 
 def silenced(run: Run) -> tuple[str, ...]:
     """The checks that claim nothing in this run, for a missing line may excuse what they see."""
     if not run.folder.judged:
         return names.MADE
-    return (*(names.SILENT_IF_BREACHED if run.breached else ()), *(names.IF_KILLED if run.folder.killed else ()))
+    return (
+        *(names.SILENT_IF_BREACHED if run.breached else ()),
+        *(names.IF_KILLED if run.folder.killed else ()),
+    )
 
 
 def checks(read: frames.Frames, facts: Facts, entries: DataFrame, values: DataFrame) -> list[DataFrame]:
     """Every check that is made, as findings."""
-    return [durability.by_value(values, entries), agreement.by_offset(entries, facts),
-            agreement.by_log(entries, facts), order.by_send(values, facts), polls.by_read(read, values, facts)]
+    return [
+        durability.by_value(values, entries),
+        agreement.by_offset(entries, facts),
+        agreement.by_log(entries, facts),
+        order.by_send(values, facts),
+        polls.by_read(read, values, facts),
+    ]

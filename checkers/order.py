@@ -1,10 +1,10 @@
 """The order of sends: offsets against real time, against their process, against their place in the op.
 
-A finding is a send whose offset is lower than one that came before it; it is permitted only if its own record was
-lost with leave, or the records of all those that were higher.
+A finding is a send whose offset is lower than one that came before it; it is permitted only if its own
+record was lost with leave, or the records of all those that were higher.
 """
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from checkers import names
@@ -16,9 +16,22 @@ from checkers.findings import RETRIES, finding, spread
 def by_send(values: DataFrame, facts: Facts) -> DataFrame:
     """realtime-order, nonmonotonic-send and int-nonmonotonic-send, each send against what came before it."""
     sends = values.where("type = 'ok' and ack is not null and not repeated").select(
-        "run", "partition", "value", "process", "f", "pos", "ack", "excuse", "invoked", "done", "retried",
-        *named("explode(array(struct(false as asks, done as moment), "
-               "struct(true as asks, coalesce(invoked, done) as moment)))", "m"))
+        "run",
+        "partition",
+        "value",
+        "process",
+        "f",
+        "pos",
+        "ack",
+        "excuse",
+        "invoked",
+        "done",
+        "retried",
+        *named(
+            m="explode(array(struct(false as asks, done as moment), "
+            "struct(true as asks, coalesce(invoked, done) as moment)))"
+        ),
+    )
     if facts.overlapping is not None:
         alone = facts.overlapping.select("run", "process", F.lit(True).alias("overlaps"))
         sends = sends.join(alone, ["run", "process"], "left")
@@ -30,11 +43,13 @@ def by_send(values: DataFrame, facts: Facts) -> DataFrame:
     op = Window.partitionBy("run", "partition", "done").orderBy("pos").rowsBetween(past, -1)
     acked = "not m.asks and overlaps is null"
     timed = sends.select("*", *so_far(acked, partition, "real"))
-    asked = timed.where("m.asks").select("*", *so_far("overlaps is null", process, "mine"), *so_far("true", op, "op"))
+    asked = timed.where("m.asks").select(
+        "*", *so_far("overlaps is null", process, "mine"), *so_far("true", op, "op")
+    )
     return spread(asked, realtime_order(), nonmonotonic_send(), int_nonmonotonic_send())
 
 
-def so_far(when: str, window: Window, name: str) -> list[Column]:  # type: ignore[valid-type]
+def so_far(when: str, window: WindowSpec, name: str) -> list[Column]:
     """The highest offset so far that nothing excuses, and the highest of all with its excuse and index."""
     bare = F.expr(f"max(if({when} and excuse is null, ack, null))")
     top = F.expr(f"max(if({when}, struct(ack, excuse, done), null))")
@@ -44,9 +59,16 @@ def so_far(when: str, window: Window, name: str) -> list[Column]:  # type: ignor
 def lower(name: str, which: str, law: str, by: str) -> Column:
     """The send at hand has a lower offset than the highest of those before it."""
     excused = f"least(excuse, if({which}_bare > ack, null, {which}_top.excuse))"
-    return finding(name, f"{which}_top.ack > ack and {law}", offset="ack", value="value", seen=f"{which}_top.ack",
-                   process="process", ops=f"array_distinct(array_compact(array({which}_top.done, invoked, done)))",
-                   by=by.format(excused=excused))
+    return finding(
+        name,
+        f"{which}_top.ack > ack and {law}",
+        offset="ack",
+        value="value",
+        seen=f"{which}_top.ack",
+        process="process",
+        ops=f"array_distinct(array_compact(array({which}_top.done, invoked, done)))",
+        by=by.format(excused=excused),
+    )
 
 
 def realtime_order() -> Column:
@@ -56,8 +78,12 @@ def realtime_order() -> Column:
 
 def nonmonotonic_send() -> Column:
     """A process's later ok send at a lower offset than one of an op before."""
-    return lower(names.NONMONOTONIC_SEND, "mine", "overlaps is null",
-                 f"coalesce({{excused}}, if(retried, {RETRIES}, null))")
+    return lower(
+        names.NONMONOTONIC_SEND,
+        "mine",
+        "overlaps is null",
+        f"coalesce({{excused}}, if(retried, {RETRIES}, null))",
+    )
 
 
 def int_nonmonotonic_send() -> Column:

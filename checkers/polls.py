@@ -1,10 +1,10 @@
 """What consumers were shown, in which order: nonmonotonic polls, polls that skip, end offsets that fall.
 
-A position is that of the last ok poll of the process and partition; an assign or subscribe forgets those it does not
-keep, a crash forgets all. Fail and info polls are looked at and move nothing. Inside a transaction reads keep no
-order, so of one only the lowest and the highest offset count. Nothing is claimed below the final log start.
-A jump is a skip if a record of ours that is not aborted lies strictly between and no poll of the process has shown it
-since, up to and with the poll that jumped.
+A position is that of the last ok poll of the process and partition; an assign or subscribe forgets those it
+does not keep, a crash forgets all. Fail and info polls are looked at and move nothing. Inside a transaction
+reads keep no order, so of one only the lowest and the highest offset count. Nothing is claimed below the
+final log start. A jump is a skip if a record of ours that is not aborted lies strictly between and no poll
+of the process has shown it since, up to and with the poll that jumped.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from checkers import names
 from checkers.agreement import named
 from checkers.facts import Facts
-from checkers.findings import SUBSCRIBE, finding, spread, union
+from checkers.findings import SUBSCRIBE, finding, spread, together
 from checkers.frames import Frames
 
 _PAST = Window.unboundedPreceding
@@ -24,63 +24,114 @@ def by_read(frames: Frames, values: DataFrame, facts: Facts) -> DataFrame:
     history = frames.history.where("not bad and process >= 0")
     if facts.overlapping is not None:
         history = history.join(facts.overlapping, ["run", "process"], "left_anti")
-    steps = inside(frames.history.where("kind = 'read' and f != 'txn'")).unionAll(across(history))
+    steps = together(
+        [inside(frames.history.where("kind = 'read' and f != 'txn'")), across(history)], facts.small
+    )
     started = facts.partitions.select("run", "partition", "log_start")
-    odd = steps.where("offset <= seen or offset > seen + 1").join(started, ["run", "partition"], "left").where(
-        "offset >= coalesce(log_start, 0)")
+    odd = (
+        steps.where("offset <= seen or offset > seen + 1")
+        .join(started, ["run", "partition"], "left")
+        .where("offset >= coalesce(log_start, 0)")
+    )
     back = odd.where("offset <= seen").select(*_STEP)
     jumps = odd.where("offset > seen + 1")
     skips = skipped(jumps, values, frames.history)
     ends = ends_fall(history).select(*_STEP)
-    return told(union([back, skips, ends]), values)
+    return told(together([back, skips, ends], facts.small), values)
 
 
-_STEP = ("run", "name", "process", "partition", "offset", "seen", "value", "index", "last_index", "sub")
+# pos tells apart steps inside one op; sub: the process's last assign or subscribe was a subscribe.
+_STEP = (
+    "run",
+    "name",
+    "process",
+    "partition",
+    "offset",
+    "seen",
+    "value",
+    "index",
+    "last_index",
+    "sub",
+    "pos",
+)
+_MOVES = "type = 'ok' and f in ('assign', 'subscribe')"
 
 
 def inside(reads: DataFrame) -> DataFrame:
     """Each read of an op with the one before of the same partition."""
     op = Window.partitionBy("run", "index", "partition").orderBy("pos")
-    return reads.select("run", F.lit("int").alias("name"), "process", "partition", "offset",
-                        F.lag("offset").over(op).alias("seen"), "value", "index", F.col("index").alias("last_index"),
-                        F.lit(False).alias("sub"))
+    steps = reads.select("*", F.lag("offset").over(op).alias("seen"), *named(last_index="index"))
+    return steps.select(*named(**{name: name for name in _STEP} | {"name": "'int'", "sub": "false"}))
 
 
 def across(history: DataFrame) -> DataFrame:
-    """The first read of each op with the last of the last ok op before, where the position was kept."""
-    process = Window.partitionBy("run", "process").orderBy("index").rangeBetween(_PAST, 0)
+    """The first read of each op with the last of the last ok op before, where the position was kept: as many
+    moves of the process since as moves that kept the partition."""
     mine = Window.partitionBy("run", "process", "partition").orderBy("index")
-    moves = "type = 'ok' and f in ('assign', 'subscribe')"
-    rows = history.where("kind = 'read' or (type != 'invoke' and (kind = 'held' or f = 'crash' or f = 'assign' "
-                         "or f = 'subscribe'))").select(
-        "run", "process", "partition", "kind", "index", "type", "f", "offset", "value",
+    counted = polled(history).select(
+        "*", F.count_if(F.col("kept")).over(mine.rowsBetween(_PAST, 0)).alias("keeps")
+    )
+    position = F.max(F.expr("if(reads and ok, struct(index, last, moved, keeps), null)"))
+    steps = counted.select("*", position.over(mine.rowsBetween(_PAST, -1)).alias("before")).where(
+        "reads and before is not null and moved - before.moved = keeps - before.keeps"
+    )
+    told = {"name": "''", "offset": "first.offset", "seen": "before.last", "value": "first.value"}
+    told |= {"last_index": "before.index", "sub": "coalesce(last_move = 'subscribe', false)"}
+    told |= {"pos": "cast(null as int)"}
+    return steps.select(*named(**{name: name for name in _STEP} | told))
+
+
+def polled(history: DataFrame) -> DataFrame:
+    """One row a (process, partition, op) that reads the partition or goes on holding it: its first and last read,
+    and how often the process had moved by then, and by what the last time."""
+    process = Window.partitionBy("run", "process").orderBy("index").rangeBetween(_PAST, 0)
+    moves = F.count_if(F.expr(f"kind = 'line' and ({_MOVES} or f = 'crash')")).over(process)
+    last_move = F.max(F.expr(f"if(kind = 'line' and {_MOVES}, struct(index, f), null)")).over(process)
+    rows = history.where(
+        "kind = 'read' or (type != 'invoke' and (kind = 'held' or f in ('crash', 'assign', 'subscribe')))"
+    ).select(
+        *("run", "process", "partition", "kind", "index", "type", "offset", "value"),
         F.expr("if(f = 'txn', offset, cast(pos as bigint))").alias("place"),
-        F.count_if(F.expr(f"kind = 'line' and ({moves} or f = 'crash')")).over(process).alias("moved"),
-        F.max(F.expr(f"if(kind = 'line' and {moves}, struct(index, f), null)")).over(process)["f"].alias("last_move"))
-    ops = rows.where("partition is not null").groupBy("run", "process", "partition", "index").agg(*named(
-        "max(kind = 'held' and type = 'ok')", "kept", "max(kind = 'read')", "reads", "max(type = 'ok')", "ok",
-        "max(moved)", "moved", "max(last_move)", "last_move",
-        "min(if(kind = 'read', struct(place, offset, value), null))", "first",
-        "max(if(kind = 'read', struct(place, offset), null)).offset", "last"))
-    counted = ops.select("*", F.count_if(F.col("kept")).over(mine.rowsBetween(_PAST, 0)).alias("keeps"))
-    before = F.max(F.expr("if(reads and ok, struct(index, last, moved, keeps), null)")).over(mine.rowsBetween(_PAST, -1))
-    steps = counted.select("*", before.alias("before")).where(
-        "reads and before is not null and moved - before.moved = keeps - before.keeps")
-    return steps.select("run", F.lit("").alias("name"), "process", "partition", F.col("first.offset"),
-                        F.col("before.last").alias("seen"), F.col("first.value"), "index", F.col("before.index").alias("last_index"),
-                        F.expr("coalesce(last_move = 'subscribe', false)").alias("sub"))
+        moves.alias("moved"),
+        last_move["f"].alias("last_move"),
+    )
+    return (
+        rows.where("partition is not null")
+        .groupBy("run", "process", "partition", "index")
+        .agg(
+            *named(
+                kept="max(kind = 'held' and type = 'ok')",
+                reads="max(kind = 'read')",
+                ok="max(type = 'ok')",
+                moved="max(moved)",
+                last_move="max(last_move)",
+                first="min(if(kind = 'read', struct(place, offset, value), null))",
+                last="max(if(kind = 'read', struct(place, offset), null)).offset",
+            )
+        )
+    )
 
 
 def skipped(jumps: DataFrame, values: DataFrame, history: DataFrame) -> DataFrame:
     """The jumps that passed over a record of ours which no poll of the process has shown since."""
-    standing = values.select("run", "partition", *named(
-        "explode(if(known, live, if(ack is null, read_at, array_union(read_at, array(ack)))))", "there"))
-    over = jumps.select(*_STEP, "log_start").join(standing, ["run", "partition"]).where(
-        "there > seen and there < offset and there >= coalesce(log_start, 0)")
-    shown = history.where("kind = 'read'").select("run", "process", "partition", F.col("offset").alias("there"),
-                                                  F.col("index").alias("shown"))
-    unshown = over.join(shown, ["run", "process", "partition", "there"], "left").groupBy(*_STEP, "there").agg(
-        F.max(F.expr("shown <= index and (shown > last_index or name = 'int')")).alias("excused"))
+    standing = values.select(
+        "run",
+        "partition",
+        *named(there="explode(if(known, live, if(ack is null, read_at, array_union(read_at, array(ack)))))"),
+    )
+    over = (
+        jumps.select(*_STEP, "log_start")
+        .join(standing, ["run", "partition"])
+        .where("there > seen and there < offset and there >= coalesce(log_start, 0)")
+    )
+    shown = history.where("kind = 'read'").select(
+        "run", "process", "partition", F.col("offset").alias("there"), F.col("index").alias("shown")
+    )
+    unshown = (
+        over.join(shown, ["run", "process", "partition", "there"], "left")
+        .groupBy(*_STEP, "there")
+        .agg(F.max(F.expr("shown <= index and (shown > last_index or name = 'int')")).alias("excused"))
+    )
     return unshown.where("not coalesce(excused, false)").select(*_STEP).distinct()
 
 
@@ -88,30 +139,53 @@ def ends_fall(history: DataFrame) -> DataFrame:
     """End offsets below one told before to the same client, or below what it had read + 1."""
     before = Window.partitionBy("run", "process", "partition").orderBy("index").rangeBetween(_PAST, -1)
     rows = history.where("kind = 'read' or (kind = 'end' and type = 'ok')").select(
-        "*", F.max(F.expr("if(kind = 'end', struct(index, offset), null)")).over(before).alias("told"),
-        F.max(F.expr("if(kind = 'read', offset + 1, null)")).over(before).alias("read"))
+        "*",
+        F.max(F.expr("if(kind = 'end', struct(index, offset), null)")).over(before).alias("told"),
+        F.max(F.expr("if(kind = 'read', offset + 1, null)")).over(before).alias("read"),
+    )
+    told = {"name": "'end'", "seen": "greatest(told.offset, read)", "value": "cast(null as bigint)"}
+    told |= {"last_index": "told.index", "sub": "false", "pos": "cast(null as int)"}
     fell = rows.where("kind = 'end' and offset < greatest(told.offset, read)")
-    return fell.select("run", F.lit("end").alias("name"), "process", "partition", "offset",
-                       F.expr("greatest(told.offset, read)").alias("seen"), F.lit(None).cast("bigint").alias("value"),
-                       "index", F.col("told.index").alias("last_index"), F.lit(False).alias("sub"))
+    return fell.select(*named(**{name: name for name in _STEP} | told))
 
 
 def told(steps: DataFrame, values: DataFrame) -> DataFrame:
     """The findings, permitted where a record lost with leave was where the step fell below or passed over."""
-    gone = values.where("cause is not null").select("run", "partition", *named(
-        "cause", "cause", "explode(if(ack is null, read_at, array(ack)))", "was_at"))
-    held = steps.join(gone, ["run", "partition"], "left").groupBy(*_STEP).agg(F.min(F.expr(
-        "if(was_at between least(offset, seen) and greatest(offset, seen), cause, null)")).alias("lost_by"))
+    gone = values.where("cause is not null").select(
+        "run", "partition", *named(cause="cause", was_at="explode(if(ack is null, read_at, array(ack)))")
+    )
+    held = (
+        steps.join(gone, ["run", "partition"], "left")
+        .groupBy(*_STEP)
+        .agg(
+            F.min(
+                F.expr("if(was_at between least(offset, seen) and greatest(offset, seen), cause, null)")
+            ).alias("lost_by")
+        )
+    )
     return spread(held, *rows_of())
 
 
 def rows_of() -> list[Column]:
     """Each kind of step under its name."""
-    lost = "least(lost_by, if(sub, {}, null))".format(SUBSCRIBE)
+    lost = f"least(lost_by, if(sub, {SUBSCRIBE}, null))"
     laws = {
-        names.NONMONOTONIC_POLL: "name = '' and offset <= seen", names.POLL_SKIP: "name = '' and offset > seen",
+        names.NONMONOTONIC_POLL: "name = '' and offset <= seen",
+        names.POLL_SKIP: "name = '' and offset > seen",
         names.INT_NONMONOTONIC_POLL: "name = 'int' and offset <= seen",
-        names.INT_POLL_SKIP: "name = 'int' and offset > seen", names.END_OFFSET_REGRESSED: "name = 'end'",
+        names.INT_POLL_SKIP: "name = 'int' and offset > seen",
+        names.END_OFFSET_REGRESSED: "name = 'end'",
     }
-    return [finding(name, law, offset="offset", value="value", seen="seen", process="process", by=lost,
-                    ops="array_distinct(array_compact(array(last_index, index)))") for name, law in laws.items()]
+    return [
+        finding(
+            name,
+            law,
+            offset="offset",
+            value="value",
+            seen="seen",
+            process="process",
+            by=lost,
+            ops="array_distinct(array_compact(array(last_index, index)))",
+        )
+        for name, law in laws.items()
+    ]

@@ -1,12 +1,10 @@
 """What makes checks unknown, row by row of the format's table, as (names, reason)."""
 
 from collections.abc import Iterator
-from pathlib import Path
-
-import orjson
 
 from checkers import names
 from checkers.folder import Folder, damage_dump, is_int
+from checkers.plain import first_bad, is_entry, is_op
 from checkers.survey import Survey
 from harness.run import Run
 
@@ -19,12 +17,16 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
         told = f"values were sent more than once: {listed(seen.repeated)}"
         folder.reasons.append((names.IF_VALUES_REPEAT, told))
     for process, index in sorted(seen.overlapping.items())[:SHOWN]:
-        told = f"history.jsonl: process {process} had two ops open, or went on after an info, at index {index}"
+        told = (
+            f"history.jsonl: process {process} had two ops open, or went on after an info, at index {index}"
+        )
         folder.reasons.append((names.IF_OPS_OVERLAP, told))
     folder.reasons += [(names.IF_BREACHED, told) for told in breaches(folder, seen)]
     damaged_dumps(folder, seen)
-    folder.reasons += [(names.OF_THE_LOGS if not leads else (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG), told)
-                       for leads, told in missing_rows(folder)]
+    folder.reasons += [
+        (names.OF_THE_LOGS if not leads else (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG), told)
+        for leads, told in missing_rows(folder)
+    ]
     folder.reasons += partitions_unknown(folder, seen)
     if not folder.settled:
         folder.reasons.append((names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"))
@@ -35,7 +37,7 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
         folder.reasons.append((names.IF_NOTHING_ACKED, "nothing was acked at all"))
     missed = folder.about.get("missed")
     if missed:
-        told = f"moments of the schedule never came: positions {listed(missed)}; the run did not do what was asked"
+        told = f"not what was asked: moments of the schedule never came, positions {listed(missed)}"
         folder.reasons.append(((names.UNFIT,), told))
 
 
@@ -58,7 +60,7 @@ def breaches(folder: Folder, seen: Survey) -> Iterator[str]:
         return
     bad = seen.bad - folder.torn
     if bad > 0:
-        first = first_bad(folder.history, HISTORY_LAW)
+        first = first_bad(folder.history, is_op)
         yield f"history.jsonl{first}: {bad} line{'s are' if bad > 1 else ' is'} not as the field table says"
     elif not seen.in_order:
         yield "history.jsonl: index is not the line's position"
@@ -71,22 +73,6 @@ def breaches(folder: Folder, seen: Survey) -> Iterator[str]:
         yield f"history.jsonl has {lines} lines, and had {closed} when it was closed"
 
 
-HISTORY_LAW = "history"
-
-
-def first_bad(path: Path, law: str) -> str:
-    """`:LINE` of the first line that is no JSON object (plainly read, for the number alone); empty if all are."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                try:
-                    if not isinstance(orjson.loads(line), dict):
-                        return f":{number}"
-                except orjson.JSONDecodeError:
-                    return f":{number}"
-    return ""
-
-
 # -- dumps and rows ---------------------------------------------------------------------------------------
 
 
@@ -94,9 +80,10 @@ def damaged_dumps(folder: Folder, seen: Survey) -> None:
     """Dumps with lines that are no entries."""
     for node, bad in sorted(seen.bad_entries.items()):
         if bad and node not in folder.damaged:
-            where = f"logs/{node}{folder.dumps[node].suffix}"
-            number = first_bad(folder.dumps[node], "dump") if folder.dumps[node].suffix == ".jsonl" else ""
-            damage_dump(folder, node, f"{where}{number}: {bad} line{'s are' if bad > 1 else ' is'} no entry")
+            dump = folder.dumps[node]
+            number = first_bad(dump, is_entry(node)) if dump.suffix == ".jsonl" else ""
+            lines = f"{bad} lines are" if bad > 1 else "1 line is"
+            damage_dump(folder, node, f"logs/{dump.name}{number}: {lines} no entry")
 
 
 def missing_rows(folder: Folder) -> Iterator[tuple[bool, str]]:
@@ -113,7 +100,10 @@ def partitions_unknown(folder: Folder, seen: Survey) -> Iterator[tuple[tuple[str
     """Partitions without a known leader, without final reads, or compacted."""
     strange = sorted(seen.partitions - folder.partitions.keys())
     if strange:
-        yield names.IF_LEADER_UNKNOWN, f"run.json does not name partition {listed(strange)}, which the history uses"
+        yield (
+            names.IF_LEADER_UNKNOWN,
+            f"run.json does not name partition {listed(strange)}, which the history uses",
+        )
     leaderless = [key for key, partition in folder.partitions.items() if partition.leader is None]
     if leaderless:
         yield names.IF_LEADER_UNKNOWN, f"nobody knows the leader of partition {listed(leaderless)}"

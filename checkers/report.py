@@ -19,8 +19,13 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
         "format": FORMAT,
         "valid": verdict.valid,
         "findings": [
-            {"name": found.name, "class": found.klass, "permitted_by": found.permitted_by, "count": found.count,
-             "examples": [dict(example) for example in found.examples]}
+            {
+                "name": found.name,
+                "class": found.klass,
+                "permitted_by": found.permitted_by,
+                "count": found.count,
+                "examples": [dict(example) for example in found.examples],
+            }
             for found in verdict.findings
         ],
         "unknown": [{"names": list(told.names), "reason": told.reason} for told in verdict.unknown],
@@ -31,8 +36,10 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
 
 def write(folder: Path, verdict: Verdict) -> None:
     """Puts verdict.json into the run's folder, whole or not at all."""
-    write_whole(Run(folder=folder).verdict_path,
-                orjson.dumps(as_json(verdict), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    write_whole(
+        Run(folder=folder).verdict_path,
+        orjson.dumps(as_json(verdict), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE),
+    )
 
 
 def text(folder: Path, verdict: Verdict) -> str:
@@ -52,7 +59,9 @@ def paragraph(folder: Path, found: Finding) -> str:
     lines += [f"    {example.get('text', '')}" for example in found.examples[:LISTED]]
     if found.count > LISTED:
         lines.append(f"    ... and {found.count - min(LISTED, len(found.examples))} more")
-    lines.append(f"    look: floodmark show {folder} --finding {found.name};  why: floodmark explain {found.name}")
+    lines.append(
+        f"    look: floodmark show {folder} --finding {found.name};  why: floodmark explain {found.name}"
+    )
     return "\n".join(lines)
 
 
@@ -62,5 +71,8 @@ def looked_at(counts: Mapping[str, Any]) -> str:
         return "nothing"
     records = ", ".join(f"{node} {number}" for node, number in counts.get("records", {}).items())
     torn = f", {counts['torn']} half line ignored" if counts.get("torn") else ""
-    return (f"{counts['ops']} lines of history ({counts['ok']} ok, {counts['fail']} fail, {counts['info']} info), "
-            f"{counts['acked']} acked records{torn}; records in the final logs: {records or 'none'}")
+    return (
+        f"{counts['ops']} lines of history ({counts['ok']} ok, {counts['fail']} fail, {counts['info']} "
+        "info), "
+        f"{counts['acked']} acked records{torn}; records in the final logs: {records or 'none'}"
+    )

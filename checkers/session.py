@@ -1,8 +1,11 @@
-"""The one Spark session a judge works on: local, quiet, bound to loopback, its JVM chosen by the size of the work.
+"""The one Spark session a judge works on: local, quiet, bound to loopback, its JVM chosen by the size of the
+work.
 
 Rules
-1. Java is looked for before Spark is loaded; its absence or age is a FloodmarkError that says what to install.
-2. The size of the first work decides the JVM (it cannot be changed later); what a session can change, `suit` sets.
+1. Java is looked for before Spark is loaded; its absence or age is a FloodmarkError that says what to
+install.
+2. The size of the first work decides the JVM (it cannot be changed later); what a session can change, `suit`
+sets.
 3. Nobody's JVM is kept alive: it ends with this process.
 """
 
@@ -18,16 +21,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from checkers import archive
 from harness.errors import FloodmarkError
 
 JAVA_AT_LEAST = 17
+END_TIMEOUT_S = 120  # writing a class archive takes long
 SMALL_BYTES = 48 << 20  # below this the JVM spends its time starting, not working
-_ADVICE = f"the judge needs Java {JAVA_AT_LEAST} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
+_ADVICE = (
+    f"the judge needs Java {JAVA_AT_LEAST} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
+)
 # The first compiler only, one collector thread, no look for better code: half the time of a small folder and
 # twice the time of a big one (measured).
-_SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData"
+_SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _BIG_JVM = "-XX:+UseParallelGC -XX:-UsePerfData"
 
 _settings = {
@@ -38,7 +46,7 @@ _settings = {
     "spark.driver.memory": "2g",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",  # a number out of range spoils its own line, never its neighbours
-    "spark.sql.adaptive.enabled": "false",  # its re-planning costs more than it finds in a plan known beforehand
+    "spark.sql.adaptive.enabled": "false",  # re-planning costs more than it finds in plans known beforehand
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # what is broadcast is said in the plan
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",  # no job only to list files
     "spark.sql.files.openCostInBytes": "65536",  # many small files in one task
@@ -49,6 +57,7 @@ _settings = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
     "spark.sql.debug.maxToStringFields": "0",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack trace for every column costs seconds
 }
 
@@ -62,7 +71,7 @@ def session(work_bytes: int) -> SparkSession:
     check_version(java)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    options = _SMALL_JVM if work_bytes < SMALL_BYTES else _BIG_JVM
+    options = f"{_SMALL_JVM if work_bytes < SMALL_BYTES else _BIG_JVM} {archive.options(java)}"
     builder = SparkSession.builder.master("local[*]").appName("floodmark")
     for key, value in _settings.items():
         builder = builder.config(key, value)
@@ -73,12 +82,15 @@ def session(work_bytes: int) -> SparkSession:
         except Exception as error:  # py4j and pyspark each have their own
             said.seek(0)
             last = said.read().decode(errors="replace").strip().splitlines()[-3:]
-            raise FloodmarkError(f"Spark does not start with {java}: {error} {' '.join(last)}; {_ADVICE}") from error
+            raise FloodmarkError(
+                f"Spark does not start with {java}: {error} {' '.join(last)}; {_ADVICE}"
+            ) from error
 
 
 @contextmanager
 def quiet() -> Iterator[IO[bytes]]:
-    """What the JVM says on standard error, now and for as long as it lives, goes into a file without a name."""
+    """What the JVM says on standard error, now and for as long as it lives, goes into a file without a
+    name."""
     sys.stderr.flush()
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # pyspark prints each error as well
     kept = os.dup(2)
@@ -90,6 +102,18 @@ def quiet() -> Iterator[IO[bytes]]:
             sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
+
+
+def leave() -> None:
+    """Ends Spark and its JVM, and waits for it."""
+    running = SparkSession.getActiveSession()
+    gateway = SparkContext._gateway
+    if running is not None and gateway is not None:
+        running.stop()
+        process: subprocess.Popen[bytes] = gateway.proc
+        assert process.stdin is not None
+        process.stdin.close()  # the JVM ends when its standard input does
+        process.wait(timeout=END_TIMEOUT_S)
 
 
 def suit(spark: SparkSession, work_bytes: int) -> None:
@@ -141,4 +165,3 @@ def _say_version(java: Path) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise FloodmarkError(f"{java} does not start: {error}; {_ADVICE}") from error
     return asked.stderr + asked.stdout
-

@@ -1,22 +1,28 @@
 """The first look: what is wrong with the files, what the nemesis did, and how much there is of everything.
 
-One action over all runs gives rows that the driver turns into reasons; what the checks need of it (which runs are
-breached, which processes overlap) goes into their frames. No check makes a claim before this is known.
+One action over all runs gives rows that the driver turns into reasons; what the checks need of it (which
+runs are breached, which processes overlap) goes into their frames. No check makes a claim before this is
+known.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from checkers.frames import Frames
 
 REPEATED_SHOWN = 5
-_COLUMNS = ("what", "run", "node", "process", "text", "a", "b", "c", "d", "e", "g", "h", "i")
-_TYPES = dict.fromkeys(_COLUMNS, "bigint") | {"what": "string", "run": "int", "node": "string", "text": "string"}
+_COLUMNS = ("what", "run", "node", "process", "text", "a", "b", "c", "d", "e", "g", "h", "i", "j", "k", "l")
+_TYPES = dict.fromkeys(_COLUMNS, "bigint") | {
+    "what": "string",
+    "run": "int",
+    "node": "string",
+    "text": "string",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,8 @@ class Block:
     first: int | None
     last: int | None
     in_step: bool  # every index is where it belongs within the block
+    times: tuple[int, int] | None  # lowest and highest
+    falls: int | None  # index of the first line that is earlier than the one before it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,8 +52,8 @@ class Survey:
     entries: dict[str, int] = field(default_factory=dict)  # node -> lines of its dump
     bad_entries: dict[str, int] = field(default_factory=dict)
     unmatched: int | None = None  # index of the first completion that fits no invocation
-    overlapping: dict[int, int] = field(default_factory=dict)  # process -> index where it had two ops or went on
-    falls: int | None = None  # index of the first line of a process earlier than the one before
+    # process -> index where it had two ops open, or went on after an info
+    overlapping: dict[int, int] = field(default_factory=dict)
     repeated: list[int] = field(default_factory=list)  # values sent more than once (the first few)
     partitions: set[int] = field(default_factory=set)  # that the history names
 
@@ -59,7 +67,8 @@ class Survey:
 
     @property
     def in_order(self) -> bool:
-        """Index is the position in the file, from 0 and without gaps (bad lines aside, which are told anyway)."""
+        """Index is the position in the file, from 0 and without gaps (bad lines aside, which are told
+        anyway)."""
         expected = 0
         for block in sorted(self.blocks, key=lambda block: block.block):
             if block.first is not None and (block.first != expected or not block.in_step):
@@ -67,12 +76,29 @@ class Survey:
             expected = expected + block.lines
         return True
 
+    @property
+    def falls(self) -> int | None:
+        """Index of the first line whose time is below that of the line before."""
+        latest, found = 0, None
+        for block in sorted(self.blocks, key=lambda block: block.block):
+            if block.times is not None:
+                at_once = block.first if block.times[0] < latest else None
+                found = least(found, least(at_once, block.falls))
+                latest = max(latest, block.times[1])
+        return found
+
 
 def survey(frames: Frames, probes: Sequence[frozenset[int]]) -> list[Survey]:
     """One Survey a run. `probes`, of each run, are the processes whose acks do not count."""
     lines = frames.history.where("kind = 'line'")
-    parts = [blocks(lines), nemesis_lines(lines), entries_read(frames.entries), pairing(lines),
-             asked(frames.history), repeated(frames.history)]
+    parts = [
+        blocks(lines),
+        nemesis_lines(lines),
+        entries_read(frames.entries),
+        pairing(lines),
+        asked(frames.history),
+        repeated(frames.history),
+    ]
     surveys = [Survey() for _ in probes]
     for row in collect(parts):
         note(surveys[row["run"]], row, probes[row["run"]])
@@ -83,8 +109,12 @@ def collect(parts: Iterable[DataFrame]) -> list[Row]:
     """All parts in one action, each padded to the common columns."""
     together: DataFrame | None = None
     for part in parts:
-        padded = part.select(*((F.col(name) if name in part.columns else F.lit(None)).cast(_TYPES[name]).alias(name)
-                               for name in _COLUMNS))
+        padded = part.select(
+            *(
+                (F.col(name) if name in part.columns else F.lit(None)).cast(_TYPES[name]).alias(name)
+                for name in _COLUMNS
+            )
+        )
         together = padded if together is None else together.unionByName(padded)
     assert together is not None
     return together.collect()
@@ -94,17 +124,26 @@ def note(seen: Survey, row: Row, probes: frozenset[int]) -> None:
     """One row of the survey into its run's."""
     match row["what"]:
         case "block":
-            seen.blocks.append(Block(block=row["process"], lines=row["a"], bad=row["b"], first=row["c"],
-                                     last=row["d"], in_step=row["e"] == 0))
+            seen.blocks.append(
+                Block(
+                    block=row["process"],
+                    lines=row["a"],
+                    bad=row["b"],
+                    first=row["c"],
+                    last=row["d"],
+                    in_step=row["e"] == 0,
+                    times=None if row["j"] is None else (row["j"], row["k"]),
+                    falls=row["l"],
+                )
+            )
             seen.ok, seen.fail, seen.info = seen.ok + row["g"], seen.fail + row["h"], seen.info + row["i"]
         case "nemesis":
-            seen.nemesis.append(orjson.loads(row["text"]))
+            seen.nemesis.append(json.loads(row["text"]))
         case "entries":
             seen.entries[row["node"]] = row["a"]
             seen.bad_entries[row["node"]] = row["b"]
         case "pairing":
             seen.unmatched = least(seen.unmatched, row["a"])
-            seen.falls = least(seen.falls, row["c"])
             if row["b"] is not None:
                 seen.overlapping[row["process"]] = row["b"]
         case "asked":
@@ -123,15 +162,29 @@ def tagged(what: str) -> Column:
 
 
 def blocks(lines: DataFrame) -> DataFrame:
-    """Per split of a history: lines, bad ones, the indexes' range, and whether each stands in its place."""
+    """Per split of a history: lines, bad ones, the ranges of index and time, whether each is in place."""
+    before = Window.partitionBy("run", "block").orderBy("at").rowsBetween(Window.unboundedPreceding, -1)
     away = F.col("at") - F.col("index")
     client = F.col("process") >= 0
-    return lines.groupBy("run", "block").agg(
-        F.count("*").alias("a"), F.count_if(F.col("bad")).alias("b"), F.min("index").alias("c"), F.max("index").alias("d"),
-        F.coalesce(F.max(away) - F.min(away), F.lit(0)).alias("e"),
-        *(F.count_if(client & (F.col("type") == name)).alias(column)
-          for name, column in (("ok", "g"), ("fail", "h"), ("info", "i"))),
-    ).select(tagged("block"), "run", F.col("block").alias("process"), "a", "b", "c", "d", "e", "g", "h", "i")
+    return (
+        lines.select("*", F.max("time").over(before).alias("last_time"))
+        .groupBy("run", "block")
+        .agg(
+            F.count("*").alias("a"),
+            F.count_if(F.col("bad")).alias("b"),
+            F.min("index").alias("c"),
+            F.max("index").alias("d"),
+            F.coalesce(F.max(away) - F.min(away), F.lit(0)).alias("e"),
+            F.min("time").alias("j"),
+            F.max("time").alias("k"),
+            F.min(F.when(F.col("time") < F.col("last_time"), F.col("index"))).alias("l"),
+            *(
+                F.count_if(client & (F.col("type") == name)).alias(column)
+                for name, column in (("ok", "g"), ("fail", "h"), ("info", "i"))
+            ),
+        )
+        .select(tagged("block"), "run", F.col("block").alias("process"), *"abcdeghijkl")
+    )
 
 
 def nemesis_lines(lines: DataFrame) -> DataFrame:
@@ -139,40 +192,52 @@ def nemesis_lines(lines: DataFrame) -> DataFrame:
 
 
 def entries_read(entries: DataFrame) -> DataFrame:
-    return entries.groupBy("run", "node").agg(F.count("*").alias("a"), F.count_if(F.col("bad")).alias("b")).select(
-        tagged("entries"), "run", "node", "a", "b")
+    return (
+        entries.groupBy("run", "node")
+        .agg(F.count("*").alias("a"), F.count_if(F.col("bad")).alias("b"))
+        .select(tagged("entries"), "run", "node", "a", "b")
+    )
 
 
 def pairing(lines: DataFrame) -> DataFrame:
-    """Per process, the first line (a) that completes nothing, (b) that overlaps, (c) whose time falls."""
+    """Per process, the first line (a) that completes nothing, (b) that overlaps."""
     process = Window.partitionBy("run", "process").orderBy("index")
     ever = process.rowsBetween(Window.unboundedPreceding, -1)
     invoke = F.col("type") == "invoke"
     stepped = lines.where(~F.col("bad") & (F.col("process") >= 0)).select(
-        "run", "process", "index", "time", "type", "f", "ident",
-        *(F.lag(name).over(process).alias(f"last_{name}") for name in ("type", "f", "ident", "time")),
+        "run",
+        "process",
+        "index",
+        "type",
+        "f",
+        "ident",
+        *(F.lag(name).over(process).alias(f"last_{name}") for name in ("type", "f", "ident")),
         F.coalesce(F.sum(F.when(invoke, 1).otherwise(-1)).over(ever), F.lit(0)).alias("open"),
         F.coalesce(F.max(F.col("type") == "info").over(ever), F.lit(False)).alias("over"),
     )
     after_invoke = F.col("last_type") == "invoke"
-    other = after_invoke & ((F.col("f") != F.col("last_f"))
-                            | (F.col("f").isin("send", "txn") & (F.col("ident") != F.col("last_ident"))))
+    other = after_invoke & (
+        (F.col("f") != F.col("last_f"))
+        | (F.col("f").isin("send", "txn") & (F.col("ident") != F.col("last_ident")))
+    )
     # With two ops open nobody can say which of them a completion is of.
     unmatched = ~invoke & ((F.col("open") <= 0) | ((F.col("open") == 1) & other))
     overlaps = invoke & (F.col("over") | F.coalesce(after_invoke, F.lit(False)))
     seen = stepped.groupBy("run", "process").agg(
         F.min(F.when(F.coalesce(unmatched, F.lit(False)), F.col("index"))).alias("a"),
         F.min(F.when(overlaps, F.col("index"))).alias("b"),
-        F.min(F.when(F.col("time") < F.col("last_time"), F.col("index"))).alias("c"),
     )
-    return seen.where("a is not null or b is not null or c is not null").select(
-        tagged("pairing"), "run", "process", "a", "b", "c")
+    return seen.where("a is not null or b is not null").select(tagged("pairing"), "run", "process", "a", "b")
 
 
 def asked(history: DataFrame) -> DataFrame:
     """Per process and partition named, the micro-sends of its ok ops."""
-    return history.where("partition is not null").groupBy("run", "process", F.col("partition").alias("b")).agg(
-        F.count_if(F.expr("kind = 'send' and type = 'ok'")).alias("a")).select(tagged("asked"), "run", "process", "a", "b")
+    return (
+        history.where("partition is not null")
+        .groupBy("run", "process", F.col("partition").alias("b"))
+        .agg(F.count_if(F.expr("kind = 'send' and type = 'ok'")).alias("a"))
+        .select(tagged("asked"), "run", "process", "a", "b")
+    )
 
 
 def repeated(history: DataFrame) -> DataFrame:
@@ -180,6 +245,8 @@ def repeated(history: DataFrame) -> DataFrame:
     sent = history.where("kind = 'send' and type = 'invoke'")
     twice = sent.groupBy("run", "value").agg(F.count("*").alias("n")).where("n > 1")
     first = F.row_number().over(Window.partitionBy("run").orderBy("value"))
-    return twice.select("run", F.col("value").alias("a"), first.alias("rank")).where(
-        F.col("rank") <= REPEATED_SHOWN).select(tagged("repeated"), "run", "a")
-
+    return (
+        twice.select("run", F.col("value").alias("a"), first.alias("rank"))
+        .where(F.col("rank") <= REPEATED_SHOWN)
+        .select(tagged("repeated"), "run", "a")
+    )

@@ -1,11 +1,12 @@
-"""What became of every value: one row a (run, partition, value), from sends, reads and the final logs together.
+"""What became of every value: one row a (run, partition, value), from sends, reads and the final logs
+together.
 
 Columns: run partition value; sent (invocations to this partition), repeated (sent more than once in the run);
-invoked, invoked_time (of its send); type, done (index of the completion), process, f, pos, ack (offset of an ok);
-read_at (offsets read), read_by (index of the first), final (some final read returned it); held, live (offsets in the
-leader's log; live: not aborted), others (how many other replicas hold it), nodes (all that do);
-lost (an ok or doubtful send whose record is not where it was); cause (what permits that loss and what follows from
-it), excuse (the same, and acks where nobody read it); and the partition's facts.
+invoked, invoked_time (of its send); type, done (index of the completion), process, f, pos, ack (offset of an
+ok); read_at (offsets read), read_by (index of the first), final (some final read returned it); held, live
+(offsets in the leader's log; live: not aborted), others (how many other replicas hold it), nodes (all that
+do); lost (an ok or doubtful send whose record is not where it was); cause (what permits that loss and what
+follows from it), excuse (the same, and acks where nobody read it); and the partition's facts.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -13,41 +14,65 @@ from pyspark.sql import functions as F
 
 from checkers.agreement import named
 from checkers.facts import Facts
-from checkers.findings import ACKS, BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
+from checkers.findings import ACKS, BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE, kept, together
 from checkers.frames import Frames
 
-_SEEN = ("run", "partition", "value", "tag", "offset", "index", "time", "process", "f", "pos", "type", "node", "leads",
-         "aborted")
+_SEEN = [
+    "run",
+    "partition",
+    "value",
+    "tag",
+    "offset",
+    "index",
+    "time",
+    "process",
+    "f",
+    "pos",
+    "type",
+    "node",
+    "leads",
+    "aborted",
+]
 
 
 def values_of(frames: Frames, entries: DataFrame, facts: Facts) -> DataFrame:
     """The frame described above; kept, for most checks begin with it."""
+    rows = gathered(frames, entries, facts).groupBy("run", "partition", "value").agg(*gathered_as())
     everywhere = F.sum("sent").over(Window.partitionBy("run", "value"))
-    rows = gathered(frames, entries, facts).groupBy("run", "partition", "value").agg(*named(
-        "count_if(tag = 'invoke')", "sent",
-        "min(if(tag = 'invoke', struct(index, time), null))", "begun",
-        "min(if(tag = 'done', struct(index, type, offset, process, f, pos), null))", "ended",
-        "collect_set(if(tag in ('read', 'final'), offset, null))", "read_at",
-        "min(if(tag in ('read', 'final'), index, null))", "read_by",
-        "max(tag = 'final')", "final",
-        "collect_set(if(leads, offset, null))", "held",
-        "collect_set(if(leads and not aborted, offset, null))", "live",
-        "count_if(tag = 'entry' and not leads)", "others",
-        "array_sort(collect_set(node))", "nodes"))
-    told = rows.select(
-        "run", "partition", "value", "sent", (everywhere > 1).alias("repeated"), *named(
-            "begun.index", "invoked", "begun.time", "invoked_time", "ended.type", "type", "ended.index", "done",
-            "ended.process", "process", "ended.f", "f", "ended.pos", "pos",
-            "if(ended.type = 'ok', ended.offset, null)", "ack"),
-        "read_at", "read_by", "final", "held", "live", "others", "nodes")
+    told = rows.select("*", (everywhere > 1).alias("repeated"), *named(**_UNPACKED)).drop("begun", "ended")
     joined = told.join(facts.partitions, ["run", "partition"], "left")
-    lost = joined.select("*", *named(
-        IS_LOST, "lost", COVERED, "covered", f"not coalesce(lost_judged, false) and {STILL_SENT}", "blind"))
+    lost = joined.select("*", *named(lost=IS_LOST, covered=COVERED, blind=BLIND))
     causes = lost.select("*", cause().alias("cause"))
     excuse = f"if(weak_acks and size(read_at) = 0 and (lost or blind), {ACKS}, cause)"
-    return causes.select("*", F.expr(excuse).alias("excuse")).persist()
+    return kept(causes.select("*", F.expr(excuse).alias("excuse")))
 
 
+def gathered_as() -> list[Column]:
+    """All that was seen of one value, as one row."""
+    return named(
+        sent="count_if(tag = 'invoke')",
+        begun="min(if(tag = 'invoke', struct(index, time), null))",
+        ended="min(if(tag = 'done', struct(index, type, offset, process, f, pos), null))",
+        read_at="collect_set(if(tag in ('read', 'final'), offset, null))",
+        read_by="min(if(tag in ('read', 'final'), index, null))",
+        final="max(tag = 'final')",
+        held="collect_set(if(leads, offset, null))",
+        live="collect_set(if(leads and not aborted, offset, null))",
+        others="count_if(tag = 'entry' and not leads)",
+        nodes="array_sort(collect_set(node))",
+    )
+
+
+_UNPACKED = {
+    "invoked": "begun.index",
+    "invoked_time": "begun.time",
+    "type": "ended.type",
+    "done": "ended.index",
+    "process": "ended.process",
+    "f": "ended.f",
+    "pos": "ended.pos",
+    "ack": "if(ended.type = 'ok', ended.offset, null)",
+}
 # An acked record that is not at its place in the leader's log; a doubtful one that was read and is not there.
 IS_LOST = """coalesce(lost_judged and not repeated and case
     when type = 'ok' and ack is not null then ack >= log_start and not array_contains(held, ack)
@@ -56,6 +81,7 @@ IS_LOST = """coalesce(lost_judged and not repeated and case
     when sent > 0 then (size(held) = 0 and log_start = 0)
         or exists(read_at, o -> o >= log_start and not array_contains(held, o)) end, false)"""
 STILL_SENT = "sent > 0 and not repeated and coalesce(type, 'info') != 'fail'"
+BLIND = f"not coalesce(lost_judged, false) and {STILL_SENT}"
 # A send whose invocation is missing may have been invoked at any time.
 COVERED = f"""case
     when coalesce(invoked, -1) < unclean_index or coalesce(invoked_time, -1) < unclean_time then {UNCLEAN}
@@ -65,26 +91,28 @@ COVERED = f"""case
 
 
 def cause() -> Column:
-    """What covers the loss. Where the leader's log is not known, a record that a cause covers may be lost: a maybe."""
-    maybe = (f"case when covered in ({UNCLEAN}, {UNCLEAN_MAYBE}) then {UNCLEAN_MAYBE} "
-             f"when covered is not null then {BUDGET_MAYBE} end")
+    """What covers the loss. Where the leader's log is not known, a record that a cause covers may be lost: a
+    maybe."""
+    maybe = (
+        f"case when covered in ({UNCLEAN}, {UNCLEAN_MAYBE}) then {UNCLEAN_MAYBE} "
+        f"when covered is not null then {BUDGET_MAYBE} end"
+    )
     return F.expr(f"case when lost then covered when blind then {maybe} end")
 
 
 def gathered(frames: Frames, entries: DataFrame, facts: Facts) -> DataFrame:
     """Sends, reads and entries under one another."""
     clients = frames.history.where("kind in ('send', 'read')")
-    final = F.lit(False)
+    final = "false"
     if facts.final is not None:
         marked = facts.final.select("run", "process", F.lit(True).alias("is_final"))
-        clients, final = clients.join(marked, ["run", "process"], "left"), F.expr("is_final is not null")
-    tag = F.when(F.col("kind") == "read", F.when(final, "final").otherwise("read")).otherwise(
-        F.when(F.col("type") == "invoke", "invoke").otherwise("done"))
-    asked = clients.select(*_SEEN[:3], tag.alias("tag"), *_SEEN[4:11], *named(
-        "cast(null as string)", "node", "false", "leads", "false", "aborted"))
-    none = named("cast(null as bigint)", "index", "cast(null as bigint)", "time", "cast(null as bigint)", "process",
-                 "cast(null as string)", "f", "cast(null as int)", "pos", "cast(null as string)", "type")
-    logged = entries.where("value is not null").select(
-        *_SEEN[:3], F.lit("entry").alias("tag"), "offset", *none, "node", "leads", "aborted")
-    together = asked.unionAll(logged)
-    return together.coalesce(1) if frames.small else together
+        clients, final = clients.join(marked, ["run", "process"], "left"), "is_final is not null"
+    send = "if(type = 'invoke', 'invoke', 'done')"
+    tag = f"case when kind = 'send' then {send} when {final} then 'final' else 'read' end"
+    none = {"node": "cast(null as string)", "leads": "false", "aborted": "false"}
+    asked = clients.select(*named(**{name: name for name in _SEEN} | none | {"tag": tag}))
+    longs = dict.fromkeys(("index", "time", "process"), "cast(null as bigint)")
+    none = {"f": "cast(null as string)", "type": "cast(null as string)", "pos": "cast(null as int)", **longs}
+    ours = entries.where("value is not null")
+    logged = ours.select(*named(**{name: name for name in _SEEN} | none | {"tag": "'entry'"}))
+    return together([asked, logged], facts.small)

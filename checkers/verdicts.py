@@ -6,9 +6,9 @@ from typing import Any
 from pyspark.sql import Row
 
 from checkers import names
-from checkers.folder import Folder
-from checkers.survey import Survey
 from checkers.findings import MAYBES, PERMITTED_BY
+from checkers.folder import Folder, ints
+from checkers.survey import Survey
 from checkers.words import text_of
 from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 
@@ -22,13 +22,19 @@ def verdict_of(folder: Folder, seen: Survey, rows: Sequence[Row], timings_s: Map
     findings = [*groups(rows), *stuck(folder)]
     reasons = [*folder.reasons, *maybes(rows)]
     findings.sort(key=lambda finding: (finding.name, finding.klass, finding.permitted_by or ""))
-    return Verdict(valid=valid_of(findings, reasons), findings=tuple(findings), unknown=unknown_of(reasons),
-                   counts=counts_of(folder, seen), timings_s=rounded(timings_s))
+    return Verdict(
+        valid=valid_of(findings, reasons),
+        findings=tuple(findings),
+        unknown=unknown_of(reasons),
+        counts=counts_of(folder, seen),
+        timings_s=rounded(timings_s),
+    )
 
 
 def crashed(folder: Folder, error: Exception, timings_s: Mapping[str, float]) -> Verdict:
     """The judge itself failed on this folder: nothing is known."""
-    told = f"the judge failed: {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
+    words = str(error).strip().splitlines() or [""]
+    told = f"the judge failed: {type(error).__name__}: {words[0]}"
     reasons = [*folder.reasons, ((*names.MADE, names.UNFIT), told)]
     return Verdict(valid="unknown", unknown=unknown_of(reasons), counts={}, timings_s=rounded(timings_s))
 
@@ -53,7 +59,11 @@ def unknown_of(reasons: Iterable[tuple[tuple[str, ...], str]]) -> tuple[Unknown,
 
 def counts_of(folder: Folder, seen: Survey) -> dict[str, Any]:
     return {
-        "ops": seen.lines - folder.torn, "ok": seen.ok, "fail": seen.fail, "info": seen.info, "acked": seen.acked,
+        "ops": seen.lines - folder.torn,
+        "ok": seen.ok,
+        "fail": seen.fail,
+        "info": seen.info,
+        "acked": seen.acked,
         "torn": folder.torn,
         "records": {node: seen.entries.get(node, 0) for node in folder.nodes if node in folder.dumps},
     }
@@ -68,8 +78,13 @@ def groups(rows: Sequence[Row]) -> list[Finding]:
         counts.setdefault(key, {})[row["by"]] = row["count"]
         shown.setdefault(key, []).append(row)
     return [
-        Finding(name=name, klass=PERMITTED if by else BUG, permitted_by=by, count=sum(counts[name, by].values()),
-                examples=tuple(example(row) for row in sorted(shown[name, by], key=place)[:EXAMPLES]))
+        Finding(
+            name=name,
+            klass=PERMITTED if by else BUG,
+            permitted_by=by,
+            count=sum(counts[name, by].values()),
+            examples=tuple(example(row) for row in sorted(shown[name, by], key=place)[:EXAMPLES]),
+        )
         for name, by in counts
     ]
 
@@ -82,7 +97,9 @@ def place(row: Row) -> tuple[bool, int, bool, int, int]:
 def example(row: Row) -> dict[str, Any]:
     """One finding as verdict.json shows it; keys that do not apply are left out."""
     told = {key: row[key] for key in ("partition", "offset", "value", "how", "nodes", "ops", "process")}
-    told = {key: value for key, value in told.items() if value is not None and not (key == "ops" and value == [])}
+    told = {
+        key: value for key, value in told.items() if value is not None and not (key == "ops" and value == [])
+    }
     return {**told, "text": text_of(row["name"], row.asDict())}
 
 
@@ -92,20 +109,36 @@ def maybes(rows: Iterable[Row]) -> list[tuple[tuple[str, ...], str]]:
     for row in rows:
         if row["by"] in MAYBES:
             by_cause.setdefault(PERMITTED_BY[row["by"]], set()).add(row["name"])
-    return [(tuple(sorted(found)), f"without a trace nobody can say whether {cause} covers all of it")
-            for cause, found in sorted(by_cause.items())]
+    return [
+        (tuple(sorted(found)), f"without a trace nobody can say whether {cause} covers all of it")
+        for cause, found in sorted(by_cause.items())
+    ]
 
 
 def stuck(folder: Folder) -> list[Finding]:
     """After mending, with every node up, none dead and nothing left behind, no leader or no ack in time."""
     settle = folder.about.get("settle") or {}
-    waiting = {key: [name for name in ("no_leader", "no_ack") if key in (settle.get(name) or ())]
-               for key in sorted({key for name in ("no_leader", "no_ack") for key in settle.get(name) or ()})}
+    unled, unacked = ints(settle.get("no_leader")), ints(settle.get("no_ack"))
+    waiting = {
+        key: [what for what, keys in (("no leader", unled), ("no ack", unacked)) if key in keys]
+        for key in sorted({*unled, *unacked})
+    }
     down = any(not replica.running for replica in folder.replicas.values())
-    if not waiting or down or folder.about.get("died") or folder.about.get("residue") is not None:
+    if not waiting or down or folder.about.get("died") or folder.about.get("residue"):
         return []
     examples = tuple(
-        {"partition": key, "how": " and ".join(what), "text": text_of(names.STUCK, {
-            "partition": key, "how": " and ".join(what), "timeout_s": settle.get("timeout_s")})}
-        for key, what in waiting.items())
-    return [Finding(name=names.STUCK, klass=BUG, permitted_by=None, count=len(examples), examples=examples[:EXAMPLES])]
+        {
+            "partition": key,
+            "how": " and ".join(what),
+            "text": text_of(
+                names.STUCK,
+                {"partition": key, "how": " and ".join(what), "timeout_s": settle.get("timeout_s")},
+            ),
+        }
+        for key, what in waiting.items()
+    )
+    return [
+        Finding(
+            name=names.STUCK, klass=BUG, permitted_by=None, count=len(examples), examples=examples[:EXAMPLES]
+        )
+    ]

@@ -1,0 +1,125 @@
+"""A class-data archive for the judge's JVM: half the start of Spark is reading classes that never change.
+
+    python -m checkers.archive        builds it (about half a minute, 200 MB); `session` uses it where it is
+    there
+
+Rules
+1. The file's name holds the versions of Java and Spark and the JVM's path: another JVM finds another file or
+none.
+2. It is renamed into place only when its JVM has ended well; a JVM that cannot use it goes on without it.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from harness.errors import FloodmarkError
+
+BUILDING = "FLOODMARK_CLASS_ARCHIVE"  # in the environment of the process that builds: where to
+BUILD_TIMEOUT_S = 300
+
+
+def archive_path(java: Path) -> Path:
+    """Where the archive for this JVM and this Spark lies, or would lie."""
+    real = java.resolve()
+    release = real.parent.parent / "release"
+    try:
+        about = release.read_bytes()
+    except OSError:
+        about = b""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    key = hashlib.sha256(b"\0".join((str(real).encode(), about, pyspark.__file__.encode()))).hexdigest()[:16]
+    return cache / "floodmark" / f"spark-{pyspark.__version__}-{key}.jsa"
+
+
+def options(java: Path) -> str:
+    """JVM options: to use the archive, to write it, or none."""
+    to_write = os.environ.get(BUILDING)
+    if to_write:
+        return f"-XX:ArchiveClassesAtExit={to_write}"
+    archive = archive_path(java)
+    # Spark splits the options at blanks; a path with one is not worth the trouble.
+    return (
+        f"-XX:SharedArchiveFile={archive} -Xshare:auto"
+        if archive.is_file() and " " not in str(archive)
+        else ""
+    )
+
+
+def build(java: Path) -> Path:
+    """Judges a tiny run in a process of its own, whose JVM leaves the archive behind."""
+    archive = archive_path(java)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".building-") as scratch:
+        fresh = Path(scratch) / "classes.jsa"
+        child = subprocess.run(
+            [sys.executable, "-m", "checkers.archive", "--child", str(tiny_run(Path(scratch) / "run"))],
+            env={**os.environ, BUILDING: str(fresh)},
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+        if child.returncode != 0 or not fresh.is_file():
+            raise FloodmarkError(f"the class archive was not built: {child.stderr.strip()[-300:]}")
+        os.replace(fresh, archive)
+    return archive
+
+
+# A run in which something is wrong, so that every check's code is met.
+_ABOUT = {
+    "format": 1, "nodes": ["n1", "n2"], "settled": True, "history_lines": 4, "guarantees": {"acks": "all"},
+    "partitions": {"0": {"topic": "t", "partition": 0, "replicas": ["n1", "n2"]}},
+    "leaders": {"0": {"leader": "n1", "epoch": 0, "isr": ["n1", "n2"]}},
+    "final_reads": {"processes": [1], "partitions": [0]},
+}  # fmt: skip
+_OPS = [
+    {"process": 0, "type": "invoke", "f": "send", "sends": [{"partition": 0, "value": 7}]},
+    {"process": 0, "type": "ok", "f": "send", "sends": [{"partition": 0, "value": 7, "offset": 1}]},
+    {"process": 1, "type": "invoke", "f": "poll"},
+    {"process": 1, "type": "ok", "f": "poll", "reads": [{"partition": 0, "value": 7, "offset": 1},
+                                                       {"partition": 0, "value": 8, "offset": 1}]},
+]  # fmt: skip
+_ROW = {
+    "partition": 0, "leader": "n1", "epoch": 0, "log_start": 0, "leo": 1, "hw": 1, "isr": ["n1", "n2"],
+    "clean": True, "epochs": [[0, 0]],
+}  # fmt: skip
+_ENTRY = {"partition": 0, "offset": 0, "epoch": 0, "crc": 1}
+
+
+def tiny_run(folder: Path) -> Path:
+    """The run above, as a folder."""
+    (folder / "logs").mkdir(parents=True)
+    write_lines(folder / "run.json", [_ABOUT])
+    write_lines(folder / "history.jsonl", [{"index": at, "time": at, **op} for at, op in enumerate(_OPS)])
+    write_lines(folder / "replicas.jsonl", [{"node": node, **_ROW} for node in ("n1", "n2")])
+    for value, node in enumerate(("n1", "n2")):
+        write_lines(folder / "logs" / f"{node}.jsonl", [{"node": node, "value": value, **_ENTRY}])
+    return folder
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def main() -> None:
+    from checkers.session import find_java, leave  # it imports this module
+
+    if sys.argv[1:2] == ["--child"]:
+        from checkers.judge import SparkJudge
+
+        SparkJudge().judge([Path(sys.argv[2])])
+        leave()
+    else:
+        print(build(find_java()))
+
+
+if __name__ == "__main__":
+    main()

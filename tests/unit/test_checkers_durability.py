@@ -1,0 +1,212 @@
+"""Every check of what the cluster promised about records: hits, and near misses that must stay silent."""
+
+import pytest
+from folders import FINAL, Tale
+from judging import Tales
+
+from harness.verdict import Verdict
+
+pytestmark = pytest.mark.spark
+TALES = Tales()
+verdicts = TALES.fixture()
+
+
+@TALES.tale()
+def a_healthy_run_is_valid(tale: Tale) -> None:
+    tale.acked(1, 2, 3).send(2, 9, kind="fail").send(3, 8, kind="info")
+
+
+@TALES.tale("lost-write bug 1")
+def an_acked_record_that_no_log_holds_is_gone(tale: Tale) -> None:
+    tale.acked(1, 2).send(2, 3, at=[2])
+
+
+@TALES.tale("lost-write bug 1")
+def an_acked_record_at_another_offset_has_moved(tale: Tale) -> None:
+    tale.acked(1, 2).send(2, 3, at=[7]).logged(3)
+
+
+@TALES.tale("inconsistent-offsets bug 1", "lost-write bug 1")
+def an_acked_record_may_be_overwritten(tale: Tale) -> None:
+    tale.acked(1).send(2, 3, at=[1]).logged(4).send(3, 4, kind="info")
+
+
+@TALES.tale("lost-write bug 1", "malformed-log bug 1")
+def a_record_that_only_a_follower_holds_is_orphaned(tale: Tale) -> None:
+    tale.acked(1).send(2, 3, at=[1]).logged(3, nodes=["n3"]).row("n3")["hw"] = 9
+    tale.row("n3")["leo"] = 2
+
+
+@TALES.tale("lost-write bug 1")
+def an_ack_without_an_offset_must_be_somewhere_in_the_log(tale: Tale) -> None:
+    tale.acked(1).send(2, 2).logged(2).send(3, 3)
+
+
+@TALES.tale()
+def below_the_log_start_nothing_counts_as_lost(tale: Tale) -> None:
+    tale.acked(1, 2, 3).send(4, 5)  # without an offset it may have been below too
+    for node in ("n1", "n2", "n3"):
+        tale.drop(node, 0)
+
+
+@TALES.tale()
+def a_doubtful_send_may_be_anywhere_or_nowhere(tale: Tale) -> None:
+    tale.acked(1).send(2, 2, kind="info", at=[1]).send(3, 3, kind="info").logged(3)
+
+
+@TALES.tale()
+def an_open_send_is_in_doubt(tale: Tale) -> None:
+    tale.acked(1).line(2, "invoke", "send", sends=[{"partition": 0, "value": 5}]).logged(5)
+
+
+@TALES.tale("unseen bug 1")
+def an_acked_record_that_no_final_read_returns_is_unseen(tale: Tale) -> None:
+    tale.acked(1, 2).final = False
+    tale.assign(FINAL, 0).poll(FINAL, (0, 1))
+
+
+@TALES.tale()
+def what_a_final_poll_of_any_outcome_shows_is_seen(tale: Tale) -> None:
+    tale.acked(1, 2).final = False
+    tale.assign(FINAL, 0).poll(FINAL, (0, 1)).poll(FINAL, (1, 2), kind="fail")
+
+
+@TALES.tale()
+def above_the_last_stable_offset_nothing_need_be_read(tale: Tale) -> None:
+    tale.acked(1, 2).final = False
+    tale.row("n1")["lso"] = 1
+    tale.assign(FINAL, 0).poll(FINAL, (0, 1))
+
+
+@TALES.tale("duplicate bug 1")
+def one_value_twice_in_the_log_is_a_duplicate(tale: Tale) -> None:
+    tale.acked(1).logged(1)
+    tale.final = False
+    tale.assign(FINAL, 0).poll(FINAL, (0, 1))
+
+
+@TALES.tale("duplicate bug 1", "saw-then-lost bug 1")
+def one_value_read_at_two_offsets_is_a_duplicate(tale: Tale) -> None:
+    tale.acked(1).poll(2, (0, 1)).poll(3, (5, 1))
+
+
+@TALES.tale()
+def an_aborted_second_copy_is_none(tale: Tale) -> None:
+    tale.acked(1).logged(1)
+    for node in ("n1", "n2", "n3"):
+        tale.entry(node, 1)["aborted"] = True
+
+
+@TALES.tale("phantom bug 2")
+def values_that_nobody_sent_are_phantoms_once_each(tale: Tale) -> None:
+    tale.acked(1).logged(77, 78)
+
+
+@TALES.tale("phantom bug 1")
+def a_value_in_another_partition_than_it_was_sent_to_is_a_phantom(tale: Tale) -> Tale:
+    tale = Tale(partitions=2)
+    return tale.acked(1).acked(2, partition=1).send(5, 3, kind="info").logged(3, partition=1)
+
+
+@TALES.tale()
+def records_of_others_are_no_phantoms(tale: Tale) -> None:
+    tale.acked(1).logged(None, None).acked(2)
+
+
+@TALES.tale("G1a bug 1")
+def a_failed_value_that_was_read_is_an_aborted_read(tale: Tale) -> None:
+    tale.acked(1).send(2, 9, kind="fail").logged(9)
+
+
+@TALES.tale("G1a bug 1")
+def a_failed_value_below_the_hw_counts_unread(tale: Tale) -> None:
+    tale.acked(1).send(2, 9, kind="fail").logged(9).final = False
+    tale.assign(FINAL, 0).poll(FINAL, (0, 1))
+
+
+@TALES.tale()
+def a_failed_value_above_the_hw_or_aborted_is_no_finding(tale: Tale) -> None:
+    tale.acked(1).send(2, 8, kind="fail").logged(8).send(2, 9, kind="fail").logged(9)
+    tale.final = False
+    for node in ("n1", "n2", "n3"):
+        tale.entry(node, 1)["aborted"] = True
+        tale.row(node)["hw"] = 2
+    tale.assign(FINAL, 0).poll(FINAL, (0, 1))
+
+
+@TALES.tale("saw-then-lost bug 1")
+def what_was_read_must_stay(tale: Tale) -> None:
+    tale.acked(1).send(2, 5, kind="info").poll(3, (0, 1), (1, 5))
+
+
+@TALES.tale()
+def what_was_read_below_the_log_start_may_go(tale: Tale) -> None:
+    tale.acked(1, 2).poll(3, (0, 1))
+    for node in ("n1", "n2", "n3"):
+        tale.drop(node, 0)
+
+
+@TALES.tale("inconsistent-offsets bug 1", "saw-then-lost bug 1")
+def two_reads_of_one_offset_must_agree(tale: Tale) -> None:
+    tale.acked(1).send(2, 5, kind="info").poll(3, (0, 5))
+
+
+@TALES.tale("stuck bug 2", unknown=["diverged", "under-replicated", "unseen"])
+def a_partition_without_a_leader_or_an_ack_is_stuck(tale: Tale) -> Tale:
+    tale = Tale(partitions=3).acked(1)
+    tale.run["settled"] = False
+    tale.run["settle"] |= {"no_leader": [1], "no_ack": [0, 1], "why": "no ack"}
+    return tale
+
+
+@TALES.tale(unknown=["diverged", "under-replicated", "unseen"])
+def a_short_isr_alone_is_not_settled_and_not_stuck(tale: Tale) -> None:
+    tale.acked(1).run["settled"] = False
+    tale.run["settle"] |= {"isr_short": [0]}
+
+
+@TALES.tale(unknown=["diverged", "under-replicated", "unseen"])
+def where_a_node_died_by_itself_nothing_is_stuck(tale: Tale) -> None:
+    tale.acked(1).run.update(settled=False, died=["n2"])
+    tale.run["settle"] |= {"no_ack": [0]}
+
+
+@TALES.tale(unknown=["diverged", "under-replicated", "unseen"])
+def where_a_node_is_down_nothing_is_stuck(tale: Tale) -> None:
+    tale.acked(1).run.update(settled=False)
+    tale.row("n2")["running"] = False
+    tale.run["settle"] |= {"no_leader": [0]}
+
+
+@pytest.mark.parametrize("name", TALES.cases())
+def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
+    """The tale's name says what must be so."""
+    TALES.check(name, verdicts)
+
+
+@pytest.mark.parametrize(("name", "how", "nodes"), [
+    ("an_acked_record_that_no_log_holds_is_gone", "gone", []),
+    ("an_acked_record_at_another_offset_has_moved", "moved", ["n1", "n2", "n3"]),
+    ("an_acked_record_may_be_overwritten", "overwritten", []),
+    ("a_record_that_only_a_follower_holds_is_orphaned", "orphaned", ["n3"]),
+])
+def test_a_lost_write_says_where_its_record_is(name: str, how: str, nodes: list[str],
+                                               verdicts: dict[str, Verdict]) -> None:
+    """`how`, and the nodes that still hold it."""
+    example = next(one for one in verdicts[name].findings if one.name == "lost-write").examples[0]
+
+    assert (how, nodes) == (example["how"], example["nodes"])
+
+
+def test_examples_are_few_and_the_lowest_first(verdicts: dict[str, Verdict]) -> None:
+    """An example names partition, offset, value and the lines concerned, and says it in words."""
+    example = verdicts["an_acked_record_that_no_log_holds_is_gone"].findings[0].examples[0]
+
+    assert (0, 2, 3, [4, 5]) == tuple(example[key] for key in ("partition", "offset", "value", "ops"))
+    assert "acked at offset 2" in example["text"]
+
+
+def test_counts(verdicts: dict[str, Verdict]) -> None:
+    """Lines, completions of clients, acked micro-sends, records of every dump."""
+    assert {"ops": 14, "ok": 5, "fail": 1, "info": 1, "acked": 3, "torn": 0,
+            "records": {"n1": 3, "n2": 3, "n3": 3}} == verdicts["a_healthy_run_is_valid"].counts

@@ -1,4 +1,4 @@
-"""What the brokers' own logs have to say to whoever ran them: why one ended unasked, which keys nobody knows."""
+"""What the brokers' own logs tell whoever ran them: why one ended unasked, which keys nobody knows."""
 
 import re
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """SIGKILL to the harness at random instants: nothing of the run is left, and its folder is judged even so.
 
-FLOODMARK_KILLS says how many kills (4 by default), FLOODMARK_SEED draws other instants. Every third kill waits
-for a broker that stands still: a stopped process never sees its parent go.
+FLOODMARK_KILLS says how many kills (4 by default), FLOODMARK_SEED draws other instants. Every third kill
+waits for a broker that stands still: a stopped process never sees its parent go. Every other run has links
+that can be cut, so that their process must go too.
 """
 
 import os
@@ -15,7 +16,7 @@ from random import Random
 
 import pytest
 from command_line import floodmark, verdict
-from run_processes import pid_of_broker, processes_of, state_of, wait_until, wait_until_gone
+from run_processes import marked, pid_of_broker, processes_of, state_of, wait_until, wait_until_gone
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 
@@ -43,12 +44,13 @@ def stopped(folder: Path) -> int:
     return sum(pid is not None and state_of(pid) in ("T", "t") for pid in pids)
 
 
-def kill_one(folder: Path, seed: int, *, after_s: float | None) -> Kill:
+def kill_one(folder: Path, seed: int, *, links: str, after_s: float | None) -> Kill:
     """A run, killed after so many seconds, or (None) as soon as one of its brokers is stopped."""
     argv = [sys.executable, "-m", "harness", "run", "--nemesis", "pause,crash", "--interval", "1",
-            "--partitions", "2", "--concurrency", "4", "--rate", "300", "--duration", "300",
+            "--partitions", "2", "--concurrency", "4", "--rate", "300", "--duration", "300", "--links", links,
             "--seed", str(seed), "--out", str(folder)]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as harness:
+    with subprocess.Popen(argv, env=marked(folder), stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as harness:
         try:
             if after_s is None:
                 wait_until("a broker to be paused", lambda: stopped(folder) > 0, PAUSED_WITHIN_S)
@@ -71,6 +73,7 @@ def test_nothing_of_a_killed_run_is_left_and_no_folder_of_one_is_called_a_bug(tm
     random = Random(SEED)
     kills = [
         kill_one(tmp_path / f"killed-{number}", random.randrange(2**31),
+                 links="proxied" if number % 2 else "direct",
                  after_s=None if number % 3 == 0 else random.uniform(0.0, LONGEST_S))
         for number in range(KILLS)
     ]

@@ -1,6 +1,7 @@
 """The processes of one run, as the kernel knows them: its folder is in their command line or environment.
 
-Every process of a run is started with a path below its folder; nothing here looks at any other.
+Brokers are started with a path below the folder; keeper and links are not, and so a harness whose processes
+are to be found is started with an environment that is `marked`. Nothing here looks at any other process.
 """
 
 import os
@@ -10,6 +11,11 @@ from pathlib import Path
 
 GONE_WITHIN_S = 30.0
 LOOK_EVERY_S = 0.02
+
+
+def marked(folder: Path) -> dict[str, str]:
+    """This environment with the folder in it: whatever is started below inherits it."""
+    return {**os.environ, "FLOODMARK_RUN_UNDER_TEST": str(folder)}
 
 
 def processes_of(folder: Path) -> dict[int, str]:

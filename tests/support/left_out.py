@@ -1,0 +1,59 @@
+"""The last words of a test run: which kinds of tests were left out, why, and how to have them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import pytest
+
+# Kind (a marker of setup.cfg) -> how to have it; the first that a test bears names it.
+KINDS: Mapping[str, str] = {
+    "docker": "they need a Docker engine that answers: pytest -m docker",
+    "kafka": "they start real Apache Kafka: pytest -m kafka",
+    "kcat": "they need kcat: apt-get install kcat",
+    "spark": "they need Java 17 or newer: pytest -m spark",
+    "cluster": "they start brokers on loopback: pytest -m cluster",
+}
+OTHERS = "other"
+_deselected = pytest.StashKey[Counter[str]]()
+
+
+def kind_of(words: Iterable[str]) -> str:
+    """The kind of a test that bears these markers."""
+    borne = set(words)
+    return next((kind for kind in KINDS if kind in borne), OTHERS)
+
+
+def lines(deselected: Mapping[str, int], skipped: Sequence[tuple[str, str]], why: str) -> list[str]:
+    """One line a kind that was deselected, one a reason for skipping (kind, reason)."""
+    told = [
+        f"{kind}: {number} not selected ({why}); {KINDS.get(kind, 'leave that out to have them')}"
+        for kind, number in sorted(deselected.items())
+    ]
+    told += [f"{kind}: {number} skipped: {reason}"
+             for (kind, reason), number in sorted(Counter(skipped).items())]
+    return told or ["nothing"]
+
+
+def selection(config: pytest.Config) -> str:
+    """What selected the tests, as it was typed."""
+    options = (("-m", config.getoption("markexpr", "")), ("-k", config.getoption("keyword", "")))
+    return " ".join(f"{option} {words!r}" for option, words in options if words) or "by hand"
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """pytest's hook: counts the kinds of what was not selected."""
+    for item in items:
+        counts = item.config.stash.setdefault(_deselected, Counter())
+        counts[kind_of(mark.name for mark in item.iter_markers())] += 1
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """pytest's hook: the section at the end."""
+    skipped = [
+        (kind_of(report.keywords), str(report.longrepr[2]).removeprefix("Skipped: "))
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    ]
+    terminalreporter.section("left out")
+    for line in lines(config.stash.get(_deselected, Counter()), skipped, selection(config)):
+        terminalreporter.line(line)

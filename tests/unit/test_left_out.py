@@ -1,0 +1,47 @@
+"""The end of a test run says what was left out and why."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from left_out import kind_of, lines
+
+SETUP = Path(__file__).parents[2] / "setup.cfg"
+SUITE = '''
+import pytest
+
+@pytest.mark.docker
+@pytest.mark.spark
+def test_in_a_container(): ...
+
+@pytest.mark.kcat
+@pytest.mark.skipif(True, reason="kcat is not installed")
+def test_with_kcat(): ...
+
+def test_plain(): ...
+'''
+
+
+def test_a_test_is_of_the_first_kind_it_bears() -> None:
+    assert kind_of(["parametrize", "spark", "docker"]) == "docker"
+    assert kind_of(["parametrize"]) == "other"
+
+
+def test_nothing_left_out_is_said_too() -> None:
+    assert lines({}, [], "-m 'not docker'") == ["nothing"]
+
+
+def test_a_run_tells_what_was_deselected_and_what_was_skipped(tmp_path: Path) -> None:
+    """With the markers of setup.cfg and the hooks of the conftest, in a process of its own."""
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "conftest.py").write_text("from left_out import *\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", "not docker and not kafka", "-c", str(SETUP),
+         "-p", "no:cacheprovider", "--rootdir", str(SETUP.parent), str(tmp_path / "test_suite.py")],
+        capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    told = ran.stdout.split("left out", 1)[1]
+    assert "docker: 1 not selected (-m 'not docker and not kafka'); they need a Docker engine" in told
+    assert "kcat: 1 skipped: kcat is not installed" in told
+    assert "kafka:" not in told
+    assert "1 passed, 1 skipped, 1 deselected" in ran.stdout

@@ -82,8 +82,8 @@ def across(history: DataFrame) -> DataFrame:
 
 
 def polled(history: DataFrame) -> DataFrame:
-    """One row a (process, partition, op) that reads the partition or goes on holding it: its first and last read,
-    and how often the process had moved by then, and by what the last time."""
+    """One row a (process, partition, op) that reads the partition or goes on holding it: its first and last
+    read, and how often the process had moved by then, and by what the last time."""
     process = Window.partitionBy("run", "process").orderBy("index").rangeBetween(_PAST, 0)
     moves = F.count_if(F.expr(f"kind = 'line' and ({_MOVES} or f = 'crash')")).over(process)
     last_move = F.max(F.expr(f"if(kind = 'line' and {_MOVES}, struct(index, f), null)")).over(process)

@@ -63,13 +63,13 @@ def malformed(row: Row) -> str:
     nodes = ", ".join(row["nodes"])
     return {
         "gap": f"The log of {nodes} jumps from offset {row['seen']} to {row['offset']} in partition "
-        "{row['partition']}.",
+        f"{row['partition']}.",
         "doubled": f"The log of {nodes} has {place(row)} twice.",
         "disordered": f"The log of {nodes} has offset {row['offset']} after {row['seen']} "
         f"in partition {row['partition']}.",
         "crc": f"The bytes that {nodes} keeps at {place(row)} do not fit their CRC.",
         "hw": f"The HW of {nodes} is {row['seen']}, above its LEO {row['offset']}, in partition "
-        "{row['partition']}.",
+        f"{row['partition']}.",
         "leo": f"{nodes} says LEO {row['offset']}, its log ends "
         + (f"at {row['seen']}" if row["seen"] is not None else "before it begins")
         + f", in partition {row['partition']}.",

@@ -1,11 +1,11 @@
 """Tiny run folders told line by line, for tests of the judge: a healthy run, and what a test changes in it.
 
-    tale = Tale().acked(1, 2, 3)              three acked records at offsets 0, 1, 2 of partition 0 in every log
+    tale = Tale().acked(1, 2, 3)              three acked records at offsets 0, 1, 2 of partition 0 everywhere
     tale.drop("n1", 2); tale.row("n1")["leo"] = 2
     tale.write(folder)
 
-Rules kept here: n1 leads unless told otherwise, all three are in the ISR, the run has settled, and a final reader
-reads what the leader's log holds; a run to which nothing was done is valid.
+Rules kept here: n1 leads unless told otherwise, all three are in the ISR, the run has settled, and a final
+reader reads what the leader's log holds; a run to which nothing was done is valid.
 """
 
 import json
@@ -22,16 +22,37 @@ FINAL = 900
 def settled_run(nodes: Sequence[str], partitions: int) -> Line:
     keys = [str(key) for key in range(partitions)]
     return {
-        "format": 1, "nodes": list(nodes),
+        "format": 1,
+        "nodes": list(nodes),
         "partitions": {key: {"topic": "t", "partition": int(key), "replicas": list(nodes)} for key in keys},
-        "config": {}, "schedule": [], "missed": [], "died": [], "residue": None, "clock_error_ns": 0,
-        "guarantees": {"acks": "all", "min_insync_replicas": 2, "replication_factor": 3, "retries": 0,
-                       "unclean_leader_election": False, "idempotence": False, "flush": "os",
-                       "isolation": "read_committed"},
-        "settled": True, "settle": {"timeout_s": 30, "processes": [], "no_leader": [], "no_ack": [],
-                                    "isr_short": [], "why": None},
+        "config": {},
+        "schedule": [],
+        "missed": [],
+        "died": [],
+        "residue": None,
+        "clock_error_ns": 0,
+        "guarantees": {
+            "acks": "all",
+            "min_insync_replicas": 2,
+            "replication_factor": 3,
+            "retries": 0,
+            "unclean_leader_election": False,
+            "idempotence": False,
+            "flush": "os",
+            "isolation": "read_committed",
+        },
+        "settled": True,
+        "settle": {
+            "timeout_s": 30,
+            "processes": [],
+            "no_leader": [],
+            "no_ack": [],
+            "isr_short": [],
+            "why": None,
+        },
         "leaders": {key: {"leader": nodes[0], "epoch": 0, "isr": list(nodes)} for key in keys},
-        "final_reads": {"processes": [FINAL], "partitions": list(range(partitions))}, "ended": "done",
+        "final_reads": {"processes": [FINAL], "partitions": list(range(partitions))},
+        "ended": "done",
     }
 
 
@@ -67,12 +88,21 @@ class Tale:
         """An invocation and its completion."""
         return self.line(process, "invoke", f, **(asked or {})).line(process, kind, f, **told)
 
-    def send(self, process: int, *values: int, kind: str = "ok", at: Sequence[int | None] = (), partition: int = 0,
-             f: str = "send") -> "Tale":
+    def send(
+        self,
+        process: int,
+        *values: int,
+        kind: str = "ok",
+        at: Sequence[int | None] = (),
+        partition: int = 0,
+        f: str = "send",
+    ) -> "Tale":
         """A send of these values, acked at these offsets (None: not known)."""
         asked = [{"partition": partition, "value": value} for value in values]
-        told = [{**send, "offset": offset} if offset is not None else send
-                for send, offset in zip(asked, at or [None] * len(asked), strict=True)]
+        told = [
+            {**send, "offset": offset} if offset is not None else send
+            for send, offset in zip(asked, at or [None] * len(asked), strict=True)
+        ]
         return self.op(process, f, kind, {"sends": asked}, sends=told)
 
     def poll(self, process: int, *reads: tuple[int, int], kind: str = "ok", partition: int = 0) -> "Tale":
@@ -90,26 +120,38 @@ class Tale:
 
     # -- the logs
 
-    def logged(self, *values: int | None, epoch: int = 0, partition: int = 0, nodes: Sequence[str] = NODES) -> "Tale":
+    def logged(
+        self, *values: int | None, epoch: int = 0, partition: int = 0, nodes: Sequence[str] = NODES
+    ) -> "Tale":
         """Appended to these nodes' logs."""
         for node in nodes:
             log = [entry for entry in self.logs[node] if entry["partition"] == partition]
             start = log[-1]["offset"] + 1 if log else 0
             for offset, value in enumerate(values, start):
-                self.logs[node].append({"partition": partition, "offset": offset, "epoch": epoch, "value": value,
-                                        "crc": crc_of(value)})
+                self.logs[node].append(
+                    {
+                        "partition": partition,
+                        "offset": offset,
+                        "epoch": epoch,
+                        "value": value,
+                        "crc": crc_of(value),
+                    }
+                )
         return self
 
     def acked(self, *values: int, process: int = 1, epoch: int = 0, partition: int = 0) -> "Tale":
         """Sent one by one, acked, and in every log."""
         for value in values:
             offset = len([entry for entry in self.logs["n1"] if entry["partition"] == partition])
-            self.send(process, value, at=[offset], partition=partition).logged(value, epoch=epoch, partition=partition)
+            self.send(process, value, at=[offset], partition=partition).logged(
+                value, epoch=epoch, partition=partition
+            )
         return self
 
     def entry(self, node: str, offset: int, partition: int = 0) -> Line:
-        return next(entry for entry in self.logs[node]
-                    if (entry["offset"], entry["partition"]) == (offset, partition))
+        return next(
+            entry for entry in self.logs[node] if (entry["offset"], entry["partition"]) == (offset, partition)
+        )
 
     def drop(self, node: str, offset: int, partition: int = 0) -> "Tale":
         self.logs[node].remove(self.entry(node, offset, partition))
@@ -130,7 +172,9 @@ class Tale:
         self.run.setdefault("history_lines", len(told))
         told = self.edit(told) or told if self.edit else told
         write_lines(path / "history.jsonl", told)
-        (path / "run.json").write_text(json.dumps({key: value for key, value in self.run.items() if value != "absent"}))
+        (path / "run.json").write_text(
+            json.dumps({key: value for key, value in self.run.items() if value != "absent"})
+        )
         write_lines(path / "replicas.jsonl", [row for row in map(self.row_of, sorted(self.places())) if row])
         for node, log in self.logs.items():
             write_lines(path / "logs" / f"{node}.jsonl", [{"node": node, **entry} for entry in log])
@@ -153,12 +197,24 @@ class Tale:
         leo = log[-1]["offset"] + 1 if log else 0
         epochs: dict[int, int] = {}
         for entry in log:
-            epochs.setdefault(entry["epoch"], entry["offset"])
+            if entry["epoch"] is not None:
+                epochs.setdefault(entry["epoch"], entry["offset"])
         leader = self.run.get("leaders", {}).get(str(key), {})
-        row = {"node": node, "partition": key, "leader": leader.get("leader"), "epoch": leader.get("epoch", 0),
-               "log_start": log[0]["offset"] if log else 0, "leo": leo, "hw": leo, "isr": leader.get("isr", []),
-               "clean": True, "epochs": [list(pair) for pair in epochs.items()]} | told
-        return None if told.get("absent") else {name: value for name, value in row.items() if value != "absent"}
+        row = {
+            "node": node,
+            "partition": key,
+            "leader": leader.get("leader"),
+            "epoch": leader.get("epoch", 0),
+            "log_start": log[0]["offset"] if log else 0,
+            "leo": leo,
+            "hw": leo,
+            "isr": leader.get("isr", []),
+            "clean": True,
+            "epochs": [list(pair) for pair in epochs.items()],
+        } | told
+        return (
+            None if told.get("absent") else {name: value for name, value in row.items() if value != "absent"}
+        )
 
 
 def reads_of(reads: Sequence[tuple[int, int]], partition: int) -> list[Line]:
@@ -171,9 +227,12 @@ def final_reads(tale: Tale) -> list[Line]:
     keys = tale.run.get("final_reads", {}).get("partitions", [])
     for kind in ("invoke", "ok"):
         lines.append({"process": FINAL, "type": kind, "f": "assign", "partitions": keys})
-    reads = [{name: entry[name] for name in ("partition", "offset", "value")} for key in keys
-             for entry in tale.logs.get(tale.run["leaders"][str(key)]["leader"], [])
-             if entry["partition"] == key and entry["value"] is not None and not entry.get("aborted")]
+    reads = [
+        {name: entry[name] for name in ("partition", "offset", "value")}
+        for key in keys
+        for entry in tale.logs.get(tale.run["leaders"][str(key)]["leader"], [])
+        if entry["partition"] == key and entry["value"] is not None and not entry.get("aborted")
+    ]
     lines.append({"process": FINAL, "type": "invoke", "f": "poll"})
     lines.append({"process": FINAL, "type": "ok", "f": "poll", "reads": reads})
     return lines

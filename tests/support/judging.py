@@ -1,11 +1,11 @@
 """Many tales judged in one call, so that a module of tests pays for Spark once.
 
-    TALES = Tales()
+TALES = Tales()
 
-    @TALES.tale("lost-write bug 1")             what must be found: NAME CLASS-OR-CAUSE COUNT, comma-separated
-    def an_acked_record_is_gone(tale): ...      the function changes a healthy Tale and may return another one
+@TALES.tale("lost-write bug 1")             what must be found: NAME CLASS-OR-CAUSE COUNT, comma-separated
+def an_acked_record_is_gone(tale): ...      the function changes a healthy Tale and may return another one
 
-    verdicts = TALES.fixture()                  a module-scoped fixture: name -> Verdict, all in one call
+verdicts = TALES.fixture()                  a module-scoped fixture: name -> Verdict, all in one call
 """
 
 from collections.abc import Callable, Iterable

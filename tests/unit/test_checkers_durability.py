@@ -184,14 +184,18 @@ def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
     TALES.check(name, verdicts)
 
 
-@pytest.mark.parametrize(("name", "how", "nodes"), [
-    ("an_acked_record_that_no_log_holds_is_gone", "gone", []),
-    ("an_acked_record_at_another_offset_has_moved", "moved", ["n1", "n2", "n3"]),
-    ("an_acked_record_may_be_overwritten", "overwritten", []),
-    ("a_record_that_only_a_follower_holds_is_orphaned", "orphaned", ["n3"]),
-])
-def test_a_lost_write_says_where_its_record_is(name: str, how: str, nodes: list[str],
-                                               verdicts: dict[str, Verdict]) -> None:
+@pytest.mark.parametrize(
+    ("name", "how", "nodes"),
+    [
+        ("an_acked_record_that_no_log_holds_is_gone", "gone", []),
+        ("an_acked_record_at_another_offset_has_moved", "moved", ["n1", "n2", "n3"]),
+        ("an_acked_record_may_be_overwritten", "overwritten", []),
+        ("a_record_that_only_a_follower_holds_is_orphaned", "orphaned", ["n3"]),
+    ],
+)
+def test_a_lost_write_says_where_its_record_is(
+    name: str, how: str, nodes: list[str], verdicts: dict[str, Verdict]
+) -> None:
     """`how`, and the nodes that still hold it."""
     example = next(one for one in verdicts[name].findings if one.name == "lost-write").examples[0]
 
@@ -202,11 +206,18 @@ def test_examples_are_few_and_the_lowest_first(verdicts: dict[str, Verdict]) -> 
     """An example names partition, offset, value and the lines concerned, and says it in words."""
     example = verdicts["an_acked_record_that_no_log_holds_is_gone"].findings[0].examples[0]
 
-    assert (0, 2, 3, [4, 5]) == tuple(example[key] for key in ("partition", "offset", "value", "ops"))
+    assert tuple(example[key] for key in ("partition", "offset", "value", "ops")) == (0, 2, 3, [4, 5])
     assert "acked at offset 2" in example["text"]
 
 
 def test_counts(verdicts: dict[str, Verdict]) -> None:
     """Lines, completions of clients, acked micro-sends, records of every dump."""
-    assert {"ops": 14, "ok": 5, "fail": 1, "info": 1, "acked": 3, "torn": 0,
-            "records": {"n1": 3, "n2": 3, "n3": 3}} == verdicts["a_healthy_run_is_valid"].counts
+    assert verdicts["a_healthy_run_is_valid"].counts == {
+        "ops": 14,
+        "ok": 5,
+        "fail": 1,
+        "info": 1,
+        "acked": 3,
+        "torn": 0,
+        "records": {"n1": 3, "n2": 3, "n3": 3},
+    }

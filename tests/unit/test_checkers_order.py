@@ -1,0 +1,123 @@
+"""The order of sends, what consumers were shown, and end offsets: hits, and near misses that stay silent."""
+
+import pytest
+from folders import Tale
+from judging import Tales
+
+from harness.verdict import Verdict
+
+pytestmark = pytest.mark.spark
+TALES = Tales()
+verdicts = TALES.fixture()
+
+
+@TALES.tale("realtime-order bug 1")
+def an_earlier_ack_must_have_the_lower_offset(tale: Tale) -> None:
+    tale.logged(2, 1).send(1, 1, at=[1]).send(2, 2, at=[0])
+
+
+@TALES.tale()
+def sends_that_overlap_may_have_either_order(tale: Tale) -> None:
+    tale.logged(2, 1)
+    tale.line(1, "invoke", "send", sends=[{"partition": 0, "value": 1}])
+    tale.line(2, "invoke", "send", sends=[{"partition": 0, "value": 2}])
+    tale.line(1, "ok", "send", sends=[{"partition": 0, "value": 1, "offset": 1}])
+    tale.line(2, "ok", "send", sends=[{"partition": 0, "value": 2, "offset": 0}])
+
+
+@TALES.tale()
+def partitions_have_no_order_among_one_another(tale: Tale) -> Tale:
+    return Tale(partitions=2).acked(1, 2, 3).acked(4, partition=1)
+
+
+@TALES.tale("nonmonotonic-send bug 1", "realtime-order bug 1")
+def a_process_gets_rising_offsets(tale: Tale) -> None:
+    tale.logged(2, 1).send(1, 1, at=[1]).send(1, 2, at=[0])
+
+
+@TALES.tale("int-nonmonotonic-send bug 1")
+def so_does_one_op(tale: Tale) -> None:
+    tale.logged(2, 1).send(1, 1, 2, at=[1, 0])
+
+
+@TALES.tale()
+def not_so_a_transaction(tale: Tale) -> None:
+    tale.logged(2, 1).send(1, 1, 2, at=[1, 0], f="txn")
+
+
+@TALES.tale()
+def a_doubtful_sends_offset_is_no_evidence(tale: Tale) -> None:
+    tale.logged(2, 1).send(1, 1, kind="info", at=[5]).send(2, 2, at=[0])
+
+
+@TALES.tale("nonmonotonic-poll bug 1")
+def a_position_never_falls(tale: Tale) -> None:
+    tale.acked(1, 2).poll(5, (0, 1), (1, 2)).poll(5, (1, 2))
+
+
+@TALES.tale("poll-skip bug 1")
+def a_poll_skips_nothing(tale: Tale) -> None:
+    tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (2, 3))
+
+
+@TALES.tale()
+def control_records_and_aborted_ones_may_be_passed_over(tale: Tale) -> None:
+    tale.acked(1).logged(None, 9).send(7, 9, kind="fail").acked(2).poll(5, (0, 1)).poll(5, (3, 2))
+    for node in ("n1", "n2", "n3"):
+        tale.entry(node, 2)["aborted"] = True
+
+
+@TALES.tale()
+def an_assign_forgets_what_it_does_not_keep(tale: Tale) -> Tale:
+    tale = Tale(partitions=2).acked(1, 2).acked(3, partition=1)
+    return tale.assign(5, 0).poll(5, (0, 1), (1, 2)).assign(5, 1).assign(5, 0).poll(5, (0, 1))
+
+
+@TALES.tale("nonmonotonic-poll bug 1")
+def an_assign_keeps_what_it_names(tale: Tale) -> Tale:
+    tale = Tale(partitions=2).acked(1, 2).acked(3, partition=1)
+    return tale.assign(5, 0).poll(5, (0, 1), (1, 2)).assign(5, 0, 1).poll(5, (0, 1))
+
+
+@TALES.tale()
+def a_failed_poll_moves_nothing_and_its_records_were_shown(tale: Tale) -> None:
+    tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (1, 2), kind="fail").poll(5, (2, 3))
+    tale.poll(6, (0, 1)).poll(6, (1, 2), kind="fail").poll(6, (1, 2), (2, 3))
+
+
+@TALES.tale("int-nonmonotonic-poll bug 1")
+def inside_a_poll_offsets_rise(tale: Tale) -> None:
+    tale.acked(1, 2).poll(5, (0, 1), (1, 2), (0, 1))
+
+
+@TALES.tale("int-poll-skip bug 1")
+def inside_a_poll_nothing_is_skipped(tale: Tale) -> None:
+    tale.acked(1, 2, 3).poll(5, (0, 1), (2, 3))
+
+
+@TALES.tale()
+def below_the_log_start_nothing_is_claimed_of_polls(tale: Tale) -> None:
+    tale.acked(1, 2, 3, 4).poll(5, (0, 1)).poll(5, (2, 3)).poll(6, (1, 2)).poll(6, (0, 1))
+    for node in ("n1", "n2", "n3"):
+        tale.drop(node, 0).drop(node, 1).drop(node, 2)
+
+
+@TALES.tale("end-offset-regressed bug 1")
+def an_end_offset_never_falls_for_one_client(tale: Tale) -> None:
+    tale.acked(1, 2).ends(5, 2).ends(5, 1)
+
+
+@TALES.tale("end-offset-regressed bug 1")
+def nor_is_it_below_what_the_client_has_read(tale: Tale) -> None:
+    tale.acked(1, 2).poll(5, (0, 1), (1, 2)).ends(5, 1)
+
+
+@TALES.tale()
+def two_clients_may_hear_different_ends(tale: Tale) -> None:
+    tale.acked(1, 2).ends(5, 2).ends(6, 1)
+
+
+@pytest.mark.parametrize("name", TALES.cases())
+def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
+    """The tale's name says what must be so."""
+    TALES.check(name, verdicts)

@@ -1,0 +1,135 @@
+"""What the judge says to people and machines: verdict.json, the report, the explanations, and Java's
+absence."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checkers import explain, names, report, session
+from checkers.words import text_of
+from harness.errors import FloodmarkError
+from harness.verdict import Finding, Unknown, Verdict
+
+EXAMPLE = {"partition": 0, "offset": 5, "value": 17, "how": "gone", "ops": [0, 1], "text": "It was acked."}
+VERDICT = Verdict(
+    valid=False,
+    findings=(
+        Finding(name="lost-write", klass="bug", permitted_by=None, count=7, examples=(EXAMPLE,) * 5),
+        Finding(name="duplicate", klass="permitted", permitted_by="retries", count=1, examples=(EXAMPLE,)),
+    ),
+    unknown=(Unknown(names=("unseen",), reason="no final reads of partition 0"),),
+    counts={"ops": 5, "ok": 2, "fail": 0, "info": 0, "acked": 1, "torn": 0, "records": {"n1": 6}},
+    timings_s={"spark_start": 4.1},
+)
+
+
+def test_verdict_json_has_the_format_s_keys(tmp_path: Path) -> None:
+    """And nothing half written stays beside it."""
+    report.write(tmp_path, VERDICT)
+
+    told = json.loads((tmp_path / "verdict.json").read_text())
+    assert [path.name for path in tmp_path.iterdir()] == ["verdict.json"]
+    assert {"format", "valid", "findings", "unknown", "counts", "timings_s"} == set(told)
+    assert (
+        told["format"],
+        told["valid"],
+        told["unknown"][0],
+    ) == (1, False, {"names": ["unseen"], "reason": "no final reads of partition 0"})
+    assert (told["findings"][0]) == {
+        "name": "lost-write",
+        "class": "bug",
+        "permitted_by": None,
+        "count": 7,
+        "examples": [EXAMPLE] * 5,
+    }
+
+
+def test_the_report_tells_each_finding_and_where_to_look() -> None:
+    """Worst first, the rest counted, and the command to type."""
+    text = report.text(Path("runs/x"), VERDICT)
+
+    assert "x: INVALID" in text
+    assert "lost-write  7 findings, a bug" in text
+    assert "... and 4 more" in text
+    assert "duplicate  1 finding, permitted by retries" in text
+    assert "floodmark show runs/x --finding lost-write" in text
+    assert "no final reads of partition 0" in text
+
+
+def test_every_finding_that_is_made_is_explained() -> None:
+    """And nothing else is."""
+    assert {*names.MADE, names.UNFIT} == set(explain.EXPLANATIONS)
+    assert all(one.means and one.near_miss and one.permitted for one in explain.EXPLANATIONS.values())
+
+
+@pytest.mark.parametrize("name", names.MADE)
+def test_every_finding_has_words(name: str) -> None:
+    """Even where little is known of it."""
+    hows = {
+        "lost-write": ("moved", "overwritten", "orphaned", "gone"),
+        "epoch-lineage": ("two records", "falls", "cache", "cache above LEO"),
+        "malformed-log": ("gap", "doubled", "disordered", "crc", "hw", "leo", "log_start"),
+    }
+    for how in hows.get(name, ("no leader",)):
+        text = text_of(
+            name,
+            {
+                "partition": 3,
+                "offset": None,
+                "value": None,
+                "how": how,
+                "nodes": ["n2"],
+                "ops": [],
+                "seen": None,
+                "process": 1,
+                "timeout_s": 30,
+            },
+        )
+
+        assert "3" in text
+        assert text.endswith(".")
+
+
+def test_without_java_the_message_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No traceback: a FloodmarkError with the package's name."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(FloodmarkError, match="openjdk-17"):
+        session.find_java()
+
+
+def test_a_java_home_without_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By its path."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(FloodmarkError, match=str(tmp_path)):
+        session.find_java()
+
+
+@pytest.mark.parametrize(
+    ("release", "version"),
+    [('JAVA_VERSION="17.0.15"', 17), ('JAVA_VERSION="1.8.0_392"', 8), ('JAVA_VERSION="21"', 21)],
+)
+def test_java_s_age_is_read_from_its_release_file(release: str, version: int, tmp_path: Path) -> None:
+    """Without starting it; before 9 the version began with 1."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch()
+    (tmp_path / "release").write_text(release)
+
+    assert version == session.version_of(java)
+
+
+def test_a_java_that_is_too_old_is_refused(tmp_path: Path) -> None:
+    """By its path and version."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch()
+    (tmp_path / "release").write_text('JAVA_VERSION="11.0.2"')
+
+    with pytest.raises(FloodmarkError, match="Java 11; the judge needs Java 17"):
+        session.check_version(java)

@@ -4,8 +4,10 @@ import json
 import re
 from pathlib import Path
 
+import pyarrow
 import pytest
 from command_line import edit_lines, edit_run, floodmark, golden
+from pyarrow import parquet
 
 from checkers.explain import EXPLANATIONS
 from histories import write_lines
@@ -213,6 +215,20 @@ def test_the_logs_side_by_side_at_an_offset(tmp_path: Path) -> None:
 def test_a_record_that_a_replica_lacks_is_remarked(tmp_path: Path) -> None:
     out = floodmark("show", golden(tmp_path, "a-member-is-behind"), "--offset", 2).out
     assert "<- not in n3" in out
+
+
+def test_a_dump_in_parquet_is_read_as_well(tmp_path: Path) -> None:
+    """The same columns, the same picture."""
+    folder = golden(tmp_path, PARTED)
+    as_lines = floodmark("show", folder, "--offset", 3).out
+    for dump in (folder / "logs").glob("*.jsonl"):
+        rows = [json.loads(line) for line in dump.read_text().splitlines()]
+        parquet.write_table(pyarrow.Table.from_pylist(rows), dump.with_suffix(".parquet"))
+        dump.unlink()
+    assert floodmark("show", folder, "--offset", 3).out == as_lines
+    (folder / "logs" / "n2.parquet").write_bytes(b"half")
+    damaged = floodmark("show", folder, "--offset", 3)
+    assert (damaged.code, "cannot read" in damaged.err) == (0, True)
 
 
 def test_an_offset_that_nobody_holds_is_told(tmp_path: Path) -> None:

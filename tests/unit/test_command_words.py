@@ -1,0 +1,99 @@
+"""How ops, faults and the command that repeats a run are put into words."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.commands import again
+from harness.commands.telling import shortened, summary, worst_first
+from harness.commands.words import op_line
+from harness.op import Op, Read, Send, Type
+
+
+def act(f: str, **fault: Any) -> Op:
+    return Op(index=7, time=1_500_000_000, process=-1, type=Type.INFO, f=f, fault=fault)
+
+
+@pytest.mark.parametrize(("op", "told"), [
+    (act("kill", nodes=["n1", "n2"]), "kill n1 n2"),
+    (act("heal", nodes=[]), "heal"),
+    (act("kill", nodes=["n1"], moment={"at": "ack", "partition": 2, "count": 5}),
+     "kill n1; asked at ack 5 of p2"),
+    (act("kill", nodes=["n1"], moment={"at": "time", "time": 1}), "kill n1"),
+    (act("cut", nodes=["n1", "n2"], grudge={"n1": ["n2"], "n2": ["n1", "n3"]}),
+     "cut; n1 hears not n2; n2 hears not n1 n3"),
+    (act("power_cut", nodes=["n1"], lost=True, lost_records={"n1": 1}, keep={"0": 5}),
+     "power_cut n1; n1 lost 1 record; p0 kept to 5"),
+    (act("power_cut", nodes=["n1"], lost=True), "power_cut n1; what was not fsynced is gone"),
+    (act("elect", nodes=[], partitions=[1], unclean=True), "elect; unclean p1"),
+    (act("elect", nodes="n1", partitions=None, lost="yes"), "elect; preferred"),
+])
+def test_a_fault_in_words(op: Op, told: str) -> None:
+    """Fields of a foreign history that are not what they should be are left out."""
+    assert op_line(op) == f"       7     1.500 s  nemesis          {told}"
+
+
+def test_of_many_records_those_asked_about_are_shown() -> None:
+    """And how many there are besides; where none is asked about, the first few."""
+    reads = tuple(Read(partition=0, offset=offset, value=100 + offset, epoch=None) for offset in range(9))
+    op = Op(index=1, time=0, process=3, type=Type.OK, f="poll", reads=reads)
+    assert op_line(op, lambda record: record.offset == 6).endswith("poll  ok     p0: 106 at 6, 8 more")
+    assert op_line(op).endswith("p0: 103 at 3, 5 more")
+
+
+def test_a_send_that_failed_says_why() -> None:
+    send = Send(partition=1, value=5, offset=None, epoch=None)
+    op = Op(index=1, time=0, process=3, type=Type.FAIL, f="send", sends=(send,), error="TIMEOUT")
+    assert op_line(op).endswith("send  fail   p1: 5 TIMEOUT")
+
+
+def test_a_loss_comes_before_what_comes_of_it_and_bugs_before_what_is_permitted() -> None:
+    found = [{"name": name, "class": klass} for name, klass in (
+        ("duplicate", "permitted"), ("inconsistent-offsets", "bug"), ("lost-write", "bug"),
+        ("diverged", "permitted"))]
+    assert [one["name"] for one in worst_first(found)] == [
+        "lost-write", "inconsistent-offsets", "diverged", "duplicate"]
+
+
+def test_names_that_are_very_many_are_said_in_a_word() -> None:
+    from checkers.names import MADE, OF_THE_HISTORY
+
+    assert shortened(["unseen", "diverged"]) == "unseen, diverged"
+    assert shortened([*MADE, "unfit"]) == "everything"
+    assert shortened(OF_THE_HISTORY).startswith("whatever the history tells")
+    assert shortened([f"check-{number}" for number in range(9)]).endswith("and 1 more (verdict.json has all)")
+
+
+def test_a_summary_counts_what_there_is() -> None:
+    assert summary([1, 0, 1], {1: "invalid", 3: "unknown", 0: "valid"}) == "3 runs: 2 invalid, 1 valid"
+
+
+ABOUT: dict[str, Any] = {
+    "cluster": "local", "seed": 3, "rules": "high-watermark", "workload": "log", "nodes": ["n1", "n2"],
+    "partitions": {"0": {"replicas": ["n1", "n2"]}}, "schedule": [{"f": "kill", "nodes": ["n1"]}],
+    "concurrency": 4, "rate": None, "duration_s": 30.0, "guarantees": {"acks": "1"},
+    "config": {"n1": {"min.insync.replicas": 1, "floodmark.rules": "high-watermark",
+                      "floodmark.bugs": "ack-before-isr", "unclean.leader.election.enable": True}},
+}
+
+
+def test_a_run_is_done_again_with_all_that_it_was_made_of() -> None:
+    """What is not the default is said: the bug, the acks, the keys; the schedule comes from its run.json."""
+    command = again.command(Path("/runs/my run"), ABOUT)
+    assert command is not None
+    assert command.startswith("floodmark run --rules high-watermark --nodes 2 --partitions 1 ")
+    for words in ("--seed 3", "--acks 1", "--schedule '/runs/my run/run.json'", "--bug ack-before-isr",
+                  "-c unclean.leader.election.enable=true"):
+        assert words in command
+    assert "--rate" not in command
+    assert "min.insync.replicas" not in command
+
+
+@pytest.mark.parametrize("change", [
+    {"cluster": "elsewhere"}, {"nodes": ["a", "b"]}, {"partitions": {}}, {"config": {}}, {"seed": "x"},
+    {"guarantees": None}, {"partitions": {"0": {}}}])
+def test_a_run_of_somebody_elses_making_is_not_done_again(change: dict[str, Any]) -> None:
+    assert again.command(Path("run"), {**ABOUT, **change}) is None
+    lacking = {key: value for key, value in ABOUT.items() if key not in change}
+    assert again.command(Path("run"), lacking) is None

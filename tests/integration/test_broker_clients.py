@@ -150,8 +150,8 @@ def test_kafka_python(cluster: RealBrokers, topic: str, idempotent: bool) -> Non
     ) as consumer:
         consumer.assign([Partition(topic, 0)])
         consumer.seek(Partition(topic, 0), 0)
-        found = [
-            (record.offset, record.value.decode()) for record, _ in zip(consumer, range(100), strict=False)
+        found = [  # the range first: a 101st record would be waited for
+            (record.offset, record.value.decode()) for _, record in zip(range(100), consumer, strict=False)
         ]
 
     assert offsets == list(range(100))

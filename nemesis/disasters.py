@@ -31,23 +31,23 @@ def _lost_write() -> Disaster:
     """KAFKA-1211: three replicas, min.insync.replicas=2, every election clean."""
     last = 3  # the value, and the offset, of the write that vanishes
     schedule = (
-        *(_send(value) for value in range(last)),
+        *(send(value) for value in range(last)),
         # Everybody's HW is at the end. The next HW comes to a follower only with the answer to a later fetch.
-        _wait(_seen("every", "leo", "==", last), _seen("every", "hw", "==", last), _led_by("n1")),
-        _send(last),
+        wait(seen("every", "leo", "==", last), seen("every", "hw", "==", last), led_by("n1")),
+        send(last),
         Entry(f="kill", nodes=("n1",), moment={"at": "ack", "partition": 0, "count": last + 1}),
         Entry(f="pause", nodes=("n2",)),
         # n3 holds the record and does not know it committed. If it does, n1 lived too long: run it again.
-        _wait(_seen("n3", "leo", "==", last + 1), _seen("n3", "hw", "==", last), timeout_s=2.0),
+        wait(seen("n3", "leo", "==", last + 1), seen("n3", "hw", "==", last), timeout_s=2.0),
         Entry(f="expire", nodes=("n1",)),
         # n2 leads, and cannot answer. Under the old rules n3 now cuts its log to its HW.
-        _wait(_led_by("n2"), _seen("n3", "epoch", ">=", {"field": "epoch"})),
+        wait(led_by("n2"), seen("n3", "epoch", ">=", {"field": "epoch"})),
         Entry(f="expire", nodes=("n2",)),
-        _wait(_led_by("n3"), _seen("n3", "leader", "==", "n3")),
+        wait(led_by("n3"), seen("n3", "leader", "==", "n3")),
         Entry(f="resume", nodes=("n2",)),
         Entry(f="start", nodes=("n1",)),
         Entry(f="wait", moment={"at": "state", "healthy": True}),
-        _send(last + 1),
+        send(last + 1),
     )
     return Disaster(
         name="lost-write", title="an acknowledged write vanishes", nodes=3,
@@ -64,17 +64,17 @@ def _diverged() -> Disaster:
     """KIP-101's second scenario: two replicas, one of which loses what it had not fsynced."""
     first, kept, second = 10, 5, 20
     schedule = (
-        *(_send(value) for value in range(first)),
+        *(send(value) for value in range(first)),
         # n2 would restart with a HW that covers all ten: the wait that matters.
-        _wait(_seen("every", "leo", "==", first), _seen("n2", "checkpointed_hw", "==", first), _led_by("n1")),
+        wait(seen("every", "leo", "==", first), seen("n2", "checkpointed_hw", "==", first), led_by("n1")),
         Entry(f="kill", nodes=("n2",)),
         Entry(f="expire", nodes=("n2",)),
-        _wait(_isr("n1")),
+        wait(isr("n1")),
         Entry(f="power_cut", nodes=("n1",), args={"keep": {"0": kept}}),
         Entry(f="start", nodes=("n1",)),
-        _wait(_led_by("n1"), _seen("n1", "leader", "==", "n1"), _seen("n1", "leo", "==", kept)),
-        *(_send(value) for value in range(first, second)),
-        _wait(_seen("n1", "leo", ">=", first)),
+        wait(led_by("n1"), seen("n1", "leader", "==", "n1"), seen("n1", "leo", "==", kept)),
+        *(send(value) for value in range(first, second)),
+        wait(seen("n1", "leo", ">=", first)),
         Entry(f="start", nodes=("n2",)),
         Entry(f="wait", moment={"at": "state", "healthy": True}),
     )
@@ -89,26 +89,26 @@ def _diverged() -> Disaster:
     )
 
 
-# -- words --------------------------------------------------------------------------------------------------
+# -- words: schedules of other stories use them too --------------------------------------------------------
 
-def _send(value: int) -> Entry:
+def send(value: int) -> Entry:
     return Entry(f="send", args={"sends": [{"partition": 0, "value": value}]})
 
 
-def _wait(*states: Mapping[str, Any], timeout_s: float = 30.0) -> Entry:
+def wait(*states: Mapping[str, Any], timeout_s: float = 30.0) -> Entry:
     return Entry(f="wait", timeout_s=timeout_s,
                  moment={"at": "state", "all": [dict(state) for state in states]})
 
 
-def _seen(replica: str, field: str, how: str, value: Any) -> dict[str, Any]:
+def seen(replica: str, field: str, how: str, value: Any) -> dict[str, Any]:
     return {"partition": 0, "replica": replica, "field": field, "is": how, "value": value}
 
 
-def _led_by(node: str) -> dict[str, Any]:
+def led_by(node: str) -> dict[str, Any]:
     return {"partition": 0, "field": "leader", "is": "==", "value": node}
 
 
-def _isr(*nodes: str) -> dict[str, Any]:
+def isr(*nodes: str) -> dict[str, Any]:
     return {"partition": 0, "field": "isr", "is": "==", "value": list(nodes)}
 
 

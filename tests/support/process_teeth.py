@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.schedule import Entry, Schedule
-from nemesis.disasters import DISASTERS
+from nemesis.disasters import DISASTERS, isr, led_by, seen, send, wait
 
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
 
@@ -29,32 +29,12 @@ class Tooth:
         return "+".join(self.bugs)
 
 
-def send(value: int) -> Entry:
-    return Entry(f="send", args={"sends": [{"partition": 0, "value": value}]})
-
-
 def strike(f: str, *nodes: str, **args: Any) -> Entry:
     return Entry(f=f, nodes=nodes, args=args)
 
 
-def wait(*states: Mapping[str, Any]) -> Entry:
-    return Entry(f="wait", moment={"at": "state", "all": [dict(state) for state in states]})
-
-
 def pause_s(seconds: float) -> Entry:
     return Entry(f="wait", moment={"at": "after", "after_ns": int(seconds * 1e9)})
-
-
-def seen(replica: str, field: str, how: str, value: Any) -> dict[str, Any]:
-    return {"partition": 0, "replica": replica, "field": field, "is": how, "value": value}
-
-
-def led_by(node: str) -> dict[str, Any]:
-    return {"partition": 0, "field": "leader", "is": "==", "value": node}
-
-
-def isr(*nodes: str) -> dict[str, Any]:
-    return {"partition": 0, "field": "isr", "is": "==", "value": list(nodes)}
 
 
 HEALTHY = Entry(f="wait", moment={"at": "state", "healthy": True})

@@ -1,1 +1,26 @@
-"""Judges: they read run folders, in PySpark, and never touch a cluster."""
+"""Judges: they read run folders, in PySpark, and never touch a cluster.
+
+Where the format leaves a choice, this judge chose:
+
+Counting. What is said of an offset across replicas (diverged, under-replicated, two records under one epoch)
+is one finding an offset; what is said of one log (malformed-log, epochs that fall, a wrong cache) one a
+place of it; lost-write, unseen, duplicate, phantom and G1a one a value; saw-then-lost one a value and offset;
+inconsistent-offsets one an offset; realtime-order and nonmonotonic-send one a send that has a lower offset
+than some earlier one; stuck one a partition.
+
+Losses. An ok send without an offset is lost only where the log start is 0: else it may have been below.
+Under acks other than all every lost-write is permitted; what comes of it only where the lost value was never
+read. An order that was broken is permitted if the send's own record, or those of all the higher ones before
+it, were lost with leave. Where the leader's log is not known, a record that a cause covers is taken as lost
+perhaps: what follows is permitted, and the name unknown too.
+
+Lines. A line that breaks the field table gives nothing at all; of an op that completes twice the first
+completion counts. A value that was sent twice is followed by no check. Time that falls is a breach. Half a
+last line is one without LF that is no JSON object. Blank lines are no lines.
+
+Dumps. Of a damaged dump what is there still counts against it (crc, order, records outside its bounds), what
+is missing does not. A replica without a row is compared like any other once the cluster has settled.
+
+Polls. A skipped record is excused if a poll of the process showed it after the position was taken, up to and
+with the poll that jumped. Nothing excuses what one poll shows in itself.
+"""

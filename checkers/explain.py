@@ -120,7 +120,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     names.INT_NONMONOTONIC_POLL: _told(
         "Inside one poll, an offset of a partition is not above the one before.",
         "The reads of a transaction, which keep no order among one another.",
-        f"{_LOSS}.",
+        _NOTHING,
     ),
     names.POLL_SKIP: _told(
         "A consumer's next poll of a partition passed over records that the leader's final log holds.",
@@ -130,7 +130,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     names.INT_POLL_SKIP: _told(
         "Inside one poll, records that the leader's final log holds were passed over.",
         "Control records and aborted ones between.",
-        f"{_LOSS}.",
+        _NOTHING,
     ),
     names.END_OFFSET_REGRESSED: _told(
         "The end offset of a partition fell for one client, or was below what it had already read.",

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from checkers.faults import Bounds
-from checkers.folder import Folder, Partition
+from checkers.folder import Folder, Partition, Replica
 
 PARTITION = (
     "run int, partition bigint, leader string, known boolean, lost_judged boolean, log_start bigint, hw "
@@ -40,6 +40,9 @@ class Run:
     bounds: Mapping[int, Bounds]
     breached: bool  # lines of the history may be missing or wrong
     overlapping: frozenset[int]  # processes
+    vouched: frozenset[int] = (
+        frozenset()
+    )  # partitions of which the sieve let only the odd pass; their logs are logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +117,8 @@ def partition_row(number: int, run: Run, partition: Partition) -> tuple[object, 
     folder, bounds, key = run.folder, run.bounds[partition.key], partition.key
     known, row = known_leader(folder, partition), folder.leader_row(key)
     judged = known and not partition.compact
-    readable = None
-    if row is not None:
-        committed = folder.guarantee("isolation", "read_committed") == "read_committed"
-        readable = min(row.hw, row.lso) if committed and row.lso is not None else row.hw
-    unseen = known and folder.settled and not run.breached and key in folder.final_partitions
+    readable = readable_of(folder, row) if row is not None else None
+    unseen = unseen_judged(folder, key, breached=run.breached)
     return (
         number,
         key,
@@ -139,6 +139,18 @@ def partition_row(number: int, run: Run, partition: Partition) -> tuple[object, 
         bounds.budget_index,
         bounds.budget_maybe_index,
     )
+
+
+def readable_of(folder: Folder, leader: Replica) -> int:
+    """The offset below which a reader may see the leader's log."""
+    committed = folder.guarantee("isolation", "read_committed") == "read_committed"
+    return min(leader.hw, leader.lso) if committed and leader.lso is not None else leader.hw
+
+
+def unseen_judged(folder: Folder, key: int, *, breached: bool) -> bool:
+    """Whether a record that no final read returned may be held against this partition."""
+    known = known_leader(folder, folder.partitions[key])
+    return known and folder.settled and not breached and key in folder.final_partitions
 
 
 def members(folder: Folder, partition: Partition) -> list[dict[str, object]]:
@@ -168,7 +180,7 @@ def replica_rows(number: int, run: Run) -> list[tuple[object, ...]]:
     for node in folder.nodes:
         for key, partition in folder.partitions.items():
             replica = folder.replicas.get((node, key))
-            whole = node in folder.dumps and node not in folder.damaged
+            whole = node in folder.dumps and node not in folder.damaged and key not in run.vouched
             placed = (number, node, key, node == partition.leader, node in partition.isr)
             judged = (whole, folder.settled, run.bounds[key].struck, partition.compact)
             if replica is None:

@@ -10,12 +10,12 @@ order.
 
 history: run block at bad kind(line|send|read|end|held) pos index time process type f partition value offset
          epoch ident (of a line: a fingerprint of the sends' partitions and values) text (of the nemesis's
-         lines)
+         lines) whole (false: of this partition only odd values are here, its order has been looked at)
 entries: run node block at bad partition offset epoch value crc crc_ok aborted
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -25,7 +25,6 @@ from pyspark.sql import functions as F
 
 from checkers.findings import kept
 from checkers.folder import Folder
-from checkers.session import SMALL_BYTES
 
 CLIENT_FS = ("send", "poll", "txn", "assign", "subscribe", "crash", "list_offsets")
 TYPES = ("invoke", "ok", "fail", "info")
@@ -34,7 +33,8 @@ PARQUET_FACTOR = 6  # how much more a byte of Parquet says than one of JSON
 _ITEM = "struct<partition:bigint,value:bigint,offset:bigint,epoch:bigint>"
 _LINE = (
     f"index bigint, time bigint, process bigint, type string, f string, sends array<{_ITEM}>, "
-    f"reads array<{_ITEM}>, offsets array<{_ITEM}>, partitions array<bigint>, fault string, _bad string"
+    f"reads array<{_ITEM}>, offsets array<{_ITEM}>, partitions array<bigint>, fault string, error string, "
+    "_bad string"
 )
 _ENTRY = (
     "node string, partition bigint, offset bigint, epoch bigint, value bigint, crc bigint, crc_ok boolean, "
@@ -68,13 +68,13 @@ def work_bytes(folders: Sequence[Folder]) -> int:
     return total
 
 
-def link_files(folders: Sequence[Folder], root: Path) -> None:
-    """Links every file under a name that Spark reads `run` and `node` from, whatever the folder's own
-    name."""
+def link_files(folders: Sequence[Folder], root: Path, sieved: Container[int]) -> None:
+    """Links every file that must be parsed under a name that Spark reads `run` and `node` from, whatever the
+    folder's own name."""
     for kind in ("history", "lines", "parquet"):
         (root / kind).mkdir()
     for run, folder in enumerate(folders):
-        if not folder.judged:
+        if not folder.judged or run in sieved:
             continue
         if folder.history:
             link(folder.history, root / "history" / f"run={run}" / "history.jsonl")
@@ -92,13 +92,16 @@ def scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="floodmark-judge-")
 
 
-def read(spark: SparkSession, root: Path, size: int) -> Frames:
-    """The frames of all linked files; small ones in a single task, where nothing needs to be shuffled."""
-    small = size < SMALL_BYTES
+def read(spark: SparkSession, root: Path, passed: DataFrame | None, *, small: bool) -> Frames:
+    """The frames of all linked files and of what passed the sieve; small ones in a single task, where nothing
+    needs to be shuffled."""
     history = history_of(text(spark, root / "history", "run int"))
     entries = entries_of(text(spark, root / "lines", "run int, node string"))
     if any((root / "parquet").iterdir()):
         entries = entries.unionByName(parquet_entries(spark, root / "parquet"))
+    if passed is not None:
+        history = history.unionByName(passed.where("what = 'history'").select(*history.columns))
+        entries = entries.unionByName(passed.where("what = 'entry'").select(*entries.columns))
     if small:
         history, entries = history.coalesce(1), entries.coalesce(1)
     return Frames(history=kept(history), entries=kept(entries), small=small)
@@ -119,6 +122,11 @@ def text(spark: SparkSession, folder: Path, keys: str) -> DataFrame:
 def is_one_object(line: Column) -> Column:
     """from_json takes the first value of a line and is silent about a rest, two glued lines among it."""
     return F.rtrim(line).endswith("}") & ~line.contains("}{") & ~line.contains("} {")
+
+
+def is_text(line: Column, name: str) -> Column:
+    """from_json takes anything for a string."""
+    return line.rlike(f'"{name}"\\s*:\\s*"')
 
 
 # -- the history ------------------------------------------------------------------------------------------
@@ -164,6 +172,7 @@ def history_of(lines: DataFrame) -> DataFrame:
         "item.offset",
         "item.epoch",
         *(F.when(F.col("pos") == 0, F.col(name)).alias(name) for name in ("ident", "text")),
+        F.lit(True).alias("whole"),
     )
 
 
@@ -172,9 +181,11 @@ def good_line() -> Column:
     j = F.col
     number = (j("j.index") >= 0) & (j("j.time") >= 0) & (j("j.process") >= -1)
     nemesis = (j("j.process") == -1) & (j("j.type") == "info") & j("j.fault").startswith("{")
+    nemesis &= is_text(j("value"), "f")
     return (
         j("j._bad").isNull()
         & is_one_object(j("value"))
+        & F.when(j("j.error").isNotNull(), is_text(j("value"), "error")).otherwise(True)
         & number
         & j("j.type").isin(*TYPES)
         & (nemesis | ((j("j.process") >= 0) & j("j.f").isin(*CLIENT_FS) & has_what_it_needs()))

@@ -9,6 +9,7 @@ verdicts together (verdicts.py).
 A folder that makes Spark itself fail is found by halving the call; it is unknown, its neighbours are judged.
 """
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,10 +25,13 @@ from checkers.faults import bounds_of
 from checkers.findings import together
 from checkers.folder import Folder, open_folder
 from checkers.reasons import is_breached, reasons_of
+from checkers.sifted import sift
 from checkers.survey import Survey, survey
 from checkers.values import values_of
 from checkers.verdicts import EXAMPLES, crashed, verdict_of
 from harness.verdict import Verdict
+
+ROW_BYTES = 150  # a row that passed the sieve, as work
 
 
 class SparkJudge:
@@ -52,39 +56,46 @@ class SparkJudge:
 def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]) -> list[Verdict]:
     """All of them in one set of jobs; if Spark fails, each half by itself, down to the folder that breaks
     it."""
-    reasons = [list(folder.reasons) for folder in folders]
     try:
         return judge_together(spark, folders, timings_s)
     except AnalysisException:
         raise  # a plan of ours that is none: no folder's fault
     except (PySparkException, Py4JError) as error:  # a task failed: that is an unknown, not an answer
-        for folder, kept in zip(folders, reasons, strict=True):
-            folder.reasons = kept
-        if len(folders) == 1:
-            return [crashed(folders[0], error, timings_s)]
-        middle = len(folders) // 2
-        return [
-            *judge_all(spark, folders[:middle], timings_s),
-            *judge_all(spark, folders[middle:], timings_s),
-        ]
+        again = [open_folder(folder.path) for folder in folders]  # what was noted of them so far is void
+        if len(again) == 1:
+            return [crashed(again[0], error, timings_s)]
+        middle = len(again) // 2
+        return [*judge_all(spark, again[:middle], timings_s), *judge_all(spark, again[middle:], timings_s)]
 
 
 def judge_together(
     spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]
 ) -> list[Verdict]:
-    size = frames.work_bytes(folders)
-    timings = dict(timings_s)
+    timings, watch = dict(timings_s), Watch()
+    sizes = [frames.work_bytes([folder]) for folder in folders]
+    sifted = sift(spark, folders, sizes, os.cpu_count() or 1)
+    timings["sieve"] = watch.lap()
+    rest = [run for run, folder in enumerate(folders) if folder.judged and run not in sifted.surveys]
+    size = sum(sizes[run] for run in rest) + sifted.rows * ROW_BYTES
+    session.suit(spark, size)
+    probes = [frozenset(folder.settle_processes) for folder in folders]
+    surveys = [sifted.surveys.get(run, Survey()) for run in range(len(folders))]
+    found: list[Row] = []
     with frames.scratch() as scratch:
-        root = Path(scratch)
-        frames.link_files(folders, root)
-        began = time.perf_counter()
-        read = frames.read(spark, root, size)
-        surveys = survey(read, [frozenset(folder.settle_processes) for folder in folders])
-        timings["survey"] = time.perf_counter() - began
-        runs = [run_of(folder, seen) for folder, seen in zip(folders, surveys, strict=True)]
-        began = time.perf_counter()
-        found = findings(spark, read, runs)
-        timings["checks"] = time.perf_counter() - began
+        if rest or sifted.rows:
+            frames.link_files(folders, Path(scratch), sifted.surveys)
+            read = frames.read(spark, Path(scratch), sifted.passed, small=size < session.SMALL_BYTES)
+        if rest:
+            seen = survey(read, probes)
+            surveys = [sifted.surveys.get(run, seen[run]) for run in range(len(folders))]
+        timings["survey"] = watch.lap()
+        runs = [
+            run_of(folder, surveys[run], sifted.vouched.get(run, frozenset()))
+            for run, folder in enumerate(folders)
+        ]
+        if rest or sifted.rows:
+            found = findings(spark, read, runs)
+        timings["checks"] = watch.lap()
     mine: list[list[Row]] = [[] for _ in folders]
     for row in found:
         mine[row["run"]].append(row)
@@ -94,7 +105,18 @@ def judge_together(
     ]
 
 
-def run_of(folder: Folder, seen: Survey) -> Run:
+class Watch:
+    """Laps, in seconds."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def lap(self) -> float:
+        before, self._last = self._last, time.perf_counter()
+        return self._last - before
+
+
+def run_of(folder: Folder, seen: Survey, vouched: frozenset[int]) -> Run:
     """What the checks of this run may claim; its reasons are complete with this."""
     if not folder.judged:
         return Run(folder=folder, bounds={}, breached=True, overlapping=frozenset())
@@ -104,6 +126,7 @@ def run_of(folder: Folder, seen: Survey) -> Run:
         bounds=bounds_of(folder, seen.nemesis),
         breached=is_breached(folder, seen),
         overlapping=frozenset(seen.overlapping),
+        vouched=vouched,
     )
 
 

@@ -43,7 +43,9 @@ def is_op(row: Mapping[str, Any]) -> bool:
     f, kind, process = row.get("f"), row.get("type"), row.get("process")
     if not is_place(row.get("index")) or not is_place(row.get("time")) or not is_int(process):
         return False
-    if kind not in TYPES or not isinstance(f, str) or process < NEMESIS:
+    if not isinstance(kind, str) or kind not in TYPES or not isinstance(f, str) or process < NEMESIS:
+        return False
+    if not isinstance(row.get("error", ""), str | None):
         return False
     items = (
         is_list(row, "sends", is_send)

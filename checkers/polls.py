@@ -21,11 +21,11 @@ _PAST = Window.unboundedPreceding
 
 def by_read(frames: Frames, values: DataFrame, facts: Facts) -> DataFrame:
     """All findings about polls and end offsets."""
-    history = frames.history.where("not bad and process >= 0")
+    history = frames.history.where("whole and not bad and process >= 0")
     if facts.overlapping is not None:
         history = history.join(facts.overlapping, ["run", "process"], "left_anti")
     steps = together(
-        [inside(frames.history.where("kind = 'read' and f != 'txn'")), across(history)], facts.small
+        [inside(frames.history.where("whole and kind = 'read' and f != 'txn'")), across(history)], facts.small
     )
     started = facts.partitions.select("run", "partition", "log_start")
     odd = (
@@ -150,20 +150,17 @@ def ends_fall(history: DataFrame) -> DataFrame:
 
 
 def told(steps: DataFrame, values: DataFrame) -> DataFrame:
-    """The findings, permitted where a record lost with leave was where the step fell below or passed over."""
+    """The findings, permitted where a record lost with leave was where the step fell below or passed over;
+    nothing excuses what one poll shows in itself."""
     gone = values.where("cause is not null").select(
         "run", "partition", *named(cause="cause", was_at="explode(if(ack is null, read_at, array(ack)))")
     )
-    held = (
-        steps.join(gone, ["run", "partition"], "left")
-        .groupBy(*_STEP)
-        .agg(
-            F.min(
-                F.expr("if(was_at between least(offset, seen) and greatest(offset, seen), cause, null)")
-            ).alias("lost_by")
-        )
-    )
-    return spread(held, *rows_of())
+    passed = """case when name = 'int' then false
+        when name = 'end' then was_at >= offset and was_at < seen
+        when offset <= seen then was_at >= offset and was_at <= seen
+        else was_at > seen and was_at < offset end"""
+    causes = steps.join(gone, ["run", "partition"], "left").groupBy(*_STEP)
+    return spread(causes.agg(F.min(F.expr(f"if({passed}, cause, null)")).alias("lost_by")), *rows_of())
 
 
 def rows_of() -> list[Column]:

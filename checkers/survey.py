@@ -44,6 +44,7 @@ class Survey:
     """What was seen of one run."""
 
     blocks: list[Block] = field(default_factory=list)
+    told_lines: int = 0  # of a run that was sieved: without blocks, and without a fault
     ok: int = 0
     fail: int = 0
     info: int = 0
@@ -59,7 +60,7 @@ class Survey:
 
     @property
     def lines(self) -> int:
-        return sum(block.lines for block in self.blocks)
+        return self.told_lines + sum(block.lines for block in self.blocks)
 
     @property
     def bad(self) -> int:

@@ -1,8 +1,11 @@
 """Every row of the table "What makes checks unknown", each with a hit, and what a finding is worth beside
 it."""
 
+import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from folders import Tale
 from judging import Tales
@@ -240,3 +243,35 @@ def test_a_rotten_folder_spoils_nobody_else(tmp_path: Path) -> None:
     assert [verdict.valid for verdict in verdicts] == ["unknown", "unknown", False, "unknown", "unknown"]
     assert set(names.MADE) < set(verdicts[0].unknown[0].names)
     assert [(found.name, found.count) for found in verdicts[2].findings] == [("lost-write", 1)]
+
+
+def as_parquet(folder: Path, node: str) -> None:
+    """The dump of this node as Parquet instead."""
+    lines = folder / "logs" / f"{node}.jsonl"
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    flags = ("crc_ok", "aborted")
+    names_of_columns = ("node", "partition", "offset", "epoch", "value", "crc")
+    table = pa.table(
+        {name: pa.array([row.get(name) for row in rows], None if name == "node" else pa.int64())
+         for name in names_of_columns}
+        | {name: pa.array([row.get(name) for row in rows], pa.bool_()) for name in flags}
+    )  # fmt: skip
+    pq.write_table(table, folder / "logs" / f"{node}.parquet")
+    lines.unlink()
+
+
+def test_dumps_may_be_parquet_and_a_rotten_one_spoils_nobody(tmp_path: Path) -> None:
+    """The same columns, alone; one that only begins and ends as Parquet makes its own run unknown."""
+    good = Tale().acked(1, 2).send(4, 5, at=[2]).write(tmp_path / "good")
+    rotten = Tale().acked(1, 2).write(tmp_path / "rotten")
+    for node in ("n1", "n2", "n3"):
+        as_parquet(good, node)
+    (rotten / "logs" / "n2.parquet").write_bytes(b"PAR1 is no Parquet PAR1")
+
+    verdicts = SparkJudge().judge([good, rotten])
+
+    assert [(found.name, found.count) for found in verdicts[0].findings] == [("lost-write", 1)]
+    assert verdicts[0].valid is False
+    assert verdicts[0].unknown == ()
+    assert verdicts[0].counts["records"] == {"n1": 2, "n2": 2, "n3": 2}
+    assert verdicts[1].valid == "unknown"

@@ -22,7 +22,7 @@ from checkers.folder import Folder, open_folder
 from checkers.sieve import Sieved, sieve
 from checkers.survey import Survey
 
-SIEVED_FROM_BYTES = 1 << 20  # below this a worker's start costs more than the checks
+SIEVED_FROM_BYTES = 1 << 20  # in all; below this a worker's start costs more than the checks
 SIEVED_UP_TO_BYTES = 3 << 30  # a worker needs between two and three times as much memory
 _COLUMNS = (
     "what string, run int, node string, block bigint, at bigint, bad boolean, kind string, pos int, "
@@ -45,12 +45,10 @@ class Sifted:
 
 
 def sift(spark: SparkSession, folders: Sequence[Folder], sizes: Sequence[int], tasks: int) -> Sifted:
-    """Sieves the folders that are big enough for it to pay."""
-    chosen = [
-        run
-        for run, size in enumerate(sizes)
-        if SIEVED_FROM_BYTES <= size <= SIEVED_UP_TO_BYTES and folders[run].judged
-    ]
+    """Sieves the folders, where there is enough of them for it to pay."""
+    chosen = [run for run, size in enumerate(sizes) if size <= SIEVED_UP_TO_BYTES and folders[run].judged]
+    if sum(sizes[run] for run in chosen) < SIEVED_FROM_BYTES:
+        return Sifted()
     if not chosen:
         return Sifted()
     paths = json.dumps([{"run": run, "path": str(folders[run].path.resolve())} for run in chosen])

@@ -24,14 +24,14 @@ def held_by(row: Row) -> str:
 
 def lines(row: Row) -> str:
     ops = row.get("ops") or []
-    return f" (history line{'s' if len(ops) > 1 else ''} {', '.join(map(str, ops))})" if ops else ""
+    return f" (index {', '.join(map(str, ops))})" if ops else ""
 
 
 def lost_write(row: Row) -> str:
     value, ops = row["value"], row.get("ops") or []
     acked = f"The send of {value} to partition {row['partition']} was acked"
     acked += f" at offset {row['offset']}" if row["offset"] is not None else ""
-    acked += f" (history line {ops[-1]})" if ops else ""
+    acked += f" (index {ops[-1]})" if ops else ""
     ends = {
         "moved": f"the leader's final log holds it at offset {row['seen']} instead",
         "overwritten": "the leader's final log holds "

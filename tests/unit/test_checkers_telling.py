@@ -45,18 +45,6 @@ def test_verdict_json_has_the_format_s_keys(tmp_path: Path) -> None:
     }
 
 
-def test_the_report_tells_each_finding_and_where_to_look() -> None:
-    """Worst first, the rest counted, and the command to type."""
-    text = report.text(Path("runs/x"), VERDICT)
-
-    assert "x: INVALID" in text
-    assert "lost-write  7 findings, a bug" in text
-    assert "... and 4 more" in text
-    assert "duplicate  1 finding, permitted by retries" in text
-    assert "floodmark show runs/x --finding lost-write" in text
-    assert "no final reads of partition 0" in text
-
-
 def test_every_finding_that_is_made_is_explained() -> None:
     """And nothing else is."""
     assert {*names.MADE, names.UNFIT} == set(explain.EXPLANATIONS)

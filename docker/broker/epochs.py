@@ -60,3 +60,18 @@ class EpochCache:
         changed = bool(self.entries)
         self.entries.clear()
         return changed
+
+
+def recovered(
+    written: Iterable[tuple[int, int]], checkpoint: Iterable[tuple[int, int]], leo: int
+) -> EpochCache:
+    """The cache that fits a recovered log: `written` is what its batches tell, (epoch, first offset) each.
+
+    Of the checkpoint only an entry at the LEO with a higher epoch than any record's is kept: elected and
+    nothing written yet, or what was written is lost; in either case that epoch begins at the LEO here.
+    """
+    cache = EpochCache(written)
+    for epoch, start in checkpoint:
+        if start == leo and epoch > cache.latest:
+            cache.assign(epoch, start)
+    return cache

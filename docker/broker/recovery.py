@@ -12,7 +12,7 @@ import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from broker.epochs import EpochCache
+from broker.epochs import recovered
 from broker.messages import Batch
 from broker.records import CorruptBatch, batch_end, frame
 
@@ -60,13 +60,5 @@ def scan(descriptor: int, size: int, expected: int) -> Scan:
 
 
 def mend_epochs(found: Iterable[tuple[int, int]], batches: Iterable[Batch], leo: int) -> Epochs:
-    """The leader-epoch cache that fits the batches, where `found` is what leader-epoch-checkpoint held.
-
-    Of `found` only an entry at LEO with a higher epoch than any record's is kept: elected and nothing written
-    yet, or what was written is lost; in either case that epoch begins at LEO here.
-    """
-    cache = EpochCache((batch.epoch, batch.base_offset) for batch in batches)
-    for epoch, start in found:
-        if start == leo and epoch > cache.latest:
-            cache.assign(epoch, start)
-    return tuple(cache.entries)
+    """The leader-epoch cache that fits the batches, where `found` is what leader-epoch-checkpoint held."""
+    return tuple(recovered(((batch.epoch, batch.base_offset) for batch in batches), found, leo).entries)

@@ -21,6 +21,7 @@ from typing import Any
 from broker import errors
 from broker.cluster_messages import Tick
 from broker.epochs import EpochCache
+from broker.epochs import recovered as fitting
 from broker.errors import IllegalEvent
 from broker.follower import Follower
 from broker.leader import Leader
@@ -71,7 +72,7 @@ class Replica:
     def __init__(self, *, me: int, config: ReplicaConfig, rules: Rules, recovered: Recovered) -> None:
         log = Log(recovered.log_start, recovered.batches)
         remembers = rules.keeps_epochs and rules.recalls_epochs
-        epochs = _recovered_epochs(log, recovered.epochs) if remembers else EpochCache()
+        epochs = fitting(log.epoch_starts(), recovered.epochs, log.end) if remembers else EpochCache()
         seen = max([epochs.latest, *(epoch for epoch, _ in recovered.epochs)]) if remembers else NO_EPOCH
         self._state = State(
             me=me,
@@ -334,12 +335,3 @@ class Replica:
             assert latest == state.leader_epoch, f"leads {state.leader_epoch}, the cache ends with {latest}"
         if state.parked and rules.ack_rule == "isr":
             assert state.parked[0].required > hw, f"HW {hw} has passed {state.parked[0]}, unanswered"
-
-
-def _recovered_epochs(log: Log, checkpoint: Sequence[tuple[int, int]]) -> EpochCache:
-    """The batches tell the epochs that wrote them; the checkpoint adds one that led and wrote nothing."""
-    epochs = EpochCache(log.epoch_starts())
-    for epoch, start in checkpoint:
-        if start == log.end and epoch > epochs.latest:
-            epochs.assign(epoch, start)
-    return epochs

@@ -1,22 +1,19 @@
-"""The replicas of this broker: each a machine and its log; events go in one at a time, effects are carried
-out.
+"""The replicas of this broker: each a machine and its log; what their effects mean on disk and to others.
 
 Rules
-1. There is one queue of events. An event is stepped and all its effects are carried out, in order and
-   synchronously, before the next one is looked at; what an effect brings about is queued behind.
-2. A machine that raises, an invariant that does not hold, a disk that refuses: the process dies at once,
-   before anything of that step is answered.
+1. Events go in through `post` (carrying.py has the rules).
+2. A disk that refuses ends the process before anything is answered.
 3. What waits for what is the purgatory's matter; here it is only told what happened.
 """
 
 import base64
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from broker.carrying import Carrier, CarryOut, Hosted, Key
 from broker.checkpoints import (
     HIGH_WATERMARKS,
     PARTITION_METADATA,
@@ -26,6 +23,7 @@ from broker.checkpoints import (
     write_offsets,
 )
 from broker.config import LONG_MAX, Config
+from broker.failpoints import Failpoints
 from broker.files import Files
 from broker.logline import die, log
 from broker.messages import (
@@ -48,8 +46,9 @@ from broker.metadata import Metadata, TopicInfo
 from broker.replica import Recovered, Replica, ReplicaConfig
 from broker.rules import Rules
 from broker.storage import PartitionLog
+from broker.trace import Trace
 
-Key = tuple[str, int]  # topic, partition
+__all__ = ["Host", "Hosted", "Key", "Watchers", "now_ms"]
 MIN_INSYNC, FLUSH_MESSAGES, SEGMENT_BYTES = "min.insync.replicas", "flush.messages", "segment.bytes"
 
 
@@ -62,22 +61,6 @@ class Token(Protocol):
     """Who asked. The machine gives it back; what it is told depends on what was asked."""
 
     def told(self, index: int, answer: Any) -> None: ...
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Hosted:
-    """One replica here."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    log: PartitionLog
-    replica: Replica
-    checkpointed_hw: int
-
-    @property
-    def key(self) -> Key:
-        return self.topic, self.partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,13 +85,13 @@ class Host:
     hosted: dict[Key, Hosted] = field(default_factory=dict)
     idle: dict[Key, PartitionLog] = field(default_factory=dict)  # recovered, and not yet told who leads
     _checkpointed: dict[Key, int] = field(default_factory=dict)
-    _queue: deque[tuple[Hosted, ReplicaEvent]] = field(default_factory=deque)
-    _stepping: bool = False
-    _carry_out: Mapping[type, Callable[[Hosted, Any], None]] = field(default_factory=dict)
+    trace: Trace = field(default_factory=Trace)
+    points: Failpoints = field(default_factory=Failpoints)
+    _carrier: Carrier = field(init=False)
 
     def __post_init__(self) -> None:
         self._checkpointed = read_offsets(self.config.log_dir, HIGH_WATERMARKS)
-        self._carry_out = {
+        carry_out: CarryOut = {
             Append: self._append,
             Truncate: self._truncate,
             Reset: self._reset,
@@ -121,24 +104,17 @@ class Host:
             OffsetAnswer: _tell,
             ProposeIsr: self.watchers.propose,
         }
+        self._carrier = Carrier(carry_out, self.trace, self.points)
 
     # -- events --------------------------------------------------------------------------------------------
 
     def post(self, hosted: Hosted, event: ReplicaEvent) -> None:
         """Step now, or, when called out of an effect, after what is queued."""
-        self._queue.append((hosted, event))
-        if self._stepping:
-            return
-        self._stepping = True
-        try:
-            while self._queue:
-                hosted, event = self._queue.popleft()
-                for effect in hosted.replica.step(event):
-                    self._carry_out[type(effect)](hosted, effect)
-        except Exception as error:
-            log("error", "step-failed", topic=hosted.topic, partition=hosted.partition, by=event)
-            die("stopped-by-a-broken-invariant-or-disk", error)
-        self._stepping = False
+        self._carrier.post(hosted, event)
+
+    def let_go(self, hosted: Hosted) -> None:
+        """A replica that a failpoint holds goes on."""
+        self._carrier.let_go(hosted)
 
     def tick(self) -> None:
         now = now_ms()

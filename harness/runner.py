@@ -46,6 +46,8 @@ class RunPlan:
     workload: Workload
     striker: Striker
     schedule: Schedule = ()
+    links: str = "direct"  # as the cluster was asked for them
+    reproduces: Mapping[str, Any] | None = None  # the run that this one is to be again: folder, id, run
     concurrency: int = 10
     rate: float | None = None  # ops a second; None: as fast as they go
     duration_s: float = 30.0
@@ -269,9 +271,11 @@ def _flushes_every(keys: Mapping[str, Any]) -> bool:
 
 def _head(plan: RunPlan) -> dict[str, Any]:
     """run.json as far as it is known before anything has started."""
+    linked = {"reproduces": dict(plan.reproduces)} if plan.reproduces is not None else {}
     return {
         "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
         "seed": plan.seed, "cluster": plan.cluster.name, "rules": plan.rules, "workload": plan.workload.name,
+        "links": plan.links, **linked,
         "nodes": list(plan.cluster.nodes),
         "partitions": {
             str(spec.key): {"topic": spec.topic, "partition": spec.partition,

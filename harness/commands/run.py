@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,7 +19,7 @@ from harness.commands.check import Gate, judge_folders
 from harness.commands.screen import Screen
 from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
-from harness.protocols import WorkloadSettings
+from harness.protocols import PartitionSpec, WorkloadSettings
 from harness.run import RUNS, default_folder, link_latest, refuse_full
 from harness.runner import DONE, RunPlan, RunResult, carry_out, first_free_value, spread
 from harness.schedule import ACTS, Schedule
@@ -42,6 +43,7 @@ class RunOptions:
     rate: float | None = None
     partitions: int = 4
     replication_factor: int | None = None  # None: 3, or as many as there are nodes
+    assignment: tuple[PartitionSpec, ...] = ()  # these very partitions, whatever the two above say
     acks: str = "all"
     nemesis: str = "none"
     interval: float = 5.0
@@ -50,6 +52,7 @@ class RunOptions:
     seed: int | None = None
     duration: float = 30.0
     out: Path | None = None
+    reproduces: Mapping[str, Any] | None = None  # run.json's words on the run that this one is to be again
 
 
 def run_and_judge(options: RunOptions, through: Gate) -> int:
@@ -94,15 +97,11 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     """The plan that the options make, with the schedule given or theirs; UsageError for what cannot be."""
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
     folder = options.out or default_folder(seed, datetime.datetime.now())
-    factor = min(3, options.nodes) if options.replication_factor is None else options.replication_factor
     nodes = tuple(f"n{index}" for index in range(1, options.nodes + 1))
-    specs = spread(nodes, TOPIC, options.partitions, factor)
-    config = {
-        "min.insync.replicas": str(max(1, factor - 1)),
-        "default.replication.factor": str(factor),
-        **pairs(options.config),
-    }
+    specs = options.assignment or spread(nodes, TOPIC, options.partitions, factor_of(options))
+    config = config_of(options)
     schedule = schedule_of(options, seed, nodes, config) if schedule is None else schedule
+    links = options.links or ("proxied" if any(entry.f == "cut" for entry in schedule) else "direct")
     cluster = catalog.cluster(
         options.cluster,
         folder,
@@ -110,7 +109,7 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
         rules=options.rules,
         bugs=options.bugs,
         config=config,
-        links=options.links or ("proxied" if any(entry.f == "cut" for entry in schedule) else "direct"),
+        links=links,
     )
     run_id = secrets.token_hex(8)
     settings = WorkloadSettings(
@@ -134,10 +133,24 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
         workload=catalog.workload(options.workload, settings),
         striker=catalog.striker(cluster, specs),
         schedule=schedule,
+        links=links,
+        reproduces=options.reproduces,
         concurrency=options.concurrency,
         rate=options.rate,
         duration_s=options.duration,
     )
+
+
+def factor_of(options: RunOptions) -> int:
+    """Replicas of a partition, as asked, or what is usual."""
+    return min(3, options.nodes) if options.replication_factor is None else options.replication_factor
+
+
+def config_of(options: RunOptions) -> dict[str, str]:
+    """Kafka's keys: those given over what a run is set to anyway."""
+    factor = factor_of(options)
+    usual = {"min.insync.replicas": str(max(1, factor - 1)), "default.replication.factor": str(factor)}
+    return {**usual, **pairs(options.config)}
 
 
 def schedule_of(

@@ -23,7 +23,10 @@ FAULTS: dict[str, Fault] = {
         Fault(f="heal", does="let every byte pass again"),
         Fault(f="power_cut", does="kill and lose what was not fsynced", undone_by="start", loses=True),
         Fault(f="expire", does="the controller ends the broker's session now"),
-        Fault(f="elect", does="ask the controller for a preferred or unclean election"),
+        Fault(f="elect", does="ask the controller for a preferred or unclean election, or for one leader"),
+        Fault(f="disk", does="kill and empty the log directory", undone_by="start", loses=True),
+        Fault(f="arm", does="arm a failpoint in a process", undone_by="release"),
+        Fault(f="release", does="let go what a failpoint holds, and disarm it"),
     )
 }
 LOSES = frozenset(f for f, fault in FAULTS.items() if fault.loses)

@@ -48,6 +48,10 @@ class Intent:
     f: str  # send, poll, assign, list_offsets, ...
     sends: tuple[Send, ...] = ()
     partitions: tuple[int, ...] = ()  # of assign; of list_offsets: those asked
+    node: str | None = None  # ask this node, whoever leads: a client with stale metadata
+    acks: str | None = None  # of a send: all, 1 or 0; None: as the workload has it
+    offset: int | None = None  # of a poll: from here on; None: from where the process stands
+    patience_s: float | None = None  # of a send: how long leader and client wait; None: as the client does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,21 @@ class ReplicaView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Met:
+    """One time that a node stood at an armed failpoint. What it did not know, or was not about, is None."""
+
+    node: str
+    name: str  # F.truncated, ...
+    action: str | None  # what it did there; None: not told
+    time_ns: int  # by the node's own clock: monotonic from a cluster, since the run began from a Sight
+    partition: int | None = None  # the history's key
+    epoch: int | None = None
+    peer: str | None = None
+    offset: int | None = None
+    held: bool = False  # it stands there still
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
     """One partition as the controller sees it: the truth."""
 
@@ -140,7 +155,29 @@ class Expires(Protocol):
 
 @runtime_checkable
 class Elects(Protocol):
-    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]: ...
+    """Asks the controller: for the preferred leaders, or an unclean one; or, with `leader`, for that replica,
+    which must be an ISR member (any live replica if unclean), and nobody leaves the ISR for it. Returns
+    {"elected": [keys], "refused": {key: why}}; who leads already stands in neither."""
+
+    async def elect(
+        self, partitions: Sequence[int], *, unclean: bool = False, leader: str | None = None
+    ) -> Mapping[str, Any]: ...
+
+
+@runtime_checkable
+class Wipes(Protocol):
+    async def wipe(self, node: str) -> Mapping[str, Any]: ...  # kill, and all its disk held is gone
+
+
+@runtime_checkable
+class Failpoints(Protocol):
+    """Named places inside a process where it can be stopped, ended or robbed of a message. A point is as
+    harness/schedule.py has it: names of nodes, the history's partitions. `node` may be CONTROLLER."""
+
+    async def arm(self, node: str, point: Mapping[str, Any]) -> None: ...  # down: armed at its next start
+    async def release(self, node: str, point: Mapping[str, Any] | None) -> int: ...  # how many it held
+    async def met(self, node: str) -> Sequence[Met]: ...  # in order, also by its former incarnations
+    def crashes(self) -> Sequence[Met]: ...  # every death by an armed crash so far, in order; never in died()
 
 
 # -- nemeses and moments ----------------------------------------------------------------------------------
@@ -182,7 +219,10 @@ class Sight(Protocol):
     def now_ns(self) -> int: ...  # since the run began
     def acks(self, partition: int) -> int: ...  # acked micro-sends so far
     async def ack_or(self, timeout_s: float) -> None: ...  # returns at the next ack of any partition, or then
+    def acks_given(self, partition: int, leader: str) -> int: ...  # by this leader, from the trace
     async def view(self) -> View: ...
+    async def met(self, node: str) -> Sequence[Met]: ...
+    def crashes(self) -> Sequence[Met]: ...  # as Failpoints has it
 
 
 # A scripted send or poll: recorded like any op, by a process of its own.

@@ -5,8 +5,9 @@ Rules
    synchronously, before the next one is looked at; what an effect brings about is queued behind.
 2. A machine that raises, an invariant that does not hold, a disk that refuses: the process dies at once,
    before anything of that step is answered.
-3. What a step means is written to the trace after what it does to this disk, and before anything of it leaves
-   the process.
+3. What a step means is written to the trace before anything of it leaves the process, and, so that a process
+   that ends in between never holds more than its trace tells, before it appends and after it truncates: what
+   the trace has too much the next start line takes back.
 4. A replica held at a failpoint keeps the rest of its step and its later events, in order, until it is let
    go; what becomes of the others does not depend on it.
 """
@@ -18,14 +19,14 @@ from typing import Any
 
 from broker.failpoints import Failpoints, Place
 from broker.logline import die, log
-from broker.messages import Append, ReplicaEffect, ReplicaEvent, Reset, SaveEpochs, Tick, Truncate
+from broker.messages import ReplicaEffect, ReplicaEvent, Reset, SaveEpochs, Tick, Truncate
 from broker.narrating import replica_lines, standing
 from broker.replica import Replica
 from broker.storage import PartitionLog
 from broker.trace import Trace
 
 Key = tuple[str, int]  # topic, partition
-_ON_DISK = (Append, Truncate, Reset, SaveEpochs)
+_UNTOLD = (Truncate, Reset, SaveEpochs)  # on disk before the trace tells of them
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -97,7 +98,7 @@ class Carrier:
         lines: tuple[Mapping[str, Any], ...],
     ) -> None:
         for position, effect in enumerate(effects):
-            if lines and not isinstance(effect, _ON_DISK):
+            if lines and not isinstance(effect, _UNTOLD):
                 self._trace.replica(hosted.topic, hosted.partition, lines)
                 lines = ()
             self._carry_out[type(effect)](hosted, effect)

@@ -56,6 +56,7 @@ class Config:
     control: Address | None = None
     dial: tuple[tuple[int, Address], ...] = ()
     durable: Path | None = None
+    trace: Path | None = None
 
     def dialled(self, node_id: int, advertised: Address) -> Address:
         """Where to dial a node: its link when there is one, else where it says it listens."""
@@ -170,6 +171,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "floodmark.control": ("control", _address),
     "floodmark.dial": ("dial", _nodes),
     "floodmark.durable": ("durable", Path),
+    "floodmark.trace": ("trace", Path),
 }
 _MUST = ("process.roles", "node.id", "listeners", "log.dirs")
 

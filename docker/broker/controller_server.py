@@ -2,7 +2,8 @@
 broker.
 
 Rules
-1. One event at a time; a step's records are on disk (fsync) before any answer or message of that step leaves.
+1. One event at a time; a step's records are on disk (fsync), and told in the trace, before any answer or
+   message of that step leaves.
 2. Time stands still while this process was away (broker.clock).
 3. What cannot be persisted ends the process: its next start reads what is on disk.
 4. A freeze or an expiry asked for on the control socket passes through the same one queue.
@@ -38,8 +39,10 @@ from broker.messages import (
     Register,
     Tick,
 )
+from broker.narrating_cluster import controller_lines, untold_lines
 from broker.rules import rules_for
 from broker.serving import Connection, Listener
+from broker.trace import Trace, latest_version
 from broker.wire import (
     Head,
     WireError,
@@ -75,6 +78,7 @@ class ControllerServer:
             self._journal.records,
             rules_for(config.rules, config.bugs),
         )
+        self._trace = self._go_on_telling(config)
         self._heralds: dict[int, Herald] = {}
         self._listener = Listener(self._serve, config.request_max_bytes)
         self._asked_to_stop = asyncio.Event()
@@ -123,9 +127,12 @@ class ControllerServer:
         """One event; what answers it, or None."""
         try:
             answer = None
+            before = self._controller.metadata()
             for effect in self._controller.step(event):
                 if isinstance(effect, Persist):
                     self._journal.append(effect.records)
+                    if self._trace.on:
+                        self._trace.process(controller_lines(before, event, effect.records))
                     for record in effect.records:
                         log(
                             "info",
@@ -141,6 +148,13 @@ class ControllerServer:
         except Exception as error:
             log("error", "step-failed", by=event)
             die("stopped-by-a-broken-invariant-or-disk", error)
+
+    def _go_on_telling(self, config: Config) -> Trace:
+        """The trace, and in it what became durable just before the last end and was told to nobody yet."""
+        trace = Trace(config.trace, config.node_id)
+        if config.trace is not None:
+            trace.process(untold_lines(self._journal.records, latest_version(config.trace)))
+        return trace
 
     def _publish(self) -> None:
         for broker in self._controller.metadata().brokers:

@@ -9,7 +9,7 @@ Rules
 import base64
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -43,6 +43,7 @@ from broker.messages import (
     Truncate,
 )
 from broker.metadata import Metadata, TopicInfo
+from broker.narrating import Found, checkpoint_line, standing, start_lines
 from broker.replica import Recovered, Replica, ReplicaConfig
 from broker.rules import Rules
 from broker.storage import PartitionLog
@@ -105,6 +106,7 @@ class Host:
             ProposeIsr: self.watchers.propose,
         }
         self._carrier = Carrier(carry_out, self.trace, self.points)
+        self.trace.standing_of = self._standing_of
 
     # -- events --------------------------------------------------------------------------------------------
 
@@ -192,6 +194,22 @@ class Host:
                     self._open_log((topic, int(partition)), topic_id, self.config.segment_bytes)
         except Exception as error:
             die("log-cannot-be-opened", error)
+        if self.trace.on:
+            self.trace.process(start_lines(self.clean, list(map(self._found, self.idle))))
+
+    def _found(self, key: Key) -> Found:
+        """A log as recovered, for the trace."""
+        log_start, leo, found = self.idle[key].log_start, self.idle[key].leo, self.idle[key].recovered
+        hw = max(log_start, min(self._checkpointed.get(key, 0), leo))
+        return Found(
+            topic=key[0], partition=key[1], log_start=log_start, leo=leo, hw=hw, batches=found.batches
+        )
+
+    def _standing_of(self, topic: str, partition: int) -> tuple[int, int, int] | None:
+        hosted = self.hosted.get((topic, partition))
+        if hosted is None:
+            return None
+        return hosted.replica.leader_epoch, hosted.replica.leo, hosted.replica.hw
 
     def _open_log(self, key: Key, topic_id: str, segment_bytes: int) -> PartitionLog:
         opened = PartitionLog.open(
@@ -289,16 +307,27 @@ class Host:
             write_offsets(self.files, HIGH_WATERMARKS, offsets)
         except Exception as error:
             die("high-watermarks-not-written", error)
+        if self.trace.on:
+            written = {key: hw for key, hw in moved.items() if hw != self._checkpointed.get(key)}
+            self._trace_checkpoints("hw", written)
         self._checkpointed = offsets
         for key, hw in moved.items():
             self.hosted[key].checkpointed_hw = hw
+
+    def _trace_checkpoints(self, what: str, values: Mapping[Key, int]) -> None:
+        for key, value in values.items():
+            if key in self.hosted:  # of a log that nobody has followed or led yet nothing has moved
+                self.trace.replica(*key, [checkpoint_line(what, value, standing(self.hosted[key].replica))])
 
     def close(self) -> None:
         """An orderly stop's disk half: all flushed, both checkpoints written."""
         logs = {**self.idle, **{key: hosted.log for key, hosted in self.hosted.items()}}
         for each in logs.values():
             each.flush()
-        write_offsets(self.files, RECOVERY_POINTS, {key: each.flushed for key, each in logs.items()})
+        recovery_points = {key: each.flushed for key, each in logs.items()}
+        write_offsets(self.files, RECOVERY_POINTS, recovery_points)
+        if self.trace.on:
+            self._trace_checkpoints("recovery", recovery_points)
         self.checkpoint()
         for each in logs.values():
             each.close()

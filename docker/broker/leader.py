@@ -87,6 +87,7 @@ class Leader:
             base_offset=base,
             required=required,
             deadline_ms=event.now_ms + event.timeout_ms,
+            acks=event.acks,
         )
         if event.acks != -1 or state.rules.ack_rule == "append":
             state.answer_produce(parked, errors.NONE)

@@ -1,12 +1,15 @@
 """One line per event on stdout, and the one way to die."""
 
+import contextlib
 import datetime
 import os
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 EXIT_CONFIG = 2
 EXIT_BROKEN = 70  # a broken invariant, a disk that refuses: the process must not go on
+_last_acts: list[Callable[[str], None]] = []
 
 
 def log(level: str, what: str, **besides: object) -> None:
@@ -21,9 +24,17 @@ def _value(value: object) -> str:
     return f'"{text}"' if " " in text else text
 
 
+def before_dying(act: Callable[[str], None]) -> None:
+    """Have this done, with the reason, when the process dies by its own hand."""
+    _last_acts.append(act)
+
+
 def die(what: str, error: BaseException) -> NoReturn:
     """The last line, and gone: nothing half-done is answered, nothing that is in doubt is written."""
     log("error", what, error=f"{type(error).__name__}: {error}", where=_where(error))
+    for act in _last_acts:
+        with contextlib.suppress(Exception):
+            act(what)
     sys.stdout.flush()
     os._exit(EXIT_BROKEN)
 

@@ -288,6 +288,8 @@ class ProduceAnswer:
     error: int
     base_offset: int
     log_start: int
+    last_offset: int = -1  # of the last record appended, and
+    acks: int = -1  # as they were asked for: what an ack is told by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from broker.producing import produce
 from broker.reading import Reading, Readings, Wanted
 from broker.rules import rules_for
 from broker.serving import Connection, Listener
+from broker.trace import Trace
 from broker.wire import (
     Head,
     WireError,
@@ -72,6 +73,7 @@ class Broker:
                 role_changed=self._role_changed,
                 propose=self._propose,
             ),
+            trace=Trace(config.trace, config.node_id),
         )
         self._clean_epoch = clean_epoch
         self._listener = Listener(self._serve, config.request_max_bytes)

@@ -42,6 +42,7 @@ class Parked:
     base_offset: int
     required: int  # the HW that answers it: one past its last record
     deadline_ms: int
+    acks: int = -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,7 +129,8 @@ class State:
         """Answer a produce that was appended; with an error its offset says that its fate is unknown."""
         self.emit(
             ProduceAnswer(
-                token=parked.token, error=error, base_offset=parked.base_offset, log_start=self.log.start
+                token=parked.token, error=error, base_offset=parked.base_offset, log_start=self.log.start,
+                last_offset=parked.required - 1, acks=parked.acks,
             )
         )
 

@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.protocols import Cluster, Judge, PartitionSpec, Striker, Workload, WorkloadSettings
 from harness.schedule import Schedule
 
-RULES = ("high-watermark", "kip-320")  # the protocol generations, oldest first
+RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")  # the protocol generations, oldest first
 
 WORKLOADS: Mapping[str, str] = {
     "idempotent": "workloads.idempotent:make",
@@ -29,6 +29,7 @@ PLANNER = "nemesis.plans:plan"
 BUDGET = "nemesis.budget:overspends"
 ARSENAL = "nemesis.compose:arsenal"
 STRIKER = "nemesis.striker:Striker"
+BROKER_WORDS = "broker.words"  # a module that is run, never imported: which rules, bugs, switches there are
 
 _ALIASES = {"partition": "cut"}  # as Jepsen's users call it
 

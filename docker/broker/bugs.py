@@ -14,10 +14,21 @@ BUGS: Mapping[str, Mapping[str, object]] = {
     "no_epoch_on_elect": {"epoch_at_election": False},  # KAFKA-7415
     "keep_epoch_tail": {"cuts_epoch_tail": False},  # KAFKA-10706
     "forget_epoch": {"recalls_epochs": False},  # the leader-epoch-checkpoint is not read at a restart
-    "skip_same_leader": {"follows_same_leader_anew": False},  # KAFKA-7164
+    # KAFKA-7164; to be seen where a follower asks before it fetches (two-phase)
+    "skip_same_leader": {"follows_same_leader_anew": False, "sees_missed_epochs": False},
+    "epoch_v0": {"answers_with_epoch": False},  # KAFKA-6361: the start of the first larger epoch
+    "append_no_base_check": {"checks_base_offsets": False},  # KAFKA-3919
+    "hw_before_trunc": {"truncates_before_hw": False},  # KAFKA-14704
+    # disk
+    "ckpt_drops_partition": {"checkpoints_every_partition": False},  # KAFKA-1647
+    "recover_no_crc": {"recovery_checks_batches": False},
+    "recover_drop_segment": {"recovery_keeps_segments": False},
+    "epochfile_not_rebuilt": {"recovery_mends_epochs": False},
     # fencing
     "fetch_no_epoch_fence": {"fences_followers": False},  # KAFKA-6880
-    "hw_any_epoch": {"credits_this_epoch_only": False},
+    "epoch_req_unfenced": {"fences_epoch_requests": False},  # in two-phase
+    # a fetch can only be credited if it is not refused
+    "hw_any_epoch": {"credits_this_epoch_only": False, "fences_followers": False},
     "resp_no_epoch_check": {"answers_need_epoch": False},  # KAFKA-18991
     "la_no_broker_epoch": {"control_needs_broker_epoch": False},  # before KIP-380
     # high watermark and acks
@@ -27,7 +38,6 @@ BUGS: Mapping[str, Mapping[str, object]] = {
     "credit_diverging": {"credits_diverging": True},  # KAFKA-13141
     "hw_noclamp": {"clamps_follower_hw": False},
     "hw_eq_leo": {"follower_hw_from_leader": False},
-    "hw_under_minisr": {"hw_needs_min_insync": False},  # KAFKA-15583
     "no_minisr_recheck": {"hw_needs_min_insync": False, "rechecks_min_insync": False},
     "parked_survives_demotion": {"fails_parked_on_demotion": False},
     # ISR

@@ -56,12 +56,15 @@ class AlterPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elect:
-    """HARNESS or admin client -> controller: ElectLeaders. Empty `partitions` means all."""
+    """HARNESS or admin client -> controller: ElectLeaders. Empty `partitions` means all. `leader` is the
+    harness's alone: elect this one, as a reassignment followed by a preferred election would; NO_LEADER
+    leaves the choice to the controller."""
 
     now_ms: int
     token: object
     partitions: tuple[tuple[str, int], ...]
     unclean: bool
+    leader: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

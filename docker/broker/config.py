@@ -53,6 +53,7 @@ class Config:
     message_max_bytes: int = 1_048_588
     rules: str = "kip-320"
     bugs: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
     control: Address | None = None
     dial: tuple[tuple[int, Address], ...] = ()
     durable: Path | None = None
@@ -168,6 +169,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "message.max.bytes": ("message_max_bytes", _whole(1)),
     "floodmark.rules": ("rules", str),
     "floodmark.bugs": ("bugs", _names),
+    "floodmark.switches": ("switches", _names),
     "floodmark.control": ("control", _address),
     "floodmark.dial": ("dial", _nodes),
     "floodmark.durable": ("durable", Path),
@@ -230,9 +232,9 @@ def parse(text: str, name: str) -> tuple[Config, list[str]]:
             raise ConfigError(f"{name}: {key} is missing")
     config = _whole_config(values, name)
     try:
-        rules_for(config.rules, config.bugs)
+        rules_for(config.rules, config.bugs, config.switches)
     except ValueError as error:
-        line = max(lines.get("floodmark.rules", 0), lines.get("floodmark.bugs", 0))
+        line = max(lines.get(f"floodmark.{word}", 0) for word in ("rules", "bugs", "switches"))
         raise ConfigError(f"{name}:{line}: {error}") from None
     _fits(config, name, lines)
     return config, warnings

@@ -49,7 +49,7 @@ from broker.cluster_messages import (
     Registered,
     Tick,
 )
-from broker.elections import elected, without
+from broker.elections import appointed, elected, without
 from broker.messages import NO_LEADER
 from broker.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo, metadata_of
 from broker.rules import KIP_320, Rules
@@ -289,7 +289,10 @@ class Controller:
         named = event.partitions or tuple(key for key, _ in self._partitions())
         results = []
         for topic, index in named:
-            error = self._elect_one(topic, index, unclean=event.unclean)
+            if event.leader == NO_LEADER:
+                error = self._elect_one(topic, index, unclean=event.unclean)
+            else:
+                error = self._appoint(topic, index, event.leader, unclean=event.unclean)
             if event.partitions or error != errors.ELECTION_NOT_NEEDED:
                 results.append((topic, index, error))
         return ElectAnswer(token=event.token, results=tuple(results))
@@ -311,6 +314,19 @@ class Controller:
         if now is None:
             return errors.ELIGIBLE_LEADERS_NOT_AVAILABLE
         self._record(partition_record(topic, index, now))
+        return errors.NONE
+
+    def _appoint(self, topic: str, index: int, leader: int, *, unclean: bool) -> int:
+        """Elect this one: an active member of the ISR or, unclean, an active replica."""
+        partition = self._state.partition(topic, index)
+        if partition is None:
+            return errors.UNKNOWN_TOPIC_OR_PARTITION
+        if partition.leader == leader:
+            return errors.ELECTION_NOT_NEEDED
+        eligible = partition.replicas if unclean else partition.isr
+        if leader not in eligible or not self._state.active(leader):
+            return errors.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        self._record(partition_record(topic, index, appointed(partition, leader, self._rules)))
         return errors.NONE
 
     def _elect_leaderless(self) -> None:

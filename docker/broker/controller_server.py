@@ -21,7 +21,7 @@ from broker.clock import Clock
 from broker.config import Config
 from broker.control import Control, ControlError
 from broker.controller import Controller, ControllerConfig
-from broker.controller_views import PARTITIONS_MAX, config_problem, view
+from broker.controller_views import PARTITIONS_MAX, config_problem, election, view
 from broker.describing import CONTROLLER_SERVES, NO_TIME, api_versions
 from broker.herald import Herald
 from broker.journal import Journal
@@ -76,7 +76,7 @@ class ControllerServer:
                 default_partitions=config.num_partitions,
             ),
             self._journal.records,
-            rules_for(config.rules, config.bugs),
+            rules_for(config.rules, config.bugs, config.switches),
         )
         self._trace = self._go_on_telling(config)
         self._heralds: dict[int, Herald] = {}
@@ -96,7 +96,7 @@ class ControllerServer:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop.set)
-        control = Control(self._state, {"expire": self._expire})
+        control = Control(self._state, {"expire": self._expire, "elect": self._elect})
         if config.control is not None:
             control.open(config.control)
         await self._listener.open(*config.listen)
@@ -185,6 +185,10 @@ class ControllerServer:
         if answer.error:
             raise ControlError(errors.name_of(answer.error))
         return {}
+
+    async def _elect(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        ((_, _, error),) = self._step(election(request, self._clock.now_ms())).results
+        return {"error": errors.name_of(error) if error else None}
 
     # -- requests
     # ----------------------------------------------------------------------------------------------

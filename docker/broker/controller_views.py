@@ -1,8 +1,11 @@
-"""The controller as others see it: its state for the control socket, and which topic configs it takes."""
+"""The controller as others see it: its state for the control socket, what it is asked there, and which topic
+configs it takes."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from broker.control import ControlError
+from broker.messages import NO_LEADER, Elect
 from broker.metadata import Metadata
 
 PARTITIONS_MAX = 10_000  # of one topic: a typing error must not fill the memory
@@ -27,6 +30,19 @@ def view(metadata: Metadata) -> dict[str, Any]:
         for each in topic.partitions
     ]
     return {"metadata_version": metadata.version, "brokers": brokers, "partitions": partitions}
+
+
+def election(request: Mapping[str, Any], now_ms: int) -> Elect:
+    """What the control socket's `elect` asks for, of one partition."""
+    topic, partition = request.get("topic"), request.get("partition")
+    leader, unclean = request.get("leader", NO_LEADER), request.get("unclean", False)
+    well_formed = type(topic) is str and type(partition) is int
+    if not well_formed or type(leader) is not int or type(unclean) is not bool:
+        raise ControlError("elect wants a topic, a partition, a leader's id, and unclean true or false")
+    return Elect(
+        now_ms=now_ms, token=None, partitions=((topic, partition),), unclean=unclean,
+        leader=leader,
+    )  # fmt: skip
 
 
 def config_problem(configs: Mapping[str, str]) -> str:

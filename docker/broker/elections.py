@@ -56,6 +56,17 @@ def elected(
     )
 
 
+def appointed(partition: Partition, leader: int, rules: Rules) -> Partition:
+    """The partition with this leader; one from outside the ISR is the ISR alone (an unclean election)."""
+    return Partition(
+        replicas=partition.replicas,
+        leader=leader,
+        leader_epoch=partition.leader_epoch + int(rules.election_bumps_epoch),
+        isr=partition.isr if leader in partition.isr else (leader,),
+        partition_epoch=partition.partition_epoch + 1,
+    )
+
+
 def _choice(
     partition: Partition, active: Active, rules: Rules, *, unclean: bool, preferred: bool
 ) -> tuple[int, tuple[int, ...]]:

@@ -6,7 +6,8 @@ Rules
    start.
 3. The last entry may stand at the LEO: its leader has written nothing yet (KAFKA-7415).
 4. `end_offset_for` answers the largest epoch <= the one asked (KIP-279), never an epoch that the cache lacks,
-   but for one older than all: that ended where the first known one began.
+   but for one older than all: that ended where the first known one began. `first_answer_for` is what was
+   answered before: the start of the first larger epoch, whichever was asked.
 """
 
 from collections.abc import Iterable
@@ -48,6 +49,17 @@ class EpochCache:
         later = next(index for index, entry in enumerate(entries) if entry[0] > epoch)
         found = entries[later - 1][0] if later else epoch
         return EpochEnd(epoch=found, end_offset=entries[later][1])
+
+    def first_answer_for(self, epoch: int, leo: int) -> EpochEnd | None:
+        """The end of `epoch` as KIP-101 told it: an offset alone, of an epoch that may not be here at all;
+        None for an epoch older or later than all there are."""
+        entries = self.entries
+        if epoch < 0 or not entries or not entries[0][0] <= epoch <= entries[-1][0]:
+            return None
+        if epoch == entries[-1][0]:
+            return EpochEnd(epoch=NO_EPOCH, end_offset=leo)
+        later = next(start for known, start in entries if known > epoch)
+        return EpochEnd(epoch=NO_EPOCH, end_offset=later)
 
     def truncate_from_end(self, to: int) -> bool:
         """The log now ends at `to`: drop the entries at or above it (KAFKA-10706)."""

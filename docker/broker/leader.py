@@ -183,14 +183,16 @@ class Leader:
     def _lineage(self, event: Fetch) -> tuple[int, EpochEnd | None]:
         """Compare the asker's last epoch with this log (Fetch v12): where it parts from it, if it does."""
         state = self.state
-        if event.last_fetched_epoch == NO_EPOCH or not state.rules.truncates_by_epoch:
+        by_epoch = state.rules.truncates_by_epoch and state.rules.truncates_on_fetch
+        if event.last_fetched_epoch == NO_EPOCH or not by_epoch:
             return errors.NONE, None
         if event.last_fetched_epoch == state.log.last_epoch and event.offset <= state.log.end:
             return errors.NONE, None  # the common case, without the search
-        end = state.epochs.end_offset_for(event.last_fetched_epoch, state.log.end)
+        end = self._end_of(event.last_fetched_epoch)
         if end is None or event.offset < state.log.start:
             return errors.OFFSET_OUT_OF_RANGE, None
-        if end.epoch < event.last_fetched_epoch or end.end_offset < event.offset:
+        other_epoch = NO_EPOCH < end.epoch < event.last_fetched_epoch
+        if other_epoch or end.end_offset < event.offset:
             return errors.NONE, end
         return errors.NONE, None
 
@@ -204,8 +206,14 @@ class Leader:
         )  # fmt: skip
 
     def end_offset(self, event: EndOffsetAsked) -> None:
-        end = self.state.epochs.end_offset_for(event.epoch, self.state.log.end)
-        self.state.emit(EndOffsetAnswer(token=event.token, error=errors.NONE, end=end))
+        """OffsetsForLeaderEpoch: where the epoch asked ends here."""
+        self.state.emit(EndOffsetAnswer(token=event.token, error=errors.NONE, end=self._end_of(event.epoch)))
+
+    def _end_of(self, epoch: int) -> EpochEnd | None:
+        state = self.state
+        if state.rules.answers_with_epoch:
+            return state.epochs.end_offset_for(epoch, state.log.end)
+        return state.epochs.first_answer_for(epoch, state.log.end)
 
     def offset(self, event: OffsetAsked) -> None:
         """ListOffsets: a client is told the HW, not before it covers what this epoch found (KIP-207)."""
@@ -262,7 +270,8 @@ class Leader:
             least = min(least, remote.leo)
         if least > state.hw and self._others:
             lag_ms = state.config.replica_lag_time_max_ms
-            for remote in self._others:  # KAFKA-4485, KAFKA-15021: lest they never reach the HW
+            joiners = self._others if state.rules.hw_awaits_joiners else ()
+            for remote in joiners:  # KAFKA-4485, KAFKA-15021: lest they never reach the HW
                 caught_up = now_ms - remote.caught_up_ms <= lag_ms
                 if remote.leo < least and caught_up and self._eligible(remote):
                     least = remote.leo

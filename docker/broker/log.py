@@ -37,8 +37,10 @@ class Log:
         """The epoch of the last batch, NO_EPOCH if there is none."""
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
-    def append(self, batch: Batch) -> None:
-        if batch.base_offset != self.end or batch.last_offset < batch.base_offset:
+    def append(self, batch: Batch, *, anywhere: bool = False) -> None:
+        """IllegalEvent if it does not begin at the LEO; `anywhere` is a mutant's rule."""
+        misplaced = batch.base_offset != self.end and not anywhere
+        if misplaced or batch.last_offset < batch.base_offset:
             frame = f"{batch.base_offset}-{batch.last_offset}"
             raise IllegalEvent(f"batch {frame} does not continue a log of LEO {self.end}")
         self._bases.append(batch.base_offset)

@@ -70,9 +70,13 @@ class Replica:
     """The machine. It follows nobody until its first LeaderAndIsr."""
 
     def __init__(self, *, me: int, config: ReplicaConfig, rules: Rules, recovered: Recovered) -> None:
-        log = Log(recovered.log_start, recovered.batches)
+        log = Log(recovered.log_start)
+        for batch in recovered.batches:
+            log.append(batch, anywhere=not rules.checks_base_offsets)
         remembers = rules.keeps_epochs and rules.recalls_epochs
-        epochs = fitting(log.epoch_starts(), recovered.epochs, log.end) if remembers else EpochCache()
+        epochs = EpochCache(recovered.epochs if remembers else ())
+        if remembers and rules.recovery_mends_epochs:
+            epochs = fitting(log.epoch_starts(), recovered.epochs, log.end)
         seen = max([epochs.latest, *(epoch for epoch, _ in recovered.epochs)]) if remembers else NO_EPOCH
         self._state = State(
             me=me,
@@ -174,28 +178,43 @@ class Replica:
         state = self._state
         if event.leader_epoch < max(state.seen_epoch, state.leader_epoch):
             return
-        if event.leader_epoch == state.leader_epoch:
+        if event.leader_epoch == state.leader_epoch and not self._usurped(event):
             self._same_epoch(event)
             return
         if event.leader == state.me and not self._may_lead(event):
             return
-        same_leader = event.leader == state.leader and event.leader != NO_LEADER
+        stays = self._stays(event)
         state.leader, state.leader_epoch = event.leader, event.leader_epoch
         state.seen_epoch = event.leader_epoch
         self._take_metadata(event)
         if event.leader == state.me:
             self._become_leader(event)
-        elif not same_leader or self._follower is None or state.rules.follows_same_leader_anew:
+        elif not stays:
             self._become_follower()
         state.emit(RoleChanged(leading=self.leading, leader=event.leader, leader_epoch=event.leader_epoch))
+
+    def _usurped(self, event: LeaderAndIsr) -> bool:
+        """Another leader in the same epoch, which only a controller that bumps no epochs can make."""
+        state = self._state
+        if event.leader == state.leader:
+            return False
+        if state.rules.election_bumps_epoch:
+            raise IllegalEvent(f"epoch {event.leader_epoch} led by {state.leader} and by {event.leader}")
+        return event.partition_epoch > state.partition_epoch
+
+    def _stays(self, event: LeaderAndIsr) -> bool:
+        """Whether a follower takes a new epoch of its leader for the old one (KAFKA-7164)."""
+        state, rules = self._state, self._state.rules
+        if self._follower is None or event.leader != state.leader or rules.follows_same_leader_anew:
+            return False
+        missed = event.leader_epoch > state.leader_epoch + 1
+        return event.leader != NO_LEADER and not (missed and rules.sees_missed_epochs)
 
     def _same_epoch(self, event: LeaderAndIsr) -> None:
         """The ISR or the brokers have changed, the leader has not."""
         state = self._state
         if event.leader != state.leader:
-            if state.rules.election_bumps_epoch:
-                raise IllegalEvent(f"epoch {event.leader_epoch} led by {state.leader} and by {event.leader}")
-            return
+            return  # older news than this replica has
         state.broker_epochs = event.broker_epochs
         if event.partition_epoch <= state.partition_epoch:
             return
@@ -211,7 +230,8 @@ class Replica:
     def _may_lead(self, event: LeaderAndIsr) -> bool:
         """Nobody leads an epoch twice: what it wrote then could not be told from what it wrote before."""
         state = self._state
-        if state.me not in event.isr or state.me not in event.replicas:
+        legal = state.me in event.isr or not state.rules.alter_compares_epochs
+        if not legal or state.me not in event.replicas:
             raise IllegalEvent(
                 f"leader {state.me} of epoch {event.leader_epoch} is not in the ISR {event.isr}"
             )
@@ -223,6 +243,8 @@ class Replica:
         state = self._state
         if not state.rules.leader_keeps_log:
             state.truncate(state.hw, "a new leader to its high watermark")
+        if not state.rules.recovers_producers:
+            state.producers.clear()
         self._follower, self._leader = None, Leader(state, event.now_ms)
         epoch_noted = state.rules.keeps_epochs and state.rules.epoch_at_election
         if epoch_noted and state.epochs.assign(event.leader_epoch, state.log.end):
@@ -254,10 +276,10 @@ class Replica:
         state = self._state
         state.emit(ProduceAnswer(token=event.token, error=error, base_offset=-1, log_start=state.log.start))
 
-    def _request_error(self, replica: int, current_leader_epoch: int) -> int:
+    def _request_error(self, replica: int, current_leader_epoch: int, *, fences: bool) -> int:
         """Kafka's order: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, then NOT_LEADER_OR_FOLLOWER."""
         state = self._state
-        if replica == CONSUMER or state.rules.fences_followers:
+        if replica == CONSUMER or fences:
             error = state.epoch_error(current_leader_epoch)
             if error:
                 return error
@@ -267,26 +289,38 @@ class Replica:
         state = self._state
         if event.replica == state.me:
             raise IllegalEvent(f"replica {state.me} fetches from itself")
-        error = self._request_error(event.replica, event.current_leader_epoch)
+        fences = state.rules.fences_followers
+        error = self._request_error(event.replica, event.current_leader_epoch, fences=fences)
         if not error and self._leader is not None:
             self._leader.fetch(event)
             return
-        at = event.offset
+        at = end = event.offset
+        if self._serves(event, error):
+            error, end = errors.NONE, max(at, min(state.hw, state.log.end))
+            if not state.log.start <= at <= state.log.end:
+                error, end = errors.OFFSET_OUT_OF_RANGE, at
         state.emit(
             ReadAnswer(
-                token=event.token, error=error, hw=state.hw, log_start=state.log.start, start=at, end=at
+                token=event.token, error=error, hw=state.hw, log_start=state.log.start, start=at, end=end
             )
         )
 
+    def _serves(self, event: Fetch, error: int) -> bool:
+        """KIP-392: a follower answers clients, below the HW that it knows."""
+        reads = event.replica == CONSUMER and error == errors.NOT_LEADER_OR_FOLLOWER
+        return reads and self._follower is not None and self._state.rules.followers_serve_clients
+
     def _end_offset_asked(self, event: EndOffsetAsked) -> None:
-        error = self._request_error(event.replica, event.current_leader_epoch)
+        fences = self._state.rules.fences_epoch_requests
+        error = self._request_error(event.replica, event.current_leader_epoch, fences=fences)
         if not error and self._leader is not None:
             self._leader.end_offset(event)
         else:
             self._state.emit(EndOffsetAnswer(token=event.token, error=error, end=None))
 
     def _offset_asked(self, event: OffsetAsked) -> None:
-        error = self._request_error(event.replica, event.current_leader_epoch)
+        fences = self._state.rules.fences_followers
+        error = self._request_error(event.replica, event.current_leader_epoch, fences=fences)
         if not error and self._leader is not None:
             self._leader.offset(event)
         else:
@@ -299,7 +333,8 @@ class Replica:
             self._follower.fetched(event)
 
     def _end_offset_answered(self, event: EndOffsetAnswered) -> None:
-        """No generation here asks before it fetches, so that this answers no wish and is dropped as late."""
+        if self._follower is not None:
+            self._follower.end_offset(event)
 
     def _log_ends_answered(self, event: LogEndsAnswered) -> None:
         if self._follower is not None:
@@ -312,6 +347,8 @@ class Replica:
     def _tick(self, event: Tick) -> None:
         if self._leader is not None:
             self._leader.tick(event.now_ms)
+        elif self._follower is not None:
+            self._follower.tick()
 
     # -- invariants ----------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class Broker:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._rules = rules_for(config.rules, config.bugs)
+        self._rules = rules_for(config.rules, config.bugs, config.switches)
         self._files = Files.open(config.log_dir, config.durable)
         ensure_meta(self._files, node_id=config.node_id, cluster_id=CLUSTER_ID)
         clean_epoch = take_clean_shutdown(self._files)

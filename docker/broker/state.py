@@ -92,8 +92,9 @@ class State:
                 changed = self.epochs.assign(batch.epoch, batch.base_offset) or changed
             if changed:
                 self.save_epochs()
+        anywhere = not self.rules.checks_base_offsets
         for batch in batches:
-            self.log.append(batch)
+            self.log.append(batch, anywhere=anywhere)
             self.producers.appended(batch)
         self.effects.append(Append(batches=batches, leading=leading))
 

@@ -192,6 +192,52 @@ def demo(cluster: str, out: Path | None) -> int:
     return run_demo(cluster, out)
 
 
+# -- the zoo ---------------------------------------------------------------------------------------------
+
+
+@main.group()
+def scenario() -> None:
+    """Known faults of the protocol by name, struck at chosen moments, on rules that have them or not."""
+
+
+@scenario.command("list")
+@exits
+def scenario_list() -> int:
+    """List the scenarios."""
+    from harness.commands.scenario import list_scenarios
+
+    return list_scenarios()
+
+
+@scenario.command("show")
+@click.argument("name")
+@exits
+def scenario_show(name: str) -> int:
+    """Show scenario NAME (or zoo number, or FILE.toml): its story, its steps, what is expected where."""
+    from harness.commands.scenario import show_scenario
+
+    return show_scenario(name)
+
+
+@scenario.command("run")
+@click.argument("name", required=False)
+@click.option("--all", "every", is_flag=True, help="Every row of every scenario.")
+@click.option("--rules", metavar="GENERATION", help="Only the rows of this protocol generation.")
+@click.option("--sample", is_flag=True, help="Of each scenario one row that shows harm and one control.")
+@click.option("--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True)
+@click.option("--at-once", type=click.IntRange(1, 8), default=2, show_default=True, help="Clusters.")
+@click.option("--out", type=RUN_FOLDER, help="The parent of the run folders, absent or empty.")
+@exits
+def scenario_run(name: str | None, **options: Any) -> int:
+    """Play scenario NAME (or zoo number, or FILE.toml) and compare what is found with what is expected.
+
+    Exits 0 only if every row came out as expected, else 4.
+    """
+    from harness.commands.scenario import run_scenarios
+
+    return run_scenarios(name, **options)
+
+
 # -- a cluster to play with ------------------------------------------------------------------------------
 
 FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, help="Which cluster (default: the latest).")

@@ -1,0 +1,196 @@
+"""`floodmark scenario list | show | run`: the zoo of known faults, played on rules that have them or not.
+
+Every row says what must be found; one table tells what was.
+"""
+
+import datetime
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from checkers import report
+from harness import catalog
+from harness.commands import telling
+from harness.commands.scenario_runs import Part, Played, play
+from harness.commands.scenario_words import words
+from harness.commands.words import many
+from harness.errors import UsageError
+from harness.run import RUNS, Run, refuse_full, write_whole
+from harness.verdict import EXIT_HARNESS, EXIT_VALID, Verdict
+from nemesis import scenario
+from nemesis.expectations import Row, off
+from nemesis.scenario import Scenario
+
+TABLE = "scenarios.json"  # in the parent folder: the table, for programs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A part as it was played, judged and compared with its row. off is empty where it is as expected."""
+
+    played: Played
+    verdict: Verdict | None  # None: there was no run to judge
+    off: tuple[str, ...]
+
+
+# -- list and show --------------------------------------------------------------------------------------
+
+def list_scenarios() -> int:
+    rows = [("name", "zoo", "rows", "title")]
+    rows += [(one.name, one.zoo, str(len(one.rows)), one.title) for one in scenario.shipped(words())]
+    click.echo(aligned(rows))
+    return EXIT_VALID
+
+
+def show_scenario(name: str) -> int:
+    """The story, the steps and what is expected on which rules."""
+    for one in named(name):
+        setting = one.setting
+        click.echo(f"{one.name} ({one.zoo}): {one.title}\n\n{click.wrap_text(one.story, 100)}\n")
+        click.echo(f"{many(setting.nodes, 'node')}, {many(setting.partitions, 'partition')} of "
+                   f"{many(setting.replication_factor, 'replica')}, workload {setting.workload}, acks "
+                   f"{setting.acks}")
+        click.echo("".join(f"  {key}={value}\n" for key, value in one.config.items()))
+        click.echo("\n".join(f"  {line}" for line in one.steps.strip().splitlines()) + "\n")
+        click.echo(aligned([("rules", "expected", "may come of it"), *(
+            (row.label, row.expected(), ", ".join(sorted(row.also)) or "-") for row in one.rows)]))
+        click.echo(f"\n{one.source}")
+    return EXIT_VALID
+
+
+def named(name: str) -> tuple[Scenario, ...]:
+    """By name, by zoo number (there may be several), or the scenario in a file of one's own."""
+    known = words()
+    if name.endswith(".toml"):
+        return (scenario.load(Path(name), known),)
+    every = scenario.shipped(known)
+    found = tuple(one for one in every if name == one.name or name.upper() == one.zoo.upper())
+    if not found:
+        there = ", ".join(f"{one.name} ({one.zoo})" for one in every)
+        raise UsageError(f"no scenario {name!r}; there are: {there}; or a FILE.toml")
+    return found
+
+
+# -- run ------------------------------------------------------------------------------------------------
+
+def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: bool, cluster: str,
+                  at_once: int, out: Path | None) -> int:
+    """Plays, judges all in one call, compares. Exit 0 only if every row came out as expected."""
+    if (name is None) == (not every):
+        raise UsageError("say which scenario, or --all")
+    chosen = scenario.shipped(words()) if name is None else named(name)
+    parts = [Part(scenario=one, row=row) for one in chosen for row in rows_of(one, rules, sample=sample)]
+    if not parts:
+        raise UsageError(f"nothing is played on {rules}; there are: "
+                         f"{', '.join(sorted({row.rules for one in chosen for row in one.rows}))}")
+    parent = out or RUNS / f"scenario-{datetime.datetime.now():%Y%m%dT%H%M%S}"
+    refuse_full(parent)
+    catalog.can_judge()
+    click.echo(f"{many(len(parts), 'run')}, {at_once} at a time; folders in {parent}", err=True)
+    outcomes = judged(play(parts, cluster, parent, at_once=at_once, say=lambda text: click.echo(
+        text, err=True)))
+    click.echo(table(outcomes))
+    tell_what_is_off(outcomes)
+    write_whole(parent / TABLE, orjson.dumps(
+        [as_json(outcome) for outcome in outcomes], option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    click.echo(str(parent))
+    return EXIT_HARNESS if any(outcome.off for outcome in outcomes) else EXIT_VALID
+
+
+def rows_of(one: Scenario, rules: str | None, *, sample: bool) -> list[Row]:
+    """Those on these rules; of a sample the first that shows something and the first that must not."""
+    found = [row for row in one.rows if rules in (None, row.rules)]
+    if not sample:
+        return found
+    return [*[row for row in found if not row.control][:1], *[row for row in found if row.control][:1]]
+
+
+def judged(plays: Sequence[Played]) -> list[Outcome]:
+    """All that was recorded, in one call of the judge."""
+    folders = [played.folder for played in plays if played.recorded]
+    click.echo(f"judging {many(len(folders), 'run')} (starting Spark takes a while)", err=True)
+    verdicts = dict(zip(folders, catalog.judge().judge(folders), strict=True)) if folders else {}
+    outcomes = []
+    for played in plays:
+        verdict = verdicts.get(played.folder)
+        told = [played.why] if played.why else []
+        told += off(played.part.row, verdict) if verdict is not None else []
+        outcomes.append(Outcome(played=played, verdict=verdict, off=tuple(told)))
+        if verdict is None:
+            continue
+        report.write(played.folder, verdict)
+        if verdict.valid is True and not told:
+            shutil.rmtree(Run(folder=played.folder).nodes_folder, ignore_errors=True)  # they explain failures
+    return outcomes
+
+
+# -- telling --------------------------------------------------------------------------------------------
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    rows = [("scenario", "zoo", "rules", "expected", "found", "seconds", "")]
+    rows += [
+        (outcome.played.part.scenario.name, outcome.played.part.scenario.zoo, outcome.played.part.row.label,
+         outcome.played.part.row.expected(), found(outcome.verdict), f"{outcome.played.seconds:.1f}",
+         "NOT as expected" if outcome.off else "as expected")
+        for outcome in outcomes
+    ]
+    return aligned(rows)
+
+
+def found(verdict: Verdict | None) -> str:
+    """The names, bugs first; what is permitted says so."""
+    if verdict is None:
+        return "no run"
+    told = [", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is None}))]
+    permitted = ", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is not None}))
+    told += [f"permitted: {permitted}"] if permitted else []
+    told = [part for part in told if part] or ["nothing"]
+    return "; ".join([*told, "unknown"] if verdict.valid == "unknown" else told)
+
+
+def tell_what_is_off(outcomes: Sequence[Outcome]) -> None:
+    """The whole report of each run that is not as its row says."""
+    wrong = [outcome for outcome in outcomes if outcome.off]
+    for outcome in wrong:
+        click.echo(f"\nNOT as expected: {outcome.played.part.title}: {'; '.join(outcome.off)}")
+        if outcome.verdict is not None:
+            click.echo(telling.report(outcome.played.folder, report.as_json(outcome.verdict), None))
+    again = sum(outcome.played.tries > 1 for outcome in outcomes)
+    taken = f", {again} of them taken more than once" if again else ""
+    click.echo(f"\n{many(len(outcomes), 'row')}, {len(outcomes) - len(wrong)} as expected{taken}")
+    harmed = next((one for one in outcomes if one.verdict and one.verdict.valid is False), None)
+    if harmed is not None and harmed.verdict is not None:
+        look = ["floodmark", "show", str(harmed.played.folder), "--finding", harmed.verdict.findings[0].name]
+        click.echo(f"next  {shlex.join(look)}")
+
+
+def as_json(outcome: Outcome) -> Mapping[str, Any]:
+    """One row of the table, for programs."""
+    part, verdict = outcome.played.part, outcome.verdict
+    row = part.row
+    return {
+        "scenario": part.scenario.name, "zoo": part.scenario.zoo, "folder": outcome.played.folder.name,
+        "rules": row.rules, "bugs": list(row.bugs), "switches": list(row.switches),
+        "config": dict(row.config), "control": row.control,
+        "expected": {key: sorted(getattr(row, key)) for key in ("latent", "manifest", "permitted", "also")},
+        "valid": None if verdict is None else verdict.valid,
+        "found": [{"name": one.name, "class": one.klass, "count": one.count} for one in (
+            verdict.findings if verdict is not None else ())],
+        "off": list(outcome.off), "tries": outcome.played.tries,
+        "seconds": round(outcome.played.seconds, 1),
+    }  # fmt: skip
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns, the first row ruled off."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    ruled = [rows[0], tuple("-" * width for width in widths), *rows[1:]]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in ruled)

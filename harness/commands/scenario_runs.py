@@ -1,0 +1,149 @@
+"""Rows of scenarios played on clusters, some side by side: runs like any others, taken anew where they must.
+
+Rules
+1. A run that missed a moment, or did not end well, is taken anew, at most twice; it says so.
+2. Each run has its own folder, ports and processes; a run that fails harms no other.
+3. Ctrl-C ends the runs under way in order, and no other begins.
+"""
+
+import asyncio
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.commands.run import RunOptions, planned
+from harness.errors import FloodmarkError
+from harness.run import Run
+from harness.runner import DONE, INTERRUPTED, Progress, carry_out
+from nemesis.expectations import Row
+from nemesis.scenario import Scenario
+
+TRIES = 3
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One row of one scenario, to be played."""
+
+    scenario: Scenario
+    row: Row
+
+    @property
+    def title(self) -> str:
+        return f"{self.scenario.name} on {self.row.label}"
+
+    @property
+    def folder_name(self) -> str:
+        return f"{self.scenario.name}-{self.row.label.replace(' ', '+')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What came of a part: its last run."""
+
+    part: Part
+    folder: Path
+    tries: int
+    seconds: float  # of the last
+    why: str | None  # what was wrong with the run itself; None: every moment came, it ended well
+
+    @property
+    def recorded(self) -> bool:
+        """Whether there is anything to judge."""
+        return Run(folder=self.folder).about_path.is_file()
+
+
+def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int, say: Say) -> list[Played]:
+    """Plays all of them, so many at a time; in the order given."""
+
+    async def out() -> list[Played]:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        left = deque(enumerate(parts))
+        found: dict[int, Played] = {}
+
+        async def worker() -> None:
+            while left:
+                position, part = left.popleft()
+                found[position] = await _played(part, cluster, parent, say)
+                say(f"[{len(found)}/{len(parts)}] {_told(found[position])}")
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(at_once, len(parts))):
+                group.create_task(worker())
+        return [found[position] for position in range(len(parts))]
+
+    try:
+        return asyncio.run(out())
+    except asyncio.CancelledError as error:
+        raise FloodmarkError("interrupted: the scenarios were not played to the end") from error
+
+
+async def _played(part: Part, cluster: str, parent: Path, say: Say) -> Played:
+    """One part, until a run of it is good or the tries are used up."""
+    for attempt in range(1, TRIES + 1):
+        name = part.folder_name if attempt == 1 else f"{part.folder_name}-again-{attempt}"
+        played = await _taken(part, cluster, parent / name, attempt)
+        if played.why is None:
+            break
+        if attempt < TRIES:
+            say(f"{part.title}: not this time ({played.why}); once more")
+    return played
+
+
+async def _taken(part: Part, cluster: str, folder: Path, attempt: int) -> Played:
+    began_s = time.monotonic()
+    try:
+        result = await carry_out(planned(options_of(part, cluster, folder), part.scenario.schedule), _silent)
+        why = None if result.ended == DONE else result.ended
+        if result.ended == INTERRUPTED:
+            raise asyncio.CancelledError
+        why = why or _missed(part.scenario, result.about["missed"])
+    except FloodmarkError as error:
+        why = str(error)
+    return Played(part=part, folder=folder, tries=attempt, seconds=time.monotonic() - began_s, why=why)
+
+
+def _missed(scenario: Scenario, positions: Sequence[int]) -> str | None:
+    """The steps whose moments never came, by the file's lines."""
+    lines = sorted({scenario.lines[position] for position in positions})
+    return f"missed: {scenario.source.name} line {', '.join(map(str, lines))}" if lines else None
+
+
+def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
+    """A cluster that is idle but for what the steps send."""
+    scenario, row, setting = part.scenario, part.row, part.scenario.setting
+    config = {**scenario.config, **row.config}
+    if row.switches:
+        config["floodmark.switches"] = ",".join(row.switches)
+    return RunOptions(
+        cluster=cluster,
+        nodes=setting.nodes,
+        rules=row.rules,
+        bugs=row.bugs,
+        config=tuple(f"{key}={value}" for key, value in config.items()),
+        links=setting.links,
+        workload=setting.workload,
+        concurrency=0,
+        partitions=setting.partitions,
+        replication_factor=setting.replication_factor,
+        acks=setting.acks,
+        seed=1,
+        duration=0.1,
+        out=folder,
+    )
+
+
+def _told(played: Played) -> str:
+    again = f", taken {played.tries} times" if played.tries > 1 else ""
+    wrong = f": {played.why}" if played.why else ""
+    return f"{played.part.title}: {played.seconds:.1f} s{again}{wrong}"
+
+
+def _silent(_: Progress) -> None:
+    """Many runs side by side are told by their ends."""

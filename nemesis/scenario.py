@@ -1,0 +1,292 @@
+"""Scenarios: one readable TOML file each; what happens, why, and what must be found on which rules.
+
+    name = "double-failover"                 # the file's name without .toml
+    zoo = "Z02"                              # which known fault of the protocol
+    title = "an acknowledged write vanishes"
+    story = '''What happens, why, and where history knows it from (KAFKA and KIP numbers).'''
+    steps = '''
+    send 0..2
+    wait every.leo == 3 and every.hw == 3 and leader == n1     # a step a line; # begins a comment
+    '''
+    [cluster]                                # all may be left out
+    nodes = 3                                # n1, n2, ...; also the default replication_factor
+    partitions = 1                           # 0, 1, ...: the preferred leader of p is the p-th node, from n1
+    workload = "log"
+    acks = "all"
+    links = "proxied"                        # the default where a step cuts, else "direct"
+    [config]                                 # Kafka's keys. Sessions and lag are 60 s unless it says another
+    "min.insync.replicas" = 2                # thing, so that nothing but the steps strikes
+    [[run]]                                  # a row: the same steps on these rules
+    rules = "high-watermark"                 # a generation, a list of them (a row each), or "every"
+    bugs = ["trunc_hw"]                      # known-bad rules; switches = [...]: other correct ones
+    config = { "flush.messages" = 1 }        # over the scenario's
+    latent = ["unsafe-truncation"]           # bugs that the trace must show, before a client could see any
+    manifest = ["lost-write"]                # bugs that the history or the logs must show
+    permitted = ["lost-write"]               # findings that must be there and that the settings permit
+    also = ["saw-then-lost"]                 # findings that may come of it; nothing else may be found
+    control = true                           # instead of latent and manifest: no bug at all, verdict valid
+
+Each step becomes an entry (a few, where it sends several values) of the schedule that harness/schedule.py
+describes, so a scenario is a schedule like everything that strikes. NODE is a name or a role: leader,
+follower, last-in-isr, controller, down, paused. NODES: one, or several with commas. TIME: 200ms, 2.5s.
+
+    send 3 | send 0..2 | send 4, 7           an op each; `together`: one op. `to NODE`: whoever leads;
+                                             `acks all|1|0`; `nowait`: the steps go on, the answer is noted
+    poll [from NODE] [offset O]              by a new process; list_offsets [from NODE]: asks for the end
+    wait MOMENT
+    kill | stop | start | pause | resume | expire NODES        expire: the controller ends its session
+    cut NODES                                away from all other nodes and the controller, both ways
+    cut NODES from NODES                     both ways; `cut NODES hears-not NODES`: one way; reset: broken
+    heal                                     every cut; the names `controller` and `clients` can be cut off
+    power_cut NODES [keep LEO]               what had not been fsynced is gone, or what is above LEO
+    disk NODES                               killed, its log directory emptied
+    elect [NODE] [unclean]                   the preferred leader, or this ISR member (unclean: any active)
+    hold | crash | report | drop | duplicate NODES at POINT    arms a failpoint of docker/broker: it strikes
+                                             when a broker gets there. Which: `peer NODE`, `epoch E`,
+                                             `offset O`; `times K` (1; 0: always), `skip K` (the first K);
+    delay NODES at POINT for TIME            `broker`: all of the node, else the partition alone
+    release NODES [at POINT] [peer NODE] [through epoch E] [keep]      what is held; keep: it stays armed
+
+An act may wait: `kill n1 when MOMENT`. `within TIME`: for so long (30 s); a moment that does not come is
+missed, and a run that missed one is taken anew. `partition P` anywhere in a line: not of partition 0; a
+failpoint without it is that of any. Moments:
+
+    ack K [by NODE]                          the k-th acked record of the partition (that this node acked)
+    TIME | time TIME                         so long after the step before; since the run began
+    NODE reaches POINT [K times]             a failpoint that an earlier step armed; `epoch E`, `peer NODE`,
+                                             `offset O` after POINT: there
+    healthy                                  every broker up, every ISR full, all members told
+    n1.leo == 3 and leader == n2 or ...      what is seen: leo hw epoch checkpointed_hw leader isr running of
+                                             a node, a role or `every` replica; leader, epoch, isr alone: the
+                                             controller's word. == != < <= > >=; of an isr: == n1, n2 or
+                                             contains n1, lacks n1; leader == nobody; n1.running == false
+    MOMENT then MOMENT; MOMENT then TIME     one after the other; that much later
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from harness import schedule_text
+from harness.errors import UsageError
+from harness.schedule import Schedule
+from nemesis.expectations import ROW_KEYS, Row, Words, rows
+from nemesis.steps import entries
+from nemesis.toml_places import Places, first_line_of, places
+from nemesis.words_of_steps import Refused
+
+FOLDER = Path(__file__).with_name("scenarios")
+PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
+_TEXTS = ("name", "zoo", "title", "story", "steps")
+_TABLES = ("cluster", "config", "run")
+_MOST_NODES = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What the steps are played on."""
+
+    nodes: int
+    partitions: int
+    replication_factor: int
+    workload: str
+    acks: str
+    links: str | None  # None: proxied where a step cuts
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"n{index}" for index in range(1, self.nodes + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    name: str
+    zoo: str
+    title: str
+    story: str
+    steps: str  # as written
+    setting: Setting
+    config: Mapping[str, str]  # by Kafka's keys, the patient defaults among them
+    schedule: Schedule
+    lines: tuple[int, ...]  # of each entry of the schedule: the line of the file it stands on
+    rows: tuple[Row, ...]
+    source: Path
+
+
+# -- the front door -----------------------------------------------------------------------------------------
+
+def shipped(words: Words) -> tuple[Scenario, ...]:
+    """Every scenario of this package, by zoo and name."""
+    found = [load(path, words) for path in sorted(FOLDER.glob("*.toml"))]
+    return tuple(sorted(found, key=lambda one: (one.zoo, one.name)))
+
+
+def load(path: Path, words: Words) -> Scenario:
+    """The scenario in this file; UsageError with file, line and the valid words."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the scenario {path} cannot be read: {error}") from error
+    return parse(text, path, words)
+
+
+def parse(text: str, path: Path, words: Words) -> Scenario:
+    """The scenario in this text."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = _line_of(error, text)
+        raise UsageError(f"{path}:{line}: is no TOML: {error}") from error
+    return _Reader(path, text, data, words).scenario()
+
+
+def _line_of(error: tomllib.TOMLDecodeError, text: str) -> int:
+    """The parser tells the line in its words alone; `(at end of document)` is the last one."""
+    _, at, told = str(error).rpartition("(at line ")
+    number = told.partition(",")[0]
+    return int(number) if at and number.isdecimal() else len(text.splitlines())
+
+
+class _Reader:
+    """One file on its way to a value."""
+
+    def __init__(self, path: Path, text: str, data: Mapping[str, Any], words: Words) -> None:
+        self._path, self._text, self._data, self._words = path, text, data, words
+        self._places: Places = places(text)
+
+    def scenario(self) -> Scenario:
+        self._only("", self._data, (*_TEXTS, *_TABLES))
+        name, zoo, title, story, steps = (self._told(key) for key in _TEXTS)
+        setting = self._setting()
+        config = {**PATIENT, **self._config(setting)}
+        schedule, lines = self._schedule(steps, setting)
+        return Scenario(
+            name=name, zoo=zoo, title=title, story=" ".join(story.split()), steps=steps, setting=setting,
+            config=config, schedule=schedule, lines=lines, rows=self._rows(config, setting),
+            source=self._path,
+        )  # fmt: skip
+
+    def _refuse(self, line: int, what: str) -> NoReturn:
+        raise UsageError(f"{self._path}:{line}: {what}")
+
+    # -- texts and tables -------------------------------------------------------------------------------
+
+    def _told(self, key: str) -> str:
+        value = self._data.get(key)
+        if not isinstance(value, str) or not value.strip():
+            self._refuse(self._places.of("", key), f"{key} is {value!r}, should be a text")
+        return value
+
+    def _only(self, table: str, found: Mapping[str, Any], valid: Sequence[str], *, index: int = 0) -> None:
+        for key in found:
+            if key not in valid:
+                line = self._places.of(table, key, index) if table else self._places.at_top(key)
+                where = f"[{table}]" if table else "a scenario"
+                self._refuse(line, f"{where} does not know {key!r}; valid: {', '.join(valid)}")
+
+    def _table(self, table: str) -> Mapping[str, Any]:
+        found = self._data.get(table, {})
+        if not isinstance(found, dict):
+            self._refuse(self._places.at_top(table), f"{table} should be a table, [{table}]")
+        return found
+
+    def _setting(self) -> Setting:
+        told = self._table("cluster")
+        self._only("cluster", told, tuple(Setting.__annotations__))
+        nodes = self._number(told, "nodes", 3, _MOST_NODES)
+        factor = self._number(told, "replication_factor", nodes, _MOST_NODES)
+        if factor > nodes:
+            self._refuse(self._places.of("cluster", "replication_factor"),
+                         f"replication_factor is {factor}, and there are only {nodes} nodes")
+        return Setting(
+            nodes=nodes, replication_factor=factor, partitions=self._number(told, "partitions", 1, 100),
+            workload=self._one_of(told, "workload", "log", self._words.workloads),
+            acks=self._one_of(told, "acks", "all", ("all", "1", "0")),
+            links=self._one_of(told, "links", "", ("direct", "proxied", "")) or None,
+        )  # fmt: skip
+
+    def _number(self, told: Mapping[str, Any], key: str, default: int, most: int) -> int:
+        value = told.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            self._refuse(self._places.of("cluster", key), f"{key} is {value!r}, should be 1 to {most}")
+        return value
+
+    def _one_of(self, told: Mapping[str, Any], key: str, default: str, valid: Sequence[str]) -> str:
+        value = told.get(key, default)
+        if value not in valid:
+            self._refuse(self._places.of("cluster", key),
+                         f"{key} is {value!r}; valid: {', '.join(filter(None, valid))}")
+        return str(value)
+
+    def _config(self, setting: Setting) -> dict[str, str]:
+        config = {"min.insync.replicas": str(max(1, setting.replication_factor - 1))}
+        for key, value in self._table("config").items():
+            config[key] = self._value(value, self._places.of("config", key), key)
+        self._fits(config, setting, self._places.of("config", "min.insync.replicas"))
+        return config
+
+    def _value(self, value: object, line: int, key: str) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if not isinstance(value, int | str):
+            self._refuse(line, f"{key} is {value!r}, should be a text, a number, true or false "
+                               "(a key with dots in it stands in quotes)")
+        return str(value)
+
+    def _fits(self, config: Mapping[str, str], setting: Setting, line: int) -> None:
+        least = config["min.insync.replicas"]
+        if not least.isdecimal() or not 1 <= int(least) <= setting.replication_factor:
+            self._refuse(line, f"min.insync.replicas is {least}, should be 1 to the replication factor, "
+                               f"{setting.replication_factor}: nothing could be acked")
+
+    # -- steps ------------------------------------------------------------------------------------------
+
+    def _schedule(self, steps: str, setting: Setting) -> tuple[Schedule, tuple[int, ...]]:
+        """Line by line, each read with those before it: what is off is told with its own line."""
+        found: list[dict[str, Any]] = []
+        lines: list[int] = []
+        read: Schedule = ()
+        for number, line in enumerate(steps.splitlines(), first_line_of(
+                self._text, self._places.of("", "steps"))):
+            try:
+                new = entries(line)
+            except Refused as error:
+                self._refuse(number, str(error))
+            found += new
+            lines += [number] * len(new)
+            read = schedule_text.read(found, source=f"{self._path}:{number}", nodes=setting.names,
+                                      partitions=range(setting.partitions))
+        if not found:
+            self._refuse(self._places.of("", "steps"), "steps has no step")
+        return read, tuple(lines)
+
+    # -- rows -------------------------------------------------------------------------------------------
+
+    def _rows(self, config: Mapping[str, str], setting: Setting) -> tuple[Row, ...]:
+        tables = self._data.get("run")
+        if not isinstance(tables, list) or not tables:
+            self._refuse(1, "has no [[run]]: on which rules is it played, and what does that show?")
+        found: dict[str, Row] = {}
+        for index, table in enumerate(tables):
+            self._only("run", table, ROW_KEYS, index=index)
+            for row in self._rows_of(table, index):
+                line = self._places.of("run", "", index)
+                self._fits({**config, **row.config}, setting, self._places.of("run", "config", index))
+                if row.label in found:
+                    self._refuse(line, f"{row.label} was run before")
+                found[row.label] = row
+        return tuple(found.values())
+
+    def _rows_of(self, table: Mapping[str, Any], index: int) -> Iterator[Row]:
+        at = self._places.of("run", "config", index)
+        config = table.get("config", {})
+        if not isinstance(config, dict):
+            self._refuse(at, f"config is {config!r}, should be a table of Kafka's keys")
+        told = {**table, "config": {key: self._value(value, at, key) for key, value in config.items()}}
+        try:
+            yield from rows(told, self._words)
+        except Refused as error:
+            key = next((key for key in ROW_KEYS if str(error).startswith(f"{key} ")), "")
+            self._refuse(self._places.of("run", key, index), str(error))

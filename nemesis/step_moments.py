@@ -1,0 +1,128 @@
+"""The moments of a scenario's steps: `when ack 4 by n1 then 5ms`, `wait n3.epoch >= epoch and leader == n2`.
+
+What each means is said in nemesis/scenario.py; what comes out is harness/schedule.py's JSON form.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.points import POINTS
+from harness.schedule_moments import (
+    CONTROLLER_FIELDS,
+    MEMBERSHIPS,
+    NUMBERS,
+    ORDERS,
+    REPLICA_FIELDS,
+    SAMENESS,
+)
+from nemesis.words_of_steps import Cursor, is_name, is_number, is_time, refuse
+
+FORMS = "ack K, healthy, 200ms, time 200ms, NODE reaches POINT, or what is seen (n1.leo == 3, leader == n2)"
+_TRUTHS = {"true": True, "false": False}
+Moment = dict[str, Any]
+
+
+def moment(cursor: Cursor, partition: int) -> Moment:
+    """One moment, or with `then` a sequence of them; `then 5ms`: that much after the one before."""
+    found = [_single(cursor, partition)]
+    while cursor.skip("then"):
+        if is_time(cursor.next):
+            found[-1]["then_ns"] = found[-1].get("then_ns", 0) + cursor.time_ns("a time")
+        else:
+            found.append(_single(cursor, partition))
+    return found[0] if len(found) == 1 else {"at": "sequence", "of": found}
+
+
+def _single(cursor: Cursor, partition: int) -> Moment:
+    if cursor.next is None:
+        refuse(f"has no moment: {FORMS}")
+    if is_time(cursor.next):
+        return {"at": "after", "after_ns": cursor.time_ns("a time")}
+    if cursor.skip("time"):
+        return {"at": "time", "time": cursor.time_ns("a time")}
+    if cursor.next == "ack" and is_number(cursor.after):
+        return _ack(cursor, partition)
+    if cursor.after == "reaches":
+        return _point(cursor)
+    return {"at": "state", **_any(cursor, partition)}
+
+
+def _ack(cursor: Cursor, partition: int) -> Moment:
+    cursor.expect("ack")
+    told: Moment = {"at": "ack", "partition": partition, "count": cursor.number("the count of acks")}
+    if cursor.skip("by"):
+        told["leader"] = cursor.name("who acks")
+    return told
+
+
+def _point(cursor: Cursor) -> Moment:
+    told: Moment = {"at": "failpoint", "node": cursor.name("who reaches it")}
+    cursor.expect("reaches")
+    told["name"] = cursor.one_of("the failpoint", POINTS)
+    while (word := cursor.next) in ("epoch", "peer", "offset"):
+        cursor.take("a condition")
+        assert word is not None
+        told[word] = cursor.name(word) if word == "peer" else cursor.number(word)
+    if is_number(cursor.next):
+        told["count"] = cursor.number("how often")
+        cursor.expect("times")
+    return told
+
+
+# -- what is seen -------------------------------------------------------------------------------------------
+
+def _any(cursor: Cursor, partition: int) -> Moment:
+    return _joined(cursor, "or", "any", lambda: _all(cursor, partition))
+
+
+def _all(cursor: Cursor, partition: int) -> Moment:
+    return _joined(cursor, "and", "all", lambda: _state(cursor, partition))
+
+
+def _joined(cursor: Cursor, word: str, group: str, one: Callable[[], Moment]) -> Moment:
+    parts = [one()]
+    while cursor.skip(word):
+        parts.append(one())
+    return parts[0] if len(parts) == 1 else {group: parts}
+
+
+def _state(cursor: Cursor, partition: int) -> Moment:
+    if cursor.skip("healthy"):
+        return {"healthy": True}
+    seen = _observation(cursor.name(f"a moment ({FORMS})"))
+    field = seen["field"]
+    orders = ORDERS if field in NUMBERS else MEMBERSHIPS if field == "isr" else SAMENESS
+    seen["is"] = cursor.one_of(f"what follows {field}", orders)
+    if field != "running":
+        seen["partition"] = partition
+    return {**seen, "value": _value(cursor, field, seen["is"])}
+
+
+def _observation(word: str) -> Moment:
+    """`n1.leo`: a replica's own; `leader`: the controller's word."""
+    who, dot, field = word.partition(".")
+    if not dot:
+        if word not in CONTROLLER_FIELDS:
+            refuse(f"does not know the moment {word!r}; there are: {FORMS}; the controller knows "
+                   f"{', '.join(CONTROLLER_FIELDS)}, a node {', '.join(REPLICA_FIELDS)}")
+        return {"field": word}
+    if field not in REPLICA_FIELDS:
+        refuse(f"does not know the field {field!r} of {who}; valid: {', '.join(REPLICA_FIELDS)}")
+    return {"replica": who, "field": field}
+
+
+def _value(cursor: Cursor, field: str, how: str) -> object:
+    if is_number(cursor.next):
+        return cursor.number("a number")
+    if field == "running":
+        return _TRUTHS[cursor.one_of("what running is", _TRUTHS)]
+    token = cursor.next
+    if is_name(token) and (token in CONTROLLER_FIELDS or "." in (token or "")):
+        return _observation(cursor.name("what is seen"))
+    if field in NUMBERS:
+        refuse(f"compares {field} with {token!r}, should be a number, or what is seen (n1.leo, epoch)")
+    if field == "leader" and cursor.skip("nobody"):
+        return None
+    if field == "isr" and how in SAMENESS:
+        return cursor.names("a member of the ISR")
+    return cursor.name("a node")

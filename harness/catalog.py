@@ -40,11 +40,13 @@ def workload(name: str, settings: WorkloadSettings) -> Workload:
 
 
 def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[str],
-            config: Mapping[str, str], links: str, first_port: int | None = None) -> Cluster:
-    """Made, not started. first_port: of the first broker for clients; None takes free ones."""
+            config: Mapping[str, str], links: str, first_port: int | None = None,
+            trace: bool = True) -> Cluster:
+    """Made, not started. first_port: of the first broker for clients; None takes free ones. trace: whether
+    its processes write what happens in them."""
     made: Cluster = _named("cluster", name, CLUSTERS)(
         folder, nodes, rules=rules, bugs=bugs, config=config, links=links,
-        first_port=first_port)
+        first_port=first_port, trace=trace)
     return made
 
 

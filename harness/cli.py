@@ -116,6 +116,12 @@ def main() -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="What is to strike, as JSON or TOML, instead of --nemesis.",
 )
+@click.option(
+    "--trace/--no-trace",
+    default=True,
+    show_default=True,
+    help="Whether the brokers write what happens in them.",
+)
 @click.option("--seed", type=int, help="Same seed, same schedule; drawn when not given.")
 @click.option(
     "--duration", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="Seconds."

@@ -15,8 +15,9 @@ from typing import Any
 
 from harness import logdir
 from harness.errors import FloodmarkError
-from harness.protocols import Cluster, PartitionSpec, ReplicaView, View
+from harness.protocols import Cluster, PartitionSpec, ReplicaView, Traces, View
 from harness.run import Run, json_line, write_pieces
+from harness.trace import Merge, Raw
 
 _ROWS_A_PIECE = 10_000
 
@@ -30,8 +31,11 @@ class Collected:
     problems: tuple[str, ...]
 
 
-async def collect(cluster: Cluster, run: Run, specs: Sequence[PartitionSpec], run_id: str) -> Collected:
-    """Freezes, dumps and ends the cluster; writes logs/ and replicas.jsonl."""
+async def collect(
+    cluster: Cluster, run: Run, specs: Sequence[PartitionSpec], run_id: str, origin_ns: int
+) -> Collected:
+    """Freezes, dumps and ends the cluster; writes logs/, replicas.jsonl and, where it traces, trace.jsonl,
+    whose times count from origin_ns."""
     problems: list[str] = []
     frozen: View | None = None
     try:
@@ -48,8 +52,25 @@ async def collect(cluster: Cluster, run: Run, specs: Sequence[PartitionSpec], ru
     for node in sorted(set(cluster.nodes) - answering):
         await asyncio.to_thread(dumps.write, node, running=False)
         rows += await asyncio.to_thread(dumps.dead_rows, node)
+    if isinstance(cluster, Traces):
+        problems += await asyncio.to_thread(_write_trace, cluster.traces(), run, origin_ns)
     run.write_replicas(sorted(rows, key=lambda row: (row["partition"], row["node"])))
     return Collected(frozen=frozen, leaders=_leaders(frozen), problems=tuple(problems))
+
+
+def _write_trace(raw: Raw | None, run: Run, origin_ns: int) -> list[str]:
+    """trace.jsonl, in place of the raw files; what is missing in it."""
+    if raw is None:
+        return []
+    merge = Merge(raw, origin_ns)
+    try:
+        write_pieces(run.trace_path, merge.pieces())
+    except FloodmarkError as error:
+        return [f"the trace could not be written: {error}"]
+    if not merge.problems:
+        for path in raw.files.values():
+            path.unlink(missing_ok=True)
+    return merge.problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

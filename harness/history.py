@@ -50,6 +50,11 @@ class Recorder:
         assert self._index == 0, f"{self._index} lines were stamped already"
         self._origin_ns = self._clock_ns()
 
+    @property
+    def origin_ns(self) -> int:
+        """The monotonic instant at which the run began."""
+        return self._origin_ns
+
     def now_ns(self) -> int:
         """Nanoseconds since the run began."""
         return self._clock_ns() - self._origin_ns

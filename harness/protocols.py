@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from harness.op import Intent, Op, Outcome
 from harness.schedule import Entry, Schedule
+from harness.trace import Raw
 from harness.verdict import Verdict
 
 CLIENTS = "clients"  # in a grudge: every client of the harness, as one pseudo-node
@@ -178,6 +179,13 @@ class Failpoints(Protocol):
     async def release(self, node: str, point: Mapping[str, Any] | None) -> int: ...  # how many it held
     async def met(self, node: str) -> Sequence[Met]: ...  # in order, also by its former incarnations
     def crashes(self) -> Sequence[Met]: ...  # every death by an armed crash so far, in order; never in died()
+
+
+@runtime_checkable
+class Traces(Protocol):
+    """Its processes write what happens in them; harness.trace merges and follows that."""
+
+    def traces(self) -> Raw | None: ...  # None: they were told not to
 
 
 # -- nemeses and moments ----------------------------------------------------------------------------------

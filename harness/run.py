@@ -46,6 +46,10 @@ class Run:
         return self.folder / "replicas.jsonl"
 
     @property
+    def trace_path(self) -> Path:
+        return self.folder / "trace.jsonl"
+
+    @property
     def verdict_path(self) -> Path:
         return self.folder / "verdict.json"
 

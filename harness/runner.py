@@ -191,7 +191,8 @@ class _Carrying:
             plan.workload, self._recorder, plan.partitions, plan.read_timeout_s)
         self._enter("collect")
         self._about["died"] = list(plan.cluster.died())
-        collected = await collect(plan.cluster, self._run, plan.partitions, plan.run_id)
+        collected = await collect(
+            plan.cluster, self._run, plan.partitions, plan.run_id, self._recorder.origin_ns)
         self._about["leaders"] = collected.leaders
         why = settled.about["why"]
         if settled.settled:

@@ -14,7 +14,8 @@ from typing import Any
 
 from harness.cluster.ports import HOST, Ports
 from harness.cluster.properties import CONTROLLER_ID, Place, properties
-from harness.protocols import CLIENTS, CONTROLLER
+from harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
+from harness.trace import Raw
 
 LINKS = "links"  # the process, by name
 
@@ -47,6 +48,17 @@ class Layout:
     def for_clients(self, node: str) -> tuple[str, int]:
         return HOST, self.places[node].advertised_port
 
+    def raw_traces(self, partitions: Sequence[PartitionSpec]) -> Raw | None:
+        """Where the trace of each process lies, and how its ids are to be read; None: none is written."""
+        files = {name: place.trace for name, place in self.places.items() if place.trace is not None}
+        if not files:
+            return None
+        return Raw(
+            files=files,
+            names={place.node_id: name for name, place in self.places.items()},
+            keys={(spec.topic, spec.partition): spec.key for spec in partitions},
+        )
+
     def links_told(self) -> list[dict[str, Any]]:
         """What the links process is told to listen for."""
         return [
@@ -69,7 +81,8 @@ def node_names(count: int) -> tuple[str, ...]:
 
 
 def lay_out(
-    folder: Path, nodes: tuple[str, ...], *, proxied: bool, ports: Ports, first_port: int | None
+    folder: Path, nodes: tuple[str, ...], *, proxied: bool, ports: Ports, first_port: int | None,
+    trace: bool = True,
 ) -> Layout:
     """first_port: clients find n1 there, n2 on the next, and so on; None: wherever is free."""
     for_clients = {
@@ -101,6 +114,7 @@ def lay_out(
                 for (dialer, listener), port in links.items()
                 if dialer == name and listener != CONTROLLER
             },
+            trace=folder / "work" / f"{name}.trace" if trace else None,
         )
         for name in names
     }

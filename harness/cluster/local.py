@@ -22,6 +22,7 @@ from harness.cluster.properties import settings, typed
 from harness.cluster.wards import Wards
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import CLIENTS, CONTROLLER, PartitionSpec, View
+from harness.trace import Raw
 
 START_S = 60.0  # for all processes to be up and unfenced: long, a busy machine starts slowly
 NODE_START_S = 30.0
@@ -48,6 +49,7 @@ class LocalCluster:
         config: Mapping[str, str],
         links: str,
         first_port: int | None = None,
+        trace: bool = True,
     ) -> None:
         if links not in ("direct", "proxied"):
             raise UsageError(f"links are direct or proxied, not {links!r}")
@@ -64,6 +66,7 @@ class LocalCluster:
         self._bugs = tuple(bugs)
         self._settings = settings(config, nodes=nodes)
         self._first_port = first_port
+        self._trace = trace
         self._ports: Ports | None = None
         self._layout: Layout | None = None
         self._wards: Wards | None = None
@@ -79,7 +82,8 @@ class LocalCluster:
         try:
             self._ports = Ports()
             self._layout = lay_out(
-                self._folder, self.nodes, proxied=self.proxied, ports=self._ports, first_port=self._first_port
+                self._folder, self.nodes, proxied=self.proxied, ports=self._ports,
+                first_port=self._first_port, trace=self._trace,
             )
             self._layout.write(self._settings, rules=self._rules, bugs=self._bugs)
             self._controls = {
@@ -193,6 +197,10 @@ class LocalCluster:
 
     def last_words(self, name: str) -> str:
         return "it never ran" if self._wards is None else self._wards.last_words(name)
+
+    def traces(self) -> Raw | None:
+        """See harness.protocols: Traces. Of the partitions there are by now."""
+        return self._at.raw_traces(self.partitions)
 
     def log_dirs(self) -> Mapping[str, Path]:
         return {node: self._folder.resolve() / "nodes" / node for node in self.nodes}

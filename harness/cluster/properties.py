@@ -42,6 +42,7 @@ OURS = frozenset(
         "floodmark.control",
         "floodmark.dial",
         "floodmark.durable",
+        "floodmark.trace",
     }
 )
 
@@ -60,6 +61,7 @@ class Place:
     durable: Path | None  # None: the controller, which fsyncs all it writes
     controller_port: int  # where it dials the controller
     dial: Mapping[int, int] = field(default_factory=dict)  # id -> port of its link; empty: direct
+    trace: Path | None = None  # where it writes what happens; None: it does not
 
 
 def settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
@@ -97,6 +99,8 @@ def properties(place: Place, chosen: Mapping[str, str], *, rules: str, bugs: Seq
         )
     if place.durable is not None:
         lines["floodmark.durable"] = str(place.durable)
+    if place.trace is not None:
+        lines["floodmark.trace"] = str(place.trace)
     return "".join(f"{key}={value}\n" for key, value in lines.items())
 
 

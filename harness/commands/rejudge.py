@@ -1,0 +1,133 @@
+"""`floodmark rejudge`: saved folders before today's judge, and what it says otherwise than the saved verdict.
+
+Rules
+1. All folders are judged in one call. A verdict takes the place of the last by rename, or not at all; where
+   nothing could be looked at (no run.json, a judge that failed) the saved one stays.
+2. Told is what changed: findings that came, went, or changed their class or count; what became unknown, and
+   what no longer is. The exit code is check's, of today's verdicts.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from checkers import report
+from harness import catalog
+from harness.commands import telling
+from harness.commands.check import WORDS, Gate, code_of, save, write_json, written
+from harness.commands.show import latest, read_verdict
+from harness.commands.words import many, told_class, verdict_word
+from harness.errors import FloodmarkError, UsageError
+from harness.run import Run
+from harness.verdict import worst
+
+Told = Mapping[str, Any]
+
+
+def rejudge_folders(folders: Sequence[Path], through: Gate) -> int:
+    """Judges, tells what changed, writes the verdicts; the worst exit code."""
+    chosen = tuple(folders) or (latest(),)
+    for folder in chosen:
+        if not folder.exists():
+            raise UsageError(f"{folder} does not exist")
+    saved = [saved_verdict(folder) for folder in chosen]
+    click.echo(f"judging {many(len(chosen), 'run')} (starting Spark takes a while)", err=True)
+    verdicts = catalog.judge().judge(chosen)
+    codes = [code_of(folder, verdict, through.policy)
+             for folder, verdict in zip(chosen, verdicts, strict=True)]
+    differing = 0
+    for folder, before, verdict in zip(chosen, saved, verdicts, strict=True):
+        now = report.as_json(verdict)
+        if verdict.counts:
+            codes += save(folder, verdict)
+            lines = changes(before, now)
+        else:
+            lines = [*telling.unknowns(now["unknown"]), "  nothing was looked at: the saved verdict stays"]
+        differing += bool(lines)
+        click.echo("\n".join([heading(folder, before, now, lines), *lines]))
+        click.echo(str(folder))
+    if (together := through.json_file) is not None:
+        codes += written(lambda: write_json(together, chosen, verdicts))
+    click.echo(telling.summary(codes[:len(chosen)], WORDS) + f"; {differing} changed", err=True)
+    return worst(codes)
+
+
+def saved_verdict(folder: Path) -> Told | None:
+    """None where there is none; one that cannot be read counts as none, and is told."""
+    run = Run(folder=folder)
+    if not run.verdict_path.exists():
+        return None
+    try:
+        return read_verdict(run)
+    except FloodmarkError as error:
+        click.echo(f"floodmark: {error}", err=True)
+        return None
+
+
+def heading(folder: Path, before: Told | None, now: Told, lines: Sequence[str]) -> str:
+    """`NAME: was valid, is INVALID`."""
+    name, is_now = folder.resolve().name, verdict_word(now["valid"])
+    if before is None:
+        return f"{name}: no verdict was saved, is {is_now}"
+    if before["valid"] != now["valid"]:
+        return f"{name}: was {verdict_word(before['valid'])}, is {is_now}"
+    return f"{name}: {'still ' if lines else 'unchanged, '}{is_now}"
+
+
+# -- what changed: pure -------------------------------------------------------------------------------------
+
+
+def changes(before: Told | None, now: Told) -> list[str]:
+    """A line each; none where the two say the same."""
+    then: Told = before if before is not None else {"findings": [], "unknown": []}
+    return [*_findings(then, now), *_unknowns(then, now)]
+
+
+def _findings(then: Told, now: Told) -> Iterator[str]:
+    names = sorted({found["name"] for told in (then, now) for found in told["findings"]})
+    for name in names:
+        was, has = _groups(then, name), _groups(now, name)
+        for group in sorted(was.keys() & has.keys(), key=str):
+            if was[group]["count"] != has[group]["count"]:
+                yield (f"  count      {name}, {told_class(has[group])}: was {was[group]['count']}, "
+                       f"is {has[group]['count']}")
+        gone = [was[group] for group in sorted(was.keys() - has.keys(), key=str)]
+        new = [has[group] for group in sorted(has.keys() - was.keys(), key=str)]
+        if len(gone) == len(new) == 1:
+            yield (f"  class      {name}: was {told_class(gone[0])} ({gone[0]['count']}), is "
+                   f"{told_class(new[0])} ({new[0]['count']})")
+            continue
+        for found in gone:
+            yield f"  gone       {name}: {many(found['count'], 'finding')}, {told_class(found)}"
+        for found in new:
+            yield f"  new        {name}: {many(found['count'], 'finding')}, {told_class(found)}"
+            yield from (f"               {example['text']}" for example in found.get("examples", ())[:1]
+                        if example.get("text"))
+
+
+def _groups(told: Told, name: str) -> dict[tuple[str, str | None], Told]:
+    """By class and what permits it."""
+    return {(found["class"], found["permitted_by"]): found
+            for found in told["findings"] if found["name"] == name}
+
+
+def _unknowns(then: Told, now: Told) -> Iterator[str]:
+    """By reason: the checks that became unknown for it, and those that no longer are."""
+    was, has = _by_reason(then), _by_reason(now)
+    for reason in sorted(was.keys() | has.keys()):
+        lifted = was.get(reason, Counter()) - has.get(reason, Counter())
+        added = has.get(reason, Counter()) - was.get(reason, Counter())
+        if added:
+            yield f"  unknown    {telling.shortened(sorted(added))}: {reason}"
+        if lifted:
+            yield f"  known now  {telling.shortened(sorted(lifted))}: no longer for: {reason}"
+
+
+def _by_reason(told: Told) -> dict[str, Counter[str]]:
+    reasons: dict[str, Counter[str]] = {}
+    for entry in told.get("unknown") or ():
+        reasons.setdefault(entry["reason"], Counter()).update(set(entry["names"]))
+    return reasons

@@ -1,0 +1,300 @@
+"""`floodmark reproduce`: a saved run, had again from its folder alone: how often its finding comes back.
+
+Rules
+1. Of the first run, run.json and the history are read, and what its verdict says was found; never a cluster.
+2. Each reproduction is a run of its own, with the first one's seed, cluster and load, and says in run.json
+   whose it is (`reproduces`). None is taken anew: what misses a moment or fails counts as it is.
+3. All are judged in one call, at the end.
+"""
+
+import datetime
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from checkers import report
+from harness import catalog, history
+from harness.commands import replaying, telling
+from harness.commands.replaying import Attempt, Told
+from harness.commands.run import RunOptions, commit, planned, record
+from harness.commands.show import latest, read_verdict
+from harness.commands.words import many, told_class, verdict_word
+from harness.errors import FloodmarkError, UsageError
+from harness.past import past_of
+from harness.replay import Anchored, Ground, Settings, anchored, schedule_of, settings_of
+from harness.run import RUNS, Run, open_run, refuse_full, write_whole
+from harness.runner import INTERRUPTED, RunResult
+from harness.schedule import Schedule
+from harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """The run that is to be had again."""
+
+    run: Run
+    settings: Settings
+    schedule: Schedule  # as it was
+    ground: Ground
+    anchors: tuple[Anchored, ...]
+    verdict: Told | None  # None: it was not judged yet
+    sought: Told | None  # the group of findings looked for; None: it has none
+
+
+def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str | None,
+              json_file: Path | None) -> int:
+    """Exit code as the command's help has it; the last line on stdout is the parent of the runs."""
+    first = read_first(folder or latest(), finding)
+    parent = out or RUNS / f"reproduce-{datetime.datetime.now():%Y%m%dT%H%M%S}"
+    refuse_full(parent)
+    catalog.can_judge()
+    announce(first, runs, parent)
+    taken = take(first, runs, parent)
+    first, attempts = judged(first, taken)
+    click.echo(told(first, attempts, failed=runs - len(attempts)))
+    if json_file is not None:
+        write_whole(json_file, orjson.dumps(
+            as_json(first, attempts), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    click.echo(str(parent))
+    return exit_code(first, attempts)
+
+
+# -- the first ----------------------------------------------------------------------------------------------
+
+
+def read_first(folder: Path, finding: str | None) -> First:
+    """What the folder says of itself; FloodmarkError for what cannot be had again."""
+    run = open_run(folder)
+    about = run.about()
+    settings = settings_of(about, str(folder))
+    refuse_unknown(settings, str(folder))
+    schedule = schedule_of(about, settings, str(folder))
+    verdict = read_verdict(run) if run.verdict_path.exists() else None
+    sought = sought_in(verdict, finding) if verdict is not None else None
+    ops = history.read(run.history_path, on_bad=lambda line: click.echo(f"floodmark: {line}", err=True))
+    partitions = tuple(spec.key for spec in settings.assignment)
+    ground = Ground(past=past_of(ops, schedule), partitions=partitions, focus=focus_of(sought))
+    return First(run=run, settings=settings, schedule=schedule, ground=ground, verdict=verdict, sought=sought,
+                 anchors=anchored(schedule, ground))
+
+
+def refuse_unknown(settings: Settings, source: str) -> None:
+    """Names that this floodmark does not know are refused before anything starts."""
+    for kind, name, names in (
+        ("rules", settings.rules, catalog.RULES),
+        ("cluster", settings.cluster, sorted(catalog.CLUSTERS)),
+        ("workload", settings.workload, sorted(catalog.WORKLOADS)),
+        ("links", settings.links, ("direct", "proxied")),
+        ("acks", settings.acks, ("all", "1", "0")),
+    ):
+        if name not in names:
+            raise FloodmarkError(f"{source} cannot be had again: this floodmark has no {kind} {name!r}; "
+                                 f"there are: {', '.join(names)}")
+    usual = tuple(f"n{number}" for number in range(1, len(settings.nodes) + 1))
+    if settings.nodes != usual:
+        raise FloodmarkError(f"{source} cannot be had again: its nodes are {', '.join(settings.nodes)}, and "
+                             f"a cluster of so many has {', '.join(usual)}")
+
+
+def sought_in(verdict: Told, finding: str | None) -> Told | None:
+    """The finding that is looked for: the one named, or the worst."""
+    found = telling.worst_first(verdict.get("findings") or ())
+    if finding is None:
+        return found[0] if found else None
+    named = [one for one in found if one["name"] == finding]
+    if not named:
+        there = ", ".join(sorted({one["name"] for one in found})) or "none"
+        raise UsageError(f"--finding {finding}: its verdict has no such finding; it has: {there}")
+    return named[0]
+
+
+def focus_of(sought: Told | None) -> int | None:
+    """The partition of the worst example."""
+    examples = (sought or {}).get("examples") or ()
+    partition = examples[0].get("partition") if examples else None
+    return partition if isinstance(partition, int) else None
+
+
+def announce(first: First, runs: int, parent: Path) -> None:
+    settings = first.settings
+    by = {kind: sum(one.by == kind for one in replaying.shown(first.anchors))
+          for kind in ("asked", "acks", "after", "time")}
+    click.echo(
+        f"{many(runs, 'reproduction')} of {first.run.folder}: {many(len(settings.nodes), 'node')}, rules "
+        f"{settings.rules}, seed {settings.seed}, {settings.duration_s:g} s each; folder {parent}\n"
+        f"moments: {by['asked']} as they were asked; of those asked by time {by['acks']} by acks, "
+        f"{by['after']} so long after the entry before, {by['time']} by time", err=True)
+    for sentence in settings.inferred:
+        click.echo(f"floodmark: {sentence}", err=True)
+    about = first.run.about()
+    if about.get("commit") not in (None, commit()):
+        click.echo(f"floodmark: it was made by version {about.get('version')} (commit "
+                   f"{str(about['commit'])[:7]}), the brokers of today are others", err=True)
+
+
+# -- the runs -----------------------------------------------------------------------------------------------
+
+
+def take(first: First, runs: int, parent: Path) -> list[tuple[int, RunResult]]:
+    """The runs that came about, by number. Ctrl-C ends the one under way in order, and no other begins."""
+    taken: list[tuple[int, RunResult]] = []
+    for number in range(1, runs + 1):
+        folder = parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}"
+        click.echo(f"reproduction {number} of {runs}: {folder}", err=True)
+        try:
+            result = record(planned(options_of(first, folder, number),
+                                    tuple(one.now for one in first.anchors)))
+        except UsageError as error:
+            raise FloodmarkError(f"{first.run.folder} cannot be had again: {error}") from error
+        except FloodmarkError as error:
+            click.echo(f"floodmark: reproduction {number} was not carried out: {error}", err=True)
+            continue
+        taken.append((number, result))
+        if result.ended.startswith(INTERRUPTED):
+            break
+    return taken
+
+
+def options_of(first: First, folder: Path, number: int) -> RunOptions:
+    """The same cluster and load, and the link to the first."""
+    settings = first.settings
+    return RunOptions(
+        cluster=settings.cluster, nodes=len(settings.nodes), rules=settings.rules, bugs=settings.bugs,
+        config=tuple(f"{key}={value}" for key, value in settings.config.items()), links=settings.links,
+        workload=settings.workload, concurrency=settings.concurrency, rate=settings.rate,
+        partitions=len(settings.assignment), assignment=settings.assignment, acks=settings.acks,
+        replication_factor=min(len(spec.replicas) for spec in settings.assignment),
+        seed=settings.seed, duration=settings.duration_s, out=folder,
+        reproduces={"folder": str(first.run.folder), "id": settings.run_id, "run": number})
+
+
+def judged(first: First, taken: Sequence[tuple[int, RunResult]]) -> tuple[First, list[Attempt]]:
+    """Judges all in one call, the first too where it has no verdict yet. Raw logs of valid runs go."""
+    alone = [] if first.verdict is not None else [first.run.folder]
+    folders = [*alone, *(result.run.folder for _, result in taken)]
+    verdicts: list[Told] = []
+    if folders:
+        click.echo(f"judging {many(len(folders), 'run')} (starting Spark takes a while)", err=True)
+        made = catalog.judge().judge(folders)
+        for folder, verdict in zip(folders[len(alone):], made[len(alone):], strict=True):
+            report.write(folder, verdict)
+            if verdict.valid is True:
+                shutil.rmtree(Run(folder=folder).nodes_folder, ignore_errors=True)
+        verdicts = [report.as_json(verdict) for verdict in made]
+    if alone:
+        first = _with_verdict(first, verdicts.pop(0))
+    schedule = tuple(one.now for one in first.anchors)
+    attempts = [
+        Attempt(number=number, folder=result.run.folder, ended=result.ended,
+                missed=tuple(result.about["missed"]), verdict=verdict,
+                past=past_of(history.read(result.run.history_path), schedule))
+        for (number, result), verdict in zip(taken, verdicts, strict=True)
+    ]
+    return first, attempts
+
+
+def _with_verdict(first: First, verdict: Told) -> First:
+    return First(run=first.run, settings=first.settings, schedule=first.schedule, ground=first.ground,
+                 anchors=first.anchors, verdict=verdict, sought=sought_in(verdict, None))
+
+
+# -- told ---------------------------------------------------------------------------------------------------
+
+
+def told(first: First, attempts: Sequence[Attempt], *, failed: int) -> str:
+    """The table of faults, each run, and the rate."""
+    lines = [f"{first.run.folder.name}, had again {many(len(attempts), 'time')}"]
+    if replaying.shown(first.anchors):
+        lines += ["", "faults and other moments (late and acks apart: median, in brackets the worst):",
+                  replaying.table(first.anchors, attempts, first.ground)]
+    lines += ["", "runs:", *(run_line(first, attempt) for attempt in attempts), ""]
+    lines += [f"  {many(failed, 'run')} not carried out"] if failed else []
+    lines += rates(first, attempts)
+    near = nearness(first, attempts)
+    if "late_ms_median" in near:
+        lines.append(f"  faults struck {near['late_ms_median']:.1f} ms after their moments (median; worst "
+                     f"{near['late_ms_worst']:.1f} ms)")
+    if "acks_median" in near:
+        lines.append(f"  and {near['acks_median']:g} acks from where they struck then (median; worst "
+                     f"{near['acks_worst']:g})")
+    return "\n".join(lines)
+
+
+def run_line(first: First, attempt: Attempt) -> str:
+    """What one run showed."""
+    names = ", ".join(one["name"] for one in telling.worst_first(attempt.verdict.get("findings") or ()))
+    parts = [f"{verdict_word(attempt.verdict['valid'])}{': ' + names if names else ''}"]
+    if first.sought is not None:
+        parts.append("the same finding" if shows(first.sought, attempt) else "not the finding")
+    parts += [f"missed {', '.join(map(str, attempt.missed))}"] if attempt.missed else []
+    parts += [f"ended early: {attempt.ended}"] if attempt.ended != "done" else []
+    near = replaying.nearness(_apart(first, [attempt]))
+    parts += [f"late {near['late_ms_median']:.1f} ms (worst {near['late_ms_worst']:.1f})"
+              ] if "late_ms_median" in near else []
+    return f"  {attempt.number:>3}  {'; '.join(parts)}\n       {attempt.folder}"
+
+
+def rates(first: First, attempts: Sequence[Attempt]) -> list[str]:
+    """k of N, and in how many the partition and the way were the same too."""
+    if first.sought is None:
+        valid = sum(attempt.verdict["valid"] is True for attempt in attempts)
+        return [f"  the first has no findings: its conditions were had again; valid {valid}/{len(attempts)}"]
+    sought = first.sought
+    showing = [attempt for attempt in attempts if shows(sought, attempt)]
+    lines = [f"  {sought['name']}, {told_class(sought)}: {replaying.rate(len(showing), len(attempts))}"]
+    for key, words in (("partition", "in the same partition"), ("how", "in the same way")):
+        then = sorted({str(example[key]) for example in sought.get("examples") or () if key in example})
+        if then and showing:
+            same = sum(replaying.same_in(sought, attempt, key) for attempt in showing)
+            lines.append(f"    {words} ({', '.join(then)}): {same}/{len(showing)}")
+    return lines
+
+
+def shows(sought: Told, attempt: Attempt) -> bool:
+    return replaying.finding_of(attempt.verdict, sought["name"], sought["class"]) is not None
+
+
+def nearness(first: First, attempts: Sequence[Attempt]) -> dict[str, float]:
+    return replaying.nearness(_apart(first, attempts))
+
+
+def _apart(first: First, attempts: Sequence[Attempt]) -> list[replaying.Apart]:
+    found = (replaying.apart(one, attempt, first.ground)
+             for one in replaying.shown(first.anchors) for attempt in attempts)
+    return [one for one in found if one is not None]
+
+
+def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
+    """The same for machines."""
+    sought = first.sought
+    hits = [attempt for attempt in attempts if sought is not None and shows(sought, attempt)]
+    return {
+        "reproduces": {"folder": str(first.run.folder), "id": first.settings.run_id},
+        "finding": None if sought is None else {"name": sought["name"], "class": sought["class"]},
+        "shown": len(hits), "of": len(attempts),
+        "interval_95": list(replaying.wilson(len(hits), len(attempts))),
+        **nearness(first, attempts),
+        "runs": [{"run": attempt.number, "folder": str(attempt.folder), "valid": attempt.verdict["valid"],
+                  "shown": attempt in hits, "missed": list(attempt.missed)} for attempt in attempts],
+        "moments": [{"entry": one.position, "f": one.then.f, "by": one.by, "why": one.why,
+                     "then": one.then.moment, "now": one.now.moment}
+                    for one in replaying.shown(first.anchors)],
+    }
+
+
+def exit_code(first: First, attempts: Sequence[Attempt]) -> int:
+    """0: it came again; 1: a bug, but not that one; 3: nothing of the kind; 4: no run was carried out."""
+    if not attempts:
+        return EXIT_HARNESS
+    if first.sought is not None and any(shows(first.sought, attempt) for attempt in attempts):
+        return EXIT_VALID
+    if any(replaying.bugs_of(attempt.verdict) for attempt in attempts):
+        return EXIT_INVALID
+    if first.sought is None and all(attempt.verdict["valid"] is True for attempt in attempts):
+        return EXIT_VALID
+    return EXIT_UNKNOWN

@@ -1,0 +1,250 @@
+"""A saved run as one that can be had again: cluster and load from run.json, the schedule with new anchors.
+
+Rules
+1. What run.json lacks is refused by name; the one thing that may be inferred (links) is told.
+2. A moment asked by what can be seen (an ack, a state, a failpoint) stays as it is. One asked by time would
+   come again at that time only, so it is tied to what its strike met:
+     acks   sends asked after the entry before were being acked: the k-th ack of the partition, and the time
+            that had passed since; not sooner than half of the time since the entry before
+     after  nothing was being acked (most often because of the entry before) or it undoes a fault: so long
+            after the entry before, for then its effect is the clock (sessions, lags)
+     time   it is the first, or it never struck: as asked
+3. Who led the partition when it was struck is meant as `leader` again, if whatever undoes the fault can still
+   find that node by a role (no other node down, or paused, meanwhile).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness import schedule_text
+from harness.errors import FloodmarkError, UsageError
+from harness.faults import FAULTS
+from harness.past import Past, Strike
+from harness.protocols import PartitionSpec
+from harness.schedule import MOMENT_TIMEOUT_S, Entry, Schedule
+
+NEEDED = ("seed", "cluster", "rules", "workload", "nodes", "partitions", "config", "guarantees", "schedule",
+          "concurrency", "rate", "duration_s")
+LONGEST_S = 3600.0  # that a schedule's time-out may be
+FRESH_NS = 100_000_000  # an ack so long before a strike still shows that acks were coming
+_NOT_GIVEN = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", "floodmark.failpoints"})
+_MENDING = frozenset(fault.undone_by for fault in FAULTS.values() if fault.undone_by)
+_UNDONE_BY_ROLE = {"start": "down", "resume": "paused"}  # what finds by role whom it is to mend
+_LEADS = frozenset({"kill", "stop", "pause", "expire", "power_cut", "disk"})  # may strike by role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The cluster and the load of a saved run."""
+
+    run_id: str
+    cluster: str
+    nodes: tuple[str, ...]
+    rules: str
+    bugs: tuple[str, ...]
+    config: Mapping[str, str]  # Kafka's keys, of every broker
+    links: str
+    workload: str
+    assignment: tuple[PartitionSpec, ...]
+    acks: str
+    concurrency: int
+    rate: float | None
+    seed: int
+    duration_s: float
+    inferred: tuple[str, ...] = ()  # what run.json did not say, and what was taken for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchored:
+    """One entry of the schedule, as it was and as it is to be."""
+
+    position: int
+    then: Entry
+    now: Entry
+    strike: Strike | None  # what the history tells of it
+    by: str  # asked (as it was), acks, after, time
+    why: str
+
+
+# -- the cluster and the load -------------------------------------------------------------------------------
+
+
+def settings_of(about: Mapping[str, Any], source: str) -> Settings:
+    """From run.json; FloodmarkError names what is missing or cannot be had."""
+    lacking = [name for name in NEEDED if name not in about]
+    if lacking:
+        raise FloodmarkError(f"{source} cannot be had again: its run.json lacks {', '.join(lacking)} (it was "
+                             "made by hand, by another tool, or by an older floodmark)")
+    try:
+        return _settings(about, source)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise FloodmarkError(f"{source} cannot be had again: its run.json is damaged ({error!r})") from error
+
+
+def _settings(about: Mapping[str, Any], source: str) -> Settings:
+    nodes = tuple(map(str, about["nodes"]))
+    config = _one_config(about["config"], nodes, source)
+    links, inferred = about.get("links"), []
+    if links is None:
+        links = "proxied" if any(entry.get("f") == "cut" for entry in about["schedule"]) else "direct"
+        inferred.append(f"run.json does not say which links there were: {links}, as for such a schedule")
+    return Settings(
+        run_id=str(about.get("id", "")), cluster=str(about["cluster"]), nodes=nodes,
+        rules=str(about["rules"]), workload=str(about["workload"]), links=str(links),
+        bugs=tuple(filter(None, str(config.get("floodmark.bugs", "")).split(","))),
+        config={key: _word(value) for key, value in config.items() if key not in _NOT_GIVEN},
+        assignment=tuple(_partition(key, told) for key, told in about["partitions"].items()),
+        acks=str(about["guarantees"]["acks"]), concurrency=int(about["concurrency"]),
+        rate=None if about["rate"] is None else float(about["rate"]),
+        seed=int(about["seed"]), duration_s=float(about["duration_s"]), inferred=tuple(inferred))
+
+
+def _one_config(config: Mapping[str, Mapping[str, Any]], nodes: Sequence[str], source: str
+                ) -> Mapping[str, Any]:
+    """What every node was set to."""
+    lacking = [node for node in nodes if node not in config]
+    if lacking or not nodes:
+        raise FloodmarkError(f"{source} cannot be had again: its run.json has no config of "
+                             f"{', '.join(lacking) or 'any node'}")
+    first = config[nodes[0]]
+    for node in nodes:
+        if config[node] != first:
+            raise FloodmarkError(f"{source} cannot be had again: {nodes[0]} and {node} were configured "
+                                 "differently, and a cluster here has one configuration")
+    return first
+
+
+def _partition(key: str, told: Mapping[str, Any]) -> PartitionSpec:
+    return PartitionSpec(key=int(key), topic=str(told["topic"]), partition=int(told["partition"]),
+                         replicas=tuple(map(str, told["replicas"])))
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def schedule_of(about: Mapping[str, Any], settings: Settings, source: str) -> Schedule:
+    """The saved schedule, read as strictly as any."""
+    try:
+        return schedule_text.read(about["schedule"], source="its schedule", nodes=settings.nodes,
+                                  partitions=[spec.key for spec in settings.assignment])
+    except UsageError as error:
+        raise FloodmarkError(f"{source} cannot be had again: {error}") from error
+
+
+# -- the moments --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What anchors go by. focus: the partition whose acks and leader count, most often that of the finding;
+    None: the first that the struck node led, or the first of all."""
+
+    past: Past
+    partitions: tuple[int, ...]
+    focus: int | None = None
+
+    def partition_of(self, strike: Strike) -> int:
+        """The partition whose acks and leader tell where this fault struck."""
+        if self.focus is not None and self.focus in self.partitions:
+            return self.focus
+        led = (key for key in self.partitions if strike.leader(key) in strike.nodes)
+        return next(led, min(self.partitions))
+
+
+def anchored(schedule: Schedule, ground: Ground) -> tuple[Anchored, ...]:
+    """Every entry with the moment it is to have now."""
+    named = _by_role(schedule, ground)
+    return tuple(_anchored(position, then, named.get(position, then), ground)
+                 for position, then in enumerate(schedule))
+
+
+def _anchored(position: int, then: Entry, entry: Entry, ground: Ground) -> Anchored:
+    strike = ground.past.strikes.get(position)
+
+    def answer(moment: Mapping[str, Any] | None, by: str, why: str) -> Anchored:
+        return Anchored(position=position, then=then, now=replace(entry, moment=moment), strike=strike,
+                        by=by, why=why)
+
+    moment = then.moment
+    if moment is None or moment["at"] != "time":
+        return answer(moment, "asked", "as it was asked")
+    done_ns = ground.past.done_before(position)
+    if strike is None:
+        least_ns = moment.get("after_ns")
+        if position == 0 or least_ns is None:
+            return answer(moment, "time", "it left no line: as asked")
+        return answer({"at": "after", "after_ns": least_ns}, "after", "it left no line: the distance asked")
+    distance_ns = moment.get("after_ns", 0) if done_ns is None else max(0, strike.began_ns - done_ns)
+    found = None if then.f in _MENDING else _by_acks(strike, ground, done_ns)
+    if found is not None:
+        least = {"at": "after", "after_ns": distance_ns // 2}
+        entry = replace(entry, timeout_s=min(LONGEST_S, MOMENT_TIMEOUT_S + 2 * distance_ns / 1e9))
+        return answer({"at": "sequence", "of": [least, found]}, "acks", "acks were coming")
+    if position == 0:
+        return answer(moment, "time", "the first, before any ack")
+    why = "it undoes a fault" if then.f in _MENDING else "no acks were coming"
+    return answer({"at": "after", "after_ns": distance_ns}, "after", why)
+
+
+def _by_acks(strike: Strike, ground: Ground, done_ns: int | None) -> dict[str, Any] | None:
+    """The last ack before it, if acks of sends asked since the entry before were coming."""
+    partition = ground.partition_of(strike)
+    acks = ground.past.acks(partition)
+    count = acks.by(strike.began_ns)
+    if count == 0:
+        return None
+    since_ns = strike.began_ns - acks.times[count - 1]
+    if since_ns > FRESH_NS or acks.invoked[count - 1] < (done_ns or 0):
+        return None
+    return {"at": "ack", "partition": partition, "count": count, "then_ns": since_ns}
+
+
+# -- the roles ----------------------------------------------------------------------------------------------
+
+
+def _by_role(schedule: Schedule, ground: Ground) -> dict[int, Entry]:
+    """The entries that mean the leader again, and those that undo them."""
+    changed: dict[int, Entry] = {}
+    for position, entry in enumerate(schedule):
+        strike = ground.past.strikes.get(position)
+        if strike is None or entry.f not in _LEADS or len(entry.nodes) != 1 or strike.nodes != entry.nodes:
+            continue
+        partition = ground.partition_of(strike)
+        if strike.leader(partition) != entry.nodes[0]:
+            continue
+        undoes = FAULTS[entry.f].undone_by
+        if undoes is not None:
+            undone = _undone_at(schedule, position, undoes)
+            if undone is None:
+                continue
+            changed[undone] = replace(schedule[undone], nodes=(_UNDONE_BY_ROLE[undoes],))
+        changed[position] = replace(entry, nodes=("leader",), args={**entry.args, "partition": partition})
+    return changed
+
+
+def _undone_at(schedule: Schedule, position: int, undoes: str) -> int | None:
+    """The entry that undoes this one, if a role finds its node there: nobody else is so between."""
+    node = schedule[position].nodes[0]
+    out: set[str] = set()
+    for before in schedule[:position]:
+        out = _after(out, before, undoes)
+    if out:
+        return None
+    for later in range(position + 1, len(schedule)):
+        entry = schedule[later]
+        if entry.f == undoes:
+            return later if entry.nodes == (node,) else None
+        if entry.f in FAULTS and FAULTS[entry.f].undone_by == undoes:
+            return None
+    return None
+
+
+def _after(out: set[str], entry: Entry, undoes: str) -> set[str]:
+    """Who is down (or paused) after this entry."""
+    if entry.f == undoes:
+        return out - set(entry.nodes)
+    if entry.f in FAULTS and FAULTS[entry.f].undone_by == undoes:
+        return out | set(entry.nodes)
+    return out

@@ -12,6 +12,7 @@ from typing import Any
 import twin_clients
 import twin_logs
 import twin_order
+import twin_trace
 from twin_facts import World, facts
 from twin_folder import read
 from twin_logs import Found
@@ -22,7 +23,8 @@ POLLS = ("nonmonotonic-poll", "poll-skip")
 HISTORY = ("lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate",
            "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", *POLLS,
            *(f"int-{name}" for name in POLLS), "end-offset-regressed")
-NAMES = tuple(sorted({*LOGS, *HISTORY, "stuck"}))
+UNTRACED = tuple(sorted({*LOGS, *HISTORY, "stuck"}))  # made without a trace too
+NAMES = tuple(sorted({*UNTRACED, *twin_trace.NAMES}))
 UNFIT = "unfit"
 
 CHECKS: dict[str, Callable[[World], Iterator[Found]]] = {
@@ -50,6 +52,7 @@ def judge(path: Path) -> dict[str, Any]:
     for name, check in CHECKS.items():
         found += [(name, one) for one in check(world)]
     found += twin_order.poll_findings(world)
+    found += twin_trace.trace_findings(world, unknown)
     unknown |= set(guessing)
     unknown |= {name for name, (_, cause) in found if cause is not None and not cause.sure}
     return verdict(found, unknown)
@@ -72,7 +75,7 @@ def verdict(found: list[tuple[str, Found]], unknown: set[str]) -> dict[str, Any]
 def unknown_names(world: World) -> Iterator[str]:
     """The table "What makes checks unknown", row by row."""
     if world.repeated:
-        yield from set(NAMES) - {*LOGS, "end-offset-regressed"}
+        yield from set(UNTRACED) - {*LOGS, "end-offset-regressed"}
     if world.overlapping:
         yield from ("nonmonotonic-send", *POLLS, "realtime-order")
     if world.folder.breach:

@@ -1,0 +1,214 @@
+"""The twin's findings in the trace, from the format's words and the catalogue of invariants alone.
+
+Readings that had to be chosen:
+- Committed is what some leader held below the high watermark that any of its lines as leader shows.
+- A record is its offset and its own epoch; where no line tells the epoch, it may be any, and excuses.
+- A finding stands only if it does in every order of events that times and the clock error leave open.
+- A trace with a gap, a missing node or an unreadable line proves only what one node's own lines show:
+  hw-regressed, epoch-regressed, two-leaders, and of ack-rule the HW and the size of the ISR.
+- A line that lacks what its event must say (`epochs`, `start`, `partition_epoch` may be lacking) is not
+  readable; lines of partitions that run.json does not name, and events of other names, are passed over.
+- What a line says of its replica's LEO outranks what was reckoned: the rest is gone, or of unknown epoch.
+- hw-regressed counts falls: a line as leader whose HW is below the one before in that (node, epoch).
+- leader-incomplete counts become_leader lines and looks at LEO alone; what a leader of a later epoch has
+  committed does not count, for a leader that learns of its election late cannot have it.
+- candidate-incomplete counts (replica, record). Registered is an incarnation: from its `start` or `crash`
+  to the controller's next `unfence` it is not, nor from `register` until then, nor is it where no line
+  tells of it.
+- two-leaders counts (partition, epoch); a line `append`, `ack` or `hw` as leader is an act.
+- ack-rule counts acks. An append that may have come before the ack is enough, be it cut later;
+  min.insync.replicas is the guarantee's, at most as many as there are replicas.
+- unsafe-truncation counts truncations; recovery is a `why` that says so, and a start that finds less.
+- unsafe-isr: a replica taken in counts once an epoch, by the leader's word (isr_proposed, its last fetch
+  there in that epoch) or by the controller's (isr: all that the replica tells around then lies below the HW
+  or the epoch's start, in the incarnation that is registered); an ISR that a leader acts on (ack) or takes
+  for granted (isr, become_leader) and that lacks a member of the controller's counts once an epoch.
+- epoch-regressed counts lines below the highest epoch before.
+- Nothing is claimed of records below the final log_start.
+- A record that is missing is permitted where an unclean election came after it (in time, or by its epoch:
+  an old leader may go on for a while), or where copies of it were struck and a leader chosen from those;
+  that it was lost for good is not asked, for a struck leader may fall before anyone follows it. A finding
+  of several records is permitted if all of them are.
+- "values not unique" leaves these checks unknown too; a trace that is not there is not named anywhere.
+"""
+
+from collections.abc import Callable, Iterator
+
+from twin_classes import BUDGET, UNCLEAN, Cause, chosen_from_struck, first
+from twin_facts import Partition, World
+from twin_logs import Found
+from twin_trace_isr import controllers_isr, registered, unsafe_isr
+from twin_trace_lines import Event, Record, Span, Trace, in_order, instant, trace_of
+
+# -- one node's own word ------------------------------------------------------------------------------------
+
+
+def hw_regressed(world: World, trace: Trace) -> Iterator[Found]:
+    """The high watermark that a leader shows falls from one of its lines to the next, in one epoch."""
+    for key in world.partitions:
+        last: dict[tuple[str, int], int] = {}
+        for event in in_order(trace.leading(key)):
+            term = (event.node, event["epoch"])
+            if event["hw"] < last.get(term, 0):
+                yield (key, event.node, event.seq), None
+            last[term] = event["hw"]
+
+
+def epoch_regressed(world: World, trace: Trace) -> Iterator[Found]:
+    """A role taken in an epoch below that of an earlier role of this replica."""
+    for key in world.partitions:
+        highest: dict[str, int] = {}
+        for event in in_order(trace.of(key)):
+            if event.name in ("become_leader", "become_follower"):
+                if event["epoch"] < highest.get(event.node, event["epoch"]):
+                    yield (key, event.node, event.seq), None
+                highest[event.node] = max(event["epoch"], highest.get(event.node, event["epoch"]))
+
+
+def two_leaders(world: World, trace: Trace) -> Iterator[Found]:
+    """Two nodes act as leader of one epoch."""
+    for key in world.partitions:
+        acted: dict[int, set[str]] = {}
+        for event in trace.leading(key):
+            if event.name in ("append", "ack", "hw"):
+                acted.setdefault(event["epoch"], set()).add(event.node)
+        for epoch, nodes in acted.items():
+            if len(nodes) > 1:
+                yield (key, epoch), None
+
+
+def ack_rule(world: World, trace: Trace) -> Iterator[Found]:
+    """An acks=all ack at or above the HW, below min.insync.replicas, or ahead of an ISR member's append."""
+    for key, partition in world.partitions.items():
+        least = min(world.run["guarantees"].get("min_insync_replicas", 1), len(partition.replicas))
+        for event in trace.leading(key):
+            if event.name == "ack" and event["acks"] == "all" and (
+                    event["hw"] <= event["offset"] or len(event["isr"]) < least
+                    or (trace.whole and any(lags(trace, key, event, member) for member in event["isr"]))):
+                yield (key, event.node, event.seq), None
+
+
+def lags(trace: Trace, key: int, ack: Event, member: str) -> bool:
+    """Did this ISR member certainly not append the record before it was acked?"""
+    record: Record = (ack["offset"], None)
+    for holding in trace.held[key]:
+        if holding.node == ack.node and holding.offset == ack["offset"] and holding.is_held_at(ack):
+            record = (holding.offset, holding.epoch)
+    told = any(True for _ in trace.of(key, member))
+    return told and not any(holding.node == member and holding.may_be(record)
+                            and not trace.before(ack, holding.since) for holding in trace.held[key])
+
+
+# -- what was committed -------------------------------------------------------------------------------------
+
+def leader_incomplete(world: World, trace: Trace) -> Iterator[Found]:
+    """At become_leader the LEO is below what leaders up to this epoch had committed."""
+    for key, partition in world.partitions.items():
+        for event in trace.of(key):
+            if event.name == "become_leader":
+                lacking = [record for record in trace.commits[key]
+                           if record[0] >= max(event["leo"], partition.log_start)
+                           and trace.committed_before(record, key, event, event["epoch"])]
+                if lacking:
+                    yield (key, event.node, event.seq), excuse_of_all(world, trace, partition, lacking)
+
+
+def candidate_incomplete(world: World, trace: Trace) -> Iterator[Found]:
+    """There is an instant at which a record was committed and a replica in the controller's ISR, registered
+    and unfenced, lacked it."""
+    for key, partition in world.partitions.items():
+        isr = controllers_isr(trace, key)
+        for node in partition.replicas:
+            alive = registered(trace, node)
+            for record, leaders in trace.commits[key].items():
+                if record[0] < partition.log_start:
+                    continue
+                lacks = lacking_spans(trace, key, node, record)
+                if any(instant(trace, [(commit, None), member, *life, lack])
+                       for commit in leaders.values() for member in isr.get(node, [])
+                       for life in alive for lack in lacks):
+                    yield (key, node, *record), excuse(world, trace, partition, record)
+
+
+def lacking_spans(trace: Trace, key: int, node: str, record: Record) -> list[Span]:
+    """From when to when this replica (known from its first line on) held nothing that may be the record."""
+    mine = in_order(trace.of(key, node))
+    held = sorted((holding for holding in trace.held[key] if holding.node == node and holding.may_be(record)),
+                  key=lambda holding: holding.since.seq)
+    spans: list[Span] = []
+    since: Event | None = mine[0] if mine else None
+    for holding in held:
+        if since is not None and since is not holding.since:
+            spans.append((since, holding.since))
+        since = holding.until
+    return [*spans, (since, None)] if since is not None else spans
+
+
+def unsafe_truncation(world: World, trace: Trace) -> Iterator[Found]:
+    """A truncation, other than recovery, cut what had been committed before."""
+    for key, partition in world.partitions.items():
+        for event in trace.of(key):
+            if event.name != "truncate" or "recover" in str(event["why"] or ""):
+                continue
+            cut = [(holding.offset, holding.epoch) for holding in trace.held[key]
+                   if holding.until is event and holding.offset >= partition.log_start
+                   and holding.epoch is not None]
+            lost = [record for record in cut if trace.committed_before(record, key, event)]
+            if lost:
+                yield (key, event.node, event.seq), excuse_of_all(world, trace, partition, lost)
+
+
+# -- what permits it ----------------------------------------------------------------------------------------
+
+def excuse_of_all(world: World, trace: Trace, partition: Partition, records: list[Record]) -> Cause | None:
+    causes = [excuse(world, trace, partition, record) for record in records]
+    return None if None in causes else first(causes)
+
+
+def excuse(world: World, trace: Trace, partition: Partition, record: Record) -> Cause | None:
+    """What the configuration allows to become of a record, by when it was first appended."""
+    born = min((holding.since.time for holding in trace.held[partition.key] if holding.may_be(record)),
+               default=0) - trace.clock_error_ns
+    if unclean_since(world, trace, partition, born, record[1]):
+        return Cause(by=UNCLEAN)
+    strikes = [(line["fault"].get("began") or line["time"], node) for line in world.lines
+               if line["process"] == -1 and (line.get("fault") or {}).get("lost") is True
+               and line["time"] > born for node in line["fault"].get("nodes") or []]
+    budgeted = world.run["guarantees"].get("flush") != "every"
+    return Cause(by=BUDGET) if budgeted and chosen_from_struck(world, partition, strikes) else None
+
+
+def unclean_since(world: World, trace: Trace, partition: Partition, born: int, epoch: int | None) -> bool:
+    for event in trace.controller("elect"):
+        if event["partition"] == partition.key and event["clean"] is False and (
+                event.time > born or (epoch is not None and event["epoch"] > epoch)):
+            return True
+    faults = [(line["time"], line.get("fault") or {}) for line in world.lines
+              if line["process"] == -1 and line["f"] == "elect"]
+    return any(time > born and fault.get("unclean")
+               and partition.key in (fault.get("partitions") or [partition.key]) for time, fault in faults)
+
+
+CHECKS: dict[str, Callable[[World, Trace], Iterator[Found]]] = {
+    "hw-regressed": hw_regressed, "epoch-regressed": epoch_regressed, "two-leaders": two_leaders,
+    "ack-rule": ack_rule,
+}
+OF_A_WHOLE_TRACE: dict[str, Callable[[World, Trace], Iterator[Found]]] = {
+    "leader-incomplete": leader_incomplete, "candidate-incomplete": candidate_incomplete,
+    "unsafe-truncation": unsafe_truncation, "unsafe-isr": unsafe_isr,
+}
+NAMES = tuple(sorted({*CHECKS, *OF_A_WHOLE_TRACE}))
+
+
+def trace_findings(world: World, unknown: set[str]) -> Iterator[tuple[str, Found]]:
+    """Every finding of the trace by its name; what cannot be told goes into unknown."""
+    trace = trace_of(world)
+    if trace is None:
+        return
+    if not trace.whole:
+        unknown |= set(NAMES)
+    if world.repeated:
+        unknown |= set(NAMES)
+    for name, check in (CHECKS | (OF_A_WHOLE_TRACE if trace.whole else {})).items():
+        for one in check(world, trace):
+            yield name, one

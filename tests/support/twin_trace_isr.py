@@ -1,0 +1,117 @@
+"""The twin's findings about the ISR in the trace: who was a member when, by the controller's word, who was
+alive, and whether the ISRs that leaders proposed and acted on were fit (catalogue C15, C20).
+
+The readings are in twin_trace.py.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from twin_facts import World
+from twin_logs import Found
+from twin_trace_lines import Event, Span, Trace, in_order
+
+
+def told(trace: Trace, key: int) -> list[Event]:
+    """What the controller says of a partition, in order."""
+    return [event for event in trace.controller("elect", "isr") if event["partition"] == key]
+
+
+def controllers_isr(trace: Trace, key: int) -> dict[str, list[Span]]:
+    """When each node was in the controller's ISR of a partition."""
+    spans: dict[str, list[Span]] = {}
+    since: dict[str, Event] = {}
+    for event in told(trace, key):
+        for node in [node for node in since if node not in event["isr"]]:
+            spans.setdefault(node, []).append((since.pop(node), event))
+        for node in event["isr"]:
+            since.setdefault(node, event)
+    for node, start in since.items():
+        spans.setdefault(node, []).append((start, None))
+    return spans
+
+
+def controllers_epoch(trace: Trace, key: int, epoch: int) -> list[Span]:
+    """When the controller's leader epoch of a partition was this one."""
+    events: list[Event | None] = [*told(trace, key), None]
+    return [(one, other) for one, other in pairwise(events) if one is not None and one["epoch"] == epoch]
+
+
+def registered(trace: Trace, node: str) -> list[list[Span]]:
+    """The lives of this node's process as a registered and unfenced one. Each begins with the controller's
+    `unfence` and ends with the next word on it, or with the process, at its next `start` or `crash`,
+    whichever comes first: a life is all of its spans together. (A replica's first line is no restart.)"""
+    words = [event for event in trace.controller("register", "fence", "unfence") if event["broker"] == node]
+    mine = in_order(event for event in trace.events if event.node == node)
+    firsts = {event["partition"]: event for event in reversed(mine)}
+    turns = [event for event in mine if event.name in ("start", "crash")
+             and firsts[event["partition"]] is not event]
+    lives: list[list[Span]] = []
+    for place, begin in enumerate(words):
+        if begin.name == "unfence":
+            ends = words[place + 1:place + 2] + [turn for turn in turns if not trace.before(turn, begin)][:1]
+            lives.append([(begin, end) for end in ends] or [(begin, None)])
+    return lives
+
+
+# -- unsafe-isr ---------------------------------------------------------------------------------------------
+
+def unsafe_isr(world: World, trace: Trace) -> Iterator[Found]:
+    """A replica taken in below the HW or the epoch's start, and an ISR that lacks one of the controller's."""
+    for key in world.partitions:
+        taken = {(event["epoch"], follower) for event in trace.of(key) if event.name == "isr_proposed"
+                 for follower in proposed_too_early(trace, key, event)}
+        taken |= {(event["epoch"], member) for before, event in pairwise(told(trace, key))
+                  if event.name == "isr" for member in set(event["isr"]) - set(before["isr"])
+                  if applied_too_early(trace, key, event, member)}
+        for epoch, node in taken:
+            yield (key, "taken in", epoch, node), None
+        lacking = {(event["epoch"], *sorted(event["isr"])) for event in trace.leading(key)
+                   if event.name in ("ack", "isr", "become_leader") and lacks_a_member(trace, key, event)}
+        for isr in lacking:
+            yield (key, "no superset", *isr), None
+
+
+def proposed_too_early(trace: Trace, key: int, proposal: Event) -> Iterator[str]:
+    """Whom a leader proposes to take in, although, by its last fetch in this epoch, it lies below the
+    leader's HW or the epoch's start, or has not fetched at all."""
+    term = [event for event in in_order(trace.of(key, proposal.node)) if event.seq < proposal.seq
+            and event["epoch"] == proposal["epoch"] and event.leads]
+    known = [event for event in term if event.name in ("become_leader", "isr")]
+    begun = [event for event in term if event.name == "become_leader"]
+    if not begun:
+        return
+    floor = max(proposal["hw"], begun[-1]["start"] or 0)
+    for follower in set(proposal["isr"]) - set(known[-1]["isr"]) - {proposal.node}:
+        asked = [event["offset"] for event in term if event.name == "fetch"
+                 and event["follower"] == follower and event.seq > begun[-1].seq]
+        if not asked or asked[-1] < floor:
+            yield follower
+
+
+def applied_too_early(trace: Trace, key: int, applied: Event, member: str) -> bool:
+    """Does all that the replica tells around the controller's word lie below what its leader had then, in a
+    life that is registered?"""
+    if not any(all(covers(trace, span, applied) for span in life) for life in registered(trace, member)):
+        return False
+    mine = in_order(trace.of(key, member))
+    before = [event for event in mine if trace.before(event, applied)]
+    around = [event for event in mine if not trace.before(event, applied)
+              and not trace.before(applied, event)]
+    floor = max([max(event["hw"], (event["start"] or 0) if event.name == "become_leader" else 0)
+                 for event in trace.leading(key)
+                 if event["epoch"] == applied["epoch"] and trace.before(event, applied)], default=0)
+    return bool(before) and all(event["leo"] < floor for event in [before[-1], *around])
+
+
+def lacks_a_member(trace: Trace, key: int, event: Event) -> bool:
+    """Is somebody in the controller's ISR, in the very epoch of this leader, and not in the leader's?"""
+    return any(covers(trace, epoch, event) and covers(trace, span, event)
+               for member, spans in controllers_isr(trace, key).items() if member not in event["isr"]
+               for span in spans for epoch in controllers_epoch(trace, key, event["epoch"]))
+
+
+def covers(trace: Trace, span: Span, event: Event) -> bool:
+    """Does the event certainly lie inside?"""
+    start, end = span
+    return (start is None or trace.before(start, event)) and (end is None or trace.before(event, end))

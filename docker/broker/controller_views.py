@@ -36,13 +36,13 @@ def election(request: Mapping[str, Any], now_ms: int) -> Elect:
     """What the control socket's `elect` asks for, of one partition."""
     topic, partition = request.get("topic"), request.get("partition")
     leader, unclean = request.get("leader", NO_LEADER), request.get("unclean", False)
-    well_formed = type(topic) is str and type(partition) is int
-    if not well_formed or type(leader) is not int or type(unclean) is not bool:
-        raise ControlError("elect wants a topic, a partition, a leader's id, and unclean true or false")
+    if not isinstance(topic, str) or type(partition) is not int:
+        raise ControlError("elect wants a topic and a partition")
+    if type(leader) is not int or type(unclean) is not bool:
+        raise ControlError("elect wants a leader's id, and unclean true or false")
     return Elect(
-        now_ms=now_ms, token=None, partitions=((topic, partition),), unclean=unclean,
-        leader=leader,
-    )  # fmt: skip
+        now_ms=now_ms, token=None, partitions=((topic, partition),), unclean=unclean, leader=leader
+    )
 
 
 def config_problem(configs: Mapping[str, str]) -> str:

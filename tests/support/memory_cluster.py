@@ -10,10 +10,9 @@ One partition, topic "t"; node k is broker k; values are strings without commas.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from memory_node import CONTROLLER, Message, Node, Sent
+from memory_node import CONTROLLER, DAMAGED, Message, Node, Sent, values
 from memory_plumbing import CARRY_OUT, DELIVER, at_controller, lost, wake
 
 from broker.cluster_messages import (
@@ -21,6 +20,7 @@ from broker.cluster_messages import (
     ControllerEvent,
     CreateTopic,
     Elect,
+    ElectAnswer,
     Expire,
     Heartbeat,
     Persist,
@@ -32,10 +32,13 @@ from broker.cluster_messages import (
 from broker.controller import Controller, ControllerConfig, PartitionInfo
 from broker.messages import (
     CONSUMER,
+    NO_LEADER,
     Batch,
+    EpochWish,
     Fetch,
     FetchWish,
     LeaderAndIsr,
+    LogEndsWish,
     OffsetAnswer,
     OffsetAsked,
     Produce,
@@ -44,7 +47,7 @@ from broker.messages import (
     ReplicaEvent,
 )
 from broker.purgatory import Purgatory
-from broker.replica import Recovered, Replica, ReplicaConfig
+from broker.replica import Replica, ReplicaConfig
 from broker.rules import rules_for
 
 
@@ -56,14 +59,18 @@ class MemoryCluster:
         rules: str = "kip-320",
         bugs: Sequence[str] = (),
         *,
+        switches: Sequence[str] = (),
         nodes: int = 3,
         min_insync: int = 2,
         lag_ms: int = 10_000,
         session_ms: int = 6_000,
         unclean: bool = False,
+        flush_every: bool = False,
     ) -> None:
-        self.rules = rules_for(rules, bugs)
+        self.rules = rules_for(rules, bugs, switches)
         self.now_ms = 0
+        self.steps = 0  # events stepped, of replicas and of the controller
+        self.flush_every = flush_every  # flush.messages=1
         self.config = ReplicaConfig(min_insync_replicas=min_insync, replica_lag_time_max_ms=lag_ms)
         self.journal: list[Mapping[str, Any]] = []
         self.controller_config = ControllerConfig(
@@ -74,6 +81,7 @@ class MemoryCluster:
         self.held: list[Callable[[Message], bool]] = []
         self.sends: list[Sent] = []
         self.reads: list[tuple[int, str]] = []
+        self.ends: list[int] = []  # end offsets as they were told to clients
         self.on_effect: Callable[[int, ReplicaEffect], None] | None = None
         self._tokens = 0
         self.nodes = {node: Node(id=node) for node in range(1, nodes + 1)}
@@ -106,28 +114,11 @@ class MemoryCluster:
 
     def log(self, node: int) -> dict[int, tuple[str, int]]:
         """offset -> (value, epoch) on this node's disk."""
-        entries = {}
-        for batch in self.nodes[node].disk.batches:
-            for index, value in enumerate(batch.data.decode().split(",")):
-                entries[batch.base_offset + index] = (value, batch.epoch)
-        return entries
+        return values(self.nodes[node].disk.batches)
 
     def numbers(self) -> str:
         """The leader's LEO, HW and what it knows of the others; the followers' LEO and HW."""
-        parts = []
-        for node in self.nodes.values():
-            replica = node.replica
-            if replica is None:
-                parts.append(f"n{node.id} down")
-                continue
-            text = f"n{node.id} LEO {replica.leo} HW {replica.hw}"
-            if replica.leading:
-                remotes = ", ".join(f"n{k}: {leo}" for k, leo in replica.remote_leos.items())
-                isr = ",".join(f"n{k}" for k in replica.effective_isr)
-                text = f"n{node.id}* epoch {replica.leader_epoch} LEO {replica.leo} HW {replica.hw} "
-                text += f"remotes {{{remotes}}} isr {{{isr}}}"
-            parts.append(text)
-        return " | ".join(parts)
+        return " | ".join(node.numbers() for node in self.nodes.values())
 
     # -- clients -----------------------------------------------------------------------------------------
 
@@ -140,16 +131,20 @@ class MemoryCluster:
         producer: tuple[int, int, int] = (-1, -1, -1),
     ) -> Sent:
         """Produce one batch; `producer` is (id, epoch, first sequence)."""
-        sent = Sent(values=values, node=node, acks=acks)
+        sent = Sent(values=values, node=node, acks=acks, producer=producer)
         self.sends.append(sent)
-        batch = Batch(
-            base_offset=0, last_offset=len(values) - 1, epoch=-1, data=",".join(values).encode(),
-            producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2],
-        )  # fmt: skip
-        self.step(
-            node, Produce(now_ms=self.now_ms, token=sent, acks=acks, timeout_ms=timeout_ms, batches=(batch,))
-        )
+        self._produce(node, sent, sent, timeout_ms)
         return sent
+
+    def retry(self, sent: Sent, node: int) -> None:
+        """The same batch again: a client's retry, or, once it has been answered, a stray duplicate."""
+        self._produce(node, sent, sent if sent.error is None else None, 60_000)
+
+    def _produce(self, node: int, sent: Sent, token: Sent | None, timeout_ms: int) -> None:
+        event = Produce(
+            now_ms=self.now_ms, token=token, acks=sent.acks, timeout_ms=timeout_ms, batches=(sent.batch,)
+        )
+        self.step(node, event)
 
     def read(self, node: int, offset: int = 0) -> tuple[int, list[tuple[int, str]]]:
         """Poll as a client would: (error, [(offset, value)])."""
@@ -159,12 +154,8 @@ class MemoryCluster:
             current_leader_epoch=-1, last_fetched_epoch=-1,
         )  # fmt: skip
         self.step(node, fetch)
-        batches = self.batches(node, answer[0].start, answer[0].end)
-        records = []
-        for batch in batches:
-            for index, value in enumerate(batch.data.decode().split(",")):
-                if offset <= batch.base_offset + index < answer[0].end:
-                    records.append((batch.base_offset + index, value))
+        found = values(self.batches(node, answer[0].start, answer[0].end))
+        records = [(at, found[at][0]) for at in sorted(found) if offset <= at < answer[0].end]
         self.reads.extend(records)
         return answer[0].error, records
 
@@ -175,6 +166,8 @@ class MemoryCluster:
             now_ms=self.now_ms, token=answer, replica=CONSUMER, current_leader_epoch=-1, latest=True
         )
         self.step(node, asked)
+        if not answer[0].error:
+            self.ends.append(answer[0].offset)
         return answer[0].error, answer[0].offset
 
     # -- faults and the controller -------------------------------------------------------------------------
@@ -196,15 +189,21 @@ class MemoryCluster:
         kept = disk.flushed if keep is None else max(keep, disk.flushed)
         del disk.batches[kept:]
 
+    def tear(self, node: int) -> None:
+        """Power goes while a batch is being written behind what was flushed: some bytes of it are there."""
+        self.power_cut(node)
+        disk = self.nodes[node].disk
+        base = disk.batches[-1].last_offset + 1 if disk.batches else disk.log_start
+        epoch = disk.batches[-1].epoch if disk.batches else 0
+        disk.batches.append(Batch(base_offset=base, last_offset=base, epoch=epoch, data=DAMAGED))
+
     def start(self, node: int) -> None:
         """Start and register; unfencing takes a heartbeat that has seen the metadata."""
         it = self.nodes[node]
         assert it.replica is None, f"node {node} is running"
         it.incarnation += 1
         it.metadata_version = -1
-        disk = it.disk
-        frames = [replace(batch, data=b"") for batch in disk.batches]
-        recovered = Recovered(log_start=disk.log_start, batches=frames, epochs=disk.epochs, hw=disk.hw)
+        recovered = it.disk.recovered(self.rules)
         it.replica = Replica(me=node, config=self.config, rules=self.rules, recovered=recovered)
         effects = self.ask_controller(
             Register(
@@ -221,7 +220,9 @@ class MemoryCluster:
 
     def checkpoint(self, node: int) -> None:
         """Write replication-offset-checkpoint."""
-        self.nodes[node].disk.hw = self.replica(node).hw
+        replica = self.replica(node)
+        omitted = replica.leader == NO_LEADER and not self.rules.checkpoints_every_partition
+        self.nodes[node].disk.hw = 0 if omitted else replica.hw
 
     def expire(self, node: int) -> None:
         self.ask_controller(Expire(now_ms=self.now_ms, token=0, broker=node))
@@ -229,19 +230,14 @@ class MemoryCluster:
     def elect(self, *, unclean: bool = False) -> None:
         self.ask_controller(Elect(now_ms=self.now_ms, token=0, partitions=(), unclean=unclean))
 
-    def lead(self, node: int) -> None:
-        """A clean election of this ISR member, as a reassignment's preferred election would make it."""
-        info = self.partition
-        epoch = info.leader_epoch + int(self.rules.election_bumps_epoch)
-        record = {
-            "type": "partition", "topic": "t", "partition": 0, "replicas": list(info.replicas),
-            "leader": node, "leader_epoch": epoch, "isr": list(info.isr),
-            "partition_epoch": info.partition_epoch + 1,
-        }  # fmt: skip
-        assert node in info.isr, f"{node} is not in the ISR {info.isr}"
-        self.journal.append(record)
-        self.restart_controller()
-        self.send_metadata(self.nodes)
+    def lead(self, node: int, *, unclean: bool = False) -> None:
+        """Elect this one, which must be eligible."""
+        elect = Elect(
+            now_ms=self.now_ms, token=0, partitions=(("t", 0),), unclean=unclean, leader=node
+        )
+        answer = self.ask_controller(elect)[-1]
+        assert isinstance(answer, ElectAnswer)
+        assert not answer.results[0][2], f"n{node} cannot be elected: {answer}, {self.partition}"
 
     def heartbeat(self, node: int, *, stopping: bool = False) -> list[ControllerEffect]:
         it = self.nodes[node]
@@ -261,9 +257,8 @@ class MemoryCluster:
         if wish is None or it.asked is not None or self.nodes[wish.leader].replica is None:
             return  # nothing to ask, still waiting, or nobody there to connect to
         it.asked = wish
-        self.post(
-            "fetch" if isinstance(wish, FetchWish) else "ends", node, wish.leader, (wish, it.broker_epoch)
-        )
+        kind = {FetchWish: "fetch", EpochWish: "epoch", LogEndsWish: "ends"}[type(wish)]
+        self.post(kind, node, wish.leader, (wish, it.broker_epoch))
 
     def waiting_messages(
         self, kind: str | None = None, to: int | None = None, sender: int | None = None
@@ -350,6 +345,7 @@ class MemoryCluster:
 
     def step(self, node: int, event: ReplicaEvent) -> None:
         """Step one replica and carry out its effects."""
+        self.steps += 1
         for effect in self.replica(node).step(event):
             if self.on_effect is not None:
                 self.on_effect(node, effect)
@@ -370,6 +366,7 @@ class MemoryCluster:
     # -- the controller --------------------------------------------------------------------------------
 
     def ask_controller(self, event: ControllerEvent) -> list[ControllerEffect]:
+        self.steps += 1
         effects = self.controller.step(event)
         for effect in effects:
             if isinstance(effect, Persist):

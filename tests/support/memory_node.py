@@ -1,14 +1,17 @@
 """One node of a memory cluster: its disk, its replica, what it waits for; the messages and sends of all."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from broker import errors
 from broker.messages import Batch, Fetch, Wish
 from broker.purgatory import Purgatory
-from broker.replica import Replica
+from broker.replica import Recovered, Replica
+from broker.rules import Rules
 
 CONTROLLER = 100
+DAMAGED = b"\xff"  # the data of a batch that was torn; no value begins so
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,12 +24,25 @@ class Disk:
     epochs: tuple[tuple[int, int], ...] = ()
     hw: int = 0  # as checkpointed
 
+    def recovered(self, rules: Rules) -> Recovered:
+        """What a restart finds, after it has cut the log at the first batch that is no good; one segment."""
+        expected, good = self.log_start, 0
+        for batch in self.batches:
+            if batch.data == DAMAGED or batch.base_offset != expected:
+                break
+            expected, good = batch.last_offset + 1, good + 1
+        if good < len(self.batches) and rules.recovery_checks_batches:
+            del self.batches[good if rules.recovery_keeps_segments else 0 :]
+            self.flushed = min(self.flushed, len(self.batches))
+        frames = [replace(batch, data=b"") for batch in self.batches]
+        return Recovered(log_start=self.log_start, batches=frames, epochs=self.epochs, hw=self.hw)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message under way. `incarnation` is the receiver's when it was sent."""
 
-    kind: str  # metadata, fetch, fetch-answer, ends, ends-answer, alter, alter-answer
+    kind: str  # metadata, fetch, ends, epoch (and each with -answer), alter, alter-answer
     sender: int
     to: int
     incarnation: int
@@ -40,12 +56,31 @@ class Sent:
     values: tuple[str, ...]
     node: int
     acks: int
+    producer: tuple[int, int, int] = (-1, -1, -1)  # id, epoch, first sequence
     error: int | None = None  # None: no answer yet
     offset: int = -1
 
     @property
     def acked(self) -> bool:
         return self.error == errors.NONE and self.acks == -1
+
+    @property
+    def batch(self) -> Batch:
+        """As a client sends it."""
+        producer_id, producer_epoch, base_sequence = self.producer
+        return Batch(
+            base_offset=0, last_offset=len(self.values) - 1, epoch=-1, data=",".join(self.values).encode(),
+            producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence,
+        )  # fmt: skip
+
+
+def values(batches: Sequence[Batch]) -> dict[int, tuple[str, int]]:
+    """offset -> (value, epoch); of two batches with one offset the later."""
+    entries = {}
+    for batch in batches:
+        for index, value in enumerate(batch.data.decode(errors="replace").split(",")):
+            entries[batch.base_offset + index] = (value, batch.epoch)
+    return entries
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,3 +94,15 @@ class Node:
     purgatory: Purgatory = field(default_factory=Purgatory)
     asked: Wish | None = None  # what it waits for an answer to
     waiting: dict[object, tuple[Fetch, Message]] = field(default_factory=dict)  # fetches at this node
+
+    def numbers(self) -> str:
+        """A leader's LEO, HW and what it knows of the others; a follower's LEO and HW."""
+        replica = self.replica
+        if replica is None:
+            return f"n{self.id} down"
+        if not replica.leading:
+            return f"n{self.id} LEO {replica.leo} HW {replica.hw}"
+        remotes = ", ".join(f"n{k}: {leo}" for k, leo in replica.remote_leos.items())
+        isr = ",".join(f"n{k}" for k in replica.effective_isr)
+        text = f"n{self.id}* epoch {replica.leader_epoch} LEO {replica.leo} HW {replica.hw} "
+        return text + f"remotes {{{remotes}}} isr {{{isr}}}"

@@ -4,13 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memory_node import CONTROLLER, Message, Node, Sent
+from memory_node import CONTROLLER, DAMAGED, Message, Node, Sent
 
 from broker import errors
 from broker.cluster_messages import AlterAnswer, AlterPartition
 from broker.messages import (
     AlterAnswered,
     Append,
+    EndOffsetAnswer,
+    EndOffsetAnswered,
+    EndOffsetAsked,
+    EpochWish,
     Fetch,
     FetchAnswered,
     HwMoved,
@@ -25,6 +29,7 @@ from broker.messages import (
     RoleChanged,
     SaveEpochs,
     Truncate,
+    Wish,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +40,8 @@ FETCH_WAIT_MS = 500
 
 def append(cluster: "MemoryCluster", it: Node, effect: Append) -> None:
     it.disk.batches.extend(effect.batches)
+    if cluster.flush_every:
+        it.disk.flushed = len(it.disk.batches)
     if effect.leading:
         wake(cluster, it, it.purgatory.appended("t", len(effect.batches)))
 
@@ -64,6 +71,8 @@ def role_changed(cluster: "MemoryCluster", it: Node, _effect: RoleChanged) -> No
 
 def produce_answer(cluster: "MemoryCluster", _it: Node, effect: ProduceAnswer) -> None:
     sent = effect.token
+    if sent is None:  # nobody waits for it any more
+        return
     assert isinstance(sent, Sent)
     assert sent.error is None, f"answered twice: {sent}"
     sent.error, sent.offset = effect.error, effect.base_offset
@@ -95,6 +104,11 @@ def offset_answer(cluster: "MemoryCluster", _it: Node, effect: OffsetAnswer) -> 
     effect.token.append(effect)
 
 
+def end_offset_answer(cluster: "MemoryCluster", _it: Node, effect: EndOffsetAnswer) -> None:
+    assert isinstance(effect.token, list)
+    effect.token.append(effect)
+
+
 def propose(cluster: "MemoryCluster", it: Node, effect: ProposeIsr) -> None:
     cluster.post("alter", it.id, CONTROLLER, (effect, it.broker_epoch))
 
@@ -109,26 +123,31 @@ def wake(cluster: "MemoryCluster", it: Node, tokens: Sequence[object]) -> None:
 
 def lost(cluster: "MemoryCluster", message: Message) -> None:
     """The asker's connection breaks, if it still waits for that answer."""
-    asker = message.sender if message.kind in ("fetch", "ends", "alter") else message.to
+    asker = message.sender if message.kind in ("fetch", "ends", "epoch", "alter") else message.to
     it = cluster.nodes[asker]
     if message.kind in ("alter", "alter-answer") and it.replica is not None:
         proposal = message.body[0]
         alter_answered(cluster, it, proposal, errors.NETWORK_EXCEPTION, None)
-    elif message.kind in ("fetch", "fetch-answer", "ends", "ends-answer"):
+    elif message.kind != "metadata":
         body = message.body
-        answered = isinstance(body, FetchAnswered | LogEndsAnswered)
+        answered = isinstance(body, FetchAnswered | LogEndsAnswered | EndOffsetAnswered)
         wish = body.asked if answered else body[0]
         if it.asked == wish:
             it.asked = None
 
 
+def current_epoch(cluster: "MemoryCluster", wish: Wish) -> int:
+    """What the generations that do not fence could not send."""
+    fenced = cluster.rules.fences_followers or cluster.rules.credits_this_epoch_only
+    return wish.leader_epoch if fenced else -1
+
+
 def fetch_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
     wish, broker_epoch = message.body
     cluster._tokens += 1
-    fenced = cluster.rules.fences_followers or not cluster.rules.truncates_to_hw
     fetch = Fetch(
         now_ms=cluster.now_ms, token=cluster._tokens, replica=message.sender, broker_epoch=broker_epoch,
-        offset=wish.offset, current_leader_epoch=wish.leader_epoch if fenced else -1,
+        offset=wish.offset, current_leader_epoch=current_epoch(cluster, wish),
         last_fetched_epoch=wish.last_fetched_epoch,
     )  # fmt: skip
     it.waiting[cluster._tokens] = (fetch, message)
@@ -140,7 +159,23 @@ def fetch_answer_arrives(cluster: "MemoryCluster", it: Node, message: Message) -
     assert isinstance(answer, FetchAnswered)
     if it.asked == answer.asked:
         it.asked = None
-    cluster.step(it.id, replace(answer, now_ms=cluster.now_ms))
+    if not any(batch.data == DAMAGED for batch in answer.batches):  # else asked again, in vain
+        cluster.step(it.id, replace(answer, now_ms=cluster.now_ms))
+
+
+def epoch_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
+    wish, _ = message.body
+    assert isinstance(wish, EpochWish)
+    answers: list[EndOffsetAnswer] = []
+    asked = EndOffsetAsked(
+        now_ms=cluster.now_ms, token=answers, replica=message.sender,
+        current_leader_epoch=current_epoch(cluster, wish), epoch=wish.epoch,
+    )  # fmt: skip
+    cluster.step(it.id, asked)
+    body = EndOffsetAnswered(
+        now_ms=cluster.now_ms, leader=it.id, asked=wish, error=answers[0].error, end=answers[0].end
+    )
+    cluster.post("epoch-answer", it.id, message.sender, body)
 
 
 def ends_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
@@ -153,7 +188,7 @@ def ends_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
             it.id,
             OffsetAsked(
                 now_ms=cluster.now_ms, token=answer, replica=message.sender,
-                current_leader_epoch=wish.leader_epoch, latest=latest,
+                current_leader_epoch=current_epoch(cluster, wish), latest=latest,
             ),
         )  # fmt: skip
         offsets.append(answer[0])
@@ -164,9 +199,9 @@ def ends_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
     cluster.post("ends-answer", it.id, message.sender, body)
 
 
-def ends_answer_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
+def wish_answer_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
     answer = message.body
-    assert isinstance(answer, LogEndsAnswered)
+    assert isinstance(answer, LogEndsAnswered | EndOffsetAnswered)
     if it.asked == answer.asked:
         it.asked = None
     cluster.step(it.id, replace(answer, now_ms=cluster.now_ms))
@@ -222,6 +257,7 @@ CARRY_OUT: dict[type, Callable[..., None]] = {
     ProduceAnswer: produce_answer,
     ReadAnswer: read_answer,
     OffsetAnswer: offset_answer,
+    EndOffsetAnswer: end_offset_answer,
     ProposeIsr: propose,
 }
 
@@ -229,7 +265,9 @@ DELIVER: dict[str, Callable[..., None]] = {
     "fetch": fetch_arrives,
     "fetch-answer": fetch_answer_arrives,
     "ends": ends_arrives,
-    "ends-answer": ends_answer_arrives,
+    "ends-answer": wish_answer_arrives,
+    "epoch": epoch_arrives,
+    "epoch-answer": wish_answer_arrives,
     "metadata": metadata_arrives,
     "alter-answer": alter_answer_arrives,
 }

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from harness.commands.run import RunOptions, planned
 from harness.errors import FloodmarkError
+from harness.load import end_all, raise_first
 from harness.run import Run
 from harness.runner import DONE, INTERRUPTED, Progress, carry_out
 from nemesis.expectations import Row
@@ -73,9 +74,12 @@ def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int, say
                 found[position] = await _played(part, cluster, parent, say)
                 say(f"[{len(found)}/{len(parts)}] {_told(found[position])}")
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(at_once, len(parts))):
-                group.create_task(worker())
+        workers = [asyncio.create_task(worker()) for _ in range(min(at_once, len(parts)))]
+        try:
+            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            await end_all(workers)  # those under way mend and read their clusters first
+        raise_first(workers)
         return [found[position] for position in range(len(parts))]
 
     try:

@@ -1,0 +1,138 @@
+"""A scenario's steps: what each line means as a schedule's entry, and what is refused with which words."""
+
+from typing import Any
+
+import pytest
+
+from harness import schedule_text
+from nemesis.steps import VERBS, entries
+from nemesis.words_of_steps import Refused
+
+NODES, PARTITIONS = ("n1", "n2", "n3"), (0, 1)
+
+
+def state(field: str, how: str, value: Any, *, replica: str | None = None, partition: int = 0) -> Any:
+    where = {} if replica is None else {"replica": replica}
+    return {"field": field, "is": how, "value": value, "partition": partition, **where}
+
+
+MEANINGS: list[tuple[str, list[dict[str, Any]]]] = [
+    ("", []),
+    ("   # nothing but words, 5 of them", []),
+    ("send 3", [{"f": "send", "sends": [{"partition": 0, "value": 3}]}]),
+    ("send 0..1, 7", [{"f": "send", "sends": [{"partition": 0, "value": value}]} for value in (0, 1, 7)]),
+    ("send 1..2 together partition 1",
+     [{"f": "send", "sends": [{"partition": 1, "value": 1}, {"partition": 1, "value": 2}]}]),
+    ("send 7 to n1 acks 1 nowait",
+     [{"f": "send", "sends": [{"partition": 0, "value": 7}], "to": "n1", "acks": "1", "nowait": True}]),
+    ("poll from n2 offset 5", [{"f": "poll", "partitions": [0], "from": "n2", "offset": 5}]),
+    ("list_offsets from n2", [{"f": "list_offsets", "partitions": [0], "from": "n2"}]),
+    ("kill n1, n2   # both", [{"f": "kill", "nodes": ["n1", "n2"]}]),
+    ("pause leader partition 1", [{"f": "pause", "nodes": ["leader"], "partition": 1}]),
+    ("cut n1", [{"f": "cut", "nodes": ["n1"]}]),
+    ("cut n1 from n2, n3", [{"f": "cut", "kind": "n1 from n2 n3",
+                             "grudge": {"n1": ["n2", "n3"], "n2": ["n1"], "n3": ["n1"]}}]),
+    ("cut n2 hears-not controller reset",
+     [{"f": "cut", "kind": "n2 hears not controller", "grudge": {"n2": ["controller"]}, "reset": True}]),
+    ("heal", [{"f": "heal"}]),
+    ("power_cut n1 keep 5", [{"f": "power_cut", "nodes": ["n1"], "keep": {"0": 5}}]),
+    ("power_cut n1", [{"f": "power_cut", "nodes": ["n1"]}]),
+    ("disk n2", [{"f": "disk", "nodes": ["n2"], "kind": "wiped"}]),
+    ("elect", [{"f": "elect", "partitions": [0]}]),
+    ("elect n3", [{"f": "elect", "partitions": [0], "leader": "n3"}]),
+    ("elect n3 unclean", [{"f": "elect", "partitions": [0], "leader": "n3", "unclean": True}]),
+    ("elect unclean", [{"f": "elect", "partitions": [0], "unclean": True}]),
+    ("hold n1 at L.acked offset 3",
+     [{"f": "arm", "nodes": ["n1"], "point": {"name": "L.acked", "action": "hold", "offset": 3}}]),
+    ("drop controller at C.elected peer n2 epoch 1 times 0 skip 2 partition 0",
+     [{"f": "arm", "nodes": ["controller"], "point": {
+         "name": "C.elected", "action": "drop", "peer": "n2", "epoch": 1, "times": 0, "skip": 2,
+         "partition": 0}}]),
+    ("delay n2 at F.fetch_resp for 0.2s",
+     [{"f": "arm", "nodes": ["n2"], "point": {"name": "F.fetch_resp", "action": "delay", "for_ms": 200}}]),
+    ("hold n3 at F.truncated broker",
+     [{"f": "arm", "nodes": ["n3"], "point": {"name": "F.truncated", "action": "hold", "scope": "broker"}}]),
+    ("release n1", [{"f": "release", "nodes": ["n1"]}]),
+    ("release controller at C.elected peer n2 through epoch 1 keep",
+     [{"f": "release", "nodes": ["controller"],
+       "point": {"name": "C.elected", "peer": "n2", "through_epoch": 1, "keep": True}}]),
+    ("wait 200ms", [{"f": "wait", "moment": {"at": "after", "after_ns": 200_000_000}}]),
+    ("kill n1 when time 1.5s", [{"f": "kill", "nodes": ["n1"],
+                                 "moment": {"at": "time", "time": 1_500_000_000}}]),
+    ("kill n1 when ack 4 by n1 within 10s", [{
+        "f": "kill", "nodes": ["n1"], "timeout_s": 10.0,
+        "moment": {"at": "ack", "partition": 0, "count": 4, "leader": "n1"}}]),
+    ("wait healthy", [{"f": "wait", "moment": {"at": "state", "healthy": True}}]),
+    ("wait every.leo == 3 and leader == n1", [{"f": "wait", "moment": {"at": "state", "all": [
+        state("leo", "==", 3, replica="every"), state("leader", "==", "n1")]}}]),
+    ("wait n3.epoch >= epoch", [{"f": "wait", "moment": {"at": "state", **state(
+        "epoch", ">=", {"field": "epoch"}, replica="n3")}}]),
+    ("wait last-in-isr.hw < n1.hw partition 1", [{"f": "wait", "moment": {"at": "state", **state(
+        "hw", "<", {"replica": "n1", "field": "hw"}, replica="last-in-isr", partition=1)}}]),
+    ("wait isr == n1, n2 or isr lacks n3 and n3.leo == 1 or leader == nobody",
+     [{"f": "wait", "moment": {"at": "state", "any": [
+         state("isr", "==", ["n1", "n2"]),
+         {"all": [state("isr", "lacks", "n3"), state("leo", "==", 1, replica="n3")]},
+         state("leader", "==", None)]}}]),
+    ("wait n1.running == false", [{"f": "wait", "moment": {
+        "at": "state", "replica": "n1", "field": "running", "is": "==", "value": False}}]),
+    ("kill n2 when n1 reaches L.acked offset 3 2 times then 5ms then ack 5", [{
+        "f": "kill", "nodes": ["n2"], "moment": {"at": "sequence", "of": [
+            {"at": "failpoint", "node": "n1", "name": "L.acked", "offset": 3, "count": 2,
+             "then_ns": 5_000_000},
+            {"at": "ack", "partition": 0, "count": 5}]}}]),
+    ("wait n1 reaches L.acked partition 1",
+     [{"f": "wait", "moment": {"at": "failpoint", "node": "n1", "name": "L.acked", "partition": 1}}]),
+]
+
+
+@pytest.mark.parametrize(("line", "meant"), MEANINGS, ids=[line or "(empty)" for line, _ in MEANINGS])
+def test_a_step_means_its_entries(line: str, meant: list[dict[str, Any]]) -> None:
+    assert entries(line) == meant
+
+
+def test_what_a_step_means_is_a_schedule() -> None:
+    """Every line above, after what arms its failpoints, is taken by the reader of schedules."""
+    found = entries("report n1 at L.acked times 0") + [
+        entry for line, _ in MEANINGS for entry in entries(line)]
+    read = schedule_text.read(found, nodes=NODES, partitions=PARTITIONS)
+    assert schedule_text.write(read) == found
+
+
+REFUSALS = [
+    ("kil n1", ("the verb is 'kil'", *VERBS)),
+    ("kill", ("whom to kill", "last-in-isr")),
+    ("kill when ack 1", ("whom to kill",)),
+    ("kill n1 n2", ("does not know 'n2' where it stands", "when MOMENT")),
+    ("kill n1 at L.acked", ("does not know 'at'",)),
+    ("kill n1, 2", ("a node is '2', should be a name",)),
+    ("send", ("ends where the value to send should be",)),
+    ("send 5..3", ("sends 5..3, which is nothing",)),
+    ("send 3 acks most", ("acks is 'most'; valid: all, 1, 0",)),
+    ("send 3 please", ("does not know 'please'", "nowait", "to NODE")),
+    ("wait", ("has no moment", "healthy")),
+    ("wait noon", ("does not know the moment 'noon'", "NODE reaches POINT", "leader, epoch, isr")),
+    ("wait n1.size == 3", ("the field 'size' of n1", "checkpointed_hw")),
+    ("wait n1.leo is 3", ("what follows leo is 'is'; valid: ==, !=",)),
+    ("wait leader > n1", ("what follows leader is '>'; valid: ==, !=",)),
+    ("wait n1.leo == n2", ("compares leo with 'n2'",)),
+    ("wait n1.running == maybe", ("what running is is 'maybe'; valid: true, false",)),
+    ("wait n1 reaches L.accked", ("the failpoint is 'L.accked'", "L.acked", "C.elected")),
+    ("wait 200", ("a moment", "is '200'")),
+    ("hold n1", ("has nothing where 'at' should be",)),
+    ("hold n1 at L.acked for 5ms", ("hold takes no `for`",)),
+    ("delay n1 at L.acked", ("delay needs `for TIME`",)),
+    ("hold n1 at L.acked offset x", ("offset is 'x', should be a whole number",)),
+    ("kill n1 when ack 3 within 10", ("the time-out is '10', should be a time",)),
+    ("kill n1 partition", ("says partition and not which",)),
+    ("list_offsets offset 3", ("takes no offset",)),
+    ("cut n1 & n2", ("what is '&'",)),
+    ("release n1 through 3", ("has '3' where 'epoch' should be",)),
+]
+
+
+@pytest.mark.parametrize(("line", "told"), REFUSALS, ids=[line for line, _ in REFUSALS])
+def test_a_step_that_means_nothing_is_told_with_the_valid_words(line: str, told: tuple[str, ...]) -> None:
+    with pytest.raises(Refused) as caught:
+        entries(line)
+    assert [word for word in told if word not in str(caught.value)] == []

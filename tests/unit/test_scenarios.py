@@ -1,0 +1,203 @@
+"""Scenario files: what is read from one, what is refused and on which line; rows and what is as expected."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.commands.run import planned
+from harness.commands.scenario import rows_of
+from harness.commands.scenario_runs import Part, options_of
+from harness.commands.scenario_words import words
+from harness.errors import UsageError
+from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
+from nemesis.expectations import Row, Words, off
+from nemesis.scenario import Scenario, parse, shipped
+
+FILE = Path("mine.toml")
+KNOWN = Words(
+    generations=("high-watermark", "kip-320"), bugs=("no_leso", "trunc_hw"), switches=("two-phase",),
+    workloads=("idempotent", "log"), findings=("diverged", "lost-write", "saw-then-lost", "unsafe-isr"),
+)  # fmt: skip
+TEXT = '''\
+name = "mine"
+zoo = "Z02"
+title = "a title"
+story = """
+Two
+lines."""
+steps = """
+send 0..1           # two ops
+
+hold n1 at L.acked
+kill n1 when n1 reaches L.acked
+wait isr == n2
+"""
+
+[cluster]
+nodes = 2
+
+[config]
+"replica.fetch.wait.max.ms" = 700
+
+[[run]]
+rules = "kip-320"
+bugs = ["no_leso"]
+latent = ["unsafe-isr"]
+manifest = ["lost-write"]
+
+[[run]]
+rules = "every"
+config = { "unclean.leader.election.enable" = true }
+control = true
+'''
+
+
+def test_a_scenario_is_read_whole() -> None:
+    """Each entry with its line, each row by itself, the defaults where nothing is said."""
+    scenario = parse(TEXT, FILE, KNOWN)
+    assert (scenario.name, scenario.zoo, scenario.story) == ("mine", "Z02", "Two lines.")
+    assert [entry.f for entry in scenario.schedule] == ["send", "send", "arm", "kill", "wait"]
+    assert scenario.lines == (8, 8, 10, 11, 12)
+    assert (scenario.setting.nodes, scenario.setting.replication_factor) == (2, 2)
+    assert (scenario.setting.workload, scenario.setting.acks) == ("log", "all")
+    assert scenario.config["min.insync.replicas"] == "1"
+    assert scenario.config["replica.fetch.wait.max.ms"] == "700"
+    assert scenario.config["broker.session.timeout.ms"] == "60000"
+    assert [row.label for row in scenario.rows] == [
+        "kip-320 no_leso", "high-watermark unclean.leader.election.enable=true",
+        "kip-320 unclean.leader.election.enable=true"]
+    assert [row.control for row in scenario.rows] == [False, True, True]
+
+
+REFUSALS = [
+    ("kill n1 when", "kil n1 when", 11, ("the verb is 'kil'", "kill")),
+    ("reaches L.acked", "reaches L.hw", 11, ("L.hw", "no entry before has armed")),
+    ("isr == n2", "isr == n7", 12, ("n7", "valid: n1, n2")),
+    ("send 0..1 ", "send 0..1 partition 1", 8, ("partition", "valid: 0")),
+    ("hold n1 at L.acked", "drop n1 at L.acked", 10, ("does not fit L.acked", "hold")),
+    ("kill n1 when", "kill follwer when", 11, ("follwer", "follower")),
+    ('story = """', 'tale = """', 4, ("a scenario does not know 'tale'", "story")),
+    ("nodes = 2", "brokers = 2", 16, ("[cluster] does not know 'brokers'", "replication_factor")),
+    ("nodes = 2", "nodes = 12", 16, ("nodes is 12, should be 1 to 9",)),
+    ("nodes = 2", "nodes = 2\nreplication_factor = 3", 17, ("replication_factor is 3", "only 2 nodes")),
+    ("nodes = 2", 'nodes = 2\nworkload = "bank"', 17, ("workload is 'bank'; valid: idempotent, log",)),
+    ("nodes = 2", 'nodes = 2\nacks = 1', 17, ("acks is 1; valid: all, 1, 0",)),
+    ("nodes = 2", 'nodes = 2\nlinks = "wet"', 17, ("links is 'wet'; valid: direct, proxied",)),
+    ('"replica.fetch.wait.max.ms" = 700', '"min.insync.replicas" = 3', 19,
+     ("min.insync.replicas is 3", "replication factor, 2")),
+    ('"replica.fetch.wait.max.ms" = 700', 'replica.fetch.wait.max.ms = 700', 18, ("in quotes",)),
+    ('rules = "kip-320"\nbugs', 'rules = "kip-999"\nbugs', 22,
+     ("rules names 'kip-999'; valid: high-watermark, kip-320",)),
+    ("no_leso", "no_lesso", 23, ("bugs names 'no_lesso'; valid: no_leso, trunc_hw",)),
+    ("unsafe-isr", "unsafe-irs", 24, ("latent names 'unsafe-irs'", "unsafe-isr")),
+    ('bugs = ["no_leso"]', 'bugs = "no_leso"', 23, ("bugs is 'no_leso', should be an array",)),
+    ('bugs = ["no_leso"]', 'bug = ["no_leso"]', 23, ("[run] does not know 'bug'", "bugs")),
+    ('bugs = ["no_leso"]', 'switches = ["one-phase"]', 23, ("switches names 'one-phase'; valid: two-phase",)),
+    ('manifest = ["lost-write"]', "control = true", 25, ("control is true", "latent")),
+    ("control = true", "", 28, ("say nothing",)),
+    ("control = true", 'control = "yes"', 30, ("control is 'yes', should be true",)),
+    ('rules = "every"\nconfig = { "unclean.leader.election.enable" = true }',
+     'rules = "kip-320"\nbugs = ["no_leso"]', 27, ("kip-320 no_leso was run before",)),
+    ('= { "unclean.leader.election.enable" = true }', '= { "min.insync.replicas" = 3 }', 29,
+     ("min.insync.replicas is 3",)),
+    ("[cluster]", "[cluster", 15, ("is no TOML",)),
+    ('title = "a title"', "title = 3", 3, ("title is 3, should be a text",)),
+]
+
+
+@pytest.mark.parametrize(("was", "put", "line", "told"), REFUSALS, ids=[one[1] or one[0] for one in REFUSALS])
+def test_what_is_off_is_told_with_file_and_line(was: str, put: str, line: int, told: tuple[str, ...]) -> None:
+    """And with the words that would be right."""
+    assert TEXT.count(was) == 1
+    with pytest.raises(UsageError) as caught:
+        parse(TEXT.replace(was, put), FILE, KNOWN)
+    assert str(caught.value).startswith(f"{FILE}:{line}: ")
+    assert [word for word in told if word not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize("missing", ["name", "zoo", "title", "story", "steps"])
+def test_each_text_must_be_there(missing: str) -> None:
+    with pytest.raises(UsageError, match=f"mine.toml:\\d+: .*{missing}"):
+        parse(TEXT.replace(f"{missing} =", f"un{missing} ="), FILE, KNOWN)
+
+
+def test_a_scenario_without_a_row_or_without_a_step_says_nothing() -> None:
+    with pytest.raises(UsageError, match="on which rules"):
+        parse(TEXT.partition("[[run]]")[0], FILE, KNOWN)
+    steps = TEXT.partition('steps = """')[2].partition('"""')[0]
+    with pytest.raises(UsageError, match=r"mine.toml:7: steps has no step"):
+        parse(TEXT.replace(steps, "\n# nothing\n"), FILE, KNOWN)
+
+
+# -- as expected --------------------------------------------------------------------------------------------
+
+
+def verdict(*bugs: str, permitted: tuple[str, ...] = (), valid: Valid | None = None) -> Verdict:
+    found = [Finding(name=name, klass=BUG, permitted_by=None, count=1) for name in bugs]
+    found += [Finding(name=name, klass=PERMITTED, permitted_by="acks", count=1) for name in permitted]
+    unknown = (Unknown(names=("unseen",), reason="not settled"),) if valid == "unknown" else ()
+    return Verdict(valid=not bugs if valid is None else valid, findings=tuple(found), unknown=unknown)
+
+
+HARM = Row(rules="kip-320", latent=frozenset({"unsafe-isr"}), manifest=frozenset({"lost-write"}),
+           also=frozenset({"saw-then-lost"}))
+CONTROL = Row(rules="kip-320", control=True)
+ALLOWED = Row(rules="kip-320", permitted=frozenset({"lost-write"}), also=frozenset({"saw-then-lost"}))
+
+
+@pytest.mark.parametrize(("row", "told", "wrong"), [
+    (HARM, verdict("unsafe-isr", "lost-write"), []),
+    (HARM, verdict("unsafe-isr", "lost-write", "saw-then-lost"), []),
+    (HARM, verdict("unsafe-isr", "lost-write", valid=False), []),
+    (HARM, verdict("unsafe-isr"), ["no lost-write"]),
+    (HARM, verdict("lost-write"), ["no unsafe-isr"]),
+    (HARM, verdict("unsafe-isr", "lost-write", "diverged"), ["diverged besides"]),
+    (HARM, verdict("unsafe-isr", permitted=("lost-write",)),
+     ["no lost-write", "permitted lost-write besides"]),
+    (CONTROL, verdict(), []),
+    (CONTROL, verdict("saw-then-lost"), ["saw-then-lost besides"]),
+    (CONTROL, verdict(permitted=("lost-write",)), ["permitted lost-write besides"]),
+    (CONTROL, verdict(valid="unknown"), ["unknown: not settled"]),
+    (ALLOWED, verdict(permitted=("lost-write",)), []),
+    (ALLOWED, verdict(permitted=("lost-write", "saw-then-lost")), []),
+    (ALLOWED, verdict(), ["no permitted lost-write"]),
+    (ALLOWED, verdict("saw-then-lost", permitted=("lost-write",)), ["saw-then-lost besides"]),
+    (ALLOWED, verdict("lost-write"), ["lost-write besides", "no permitted lost-write"]),
+])  # fmt: skip
+def test_a_row_is_a_sharp_statement(row: Row, told: Verdict, wrong: list[str]) -> None:
+    """All that must be found, nothing besides, no control that is unknown."""
+    assert off(row, told) == wrong
+
+
+# -- those that are shipped ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def every() -> tuple[Scenario, ...]:
+    return shipped(words())
+
+
+def test_every_shipped_scenario_is_read_and_named_for_its_file(every: tuple[Scenario, ...]) -> None:
+    assert [scenario.source.stem for scenario in every] == [scenario.name for scenario in every]
+    assert len({scenario.name for scenario in every}) == len(every)
+
+
+def test_every_shipped_scenario_shows_something_and_has_a_control(every: tuple[Scenario, ...]) -> None:
+    """And the sample that is played at each change has one row of each."""
+    for scenario in every:
+        sample = rows_of(scenario, None, sample=True)
+        assert [row.control for row in sample] == [False, True], scenario.name
+        assert "kip-320" in {row.rules for row in scenario.rows}, scenario.name
+
+
+def test_every_row_makes_a_plan(every: tuple[Scenario, ...], tmp_path: Path) -> None:
+    """Rules, bugs, switches and config arrive at the cluster as written; nothing but the steps strikes."""
+    for scenario in every:
+        for row in scenario.rows:
+            part = Part(scenario=scenario, row=row)
+            plan = planned(options_of(part, "local", tmp_path / part.folder_name), scenario.schedule)
+            config = plan.cluster.config["n1"]
+            assert config["floodmark.bugs"] == ",".join(row.bugs)
+            assert config.get("floodmark.switches", "") == ",".join(row.switches)
+            assert {key: str(config[key]).lower() for key in row.config} == dict(row.config)
+            assert plan.concurrency == 0

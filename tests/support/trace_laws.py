@@ -1,0 +1,171 @@
+"""What must hold of any trace that belongs to its run, whatever the brokers' rules: folder -> breaches.
+
+Judged is the telling, not the protocol: that no line is missing, none is false, none comes late. The logs
+that appends, truncations and starts add up to must be the dumped ones; what clients saw must have been told
+before.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from harness import trace
+
+Line = dict[str, Any]
+Key = tuple[str, int]  # node and partition
+
+
+def breaches(folder: Path) -> list[str]:
+    """Every law, in one list; empty is well."""
+    lines = list(trace.read(folder / "trace.jsonl"))
+    history = rows(folder / "history.jsonl")
+    logs = Logs()
+    checks: tuple[Callable[[], Iterator[str]], ...] = (
+        lambda: shapes(lines),
+        lambda: sequences(folder, lines),
+        lambda: logs.follow(lines),
+        lambda: logs.against(folder),
+        lambda: metadata(lines),
+        lambda: seen_by_clients(lines, history),
+    )
+    return [breach for check in checks for breach in check()]
+
+
+def rows(path: Path) -> list[Line]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def shapes(lines: list[Line]) -> Iterator[str]:
+    """Every line has what format 1 says of its event."""
+    for line in lines:
+        besides = trace.FIELDS.get(line["event"])
+        if besides is None:
+            yield f"unknown event: {line}"
+            continue
+        state = trace.STATE if "partition" in line and line["node"] != "controller" else ()
+        lacks = {"time", "node", "seq", *besides, *state} - line.keys()
+        if lacks:
+            yield f"{sorted(lacks)} missing: {line}"
+
+
+def sequences(folder: Path, lines: list[Line]) -> Iterator[str]:
+    """seq counts from 0 in every node, and time never falls."""
+    expected = dict.fromkeys([*orjson.loads((folder / "run.json").read_bytes())["nodes"], "controller"], 0)
+    last_ns = None
+    for line in lines:
+        if line["seq"] != expected[line["node"]]:
+            yield f"seq {expected[line['node']]} expected: {line}"
+        expected[line["node"]] = line["seq"] + 1
+        if last_ns is not None and line["time"] < last_ns:
+            yield f"time falls from {last_ns}: {line}"
+        last_ns = line["time"]
+    yield from (f"{node} has no line" for node, seq in expected.items() if not seq)
+
+
+class Logs:
+    """Each replica's log as the trace tells it: the epoch of every offset, LEO and HW."""
+
+    def __init__(self) -> None:
+        self.epochs: dict[Key, dict[int, int]] = {}
+        self.leo: dict[Key, int] = {}
+        self.hw: dict[Key, int] = {}
+
+    def follow(self, lines: list[Line]) -> Iterator[str]:
+        """Each line's state is the one before it, changed by what the line says and by nothing else."""
+        for line in lines:
+            if "leo" not in line or line["event"] == "failpoint":
+                continue
+            key = (line["node"], line["partition"])
+            leo, hw = self.leo.get(key, 0), self.hw.get(key, 0)
+            change = getattr(self, "_" + line["event"], None)
+            expected = change(key, line, leo, hw) if change is not None else (leo, hw)
+            if (line["leo"], line["hw"]) != expected:
+                yield f"LEO, HW {expected} expected: {line}"
+            self.leo[key], self.hw[key] = line["leo"], line["hw"]
+            if line["event"] == "fetch" and line["offset"] > self.leo.get((line["follower"], key[1]), 0):
+                yield f"asks for what it has not told to hold: {line}"
+            if line["event"] == "ack" and line["offset"] >= leo:
+                yield f"acked and not appended: {line}"
+
+    def _append(self, key: Key, line: Line, leo: int, hw: int) -> tuple[int, int]:
+        log = self.epochs.setdefault(key, {})
+        ends = [start for _, start in line["epochs"][1:]] + [line["offset"] + line["count"]]
+        for (epoch, start), end in zip(line["epochs"], ends, strict=True):
+            log |= dict.fromkeys(range(start, end), epoch)
+        return (leo + line["count"] if line["offset"] == leo else -1), hw
+
+    def _truncate(self, key: Key, line: Line, leo: int, hw: int) -> tuple[int, int]:
+        self._cut(key, line["to"])
+        return (line["to"] if line["from"] == leo else -1), min(hw, line["to"])
+
+    def _hw(self, key: Key, line: Line, leo: int, hw: int) -> tuple[int, int]:
+        return leo, (line["hw"] if line["hw"] != hw else -1)
+
+    def _start(self, key: Key, line: Line, leo: int, _hw: int) -> tuple[int, int]:
+        """What was told and is not on disk never happened; more than was told nothing may hold."""
+        self._cut(key, line["leo"])
+        return min(leo, line["leo"]), line["hw"]
+
+    def _cut(self, key: Key, to: int) -> None:
+        log = self.epochs.setdefault(key, {})
+        self.epochs[key] = {offset: epoch for offset, epoch in log.items() if offset < to}
+
+    def against(self, folder: Path) -> Iterator[str]:
+        """The dumps and the last word of every replica that ran to the end."""
+        for row in rows(folder / "replicas.jsonl"):
+            key = (row["node"], row["partition"])
+            if not row.get("running", True):
+                continue
+            if (row["leo"], row["hw"]) != (self.leo.get(key, 0), self.hw.get(key, 0)):
+                yield f"LEO, HW of {key}: {row['leo']}, {row['hw']}, told {self.leo[key]}, {self.hw[key]}"
+            dump = {
+                entry["offset"]: entry["epoch"] for entry in rows(folder / "logs" / f"{row['node']}.jsonl")
+                if entry["partition"] == row["partition"]
+            }  # fmt: skip
+            if dump != self.epochs.get(key, {}):
+                yield f"the log of {key} is not what the trace adds up to"
+
+
+def metadata(lines: list[Line]) -> Iterator[str]:
+    """The controller's changes follow one another, and leaders learn what it has decided, not before."""
+    decided: dict[tuple[int, int], Line] = {}
+    last: dict[int, int] = {}
+    for line in lines:
+        partition = line.get("partition")
+        if partition is None or "partition_epoch" not in line or line["event"] == "isr_proposed":
+            continue
+        version = (partition, line["partition_epoch"])
+        if line["node"] == "controller":
+            if line["partition_epoch"] != last.get(partition, -1) + 1:
+                yield f"partition epoch {last.get(partition, -1) + 1} expected: {line}"
+            last[partition] = line["partition_epoch"]
+            decided[version] = line
+        elif version not in decided or decided[version]["isr"] != line["isr"]:
+            yield f"nobody decided this: {line}"
+
+
+def seen_by_clients(lines: list[Line], history: list[Line]) -> Iterator[str]:
+    """No client saw an ack, or a record below the HW, that had not been told before."""
+    events = sorted(
+        [(line["time"], 0, line) for line in lines if "hw" in line]
+        + [(op["time"], 1, op) for op in history if op["type"] == "ok"],
+        key=lambda each: each[:2],
+    )  # fmt: skip
+    acked: set[tuple[int, int]] = set()
+    highest: dict[int, int] = {}
+    for _, is_op, told in events:
+        if not is_op and "partition" in told:
+            partition = told["partition"]
+            highest[partition] = max(highest.get(partition, 0), told["hw"])
+            if told["event"] == "ack":
+                acked.add((partition, told["offset"]))
+        elif told.get("f") == "send":
+            last = max(told["sends"], key=lambda one: one["offset"])
+            if (last["partition"], last["offset"]) not in acked:
+                yield f"acked untold: {told}"
+        elif told.get("f") == "poll":
+            for read in told["reads"]:
+                if read["offset"] >= highest.get(read["partition"], 0):
+                    yield f"read above every HW told: {read}, op {told['index']}"

@@ -8,16 +8,28 @@ Rules
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from harness.errors import FloodmarkError
 from harness.history import Recorder
 from harness.op import Intent, Outcome, Type
-from harness.protocols import Cluster, Sender, Session, Striker, View, Workload
+from harness.protocols import (
+    Cluster,
+    Failpoints,
+    Met,
+    Sender,
+    Session,
+    Striker,
+    Traces,
+    View,
+    Workload,
+)
 from harness.schedule import Schedule
+from harness.trace import Feed
 
 SCRIPTED = 1_000_000  # scripted sends have processes from here on
 _DRAIN_TIMEOUT_S = 10.0
@@ -44,11 +56,13 @@ class Load:
 
 
 class RunSight:
-    """protocols.Sight over a recorder and a cluster."""
+    """protocols.Sight over a recorder, a cluster and its trace; all times are the run's."""
 
     def __init__(self, recorder: Recorder, cluster: Cluster) -> None:
         self._recorder = recorder
         self._cluster = cluster
+        self._points = cluster if isinstance(cluster, Failpoints) else None
+        self._given: AcksGiven | None = None
 
     def now_ns(self) -> int:
         return self._recorder.now_ns()
@@ -59,8 +73,54 @@ class RunSight:
     async def ack_or(self, timeout_s: float) -> None:
         await self._recorder.ack_or(timeout_s)
 
+    def acks_given(self, partition: int, leader: str) -> int:
+        if self._given is None:
+            raw = self._cluster.traces() if isinstance(self._cluster, Traces) else None
+            if raw is None:
+                raise FloodmarkError(f"without a trace nobody can say what {leader} has acked")
+            self._given = AcksGiven(Feed(raw, self._recorder.origin_ns, AcksGiven.EVENTS))
+        return self._given.count(partition, leader)
+
     async def view(self) -> View:
         return await self._cluster.observe()
+
+    async def met(self, node: str) -> Sequence[Met]:
+        return [] if self._points is None else list(map(self._timed, await self._points.met(node)))
+
+    def crashes(self) -> Sequence[Met]:
+        return [] if self._points is None else list(map(self._timed, self._points.crashes()))
+
+    def close(self) -> None:
+        if self._given is not None:
+            self._given.feed.close()
+
+    def _timed(self, met: Met) -> Met:
+        return replace(met, time_ns=met.time_ns - self._recorder.origin_ns)
+
+
+class AcksGiven:
+    """Acked micro-sends by partition and leader, as the leaders' own trace tells them: of what a leader has
+    appended, what it has acked since. They count from the start of the cluster."""
+
+    EVENTS = ("append", "ack")
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self._acked: Counter[tuple[int, str]] = Counter()
+        self._appended: dict[tuple[int, str], dict[int, int]] = {}  # last offset of a send -> its records
+
+    def count(self, partition: int, leader: str) -> int:
+        for line in self.feed.new():
+            self._take(line)
+        return self._acked[partition, leader]
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        place = (line["partition"], line["node"])
+        appended = self._appended.setdefault(place, {})
+        if line["event"] == "ack":
+            self._acked[place] += appended.pop(line["offset"], 1)
+        elif line["role"] == "leader":
+            appended[line["offset"] + line["count"] - 1] = line["count"]
 
 
 class _Pace:
@@ -86,8 +146,9 @@ async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[
     processes = {
         asyncio.create_task(_place(load, place, recorder, pace, stop)) for place in range(load.concurrency)
     }
+    sight = RunSight(recorder, cluster)
     strikes = asyncio.create_task(load.striker.carry_out(
-        load.schedule, RunSight(recorder, cluster), recorder, scripted_sender(load.workload, recorder)))
+        load.schedule, sight, recorder, scripted_sender(load.workload, recorder)))
     clock = asyncio.create_task(asyncio.sleep(load.duration_s))
     try:
         await _until_done({strikes, clock}, processes, timeout_s=_bound_s(load))
@@ -96,6 +157,7 @@ async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[
             await asyncio.wait(processes, timeout=_DRAIN_TIMEOUT_S)
     finally:
         await end_all({strikes, clock, *processes})
+        sight.close()
     raise_first(processes)
     return strikes.result()
 
@@ -152,7 +214,8 @@ def scripted_sender(workload: Workload, recorder: Recorder) -> Sender:
             invoked = recorder.invoke(process, intent)
             while True:
                 outcome = await session.apply(process, intent, recorder.written)
-                passing = outcome.type is Type.FAIL and outcome.error in _PASSING
+                passing = (outcome.type is Type.FAIL and outcome.error in _PASSING
+                           and intent.node is None)  # what a given node answers is what was asked for
                 if not passing or asyncio.get_running_loop().time() > deadline_s:
                     break
             recorder.complete(invoked, outcome)
@@ -192,7 +255,8 @@ def _bound_s(load: Load) -> float:
 
 
 def _planned_s(moment: object) -> float:
-    """The wait that a moment of time asks for by itself."""
-    if isinstance(moment, Mapping):
-        return float(moment.get("after_ns", 0) or moment.get("time", 0) or 0) / 1e9
-    return 0.0
+    """The wait that moments of time ask for by themselves."""
+    if not isinstance(moment, Mapping):
+        return 0.0
+    own_ns = max(moment.get("after_ns", 0), moment.get("time", 0)) + moment.get("then_ns", 0)
+    return float(own_ns) / 1e9 + sum(map(_planned_s, moment.get("of", ())))

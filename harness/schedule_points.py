@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.points import DELAY, POINTS, SCOPES, Point
+from harness.points import ACTIONS, DELAY, POINTS, SCOPES, STANDING, Point
 from harness.schedule import ROLES, Entry
 from harness.schedule_moments import failpoints
 from harness.schedule_words import (
@@ -35,7 +35,7 @@ def armed(at: str, value: object, known: Known) -> dict[str, Any]:
     fields = fields_of(at, value)
     only(at, fields, _ARM, needs=("name", "action"))
     point = POINTS[one_of(f"{at}.name", fields["name"], POINTS)]
-    if one_of(f"{at}.action", fields["action"], _all_actions()) not in point.actions:
+    if one_of(f"{at}.action", fields["action"], ACTIONS) not in point.actions:
         refuse(f"{at}.action", f"is {shown(fields['action'])}, which does not fit {point.name} "
                                f"({point.stands}); valid: {', '.join(point.actions)}")
     if (fields["action"] == DELAY) != ("for_ms" in fields):
@@ -43,8 +43,8 @@ def armed(at: str, value: object, known: Known) -> dict[str, Any]:
                else f"takes no `for_ms`: {fields['action']} is no delay")
     if "for_ms" in fields:
         whole(f"{at}.for_ms", fields["for_ms"], 1)
-    if "scope" in fields:
-        one_of(f"{at}.scope", fields["scope"], SCOPES)
+    if one_of(f"{at}.scope", fields.get("scope", SCOPES[0]), SCOPES) == "broker":
+        one_of(f"{at}.action (scope broker)", fields["action"], STANDING)
     _conditions(at, fields, known)
     return dict(fields)
 
@@ -118,10 +118,6 @@ def _conditions(at: str, fields: Mapping[str, Any], known: Known) -> None:
         name(f"{at}.peer", fields["peer"], known, roles=False)
     if "keep" in fields:
         flag(f"{at}.keep", fields["keep"], known)
-
-
-def _all_actions() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(action for point in POINTS.values() for action in point.actions))
 
 
 def _points_of(node: str) -> list[str]:

@@ -3,9 +3,11 @@
 The budget: an acked write outlives any number of kills, pauses and cuts, for what the kernel has stays
 written. It outlives one lost page cache at a time, if acks rest on two copies at least. So within the budget
 1. no election is unclean;
-2. a power cut strikes one node, while every broker is up, every ISR full and no fault in force (`healthy`);
+2. a power cut, or a wiped disk, strikes one node, while every broker is up, every ISR full and no fault in
+   force (`healthy`), and nothing is armed that could yet strike;
 3. after it nothing strikes, but the start of what is down, until the cluster is healthy again;
-4. and none of it with min.insync.replicas=1; while with flush.messages=1 a power cut takes nothing.
+4. and none of it with min.insync.replicas=1; while with flush.messages=1 a power cut takes nothing (a wiped
+   disk takes all the same).
 What stays within can have no permitted findings.
 """
 
@@ -14,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.faults import FAULTS, LOSES
-from harness.schedule import Schedule
+from harness.points import REPORT
+from harness.schedule import Entry, Schedule
 from nemesis.ledger import MENDING
 
 
@@ -30,38 +33,56 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
                flush_every: bool = False) -> tuple[Overspent, ...]:
     """Every entry of the schedule that overspends, in order; a schedule within the budget has none."""
     found: list[Overspent] = []
-    lost_at: int | None = None  # the power cut from which the cluster is not known to have recovered
+    lost_at: int | None = None  # the loss from which the cluster is not known to have recovered
+    armed_at: int | None = None  # what may strike at any time
     for position, entry in enumerate(schedule):
         if _waits_for_healthy(entry.moment):
             lost_at = None
         if entry.f == "elect" and entry.args.get("unclean"):
             found.append(Overspent(position=position, why="an unclean election may lose acked writes"))
-        if entry.f not in FAULTS or entry.f in MENDING:
+        if entry.f == "release" and not entry.args.get("point"):
+            armed_at = None
+        if entry.f not in FAULTS or entry.f in MENDING or _harmless(entry):
             continue
         if lost_at is not None:
             found.append(Overspent(position=position, why=(
                 f"{entry.f} strikes before the cluster was waited for to be healthy after entry {lost_at}")))
-        if entry.f in LOSES and not flush_every:
-            found += [Overspent(position=position, why=why)
-                      for why in _of_a_loss(entry.nodes, entry.moment, min_insync_replicas)]
+        if entry.f == "arm":
+            armed_at = position
+        if entry.f in LOSES and not (flush_every and entry.f == "power_cut"):
+            found += [Overspent(position=position, why=why) for why in _of_a_loss(entry, min_insync_replicas)]
+            if armed_at is not None:
+                found.append(Overspent(position=position, why=(
+                    f"what entry {armed_at} has armed may strike while the loss is not made good")))
             lost_at = position
     return tuple(found)
 
 
-def _of_a_loss(nodes: tuple[str, ...], moment: Mapping[str, Any] | None,
-               min_insync_replicas: int) -> list[str]:
+def _harmless(entry: Entry) -> bool:
+    """A failpoint that only tells when it is met."""
+    return entry.f == "arm" and entry.args["point"]["action"] == REPORT
+
+
+def _of_a_loss(entry: Entry, min_insync_replicas: int) -> list[str]:
     why = []
-    if len(nodes) != 1 or nodes[0] in ("down", "paused"):
-        why.append(f"{len(nodes)} nodes lose what they had not fsynced together")
+    held = "what they had not fsynced" if entry.f == "power_cut" else "all they held"
+    if len(entry.nodes) != 1 or entry.nodes[0] in ("down", "paused"):
+        why.append(f"{len(entry.nodes)} nodes lose {held} together")
     if min_insync_replicas < 2:
         why.append("an ack may rest on the one copy that loses power (min.insync.replicas is 1)")
-    if not _waits_for_healthy(moment):
-        why.append("a power cut that does not wait for a healthy cluster may take the last copy")
+    if not _waits_for_healthy(entry.moment):
+        what = "a power cut" if entry.f == "power_cut" else "a wiped disk"
+        why.append(f"{what} that does not wait for a healthy cluster may take the last copy")
     return why
 
 
 def _waits_for_healthy(moment: Mapping[str, Any] | None) -> bool:
-    return moment is not None and moment["at"] == "state" and _implies_healthy(moment)
+    """Whether the cluster was seen healthy just then: what comes later, or before another moment, is not."""
+    if moment is None or "then_ns" in moment:
+        return False
+    if moment["at"] == "sequence":
+        return _waits_for_healthy(moment["of"][-1])
+    return moment["at"] == "state" and _implies_healthy(moment)
 
 
 def _implies_healthy(state: Mapping[str, Any]) -> bool:

@@ -2,12 +2,26 @@
 
 from collections.abc import Sequence
 
-from harness.protocols import Cluster, Cuts, Elects, Expires, Kills, Nemesis, Pauses, PowerCuts, Struck
+from harness.protocols import (
+    Cluster,
+    Cuts,
+    Elects,
+    Expires,
+    Failpoints,
+    Kills,
+    Nemesis,
+    Pauses,
+    PowerCuts,
+    Struck,
+    Wipes,
+)
 from harness.schedule import Entry
 from nemesis.crash import Crash
 from nemesis.cut import Cut
+from nemesis.disk import Disk
 from nemesis.elect import Elect
 from nemesis.expire import Expire
+from nemesis.failpoint import Failpoint
 from nemesis.pause import Pause
 from nemesis.power import Power
 
@@ -45,4 +59,8 @@ def arsenal(cluster: Cluster) -> tuple[Nemesis, ...]:
         found.append(Expire(cluster))
     if isinstance(cluster, Elects):
         found.append(Elect(cluster))
+    if isinstance(cluster, Wipes):
+        found.append(Disk(cluster))
+    if isinstance(cluster, Failpoints):
+        found.append(Failpoint(cluster))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Elections asked for: preferred, or unclean."""
+"""Elections asked for: preferred, unclean, or of one replica."""
 
 from harness.protocols import Elects, Struck
 from harness.schedule import Entry
@@ -13,6 +13,9 @@ class Elect:
         self._cluster = cluster
 
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
-        unclean = entry.args.get("unclean", False)
-        detail = await self._cluster.elect(entry.args.get("partitions", ()), unclean=unclean)
+        detail = await self._cluster.elect(
+            entry.args.get("partitions", ()),
+            unclean=entry.args.get("unclean", False),
+            leader=entry.args.get("leader"),
+        )
         return Struck(nodes=(), detail=detail)

@@ -1,22 +1,28 @@
 """When to strike: moments, waited for; the conditions of a state, evaluated by pure functions on one look.
 
 Rules
-1. `time` and `after` always come; the time-out is that of `ack` and `state`.
-2. Acks are waited for as events. The cluster is looked at only for a state, again POLL_S after each look.
+1. `time` and `after` always come; the time-out is that of the others, and of all of a sequence together.
+2. Acks are waited for as events. The cluster is looked at only for a state, again POLL_S after each look; a
+   broker is asked what it has met, and the trace read, every EAGER_S.
 3. What cannot be seen fulfils nothing. The view a state was reached with is handed on: roles go by it.
+4. `then_ns` counts from when the moment came (at a failpoint: by the broker's clock), not from when it was
+   seen.
 """
 
 import asyncio
 import operator
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.protocols import Sight, View
-from nemesis.roles import Stage, players
+from harness.protocols import Met, Sight, View
+from harness.schedule_points import CONDITIONS, fits_point
+from nemesis.roles import Stage, needs_a_look, players
 
 POLL_S = 0.01
+EAGER_S = 0.003
 NS = 1_000_000_000
+_ALWAYS = frozenset({"time", "after"})
 _UNSEEN = object()
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne,
@@ -28,7 +34,8 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 class Reached:
     """When a moment had come, and what told so (for the op's `fault`)."""
 
-    time_ns: int
+    time_ns: int  # when that was seen
+    came_ns: int  # when it came: as asked, or by the broker's clock; else the same
     detail: Mapping[str, Any] = field(default_factory=dict)
     view: View | None = None
 
@@ -36,42 +43,142 @@ class Reached:
         return {"time": self.time_ns, **self.detail}
 
 
-async def reach(moment: Mapping[str, Any] | None, sight: Sight, *, timeout_s: float, stage: Stage,
-                done_ns: int) -> Reached | None:
-    """When the moment has come; None: not within its time-out. done_ns: when the entry before was done."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What a moment is waited for with. `stage` gives what is so now."""
+
+    sight: Sight
+    stage: Callable[[], Stage]
+    timeout_s: float
+    done_ns: int  # when the entry, or the moment of a sequence, before was done
+
+    def over(self, began_ns: int) -> bool:
+        return self.sight.now_ns() >= began_ns + int(self.timeout_s * NS)
+
+
+async def reach(moment: Mapping[str, Any] | None, watch: Watch) -> Reached | None:
+    """When the moment has come; None: not within its time-out."""
     if moment is None:
-        return Reached(time_ns=sight.now_ns())
-    kind = moment["at"]
-    if kind == "ack":
-        return await _ack(moment, sight, timeout_s)
-    if kind == "state":
-        return await _state(moment, sight, timeout_s, stage)
-    due_ns = max(moment.get("time", 0), done_ns + moment["after_ns"] if "after_ns" in moment else 0)
+        return _seen(watch.sight)
+    reached = await _REACH[moment["at"]](moment, watch)
+    if reached is None or "then_ns" not in moment:
+        return reached
+    now_ns = await _sleep_until(reached.came_ns + moment["then_ns"], watch.sight)
+    later = {**reached.detail, "then_ns": now_ns - reached.came_ns}
+    return replace(reached, came_ns=now_ns, detail=later, view=None)  # the look is old by now
+
+
+def _seen(sight: Sight, **detail: Any) -> Reached:
+    now_ns = sight.now_ns()
+    return Reached(time_ns=now_ns, came_ns=now_ns, detail=detail)
+
+
+async def _sleep_until(due_ns: int, sight: Sight) -> int:
+    """When it was woken."""
     while (left_ns := due_ns - sight.now_ns()) > 0:
         await asyncio.sleep(left_ns / NS)
-    return Reached(time_ns=sight.now_ns())
+    return sight.now_ns()
 
 
-async def _ack(moment: Mapping[str, Any], sight: Sight, timeout_s: float) -> Reached | None:
-    partition, count = moment["partition"], moment["count"]
-    deadline_ns = sight.now_ns() + int(timeout_s * NS)
-    while sight.acks(partition) < count:
+async def _time(moment: Mapping[str, Any], watch: Watch) -> Reached | None:
+    due_ns = max(moment.get("time", 0), watch.done_ns + moment["after_ns"] if "after_ns" in moment else 0)
+    now_ns = await _sleep_until(due_ns, watch.sight)
+    detail = {"asked": due_ns, "late_ns": now_ns - due_ns}
+    return Reached(time_ns=now_ns, came_ns=due_ns, detail=detail)
+
+
+async def _ack(moment: Mapping[str, Any], watch: Watch) -> Reached | None:
+    if "leader" in moment:
+        return await _ack_given(moment, watch)
+    sight, partition = watch.sight, moment["partition"]
+    deadline_ns = sight.now_ns() + int(watch.timeout_s * NS)
+    while sight.acks(partition) < moment["count"]:
         left_ns = deadline_ns - sight.now_ns()
         if left_ns <= 0:
             return None
         await sight.ack_or(left_ns / NS)
-    return Reached(time_ns=sight.now_ns(), detail={"count": sight.acks(partition)})
+    return _seen(sight, count=sight.acks(partition))
 
 
-async def _state(moment: Mapping[str, Any], sight: Sight, timeout_s: float, stage: Stage) -> Reached | None:
-    deadline_ns = sight.now_ns() + int(timeout_s * NS)
+async def _ack_given(moment: Mapping[str, Any], watch: Watch) -> Reached | None:
+    """By one leader, as the trace tells."""
+    sight, partition, began_ns = watch.sight, moment["partition"], watch.sight.now_ns()
     while True:
-        view = await sight.view()
+        for node in await _named(moment["leader"], partition, watch):
+            if (count := sight.acks_given(partition, node)) >= moment["count"]:
+                return _seen(sight, count=count, leader=node)
+        if watch.over(began_ns):
+            return None
+        await asyncio.sleep(EAGER_S)
+
+
+async def _failpoint(moment: Mapping[str, Any], watch: Watch) -> Reached | None:
+    sight, count, began_ns = watch.sight, moment.get("count", 1), watch.sight.now_ns()
+    while True:
+        for node in await _named(moment["node"], moment.get("partition", 0), watch):
+            found = answering(moment, node, await sight.met(node), watch.stage())
+            if len(found) >= count:
+                met = found[count - 1]
+                return Reached(time_ns=sight.now_ns(), came_ns=met.time_ns, detail=told_met(met, count))
+        if watch.over(began_ns):
+            return None
+        await asyncio.sleep(EAGER_S)
+
+
+async def _named(name: str, partition: int, watch: Watch) -> tuple[str, ...]:
+    view = await watch.sight.view() if needs_a_look([name]) else None
+    return players(name, partition, view, watch.stage())
+
+
+async def _sequence(moment: Mapping[str, Any], watch: Watch) -> Reached | None:
+    told: list[dict[str, Any]] = []
+    reached = None
+    for part in moment["of"]:
+        began_ns = watch.sight.now_ns()
+        reached = await reach(part, watch)
+        if reached is None:
+            return None
+        now_ns = watch.sight.now_ns()
+        spent_s = 0.0 if part["at"] in _ALWAYS else (now_ns - began_ns) / NS
+        watch = replace(watch, done_ns=now_ns, timeout_s=max(0.0, watch.timeout_s - spent_s))
+        told.append(reached.told())
+    assert reached is not None, "a sequence has at least one moment"
+    return replace(reached, detail={"of": told})
+
+
+async def _state(moment: Mapping[str, Any], watch: Watch) -> Reached | None:
+    sight, began_ns = watch.sight, watch.sight.now_ns()
+    while True:
+        view, stage = await sight.view(), watch.stage()
         if holds(moment, view, stage):
-            return Reached(time_ns=sight.now_ns(), detail=_witness(moment, view, stage), view=view)
-        if sight.now_ns() >= deadline_ns:
+            return replace(_seen(sight, **_witness(moment, view, stage)), view=view)
+        if watch.over(began_ns):
             return None
         await asyncio.sleep(POLL_S)
+
+
+_REACH = {"time": _time, "after": _time, "ack": _ack, "state": _state, "failpoint": _failpoint,
+          "sequence": _sequence}
+
+
+# -- failpoints: pure ---------------------------------------------------------------------------------------
+
+def answering(moment: Mapping[str, Any], node: str, met: Sequence[Met], stage: Stage) -> list[Met]:
+    """The times that the node stood where the moment says, since the last arming that may be meant."""
+    since_ns = max((one.began_ns for one in stage.ledger.armed
+                    if one.node == node and fits_point(one.point, moment)),
+                   default=None)
+    if since_ns is None:
+        return []
+    return sorted((one for one in met if one.name == moment["name"] and one.time_ns >= since_ns
+                   and all(getattr(one, key) == moment[key] for key in CONDITIONS if key in moment)),
+                  key=lambda one: one.time_ns)
+
+
+def told_met(met: Met, count: int) -> dict[str, Any]:
+    """For the op's `reached`: `met` is when the node stood there, by its own clock."""
+    where = {key: getattr(met, key) for key in (*CONDITIONS, "action") if getattr(met, key) is not None}
+    return {"node": met.node, "name": met.name, "met": met.time_ns, "count": count, **where}
 
 
 # -- states: pure -------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from harness.client.batch import HEADER
 from harness.client.classify import CONNECTION, TIMEOUT
-from harness.errors import UsageError
+from harness.errors import FloodmarkError, UsageError
 from harness.op import Intent, Outcome, Read, Send, Type
 from harness.protocols import Session, Workload, WorkloadSettings, Written
 from workloads.log import intents, reading_share, send
@@ -58,6 +58,9 @@ class IdempotentSession:
         self._positions: dict[int, int] = {}
 
     async def apply(self, process: int, intent: Intent, written: Written) -> Outcome:
+        if intent.node is not None or intent.acks is not None or intent.offset is not None:
+            raise FloodmarkError(f"a scripted {intent.f} with to, from, acks or offset needs the log "
+                                 "workload: the library of the idempotent one chooses whom it asks, and how")
         await written()
         match intent.f:
             case "send":

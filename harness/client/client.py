@@ -50,6 +50,18 @@ class _Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _How:
+    """How one send is to be acked, and waited for."""
+
+    acks: str
+    patience_s: float | None = None
+
+    def longer_s(self, config: ClientConfig) -> float:
+        """How much longer than configured leader and client wait."""
+        return 0.0 if self.patience_s is None else max(0.0, self.patience_s - config.request_timeout_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
     """What one node answered to a poll."""
 
@@ -70,44 +82,54 @@ class Client:
         self._topics = sorted({topic for topic, _ in config.keys.values()})
         self._leaders = Leaders(config.keys)
         self._addresses: dict[int, Address] = {}
-        self._connections: dict[int, Connection] = {}
-        self._encoders: dict[int, codec.ProduceEncoder] = {}
+        self._connections: dict[int | str, Connection] = {}  # by id; by name, where a name was asked for
+        self._encoders: dict[tuple[int, _How], codec.ProduceEncoder] = {}
         self._positions: dict[int, _Position] = {}
         self._failures = 0
 
     # -- what a process can ask -----------------------------------------------------------------------
 
-    async def send(self, sends: tuple[Send, ...]) -> Outcome:
-        """All sends go to one partition, in one batch."""
-        outcome = await self._send(sends[0].partition, sends)
+    async def send(self, sends: tuple[Send, ...], *, node: str | None = None, acks: str | None = None,
+                   patience_s: float | None = None) -> Outcome:
+        """All sends go to one partition, in one batch. node: to that one, whoever leads; acks, patience_s (of
+        leader and client): other than configured."""
+        how = _How(acks=acks or self._config.acks, patience_s=patience_s)
+        outcome = await self._send(sends[0].partition, sends, node, how)
         return await self._after(outcome)
 
     def assign(self, keys: Iterable[int]) -> None:
         """Polls read these from now on; a partition held already keeps its position, others begin at 0."""
         self._positions = {key: self._positions.get(key, _Position()) for key in keys}
 
-    async def poll(self) -> Outcome:
-        """What the partitions assigned hold next. ok if any partition answered; a fail has read nothing."""
-        by_node: dict[int, list[int]] = {}
+    def seek(self, keys: Iterable[int], offset: int) -> None:
+        """Polls of these, assigned before, go on from there."""
+        for key in keys:
+            self._positions[key] = _Position(offset=offset)
+
+    async def poll(self, *, node: str | None = None) -> Outcome:
+        """What the partitions assigned hold next. ok if any partition answered; a fail has read nothing.
+        node: ask that one, whoever leads."""
+        by_node: dict[int | str, list[int]] = {}
         parts: list[_Part] = []
         for key in self._positions:
-            node = await self._led(key)
-            if node is None:
+            asked = node or await self._led(key)
+            if asked is None:
                 parts.append(_Part(error=_NO_LEADER))
             else:
-                by_node.setdefault(node, []).append(key)
-        parts += await asyncio.gather(*(self._fetch(node, keys) for node, keys in by_node.items()))
+                by_node.setdefault(asked, []).append(key)
+        parts += await asyncio.gather(*(self._fetch(asked, keys) for asked, keys in by_node.items()))
         reads = tuple(read for part in parts for read in part.reads)
         errors = [part.error for part in parts if part.error]
         if reads or len(errors) < len(parts):
             return await self._after(Outcome(type=Type.OK, reads=reads))
         return await self._after(Outcome(type=Type.FAIL, error=errors[0] if errors else None))
 
-    async def list_offsets(self, keys: Iterable[int]) -> Outcome:
-        """The end offsets, as a consumer is told them; ok only if every partition answered."""
+    async def list_offsets(self, keys: Iterable[int], *, node: str | None = None) -> Outcome:
+        """The end offsets, as a consumer is told them; ok only if every partition answered. node: ask that
+        one, whoever leads."""
         offsets = []
         for key in keys:
-            error, offset = await self._end_offset(key)
+            error, offset = await self._end_offset(key, node)
             if error:
                 return await self._after(Outcome(type=Type.FAIL, error=error))
             offsets.append((key, offset))
@@ -120,20 +142,20 @@ class Client:
 
     # -- sends ------------------------------------------------------------------------------------------
 
-    async def _send(self, key: int, sends: tuple[Send, ...]) -> Outcome:
-        node = await self._led(key)
+    async def _send(self, key: int, sends: tuple[Send, ...], to: str | None, how: _How) -> Outcome:
+        node = to or await self._led(key)
         if node is None:
             return classify.unanswered(sends, began=False, error=_NO_LEADER)
         values = [send.value for send in sends]
         try:
             connection = await self._connection(node)
             version = codec.version_for(codec.PRODUCE, connection.versions)
-            encoder = self._encoder(key)
+            encoder = self._encoder(key, how)
             frame = encoder.encode(batch.encode(values, self._ending, self._now_ms()), version)
-            if self._config.acks == "0":
+            if how.acks == "0":
                 connection.tell(frame)
                 return classify.unasked(sends)
-            answer = await connection.ask(frame, self._config.request_timeout_s)
+            answer = await connection.ask(frame, self._config.request_timeout_s + how.longer_s(self._config))
         except Unsent:
             self._leaders.doubt(key)
             return classify.unanswered(sends, began=False, error=classify.CONNECTION)
@@ -151,17 +173,18 @@ class Client:
             self._leaders.doubt(key)
         return classify.answered(sends, error, base_offset)
 
-    def _encoder(self, key: int) -> codec.ProduceEncoder:
-        encoder = self._encoders.get(key)
+    def _encoder(self, key: int, how: _How) -> codec.ProduceEncoder:
+        encoder = self._encoders.get((key, how))
         if encoder is None:
             topic, partition = self._config.keys[key]
-            encoder = self._encoders[key] = codec.ProduceEncoder(
-                topic, partition, ACKS[self._config.acks], self._config.produce_timeout_ms)
+            timeout_ms = self._config.produce_timeout_ms + round(1000 * how.longer_s(self._config))
+            encoder = codec.ProduceEncoder(topic, partition, ACKS[how.acks], timeout_ms)
+            self._encoders[key, how] = encoder
         return encoder
 
     # -- reads ------------------------------------------------------------------------------------------
 
-    async def _fetch(self, node: int, keys: list[int]) -> _Part:
+    async def _fetch(self, node: int | str, keys: list[int]) -> _Part:
         config = self._config
         asks = []
         for key in keys:
@@ -210,8 +233,8 @@ class Client:
                 at.offset, at.last_epoch = one.last_offset + 1, one.epoch
         return _Part(reads=tuple(reads))
 
-    async def _end_offset(self, key: int) -> tuple[str | None, int]:
-        node = await self._led(key)
+    async def _end_offset(self, key: int, asked: str | None) -> tuple[str | None, int]:
+        node = asked or await self._led(key)
         if node is None:
             return _NO_LEADER, -1
         topic, partition = self._config.keys[key]
@@ -259,12 +282,13 @@ class Client:
             self._leaders.learn(told)
             return
 
-    async def _connection(self, node: int, address: Address | None = None) -> Connection:
-        """The connection to a node, made anew if it broke. Raises Unsent."""
+    async def _connection(self, node: int | str, address: Address | None = None) -> Connection:
+        """The connection to a node, by its id or its name, made anew if it broke. Raises Unsent."""
         connection = self._connections.get(node)
         if connection is not None and connection.usable:
             return connection
-        known = address or self._addresses.get(node)
+        known = address or (
+            self._config.bootstrap().get(node) if isinstance(node, str) else self._addresses.get(node))
         if known is None:
             raise Unsent
         connection = await connect(*known, self._config.connect_timeout_s)

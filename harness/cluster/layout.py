@@ -7,6 +7,7 @@ Rules
 """
 
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
 from harness.trace import Raw
 
 LINKS = "links"  # the process, by name
+FAILPOINTS = "floodmark.failpoints"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,14 @@ class Layout:
             {"dialer": dialer, "listener": listener, "port": port, "to": list(self.listens(listener))}
             for (dialer, listener), port in self.links.items()
         ]
+
+    def arm_at_start(self, name: str, requests: Sequence[Mapping[str, Any]]) -> None:
+        """What the process arms before it does anything else, the next times it starts. Empty: nothing."""
+        path = self.properties_of(name)
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines()
+                 if not line.startswith(f"{FAILPOINTS}=")]
+        lines += [f"{FAILPOINTS}={json.dumps(requests)}"] if requests else []
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
     def write(self, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> None:
         """Make the folders and every properties file."""

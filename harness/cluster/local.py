@@ -5,23 +5,27 @@ Rules
 2. What is returned from is so: killed means waited for, paused means stopped by the kernel, cut means no byte
    passes any more, expired means fenced.
 3. The controller gives the truth; a broker that is dead, paused or silent has no replicas in a View.
-4. Cuts add up until the heal: a fault in force does not vanish because another strikes.
+4. Who ends at a point where it was armed to crash has not died by itself (points.py).
 """
 
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import admin, control, power, views
+from harness.cluster import admin, control, elections, power, views
+from harness.cluster.cutting import Cutting
 from harness.cluster.layout import LINKS, Layout, lay_out, node_names
-from harness.cluster.ports import HOST, Ports
+from harness.cluster.points import Points
+from harness.cluster.ports import Ports
 from harness.cluster.properties import settings, typed
+from harness.cluster.sockets import Sockets
+from harness.cluster.waiting import until
 from harness.cluster.wards import Wards
 from harness.errors import FloodmarkError, UsageError
-from harness.protocols import CLIENTS, CONTROLLER, PartitionSpec, View
+from harness.protocols import CLIENTS, CONTROLLER, Met, PartitionSpec, View
 from harness.trace import Raw
 
 START_S = 60.0  # for all processes to be up and unfenced: long, a busy machine starts slowly
@@ -31,11 +35,10 @@ LOOK_S = 1.0  # for one control socket to say its state
 FREEZE_S = 5.0
 CREATE_S = 30.0
 ASK_S = 10.0
-POLL_S = 0.02
 
 
 class LocalCluster:
-    """See harness.protocols: Cluster, Kills, Pauses, Cuts, PowerCuts, Expires, Elects."""
+    """See harness.protocols: Cluster, Kills, Pauses, Cuts, PowerCuts, Expires, Elects, Wipes, Failpoints."""
 
     name = "local"
 
@@ -70,9 +73,9 @@ class LocalCluster:
         self._ports: Ports | None = None
         self._layout: Layout | None = None
         self._wards: Wards | None = None
-        self._links: control.Lines | None = None
-        self._controls: dict[str, control.Control] = {}
-        self._cuts: dict[tuple[str, str], bool] = {}  # (says, hears) -> by reset
+        self._sockets: Sockets | None = None
+        self._points: Points | None = None
+        self._links: Cutting | None = None
         self._frozen = False
 
     # -- Cluster ------------------------------------------------------------------------------------------
@@ -86,10 +89,6 @@ class LocalCluster:
                 first_port=self._first_port, trace=self._trace,
             )
             self._layout.write(self._settings, rules=self._rules, bugs=self._bugs)
-            self._controls = {
-                name: control.Control(name, HOST, place.control_port)
-                for name, place in self._layout.places.items()
-            }
             await self._start_processes(self._layout)
         except OSError as error:
             await self.stop()
@@ -106,21 +105,21 @@ class LocalCluster:
             if spec.partition != len(assignment):
                 raise FloodmarkError(f"topic {spec.topic!r} lacks partition {len(assignment)}")
             assignment.append([self._at.places[node].node_id for node in spec.replicas])
-        broker = next((node for node in self.nodes if self._answers(node)), None)
+        broker = next((node for node in self.nodes if self._asking.answers(node)), None)
         if broker is None:
             raise FloodmarkError("no broker runs that could be asked to create a topic")
         await admin.create_topics(self._at.listens(broker), topics, timeout_s=ASK_S)
-        self.partitions += tuple(partitions)
+        self._number(partitions)
         concerned = sorted({node for spec in partitions for node in spec.replicas})
 
         async def unready() -> str | None:
             return views.healthy(await self.observe(), partitions, concerned)
 
-        await _until(unready, "the new partitions to be led with their ISR full", CREATE_S)
+        await until(unready, "the new partitions to be led with their ISR full", CREATE_S)
 
     async def adopt(self) -> None:
         """Number the partitions that applications made, so that looks and faults know them too."""
-        state = await self._ask_or_none(CONTROLLER, "state", LOOK_S)
+        state = await self._asking.ask_or_none(CONTROLLER, "state", LOOK_S)
         if state is None:
             return  # nobody knows of any now
         known = {(spec.topic, spec.partition) for spec in self.partitions}
@@ -130,44 +129,39 @@ class LocalCluster:
             if (one["topic"], one["partition"]) not in known
         )
         names = views.Names(self.nodes, ())
-        self.partitions += tuple(
+        self._number([
             PartitionSpec(key=key, topic=topic, partition=partition, replicas=names.nodes(replicas))
             for key, (topic, partition, replicas) in enumerate(new, start=len(self.partitions))
-        )
+        ])
 
     def addresses(self) -> Mapping[str, tuple[str, int]]:
         return {node: self._at.for_clients(node) for node in self.nodes}
 
     async def observe(self) -> View:
         """One look at all control sockets at once."""
-        states = await self._ask_all("state", self._at.names, LOOK_S)
+        states = await self._asking.ask_all("state", self._at.names, LOOK_S)
         return self._view(states)
 
     async def freeze(self) -> View:
         """The controller first, so that nobody is elected meanwhile. A broker that is silent is killed."""
         self._frozen = True
-        states = await self._ask_all("freeze", [CONTROLLER], FREEZE_S)
-        states |= await self._ask_all("freeze", self.nodes, FREEZE_S)
+        states = await self._asking.ask_all("freeze", [CONTROLLER], FREEZE_S)
+        states |= await self._asking.ask_all("freeze", self.nodes, FREEZE_S)
         await asyncio.gather(*(self.kill(name) for name in self._at.names if name not in states))
         return self._view(states)
 
     async def mend(self) -> list[str]:
-        """Heal, resume, start all; then look what is left, in the links' own words and /proc's."""
+        """Release, heal, resume, start all; then look what is left, in the links' own words and /proc's."""
         if self._wards is None or self._frozen:
             return []
-        residue: list[str] = []
+        residue = await self._armed.release_all(self._at.names)
         if self._links is not None:
-            try:
-                await self.heal()
-                state = await self._links.ask("state", timeout_s=ASK_S)
-                residue += [
-                    f"{says} to {hears} is still cut" for says, hears in state["silent"] + state["reset"]
-                ]
-            except control.ControlError as error:
-                residue.append(f"the links cannot be healed: {error}")
-        for name in self._at.names:
-            if self._wards.paused(name) or self._wards.stopped_by_the_kernel(name):
-                await self.resume(name)
+            residue += await self._links.mend()
+        stood = [name for name in self._at.names
+                 if self._wards.paused(name) or self._wards.stopped_by_the_kernel(name)]
+        for name in stood:
+            await self.resume(name)
+        residue += await self._armed.release_all(stood)
         dead = [name for name in self._at.names if not self._wards.lives(name)]
         started = await asyncio.gather(*(self.start_node(name) for name in dead), return_exceptions=True)
         for name, outcome in zip(dead, started, strict=True):
@@ -182,12 +176,14 @@ class LocalCluster:
 
     async def stop(self) -> None:
         """Kill everything and give the ports back. Safe twice, and after a start that failed."""
-        for one in self._controls.values():
-            await one.hang_up()
+        if self._sockets is not None:
+            await self._sockets.close()
         if self._wards is not None:
             await self._wards.end()
         if self._links is not None:
             await self._links.close()
+        if self._points is not None:
+            self._points.close()
         if self._ports is not None:
             self._ports.close()
 
@@ -211,7 +207,7 @@ class LocalCluster:
         """SIGKILL. A node that does not run is left so."""
         self._known(node)
         await self._running.kill(node)
-        await self._controls[node].hang_up()
+        await self._asking.hang_up(node)
 
     async def start_node(self, node: str) -> None:
         """Back when its control socket answers. A node that runs is left so."""
@@ -226,7 +222,7 @@ class LocalCluster:
         if self._running.paused(node):
             raise FloodmarkError(f"{node} is paused and cannot stop in order: resume it, or kill it")
         await self._running.terminate(node, timeout_s=STOP_S)
-        await self._controls[node].hang_up()
+        await self._asking.hang_up(node)
 
     async def pause(self, node: str) -> None:
         self._known(node)
@@ -242,17 +238,13 @@ class LocalCluster:
         """grudge: who hears -> whom it does not hear. Added to what is cut already."""
         if self._links is None:
             raise FloodmarkError("direct links cannot be cut: use --links proxied")
-        pairs = {(says, hears): reset for hears, unheard in grudge.items() for says in unheard}
-        for name in {name for pair in pairs for name in pair}:
-            if name != CLIENTS:
-                self._known(name)
-        self._cuts |= pairs
-        await self._set_links()
+        for name in {*grudge, *(name for unheard in grudge.values() for name in unheard)} - {CLIENTS}:
+            self._known(name)
+        await self._links.cut(grudge, reset=reset)
 
     async def heal(self) -> None:
         if self._links is not None:
-            self._cuts.clear()
-            await self._set_links()
+            await self._links.heal()
 
     async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]:
         """Kill, then take from its log directory what was never fsynced (see harness.cluster.power)."""
@@ -271,30 +263,48 @@ class LocalCluster:
 
     async def expire(self, node: str) -> None:
         self._known(node)
-        await self._controls[CONTROLLER].ask("expire", timeout_s=ASK_S, broker=self._at.places[node].node_id)
+        await self._asking.ask(CONTROLLER, "expire", timeout_s=ASK_S, broker=self._at.places[node].node_id)
 
-    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        """Ask the controller. Empty: all partitions. {"elected": [keys], "refused": {key: why}}; one whose
-        preferred leader leads already stands in neither."""
-        asked = {
-            (spec.topic, spec.partition): spec.key
-            for spec in self.partitions
-            if not partitions or spec.key in partitions
-        }
-        if unknown := sorted(set(partitions) - set(asked.values())):
+    async def elect(
+        self, partitions: Sequence[int], *, unclean: bool = False, leader: str | None = None
+    ) -> Mapping[str, Any]:
+        """Ask the controller. Empty: all partitions."""
+        specs = [spec for spec in self.partitions if not partitions or spec.key in partitions]
+        if unknown := sorted(set(partitions) - {spec.key for spec in specs}):
             raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
-        results = await admin.elect_leaders(
-            self._at.listens(CONTROLLER), list(asked), unclean=unclean, timeout_s=ASK_S
-        )
-        told = {asked[where]: error for where, error in results.items() if where in asked}
-        return {
-            "elected": sorted(key for key, error in told.items() if error is None),
-            "refused": {
-                str(key): error
-                for key, error in sorted(told.items())
-                if error is not None and not error.startswith(admin.NOT_NEEDED)
-            },
-        }
+        if leader is None:
+            return await elections.usual(self._at.listens(CONTROLLER), specs, unclean=unclean)
+        self._known(leader)
+        number = self._at.places[leader].node_id
+        return await elections.of_one(self._asking, specs, number, unclean=unclean)
+
+    async def wipe(self, node: str) -> Mapping[str, Any]:
+        """Kill, then empty its log directory; what was fsynced is gone too."""
+        self._known(node)
+        place = self._at.places[node]
+        if place.durable is None:
+            raise FloodmarkError("only brokers' disks are wiped; the controller's journal is the truth")
+        await self.kill(node)
+        lost = await asyncio.to_thread(power.wipe, place.durable, place.log_dir)
+        return {"lost_records": lost.lost_records}
+
+    # -- failpoints ---------------------------------------------------------------------------------------
+
+    async def arm(self, node: str, point: Mapping[str, Any]) -> None:
+        """A node that does not run is armed when it starts next, before it does anything else."""
+        self._known(node)
+        await self._armed.arm(node, point, lives=self._running.lives(node))
+
+    async def release(self, node: str, point: Mapping[str, Any] | None) -> int:
+        self._known(node)
+        return await self._armed.release(node, point, lives=self._running.lives(node))
+
+    async def met(self, node: str) -> Sequence[Met]:
+        self._known(node)
+        return await self._armed.met(node)
+
+    def crashes(self) -> Sequence[Met]:
+        return [] if self._points is None else tuple(self._points.crashes)
 
     # -- inside -------------------------------------------------------------------------------------------
 
@@ -310,12 +320,25 @@ class LocalCluster:
             raise FloodmarkError("the cluster was not started")
         return self._wards
 
+    @property
+    def _asking(self) -> Sockets:
+        if self._sockets is None:
+            raise FloodmarkError("the cluster was not started")
+        return self._sockets
+
+    @property
+    def _armed(self) -> Points:
+        if self._points is None:
+            raise FloodmarkError("the cluster was not started")
+        return self._points
+
+    def _number(self, partitions: Sequence[PartitionSpec]) -> None:
+        self.partitions += tuple(partitions)
+        self._armed.specs = self.partitions
+
     def _known(self, name: str) -> None:
         if name not in self._at.places:
             raise FloodmarkError(f"no node {name!r}: there are {', '.join(self._at.names)}")
-
-    def _answers(self, name: str) -> bool:
-        return self._running.lives(name) and not self._running.paused(name)
 
     def _view(self, states: Mapping[str, views.State]) -> View:
         return views.view(
@@ -326,31 +349,24 @@ class LocalCluster:
             running=frozenset(node for node in self.nodes if self._running.lives(node)),
         )
 
-    async def _ask_all(self, do: str, names: Sequence[str], timeout_s: float) -> dict[str, views.State]:
-        """name -> its answer; who gave none is not there."""
-        asked = [name for name in names if self._answers(name)]
-        answers = await asyncio.gather(*(self._ask_or_none(name, do, timeout_s) for name in asked))
-        return {name: answer for name, answer in zip(asked, answers, strict=True) if answer is not None}
-
-    async def _ask_or_none(self, name: str, do: str, timeout_s: float) -> views.State | None:
-        try:
-            return await self._controls[name].ask(do, timeout_s=timeout_s)
-        except control.ControlError:
-            return None
-
     async def _start_processes(self, layout: Layout) -> None:
         self._wards = await Wards.begin(layout.work("keeper.log"))
+        self._sockets = Sockets(layout, self._wards)
+        self._points = Points(layout, self._sockets)
+        self._wards.foreseen = self._points.foreseen
         await asyncio.gather(self._start_links(layout), *(self._spawn(name) for name in layout.names))
-        await _until(self._not_up, "all brokers to be registered and unfenced", START_S)
+        await until(self._not_up, "all brokers to be registered and unfenced", START_S)
 
     async def _start_links(self, layout: Layout) -> None:
         if self.proxied:
-            self._links = await control.over(self._running.links_socket(), "the links process")
+            lines = await control.over(self._running.links_socket(), "the links process")
+            self._links = Cutting(lines)
             argv = [sys.executable, "-P", "-m", "harness.cluster.links"]
             await self._running.spawn(LINKS, argv, layout.log_of(LINKS), links=True)
-            await self._links.ask("listen", timeout_s=START_S, links=layout.links_told())
+            await lines.ask("listen", timeout_s=START_S, links=layout.links_told())
 
     async def _spawn(self, name: str) -> None:
+        self._armed.started(name)
         config = self._at.properties_of(name)
         await self._running.spawn(
             name, [sys.executable, "-P", "-m", "broker", "--config", str(config)], self._at.log_of(name)
@@ -363,31 +379,20 @@ class LocalCluster:
         return views.healthy(look, (), self.nodes)
 
     async def _wait_for_control(self, name: str) -> None:
+        """A node that ends at its start, at a point where it was armed to, has started all the same."""
+
         async def silent() -> str | None:
+            if self._armed.crashed(name):
+                return None
             self._alive_or_raise(name)
-            state = await self._ask_or_none(name, "state", LOOK_S)
+            state = await self._asking.ask_or_none(name, "state", LOOK_S)
             return f"{name}'s control socket is silent" if state is None else None
 
-        await _until(silent, f"{name} to start", NODE_START_S)
+        try:
+            await until(silent, f"{name} to start", NODE_START_S)
+        finally:
+            self._armed.has_read(name)
 
     def _alive_or_raise(self, name: str) -> None:
         if not self._running.lives(name):
             raise FloodmarkError(f"{name} ended at once: {self._running.last_words(name)}")
-
-    async def _set_links(self) -> None:
-        assert self._links is not None, "only with links"
-        await self._links.ask(
-            "set",
-            timeout_s=ASK_S,
-            silent=[pair for pair, reset in self._cuts.items() if not reset],
-            reset=[pair for pair, reset in self._cuts.items() if reset],
-        )
-
-
-async def _until(unmet: Callable[[], Awaitable[str | None]], what: str, timeout_s: float) -> None:
-    """Look again and again until nothing is unmet. FloodmarkError with what was last."""
-    deadline = time.monotonic() + timeout_s
-    while (why := await unmet()) is not None:
-        if time.monotonic() > deadline:
-            raise FloodmarkError(f"waited {timeout_s:g} s for {what}: {why}")
-        await asyncio.sleep(POLL_S)

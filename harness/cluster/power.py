@@ -17,6 +17,7 @@ killed the broker.
 """
 
 import os
+import shutil
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
@@ -96,6 +97,19 @@ def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | No
         restored=restored,
         removed=removed,
     )
+
+
+def wipe(durable_file: Path, log_dir: Path) -> Lost:
+    """Empties the directory, as if it were on a new disk: what was fsynced is gone too. The directory itself
+    stays, and the account says that whatever lies there (nothing) is durable."""
+    held = {name: _records(log_dir / name) for name in _logs(log_dir)}
+    for path in sorted(log_dir.iterdir()):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    _start_anew(durable_file)
+    return Lost(kept={}, records={name: records for name, records in held.items() if records})
 
 
 # -- the account ----------------------------------------------------------------------------------------
@@ -236,6 +250,11 @@ def _leo(folder: Path) -> int:
         for end in _walk(path):
             leo = end.leo
     return leo
+
+
+def _records(folder: Path) -> int:
+    segments = _segments(folder)
+    return _leo(folder) - _base(segments[0]) if segments else 0
 
 
 def _walk(path: Path) -> Iterator[_End]:

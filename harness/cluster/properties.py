@@ -42,6 +42,7 @@ OURS = frozenset(
         "floodmark.control",
         "floodmark.dial",
         "floodmark.durable",
+        "floodmark.failpoints",
         "floodmark.trace",
     }
 )

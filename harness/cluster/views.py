@@ -1,4 +1,4 @@
-"""From what control sockets answer to a View: pure.
+"""From what control sockets and traces tell to the harness's words (a View, a Met), and back: pure.
 
 Rules
 1. Names are the history's; partitions that the run did not make are left out.
@@ -9,7 +9,9 @@ Rules
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.protocols import PartitionSpec, PartitionView, ReplicaView, View
+from harness.cluster.properties import CONTROLLER_ID
+from harness.errors import FloodmarkError
+from harness.protocols import CONTROLLER, Met, PartitionSpec, PartitionView, ReplicaView, View
 
 State = Mapping[str, Any]  # the `ok` of a `state` (docker/README.md)
 
@@ -20,9 +22,20 @@ class Names:
     def __init__(self, nodes: Sequence[str], partitions: Sequence[PartitionSpec]) -> None:
         self._node = dict(enumerate(nodes, start=1))
         self._key = {(spec.topic, spec.partition): spec.key for spec in partitions}
+        self._id = {CONTROLLER: CONTROLLER_ID} | {node: number for number, node in self._node.items()}
 
     def node(self, broker: int) -> str | None:
         return self._node.get(broker)  # -1: none
+
+    def number(self, node: str) -> int:
+        return self._id[node]
+
+    def place(self, key: int) -> tuple[str, int]:
+        """Topic and partition. FloodmarkError where the run has no such partition."""
+        for place, known in self._key.items():
+            if known == key:
+                return place
+        raise FloodmarkError(f"there is no partition {key}")
 
     def nodes(self, brokers: Sequence[int]) -> tuple[str, ...]:
         return tuple(self._node[broker] for broker in brokers)
@@ -89,6 +102,52 @@ def _replica(names: Names, node: str, key: int, replica: State) -> ReplicaView:
         epochs=None if epochs is None else tuple((epoch, start) for epoch, start in epochs),
         clean=replica["clean"],
         proposing=replica["proposing"],
+    )
+
+
+# -- failpoints -----------------------------------------------------------------------------------------
+
+
+def point_request(names: Names, point: Mapping[str, Any]) -> dict[str, Any]:
+    """A point of a schedule as `arm` and `release` take it (docker/README.md)."""
+    request = {key: value for key, value in point.items() if key not in ("name", "partition", "peer")}
+    if "name" in point:
+        request["point"] = point["name"]
+    if "partition" in point:
+        request["topic"], request["partition"] = names.place(point["partition"])
+    if "peer" in point:
+        request["peer"] = names.number(point["peer"])
+    return request
+
+
+def met_told(names: Names, node: str, row: State) -> Met:
+    """One row of what `points` answers as met; -1 is what it does not know."""
+    known = {key: row[key] for key in ("epoch", "offset") if row.get(key, -1) >= 0}
+    key = names.key(row) if row.get("topic") is not None else None
+    peer = row.get("peer", -1)
+    return Met(
+        node=node,
+        name=row["point"],
+        action=row.get("action"),
+        time_ns=row["time"],
+        partition=key,
+        peer=CONTROLLER if peer == CONTROLLER_ID else names.node(peer),
+        held=row["held"],
+        **known,
+    )
+
+
+def met_traced(line: Mapping[str, Any]) -> Met:
+    """A failpoint's line of the trace, by the harness's names already."""
+    return Met(
+        node=line["node"],
+        name=line["name"],
+        action=line["action"],
+        time_ns=line["time"],
+        partition=line.get("partition"),
+        epoch=line.get("epoch"),
+        peer=line.get("peer"),
+        offset=line.get("offset"),
     )
 
 

@@ -1,7 +1,8 @@
 """The harness's side of the keeper: starts it, asks it, and knows which of its wards live.
 
 Rules
-1. A ward's exit is asked for (kill, terminate) or it died by itself; the second is remembered all the run.
+1. A ward's exit is asked for (kill, terminate), or foreseen (it was armed to end), or it died by itself; the
+   last is remembered all the run.
 2. The keeper's own death is the death of every ward (its children die with it).
 """
 
@@ -12,7 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ class Wards:
         self._logs: dict[str, Path] = {}
         self._ending = False
         self.died: list[str] = []  # in the order it happened; a name may stand there twice
+        self.foreseen: Callable[[str, int], bool] = _never  # whether this exit (name, code) was
 
     @classmethod
     async def begin(cls, log: Path) -> "Wards":
@@ -171,11 +173,12 @@ class Wards:
         return await self._lines.ask(do, timeout_s=ANSWER_S, **besides)
 
     def _heard(self, message: Mapping[str, Any]) -> None:
-        ward = self._alive.pop(message["exit"], None)
+        name, code = message["exit"], message["code"]
+        ward = self._alive.pop(name, None)
         if ward is None:
             return
-        if not ward.wanted and not self._ending:
-            self.died.append(message["exit"])
+        if not ward.wanted and not self._ending and not self.foreseen(name, code):
+            self.died.append(name)
         ward.ended.set()
 
     def _all_lost(self) -> None:
@@ -184,3 +187,7 @@ class Wards:
         for ward in self._alive.values():
             ward.ended.set()
         self._alive.clear()
+
+
+def _never(_name: str, _code: int) -> bool:
+    return False

@@ -11,13 +11,15 @@ import pytest
 from harness.errors import FloodmarkError
 from harness.history import Recorder, read
 from harness.op import NEMESIS, Intent, Op, Outcome, Type
-from harness.protocols import PartitionSpec, PartitionView, ReplicaView, View
+from harness.protocols import Met, PartitionSpec, PartitionView, ReplicaView, View
 from harness.schedule import Entry, Schedule
 from nemesis.compose import Composed, arsenal
 from nemesis.crash import Crash
 from nemesis.cut import Cut
+from nemesis.disk import Disk
 from nemesis.elect import Elect
 from nemesis.expire import Expire
+from nemesis.failpoint import Failpoint
 from nemesis.pause import Pause
 from nemesis.power import Power
 from nemesis.striker import Striker
@@ -37,6 +39,8 @@ class Small:
         self.looks = 0
         self.refuses: str | None = None
         self.leads_at_look: dict[int, str] = {}
+        self.mets: list[Met] = []
+        self.ended: list[Met] = []
 
     async def _do(self, what: str, node: str) -> None:
         await asyncio.sleep(0)
@@ -76,9 +80,35 @@ class Small:
         self.running.discard(node)
         return {"keep": {0: 5}, "lost_records": 5}
 
-    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        self.did.append(f"elect {list(partitions)} {unclean}")
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False,
+                    leader: str | None = None) -> Mapping[str, Any]:
+        self.did.append(f"elect {list(partitions)} {unclean}{f' {leader}' if leader else ''}")
         return {"elected": [0], "refused": {}}
+
+    async def wipe(self, node: str) -> Mapping[str, Any]:
+        await self._do("wipe", node)
+        self.running.discard(node)
+        return {"lost_records": 12}
+
+    async def arm(self, node: str, point: Mapping[str, Any]) -> None:
+        await self._do(f"arm {point['name']} {point['action']}", node)
+
+    async def release(self, node: str, point: Mapping[str, Any] | None) -> int:
+        await self._do(f"release {dict(point or {})}", node)
+        return 1
+
+    async def met(self, node: str) -> Sequence[Met]:
+        return [one for one in self.mets if one.node == node]
+
+    def crashes(self) -> Sequence[Met]:
+        return tuple(self.ended)
+
+    def crash(self, node: str, time_ns: int) -> None:
+        """The node comes to a point where it was armed to end."""
+        met = Met(node=node, name="F.truncated", action="crash", time_ns=time_ns, partition=0, epoch=2)
+        self.mets.append(met)
+        self.ended.append(met)
+        self.running.discard(node)
 
     async def observe(self) -> View:
         self.looks += 1
@@ -98,7 +128,10 @@ class Eye:
 
     def __init__(self, recorder: Recorder, small: Small) -> None:
         self.now_ns, self.acks, self.ack_or = recorder.now_ns, recorder.acks, recorder.ack_or
-        self.view = small.observe
+        self.view, self.met, self.crashes = small.observe, small.met, small.crashes
+
+    def acks_given(self, partition: int, leader: str) -> int:
+        return self.acks(partition) if leader == "n1" else 0
 
 
 class Stand:
@@ -109,7 +142,8 @@ class Stand:
         self.small = Small()
         self.striker = Striker(
             [Crash(self.small), Pause(self.small), Cut(self.small, NODES), Expire(self.small),
-             Elect(self.small), Power(self.small, self.small.observe)], SPECS)
+             Elect(self.small), Power(self.small, self.small.observe), Disk(self.small),
+             Failpoint(self.small)], SPECS)
 
     def run(self, *schedule: Entry) -> tuple[int, ...]:
         return asyncio.run(self._run(schedule))
@@ -306,4 +340,5 @@ def test_the_arsenal_is_what_the_cluster_can_suffer(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, 3, rules="kip-320", bugs=(), config={}, links="proxied")
 
     assert Composed(arsenal(cluster)).answers == frozenset({
-        "kill", "stop", "start", "pause", "resume", "cut", "heal", "power_cut", "expire", "elect"})
+        "kill", "stop", "start", "pause", "resume", "cut", "heal", "power_cut", "expire", "elect", "disk",
+        "arm", "release"})

@@ -1,0 +1,46 @@
+"""Elections that the harness asks for: in Kafka's words, or of one replica, by the controller's socket.
+
+Both return {"elected": [keys], "refused": {key: why}}; a partition whose leader is the right one already
+stands in neither.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.cluster import admin
+from harness.cluster.sockets import Sockets
+from harness.protocols import CONTROLLER, PartitionSpec
+
+ASK_S = 10.0
+
+
+async def usual(to: admin.Address, specs: Sequence[PartitionSpec], *, unclean: bool) -> Mapping[str, Any]:
+    """Preferred leaders, or unclean ones, as Kafka's ElectLeaders asks for them."""
+    asked = {(spec.topic, spec.partition): spec.key for spec in specs}
+    results = await admin.elect_leaders(to, list(asked), unclean=unclean, timeout_s=ASK_S)
+    return _told({asked[where]: error for where, error in results.items() if where in asked})
+
+
+async def of_one(
+    sockets: Sockets, specs: Sequence[PartitionSpec], leader: int, *, unclean: bool
+) -> Mapping[str, Any]:
+    """This broker and no other: what a reassignment would do. Kafka has no request for it alone."""
+    told: dict[int, str | None] = {}
+    for spec in specs:
+        ok = await sockets.ask(
+            CONTROLLER, "elect", timeout_s=ASK_S,
+            topic=spec.topic, partition=spec.partition, leader=leader, unclean=unclean,
+        )  # fmt: skip
+        told[spec.key] = ok["error"]
+    return _told(told)
+
+
+def _told(errors: Mapping[int, str | None]) -> dict[str, Any]:
+    return {
+        "elected": sorted(key for key, error in errors.items() if error is None),
+        "refused": {
+            str(key): error
+            for key, error in sorted(errors.items())
+            if error is not None and not error.startswith(admin.NOT_NEEDED)
+        },
+    }

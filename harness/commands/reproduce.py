@@ -30,7 +30,9 @@ from harness.replay import Anchored, Ground, Settings, anchored, schedule_of, se
 from harness.run import RUNS, Run, open_run, refuse_full, write_whole
 from harness.runner import INTERRUPTED, RunResult
 from harness.schedule import Schedule
-from harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+
+LOST = "lost-write"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +104,9 @@ def refuse_unknown(settings: Settings, source: str) -> None:
 
 
 def sought_in(verdict: Told, finding: str | None) -> Told | None:
-    """The finding that is looked for: the one named, or the worst."""
-    found = telling.worst_first(verdict.get("findings") or ())
+    """The finding that is looked for: the one named, or the worst, a lost write before all others."""
+    found = sorted(telling.worst_first(verdict.get("findings") or ()),
+                   key=lambda one: (one["class"] != BUG, one["name"] != LOST))
     if finding is None:
         return found[0] if found else None
     named = [one for one in found if one["name"] == finding]

@@ -1,0 +1,72 @@
+"""`floodmark reproduce` and `rejudge` for real: a loss on the oldest rules, had again from its folder."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import GOLDEN, edit_run, floodmark, golden, verdict
+
+from harness.commands.demo import ACTS, options_of
+from harness.commands.run import planned, record
+
+LOSS = ACTS[0]
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_a_loss_is_had_again_from_its_folder(tmp_path: Path) -> None:
+    """Same finding, same partition; the new run is linked to the first; the first, moved, is not touched."""
+    first = tmp_path / "first"
+    record(planned(options_of(LOSS, "local", tmp_path / "made"), LOSS.disaster.schedule))
+    shutil.move(tmp_path / "made", first)
+    shutil.rmtree(first / "nodes")
+    before = sorted(path.name for path in first.iterdir())
+    answer = floodmark("reproduce", first, "--runs", 1, "--out", tmp_path / "out", "--json",
+                       tmp_path / "told.json")
+    assert answer.code == 0, answer.out + answer.err
+    assert answer.last == str(tmp_path / "out")
+    assert "lost-write, a bug: 1/1" in answer.out
+    assert "in the same partition (0): 1/1" in answer.out
+    assert "as asked" in answer.out
+    assert sorted(path.name for path in first.iterdir()) == before
+    again, told = tmp_path / "out" / "first-1", json.loads((tmp_path / "told.json").read_text())
+    about, made = json.loads((again / "run.json").read_text()), json.loads((first / "run.json").read_text())
+    assert about["reproduces"] == {"folder": str(first), "id": made["id"], "run": 1}
+    for name in ("seed", "rules", "links", "nodes", "partitions", "config", "guarantees", "schedule"):
+        assert about[name] == made[name], name
+    assert verdict(again)["valid"] is False
+    assert (told["shown"], told["of"], told["finding"]["name"]) == (1, 1, "lost-write")
+
+
+def test_what_cannot_be_had_again_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    """A run told by hand has no load; rules that nobody knows no cluster; exit 4, nothing is made."""
+    told = floodmark("reproduce", golden(tmp_path, "a-kill-loses-the-tail"), "--out", tmp_path / "out")
+    assert told.code == 4
+    assert "lacks concurrency, rate, duration_s" in told.err
+    odd = edit_run(golden(tmp_path, "a-kill-loses-the-tail", called="odd"), concurrency=0, rate=None,
+                   duration_s=1, rules="kip-966")
+    told = floodmark("reproduce", odd, "--out", tmp_path / "out")
+    assert (told.code, "has no rules 'kip-966'" in told.err) == (4, True)
+    assert floodmark("reproduce", tmp_path / "nothing").code == 2
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.spark
+def test_saved_folders_are_judged_again_and_what_changed_is_told(tmp_path: Path) -> None:
+    """One without a verdict, one whose verdict claims what nobody finds, one that is as it was."""
+    names = ("a-kill-loses-the-tail", "a-member-is-behind", "nobody-ever-read-it")
+    fresh, wrong, same = (golden(tmp_path, name) for name in names)
+    assert floodmark("check", wrong, same).code == 1
+    saved = verdict(wrong)
+    claimed = {"name": "phantom", "class": "bug", "permitted_by": None, "count": 3, "examples": []}
+    (wrong / "verdict.json").write_text(json.dumps({**saved, "findings": [claimed]}))
+    answer = floodmark("rejudge", fresh, wrong, same)
+    assert answer.code == 1
+    assert "a-kill-loses-the-tail: no verdict was saved, is INVALID" in answer.out
+    assert "gone       phantom: 3 findings, a bug" in answer.out
+    assert f"nobody-ever-read-it: unchanged, {'INVALID'}" in answer.out
+    assert "3 runs: 3 invalid; 2 changed" in answer.err
+    assert verdict(wrong)["findings"] == saved["findings"]
+    files = {path.name for path in (GOLDEN / names[1]).iterdir()}
+    assert {path.name for path in wrong.iterdir()} == files | {"verdict.json"}

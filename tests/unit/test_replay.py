@@ -1,0 +1,250 @@
+"""A saved run to be had again: what run.json must say, which line is whose, and what moments become."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from harness import schedule_text
+from harness.errors import FloodmarkError
+from harness.op import NEMESIS, Op, Send, Type
+from harness.past import Past, past_of
+from harness.replay import Anchored, Ground, anchored, schedule_of, settings_of
+from harness.schedule import Entry, Schedule
+
+MS = 1_000_000
+ABOUT: dict[str, Any] = {
+    "id": "ab", "seed": 7, "cluster": "local", "rules": "high-watermark", "workload": "log",
+    "links": "proxied", "nodes": ["n1", "n2"],
+    "partitions": {"0": {"topic": "log", "partition": 0, "replicas": ["n2", "n1"], "cleanup": "delete"}},
+    "config": {node: {"min.insync.replicas": 1, "unclean.leader.election.enable": False,
+                      "floodmark.rules": "high-watermark", "floodmark.bugs": "M01,M02",
+                      "floodmark.switches": "two-phase"} for node in ("n1", "n2")},
+    "guarantees": {"acks": "1"}, "schedule": [{"f": "kill", "nodes": ["n1"]}],
+    "concurrency": 3, "rate": None, "duration_s": 4.5,
+}
+
+
+# -- the settings -------------------------------------------------------------------------------------------
+
+
+def test_all_that_made_the_cluster_and_the_load_is_taken_over() -> None:
+    """Nodes, assignment, rules, bugs, switches, links, acks and the load."""
+    settings = settings_of(ABOUT, "f")
+    assert (settings.nodes, settings.rules, settings.bugs) == (("n1", "n2"), "high-watermark", ("M01", "M02"))
+    assert settings.assignment[0].replicas == ("n2", "n1")
+    assert settings.config == {"min.insync.replicas": "1", "unclean.leader.election.enable": "false",
+                               "floodmark.switches": "two-phase"}
+    assert (settings.links, settings.acks, settings.rate) == ("proxied", "1", None)
+    assert (settings.seed, settings.concurrency, settings.duration_s) == (7, 3, 4.5)
+    assert settings.inferred == ()
+
+
+@pytest.mark.parametrize("field", ["seed", "rate", "concurrency", "config", "guarantees"])
+def test_a_field_that_is_missing_is_named(field: str) -> None:
+    """An old folder is refused with a sentence, not with a guess."""
+    about = {name: value for name, value in ABOUT.items() if name != field}
+    with pytest.raises(FloodmarkError, match=rf"lacks {field} "):
+        settings_of(about, "f")
+
+
+def test_links_that_are_not_told_are_inferred_and_that_is_told() -> None:
+    """A run that cut went through proxies."""
+    about = {name: value for name, value in ABOUT.items() if name != "links"}
+    assert settings_of(about, "f").links == "direct"
+    cut = settings_of({**about, "schedule": [{"f": "cut", "nodes": ["n1"]}]}, "f")
+    assert cut.links == "proxied"
+    assert "proxied" in cut.inferred[0]
+
+
+def test_nodes_of_different_configuration_are_refused() -> None:
+    """A cluster is configured as one."""
+    about = {**ABOUT, "config": {"n1": {}, "n2": {"min.insync.replicas": 2}}}
+    with pytest.raises(FloodmarkError, match="n1 and n2 were configured differently"):
+        settings_of(about, "f")
+
+
+def test_damage_is_refused_in_a_sentence() -> None:
+    """Not with a traceback."""
+    with pytest.raises(FloodmarkError, match="damaged"):
+        settings_of({**ABOUT, "partitions": {"0": 5}}, "f")
+    with pytest.raises(FloodmarkError, match="explode"):
+        schedule_of({**ABOUT, "schedule": [{"f": "explode"}]}, settings_of(ABOUT, "f"), "f")
+
+
+# -- whose line is whose ------------------------------------------------------------------------------------
+
+
+def struck(time_ms: float, entry: Entry, nodes: Sequence[str] | None = None, *, leader: str | None = "n1",
+           took_ms: float = 0.0, **more: Any) -> Op:
+    """The nemesis's line of an entry, as the striker writes it."""
+    on = list(entry.nodes if nodes is None else nodes)
+    fault: dict[str, Any] = {"nodes": on, "began": int(time_ms * MS), **more}
+    if entry.moment is not None:
+        fault |= {"moment": dict(entry.moment), "reached": {"time": int(time_ms * MS)}}
+    if nodes is not None and tuple(nodes) != entry.nodes:
+        fault["asked"] = list(entry.nodes)
+    if entry.moment is not None and entry.moment["at"] == "time":
+        fault["where"] = {"acks": {"0": 0}, "leader": {"0": leader}, "isr": {"0": ["n1", "n2", "n3"]}}
+    return Op(index=0, time=int((time_ms + took_ms) * MS), process=NEMESIS, type=Type.INFO, f=entry.f,
+              fault=fault)
+
+
+def acked(value: int, asked_ms: float, time_ms: float, partition: int = 0, process: int = 1) -> list[Op]:
+    sends = (Send(partition=partition, value=value),)
+    return [Op(index=0, time=int(at * MS), process=process, type=kind, f="send", sends=sends)
+            for at, kind in ((asked_ms, Type.INVOKE), (time_ms, Type.OK))]
+
+
+def at(time_ms: float, f: str, *nodes: str, after_ms: float = 0.0) -> Entry:
+    moment = {"at": "time", "time": int(time_ms * MS), "after_ns": int(after_ms * MS)}
+    return Entry(f=f, nodes=nodes, moment=moment)
+
+
+def past(schedule: Schedule, ops: Sequence[Op]) -> Past:
+    return past_of(sorted(ops, key=lambda op: op.time), schedule)
+
+
+def test_lines_belong_to_entries_in_order_and_some_entries_have_none() -> None:
+    """Two alike are told apart by their order; a start that met nobody left no line."""
+    kill, start, again = at(10, "kill", "n1"), at(20, "start", "n1"), at(30, "kill", "n1")
+    told = past((kill, start, again), [struck(11, kill), struck(31, again)])
+    assert {position: strike.began_ns for position, strike in told.strikes.items()} == {
+        0: 11 * MS, 2: 31 * MS}
+
+
+def test_a_death_at_a_failpoint_is_no_entrys() -> None:
+    """The harness tells it as a kill that no entry asked for."""
+    arm = Entry(f="arm", nodes=("n1",), args={"point": {"name": "L.acked", "action": "crash"}})
+    kill = at(50, "kill", "n2")
+    death = Entry(f="kill", nodes=("n1",), moment={"at": "failpoint", "node": "n1", "name": "L.acked"})
+    told = past((arm, kill), [struck(1, arm), struck(9, death), struck(51, kill)])
+    assert told.strikes[1].began_ns == 51 * MS
+
+
+def test_roles_that_were_resolved_are_still_their_entrys() -> None:
+    """What was asked counts, not who played it."""
+    kill = Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 1})
+    assert past((kill,), [struck(5, kill, ["n3"])]).strikes[0].nodes == ("n3",)
+
+
+def test_a_scripted_send_is_known_by_its_value() -> None:
+    """It struck when it was asked, and was done when it was answered."""
+    send = Entry(f="send", args={"sends": [{"partition": 0, "value": 17}]})
+    told = past((send,), acked(17, 5, 8))
+    assert (told.strikes[0].began_ns, told.strikes[0].took_ns) == (5 * MS, 8 * MS)
+    assert told.acks(0).by(8 * MS) == 1
+    assert told.acks(0).by(8 * MS - 1) == 0
+
+
+# -- what moments become ------------------------------------------------------------------------------------
+
+
+def anchors(schedule: Schedule, ops: Sequence[Op], focus: int | None = 0) -> tuple[Anchored, ...]:
+    found = anchored(schedule, Ground(past=past(schedule, ops), partitions=(0, 1), focus=focus))
+    written = schedule_text.write(tuple(one.now for one in found))
+    assert schedule_text.read(written, nodes=("n1", "n2", "n3"), partitions=(0, 1)) == tuple(
+        one.now for one in found)  # what comes out can be carried out
+    return found
+
+
+def test_what_can_be_seen_stays_as_it_was_asked() -> None:
+    """An ack, a state, a failpoint; and what is done at once."""
+    arm = Entry(f="arm", nodes=("n1",), args={"point": {"name": "L.acked", "action": "hold"}})
+    kill = Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 1})
+    pause = Entry(f="pause", nodes=("n2",), moment={"at": "failpoint", "node": "n1", "name": "L.acked"})
+    healthy = Entry(f="wait", moment={"at": "state", "healthy": True})
+    found = anchors((arm, kill, pause, healthy), [struck(1, arm), struck(2, kill, ["n1"])])
+    assert [one.now for one in found] == [arm, kill, pause, healthy]
+    assert {one.by for one in found} == {"asked"}
+
+
+def test_a_fault_by_time_while_acks_came_is_tied_to_the_last_ack() -> None:
+    """And to the time since; never sooner than half of its distance from the entry before."""
+    kill = at(100, "kill", "n2")
+    ops = [*acked(1, 10, 20), *acked(2, 30, 90), struck(96, kill)]
+    one = anchors((kill,), ops)[0]
+    assert one.by == "acks"
+    assert one.now.moment == {"at": "sequence", "of": [
+        {"at": "after", "after_ns": 48 * MS}, {"at": "ack", "partition": 0, "count": 2, "then_ns": 6 * MS}]}
+
+
+def test_a_fault_while_nothing_was_acked_is_tied_to_the_entry_before() -> None:
+    """Acks asked before the entry before do not count: they were on their way already."""
+    pause, expire = at(100, "pause", "n2"), at(300, "expire", "n3")
+    ops = [*acked(1, 90, 95), struck(100, pause, took_ms=1), *acked(2, 98, 290), struck(300, expire)]
+    one = anchors((pause, expire), ops)[1]
+    assert one.by == "after"
+    assert one.now.moment == {"at": "after", "after_ns": 199 * MS}
+    fresh = [*acked(1, 90, 95), struck(100, pause, took_ms=1), *acked(2, 102, 290), struck(300, expire)]
+    assert anchors((pause, expire), fresh)[1].by == "acks"
+
+
+def test_acks_long_ago_show_nothing() -> None:
+    """An ack a second before the strike is no clock."""
+    kill = at(1000, "kill", "n2")
+    assert anchors((at(1, "heal"), kill), [*acked(1, 10, 20), struck(1000, kill)])[1].by == "after"
+
+
+def test_what_undoes_a_fault_keeps_its_distance_although_acks_came() -> None:
+    """Open ends keep order and distance."""
+    pause, resume = at(100, "pause", "n2"), at(600, "resume", "n2")
+    ops = [struck(100, pause, took_ms=2), *acked(1, 200, 590), struck(601, resume)]
+    one = anchors((pause, resume), ops)[1]
+    assert (one.by, one.now.moment) == ("after", {"at": "after", "after_ns": 499 * MS})
+
+
+def test_a_fault_that_never_struck_keeps_its_least_distance() -> None:
+    """Nothing is known of where it would have struck."""
+    kill, heal = at(10, "kill", "n2"), at(500, "heal", after_ms=240)
+    found = anchors((kill, heal), [struck(10, kill)])
+    assert found[0].by == "time"
+    assert found[1].now.moment == {"at": "after", "after_ns": 240 * MS}
+
+
+def test_the_leader_of_then_is_the_leader_again_and_so_is_who_is_started() -> None:
+    """Whoever leads now is killed, and started."""
+    kill, start = at(100, "kill", "n1"), at(200, "start", "n1")
+    found = anchors((kill, start), [struck(100, kill), struck(200, start)])
+    assert (found[0].now.nodes, found[0].now.args) == (("leader",), {"partition": 0})
+    assert found[1].now.nodes == ("down",)
+    follower = anchors((kill, start), [struck(100, kill, leader="n2"), struck(200, start)])
+    assert [one.now.nodes for one in follower] == [("n1",), ("n1",)]
+
+
+def test_who_is_mended_must_be_found_alone_by_its_role() -> None:
+    """Two are down: `down` would start both, so both keep their names."""
+    kill, other = at(100, "kill", "n1"), at(150, "kill", "n2")
+    start, later = at(200, "start", "n1"), at(250, "start", "n2")
+    ops = [struck(100, kill), struck(150, other), struck(200, start), struck(250, later)]
+    assert [one.now.nodes for one in anchors((kill, other, start, later), ops)] == [
+        ("n1",), ("n2",), ("n1",), ("n2",)]
+
+
+def test_another_kind_of_fault_between_does_not_matter() -> None:
+    """A node that is paused is not down."""
+    kill, pause = at(100, "kill", "n1"), at(150, "pause", "n2")
+    start, resume = at(200, "start", "n1"), at(250, "resume", "n2")
+    ops = [struck(100, kill), struck(150, pause), struck(200, start), struck(250, resume)]
+    assert [one.now.nodes for one in anchors((kill, pause, start, resume), ops)] == [
+        ("leader",), ("n2",), ("down",), ("n2",)]
+
+
+def test_an_expiry_needs_nothing_to_undo_it() -> None:
+    """It may mean the leader whatever else is in force."""
+    pause, expire = at(100, "pause", "n2"), at(150, "expire", "n1")
+    found = anchors((pause, expire), [struck(100, pause), struck(150, expire)])
+    assert found[1].now.nodes == ("leader",)
+
+
+def test_without_a_finding_the_partition_that_was_led_counts() -> None:
+    """Its acks and its leader tell where the fault struck."""
+    kill = at(100, "kill", "n1")
+    op = struck(100, kill)
+    assert op.fault is not None
+    fault = {**op.fault, "where": {"leader": {"0": "n2", "1": "n1"}, "isr": {}}}
+    ops = [*acked(1, 80, 95, partition=1),
+           Op(index=0, time=op.time, process=NEMESIS, type=Type.INFO, f="kill", fault=fault)]
+    one = anchors((kill, at(200, "start", "n1")), ops, focus=None)[0]
+    assert one.now.moment is not None
+    assert one.now.moment["of"][1]["partition"] == 1

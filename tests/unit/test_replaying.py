@@ -1,0 +1,113 @@
+"""How often and how near: shares with their intervals, lateness by the reproduction's own history."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.commands import replaying
+from harness.commands.rejudge import changes
+from harness.commands.replaying import Attempt
+from harness.past import Acks, Past, Strike
+from harness.replay import Anchored, Ground
+from harness.schedule import Entry
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(("hits", "of", "low", "high"), [
+    (0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (7, 10, 0.3968, 0.8922), (19, 20, 0.7639, 0.9911),
+    (0, 0, 0.0, 1.0),
+])
+def test_the_interval_of_a_share_is_wilsons(hits: int, of: int, low: float, high: float) -> None:
+    """Against values computed by hand from the formula."""
+    assert replaying.wilson(hits, of) == pytest.approx((low, high), abs=5e-4)
+
+
+def past(strike: Strike, acks: tuple[int, ...] = (), before_ns: int | None = None) -> Past:
+    """Entry 0 was done at before_ns, entry 1 struck."""
+    done = (before_ns, strike.took_ns)
+    return Past(strikes={1: strike}, partitions={0: Acks(times=acks, invoked=acks)}, done=done)
+
+
+def attempt(told: Past, **verdict: Any) -> Attempt:
+    return Attempt(number=1, folder=Path("f"), ended="done", missed=(), past=told,
+                   verdict={"valid": False, "findings": [], **verdict})
+
+
+@pytest.mark.parametrize(("moment", "late_ms"), [
+    ({"at": "after", "after_ns": 30 * MS}, 20.0),
+    ({"at": "ack", "partition": 0, "count": 2}, 10.0),
+    ({"at": "ack", "partition": 0, "count": 2, "then_ns": 4 * MS}, 6.0),
+    ({"at": "sequence", "of": [{"at": "after", "after_ns": 45 * MS},
+                               {"at": "ack", "partition": 0, "count": 1}]}, 5.0),
+    ({"at": "time", "time": 20 * MS, "after_ns": 0}, 30.0),
+    ({"at": "state", "healthy": True}, 2.0),
+    ({"at": "ack", "partition": 0, "count": 9}, 2.0),
+    (None, 50.0),
+])
+def test_lateness_counts_from_the_instant_that_the_moment_asks_for(moment: Any, late_ms: float) -> None:
+    """Of what the history does not tell, from when it was seen."""
+    strike = Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=48 * MS)
+    told = past(strike, acks=(10 * MS, 40 * MS), before_ns=0)
+    assert replaying.late_ns(Entry(f="kill", moment=moment), strike, told, 1) == late_ms * MS
+
+
+def test_acks_apart_are_counted_against_the_first_run() -> None:
+    """Three acks then, one now."""
+    then = past(Strike(began_ns=50 * MS, took_ns=51 * MS), acks=(1, 2, 3), before_ns=0)
+    now = past(Strike(began_ns=9 * MS, took_ns=9 * MS, reached_ns=9 * MS), acks=(5,), before_ns=0)
+    entry = Entry(f="kill", nodes=("n1",))
+    one = Anchored(position=1, then=entry, now=entry, strike=then.strikes[1], by="asked", why="")
+    found = replaying.apart(one, attempt(now), Ground(past=then, partitions=(0,)))
+    assert found is not None
+    assert found.acks == -2
+    assert replaying.nearness([found])["acks_worst"] == 2
+    assert replaying.nearness([]) == {}
+
+
+def group(name: str, klass: str = "bug", count: int = 1, **example: Any) -> dict[str, Any]:
+    return {"name": name, "class": klass, "permitted_by": "acks" if klass == "permitted" else None,
+            "count": count, "examples": [example]}
+
+
+def test_the_same_finding_has_the_same_name_and_class() -> None:
+    """Its partition and its way are told beside."""
+    sought = group("lost-write", partition=0, how="gone")
+    found = group("lost-write", partition=1, how="gone")
+    there = attempt(past(Strike(began_ns=0, took_ns=0)), findings=[found])
+    assert replaying.finding_of(there.verdict, "lost-write", "bug") is not None
+    assert replaying.finding_of(there.verdict, "lost-write", "permitted") is None
+    assert replaying.same_in(sought, there, "how")
+    assert not replaying.same_in(sought, there, "partition")
+
+
+# -- rejudge ------------------------------------------------------------------------------------------------
+
+
+def verdict(*findings: dict[str, Any], **unknown: list[str]) -> dict[str, Any]:
+    return {"valid": True, "findings": list(findings),
+            "unknown": [{"names": names, "reason": reason} for reason, names in unknown.items()]}
+
+
+def test_what_is_the_same_is_not_told() -> None:
+    """Order and examples are no change."""
+    assert changes(verdict(group("phantom", partition=1), late=["unseen", "phantom"]),
+                   verdict(group("phantom", partition=2), late=["phantom", "unseen"])) == []
+
+
+def test_findings_that_came_went_or_changed_are_told() -> None:
+    """Each in a line of its own."""
+    lines = changes(verdict(group("phantom"), group("unseen", count=2), group("lost-write")),
+                    verdict(group("G1a", text="why"), group("unseen", count=3),
+                            group("lost-write", "permitted")))
+    told = [line.split()[:2] for line in lines]
+    assert told == [["new", "G1a:"], ["why"], ["class", "lost-write:"], ["gone", "phantom:"],
+                    ["count", "unseen,"]]
+
+
+def test_what_became_unknown_and_what_no_longer_is() -> None:
+    """By their reasons; a folder without a verdict has everything new."""
+    lines = changes(verdict(torn=["unseen"], late=["diverged"]), verdict(torn=["unseen", "phantom"]))
+    assert [line.split()[:2] for line in lines] == [["known", "now"], ["unknown", "phantom:"]]
+    assert changes(None, verdict(group("phantom")))[0].startswith("  new ")

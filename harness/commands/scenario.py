@@ -120,7 +120,8 @@ def judged(plays: Sequence[Played]) -> list[Outcome]:
     for played in plays:
         verdict = verdicts.get(played.folder)
         told = [played.why] if played.why else []
-        told += off(played.part.row, verdict) if verdict is not None else []
+        if verdict is not None and not told:  # what a run shows that went wrong itself says nothing
+            told = off(played.part.row, verdict)
         outcomes.append(Outcome(played=played, verdict=verdict, off=tuple(told)))
         if verdict is None:
             continue

@@ -148,7 +148,7 @@ ALLOWED = Row(rules="kip-320", permitted=frozenset({"lost-write"}), also=frozens
 @pytest.mark.parametrize(("row", "told", "wrong"), [
     (HARM, verdict("unsafe-isr", "lost-write"), []),
     (HARM, verdict("unsafe-isr", "lost-write", "saw-then-lost"), []),
-    (HARM, verdict("unsafe-isr", "lost-write", valid=False), []),
+    (HARM, verdict("unsafe-isr", "lost-write", "inconsistent-offsets", "realtime-order"), []),
     (HARM, verdict("unsafe-isr"), ["no lost-write"]),
     (HARM, verdict("lost-write"), ["no unsafe-isr"]),
     (HARM, verdict("unsafe-isr", "lost-write", "diverged"), ["diverged besides"]),
@@ -160,6 +160,9 @@ ALLOWED = Row(rules="kip-320", permitted=frozenset({"lost-write"}), also=frozens
     (CONTROL, verdict(valid="unknown"), ["unknown: not settled"]),
     (ALLOWED, verdict(permitted=("lost-write",)), []),
     (ALLOWED, verdict(permitted=("lost-write", "saw-then-lost")), []),
+    (ALLOWED, verdict(permitted=("lost-write", "realtime-order")), []),
+    (CONTROL, verdict("realtime-order"), ["realtime-order besides"]),
+    (ALLOWED, verdict("realtime-order", permitted=("lost-write",)), ["realtime-order besides"]),
     (ALLOWED, verdict(), ["no permitted lost-write"]),
     (ALLOWED, verdict("saw-then-lost", permitted=("lost-write",)), ["saw-then-lost besides"]),
     (ALLOWED, verdict("lost-write"), ["lost-write besides", "no permitted lost-write"]),

@@ -1,0 +1,129 @@
+"""`floodmark scenario`: listed, shown, refused; played side by side, judged together, compared row by row."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import floodmark
+from run_processes import wait_until_gone
+
+from harness.commands.scenario_runs import TRIES, Part, play
+from harness.commands.scenario_words import words
+from nemesis.scenario import load
+
+OWN = '''\
+name = "own"
+zoo = "Z27"
+title = "one node loses power"
+story = "What one copy alone held is gone, unless it was flushed."
+steps = """
+send 0..3
+power_cut n1 keep 2
+start n1
+wait healthy
+"""
+[cluster]
+nodes = 1
+
+[[run]]
+rules = "kip-320"
+permitted = ["lost-write"]
+
+[[run]]
+rules = "kip-320"
+config = { "log.flush.interval.messages" = 1 }
+control = true
+
+[[run]]
+rules = "high-watermark"
+control = true
+'''
+
+
+def own(folder: Path, text: str = OWN) -> Path:
+    file = folder / "own.toml"
+    file.write_text(text)
+    return file
+
+
+def test_scenarios_are_listed_by_zoo_and_name() -> None:
+    answer = floodmark("scenario", "list")
+    assert answer.code == 0
+    zoo = [line.split()[1] for line in answer.out.splitlines()[2:]]
+    assert zoo == sorted(zoo)
+    assert "an acknowledged write vanishes" in answer.out
+
+
+@pytest.mark.parametrize("name", ["double-failover", "Z02", "z02"])
+def test_a_scenario_is_shown_by_name_or_number(name: str) -> None:
+    """Its story, its steps, its settings and what is expected on which rules."""
+    answer = floodmark("scenario", "show", name)
+    assert answer.code == 0
+    told = ("KAFKA-1211", "expire n1", "min.insync.replicas=2", "kip-320 trunc_hw", "lost-write", "no harm")
+    assert [word for word in told if word not in answer.out] == []
+
+
+def test_a_name_that_no_scenario_has_lists_those_there_are() -> None:
+    for words_ in (("show", "Z99"), ("run", "Z99")):
+        answer = floodmark("scenario", *words_)
+        assert answer.code == 2
+        assert "no scenario 'Z99'" in answer.err
+        assert "double-failover (Z02)" in answer.err
+
+
+def test_what_is_to_be_played_must_be_said_and_be_there(tmp_path: Path) -> None:
+    assert floodmark("scenario", "run").code == 2
+    assert floodmark("scenario", "run", "Z02", "--all").code == 2
+    answer = floodmark("scenario", "run", own(tmp_path), "--rules", "kip-101")
+    assert answer.code == 2
+    assert "there are: high-watermark, kip-320" in answer.err
+    full = floodmark("scenario", "run", "Z02", "--out", tmp_path)
+    assert (full.code, "is not empty" in full.err) == (2, True)
+
+
+def test_a_file_that_is_none_is_refused_with_file_and_line(tmp_path: Path) -> None:
+    """Two: it is the file that is wrong, and nothing has been started."""
+    file = own(tmp_path, OWN.replace("power_cut n1", "powercut n1"))
+    for command in ("show", "run"):
+        answer = floodmark("scenario", command, file)
+        assert answer.code == 2
+        assert f"{file}:7: the verb is 'powercut'; valid:" in answer.err
+        assert "power_cut" in answer.err
+    assert floodmark("scenario", "show", tmp_path / "nowhere.toml").code == 2
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_rows_are_played_side_by_side_and_compared_one_by_one(tmp_path: Path) -> None:
+    """Two rows come out as they say, one does not, which the table, the exit code and the JSON tell."""
+    parent = tmp_path / "out"
+    answer = floodmark("scenario", "run", own(tmp_path), "--out", parent)
+    assert answer.code == 4, answer.out + answer.err
+    assert answer.last == str(parent)
+    rows = [line for line in answer.out.splitlines() if line.startswith("own ")]
+    assert ["NOT as expected" in row for row in rows] == [False, False, True]
+    assert "NOT as expected: own on high-watermark: permitted inconsistent-offsets besides" in answer.out
+    assert "3 rows, 2 as expected" in answer.out
+    told = json.loads((parent / "scenarios.json").read_text())
+    assert [(row["rules"], bool(row["off"]), row["valid"], row["tries"]) for row in told] == [
+        ("kip-320", False, True, 1), ("kip-320", False, True, 1), ("high-watermark", True, True, 1)]
+    assert sorted(path.name for path in parent.iterdir()) == sorted(
+        [*(row["folder"] for row in told), "scenarios.json"])
+    assert [(parent / row["folder"] / "verdict.json").is_file() for row in told] == [True] * 3
+    assert answer.err.index("[1/3]") < answer.err.index("[3/3]") < answer.err.index("judging 3 runs")
+    wait_until_gone(parent)
+
+
+@pytest.mark.cluster
+def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) -> None:
+    """Three runs in all, each in a folder of its own; the last is told with the line of the file."""
+    text = OWN.replace("start n1\n", "start n1\nwait n1.leo == 99 within 0.2s\n")
+    scenario = load(own(tmp_path, text), words())
+    said: list[str] = []
+    (played,) = play([Part(scenario=scenario, row=scenario.rows[0])], "local", tmp_path / "out",
+                     at_once=2, say=said.append)
+    assert (played.tries, played.why) == (TRIES, "missed: own.toml line 9")
+    assert played.folder.name == "own-kip-320-again-3"
+    assert len(list((tmp_path / "out").iterdir())) == TRIES
+    assert sum("once more" in line for line in said) == TRIES - 1
+    assert said[-1].startswith("[1/1] own on kip-320: ")

@@ -1,0 +1,179 @@
+"""A striker on a stand: a cluster in memory, the real recorder, and schedules to carry out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import FloodmarkError
+from harness.history import Recorder, read
+from harness.op import NEMESIS, Intent, Op, Outcome, Type
+from harness.protocols import Met, PartitionSpec, PartitionView, ReplicaView, View
+from harness.schedule import Entry, Schedule
+from nemesis.crash import Crash
+from nemesis.cut import Cut
+from nemesis.disk import Disk
+from nemesis.elect import Elect
+from nemesis.expire import Expire
+from nemesis.failpoint import Failpoint
+from nemesis.pause import Pause
+from nemesis.power import Power
+from nemesis.striker import Striker
+
+NODES = ("n1", "n2", "n3")
+SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=NODES),)
+HEALTHY = {"at": "state", "healthy": True}
+
+
+class Small:
+    """One partition, three brokers, and an honest account of what was done to them."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.running = set(NODES)
+        self.leader: str | None = "n1"
+        self.looks = 0
+        self.refuses: str | None = None
+        self.leads_at_look: dict[int, str] = {}
+        self.mets: list[Met] = []
+        self.ended: list[Met] = []
+        self.on: dict[str, Callable[[], None]] = {}  # what else happens with an act, by its words
+
+    async def _do(self, what: str, node: str) -> None:
+        await asyncio.sleep(0)
+        if self.refuses == node:
+            raise FloodmarkError(f"{node} does not obey")
+        self.did.append(f"{what} {node}")
+        self.on.pop(f"{what} {node}", lambda: None)()
+
+    async def kill(self, node: str) -> None:
+        await self._do("kill", node)
+        self.running.discard(node)
+
+    async def stop_node(self, node: str) -> None:
+        await self._do("stop", node)
+        self.running.discard(node)
+
+    async def start_node(self, node: str) -> None:
+        await self._do("start", node)
+        self.running.add(node)
+
+    async def pause(self, node: str) -> None:
+        await self._do("pause", node)
+
+    async def resume(self, node: str) -> None:
+        await self._do("resume", node)
+
+    async def expire(self, node: str) -> None:
+        await self._do("expire", node)
+
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
+        self.did.append(f"cut {dict(grudge)} {reset}")
+
+    async def heal(self) -> None:
+        self.did.append("heal")
+
+    async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]:
+        await self._do(f"power_cut keep={keep}", node)
+        self.running.discard(node)
+        return {"keep": {0: 5}, "lost_records": 5}
+
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False,
+                    leader: str | None = None) -> Mapping[str, Any]:
+        self.did.append(f"elect {list(partitions)} {unclean}{f' {leader}' if leader else ''}")
+        return {"elected": [0], "refused": {}}
+
+    async def wipe(self, node: str) -> Mapping[str, Any]:
+        await self._do("wipe", node)
+        self.running.discard(node)
+        return {"lost_records": 12}
+
+    async def arm(self, node: str, point: Mapping[str, Any]) -> None:
+        await self._do(f"arm {point['name']} {point['action']}", node)
+
+    async def release(self, node: str, point: Mapping[str, Any] | None) -> int:
+        await self._do(f"release {dict(point or {})}", node)
+        return 1
+
+    async def met(self, node: str) -> Sequence[Met]:
+        return [one for one in self.mets if one.node == node]
+
+    def crashes(self) -> Sequence[Met]:
+        return tuple(self.ended)
+
+    def crash(self, node: str, time_ns: int) -> None:
+        """The node comes to a point where it was armed to end."""
+        met = Met(node=node, name="F.truncated", action="crash", time_ns=time_ns, partition=0, epoch=2)
+        self.mets.append(met)
+        self.ended.append(met)
+        self.running.discard(node)
+
+    async def observe(self) -> View:
+        self.looks += 1
+        self.leader = self.leads_at_look.get(self.looks, self.leader)
+        running = frozenset(self.running)
+        return View(
+            time_ns=0, running=running, unfenced=running,
+            replicas={(node, 0): ReplicaView(
+                node=node, partition=0, leader=self.leader, epoch=0, log_start=2, leo=12, hw=12, isr=NODES,
+                checkpointed_hw=0, epochs=None, clean=True) for node in sorted(running)},
+            partitions={0: PartitionView(
+                partition=0, leader=self.leader, epoch=0, isr=NODES, partition_epoch=0)})
+
+
+class Eye:
+    """protocols.Sight on the recorder and the small cluster."""
+
+    def __init__(self, recorder: Recorder, small: Small) -> None:
+        self.now_ns, self.acks, self.ack_or = recorder.now_ns, recorder.acks, recorder.ack_or
+        self.view, self.met, self.crashes = small.observe, small.met, small.crashes
+
+    def acks_given(self, partition: int, leader: str) -> int:
+        return self.acks(partition) if leader == "n1" else 0
+
+
+class Stand:
+    """A striker on its stand: run a schedule, then look at the history."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "history.jsonl"
+        self.small = Small()
+        self.intents: list[Intent] = []
+        self.answers: Callable[[Intent], Awaitable[None]] | None = None  # waited for before an answer comes
+        self.striker = Striker(
+            [Crash(self.small), Pause(self.small), Cut(self.small, NODES), Expire(self.small),
+             Elect(self.small), Power(self.small, self.small.observe), Disk(self.small),
+             Failpoint(self.small)], SPECS)
+
+    def run(self, *schedule: Entry) -> tuple[int, ...]:
+        return asyncio.run(self._run(schedule))
+
+    async def _run(self, schedule: Schedule) -> tuple[int, ...]:
+        recorder = self.recorder = Recorder(self.path)
+
+        async def send(intent: Intent) -> Outcome:
+            self.intents.append(intent)
+            invoked = recorder.invoke(len(self.intents), intent)
+            if self.answers is not None:
+                await self.answers(intent)
+            sends = tuple(replace(one, offset=one.value) for one in intent.sends)
+            outcome = Outcome(type=Type.OK, sends=sends)
+            recorder.complete(invoked, outcome)
+            return outcome
+
+        try:
+            return await asyncio.wait_for(
+                self.striker.carry_out(schedule, Eye(recorder, self.small), recorder, send), 20)
+        finally:
+            recorder.close()
+
+    def ops(self) -> list[Op]:
+        return list(read(self.path))
+
+    def faults(self) -> list[tuple[str, Mapping[str, Any]]]:
+        return [(op.f, op.fault or {}) for op in self.ops() if op.process == NEMESIS]
+
+
+def sent(value: int) -> Entry:
+    return Entry(f="send", args={"sends": [{"partition": 0, "value": value}]})

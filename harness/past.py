@@ -24,6 +24,7 @@ class Strike:
     took_ns: int  # when it had taken effect: its line's own time; of a send, its completion's
     nodes: tuple[str, ...] = ()
     reached_ns: int | None = None  # when its moment was seen to have come
+    met_ns: int | None = None  # when a broker stood at the failpoint it waited for, by that broker's clock
     where: Mapping[str, Any] = field(default_factory=dict)  # acks, leader, isr by partition, as the op tells
 
     def leader(self, partition: int) -> str | None:
@@ -78,7 +79,8 @@ def _done(schedule: Schedule, strikes: Mapping[int, Strike]) -> tuple[int | None
     for position, entry in enumerate(schedule):
         moment = entry.moment or {}
         if position in strikes:
-            before = strikes[position].took_ns
+            strike = strikes[position]
+            before = strike.began_ns if entry.args.get("nowait") else strike.took_ns
         elif moment.get("at") != "time":
             before = None
         elif before is not None:
@@ -135,9 +137,14 @@ def _tells_of(entry: Entry, f: str, fault: Mapping[str, Any]) -> bool:
 
 def _strike_of(op: Op, fault: Mapping[str, Any]) -> Strike:
     reached, where, began = fault.get("reached"), fault.get("where"), fault.get("began")
-    time_ns = reached.get("time") if isinstance(reached, Mapping) else None
+    told = reached if isinstance(reached, Mapping) else {}
+    last = (told.get("of") or [told])[-1]  # of a sequence the last moment counts
     return Strike(
         began_ns=began if isinstance(began, int) else op.time, took_ns=op.time,
         nodes=tuple(node for node in fault.get("nodes") or () if isinstance(node, str)),
-        reached_ns=time_ns if isinstance(time_ns, int) else None,
+        reached_ns=_whole(told.get("time")), met_ns=_whole(last.get("met")),
         where=where if isinstance(where, Mapping) else {})
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None

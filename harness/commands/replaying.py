@@ -5,8 +5,8 @@ Rules
 2. "The same finding" is one of the same name and class. Its partition and how it was lost are told beside it,
    for an interleaving may take another record the same way.
 3. How late a fault struck is counted from the instant that its moment asks for, as the reproduction's own
-   history has it; where only a look can tell (a state, a failpoint), from that look. How many acks it lies
-   apart is counted against the first run, in the partition that the anchors go by.
+   history has it; of a failpoint from when the broker stood there; of a state from the look. How many acks
+   it lies apart is counted against the first run, in the partition that the anchors go by.
 """
 
 import math
@@ -108,8 +108,15 @@ def late_ns(entry: Entry, strike: Strike, past: Past, position: int) -> int | No
     done_ns = past.done_before(position)
     due_ns = done_ns if entry.moment is None else _due(entry.moment, past, done_ns)
     if due_ns is None:
-        due_ns = strike.reached_ns
+        due_ns = strike.reached_ns if strike.met_ns is None else strike.met_ns + _later(entry.moment)
     return None if due_ns is None else max(0, strike.began_ns - due_ns)
+
+
+def _later(moment: Mapping[str, Any] | None) -> int:
+    """How long after the failpoint it was to strike."""
+    told = moment or {}
+    last = told["of"][-1] if told.get("at") == "sequence" else {}
+    return int(told.get("then_ns", 0)) + int(last.get("then_ns", 0))
 
 
 def _due(moment: Mapping[str, Any], past: Past, done_ns: int | None) -> int | None:

@@ -53,6 +53,16 @@ def test_lateness_counts_from_the_instant_that_the_moment_asks_for(moment: Any, 
     assert replaying.late_ns(Entry(f="kill", moment=moment), strike, told, 1) == late_ms * MS
 
 
+def test_at_a_failpoint_lateness_counts_from_when_the_broker_stood_there() -> None:
+    """Not from when the harness heard of it; and what was to pass since is no lateness."""
+    strike = Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=48 * MS, met_ns=40 * MS)
+    told = past(strike, before_ns=0)
+    point = {"at": "failpoint", "node": "n1", "name": "L.acked"}
+    for moment, late_ms in ((point, 10), ({**point, "then_ns": 3 * MS}, 7), (
+            {"at": "sequence", "of": [{"at": "state", "healthy": True}, {**point, "then_ns": 4 * MS}]}, 6)):
+        assert replaying.late_ns(Entry(f="kill", moment=moment), strike, told, 1) == late_ms * MS
+
+
 def test_acks_apart_are_counted_against_the_first_run() -> None:
     """Three acks then, one now."""
     then = past(Strike(began_ns=50 * MS, took_ns=51 * MS), acks=(1, 2, 3), before_ns=0)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from broker.arming import ArmingError, read_all, read_arms
 from broker.rules import rules_for
 
 LONG_MAX = 2**63 - 1
@@ -58,6 +59,7 @@ class Config:
     dial: tuple[tuple[int, Address], ...] = ()
     durable: Path | None = None
     trace: Path | None = None
+    failpoints: tuple[Mapping[str, object], ...] = ()  # requests to arm, as on the control socket
 
     def dialled(self, node_id: int, advertised: Address) -> Address:
         """Where to dial a node: its link when there is one, else where it says it listens."""
@@ -174,6 +176,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "floodmark.dial": ("dial", _nodes),
     "floodmark.durable": ("durable", Path),
     "floodmark.trace": ("trace", Path),
+    "floodmark.failpoints": ("failpoints", read_arms),
 }
 _MUST = ("process.roles", "node.id", "listeners", "log.dirs")
 
@@ -236,6 +239,11 @@ def parse(text: str, name: str) -> tuple[Config, list[str]]:
     except ValueError as error:
         line = max(lines.get(f"floodmark.{word}", 0) for word in ("rules", "bugs", "switches"))
         raise ConfigError(f"{name}:{line}: {error}") from None
+    try:
+        read_all(config.failpoints, config.role)
+    except ArmingError as error:
+        at = f"{name}:{lines['floodmark.failpoints']}: floodmark.failpoints"
+        raise ConfigError(f"{at}{error}") from None
     _fits(config, name, lines)
     return config, warnings
 

@@ -5,6 +5,8 @@ Rules
 2. `freeze` stops the event loop's thread itself, inside a callback, for good: no event is stepped, no timer
    runs, nothing is sent, whatever code there is. This thread goes on answering `state` with what it was then.
 3. A line that is no request is answered with an error; the connection stays.
+4. `arm`, `release` and `points` are served by this thread itself, also while a failpoint holds the event
+   loop's thread; `state` is then what it was when it stopped, and all else is refused until it goes on.
 """
 
 import asyncio
@@ -14,12 +16,15 @@ import json
 import signal
 import socketserver
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from broker.config import Address
+from broker.failpoints import Failpoints
 
 WAIT_S = 10.0
+_GLANCE_S = 0.02  # how often it is looked whether the loop stands still
 
 State = Mapping[str, Any]
 Act = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
@@ -30,12 +35,15 @@ class ControlError(Exception):
 
 
 class Control:
-    """Serves `state` and `freeze`, and the `acts` given, for the loop that runs when it is made."""
+    """Serves `state`, `freeze` and the failpoints, and the `acts` given, for the loop that runs when it is
+    made."""
 
-    def __init__(self, state: Callable[[], State], acts: Mapping[str, Act]) -> None:
+    def __init__(self, state: Callable[[], State], acts: Mapping[str, Act], points: Failpoints) -> None:
         self._loop = asyncio.get_running_loop()
         self._state = state
         self._acts = acts
+        self._points = points
+        self._pointed = {"arm": points.arm, "release": points.release, "points": points.points}
         self._frozen: State | None = None
         self._lock = threading.Lock()
         self._server: socketserver.ThreadingTCPServer | None = None
@@ -80,34 +88,77 @@ class Control:
         do = request.get("do")
         if do == "freeze":
             return self._freeze()
+        if do == "points":
+            return self._points.points(request)
         with self._lock:
             frozen = self._frozen
         if do == "state":
-            return frozen if frozen is not None else self._in_loop(self._look)
-        act = self._acts.get(do) if isinstance(do, str) else None
-        if act is None:
-            raise ControlError(
-                f"cannot {do!r}; there are: {', '.join(sorted(['state', 'freeze', *self._acts]))}"
-            )
+            return frozen if frozen is not None else self._in_loop(self._look, self._points_still)
+        known = isinstance(do, str) and (do in self._acts or do in self._pointed)
+        if not known:
+            words = sorted(["state", "freeze", *self._pointed, *self._acts])
+            raise ControlError(f"cannot {do!r}; there are: {', '.join(words)}")
         if frozen is not None:
             raise ControlError("frozen")
-        return self._in_loop(lambda: act(request))
+        if do in self._pointed:
+            return self._pointed[do](request)
+        self._refuse_still()
+        act = self._acts[str(do)]
+        return self._in_loop(lambda: act(request), self._refuse_still)
 
-    def _in_loop(self, make: Callable[[], Awaitable[Mapping[str, Any]]]) -> Mapping[str, Any]:
+    def _in_loop(
+        self, make: Callable[[], Awaitable[Mapping[str, Any]]], instead: Callable[[], State | None]
+    ) -> Mapping[str, Any]:
+        """What the loop makes of it, or what there is instead while the loop stands still: then it makes
+        nothing of it later either."""
+        claim = threading.Lock()
+
         async def run() -> Mapping[str, Any]:
-            return await make()
+            return await make() if claim.acquire(blocking=False) else {}
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(WAIT_S)
+        def given_up() -> State | None:
+            if self._points.still is not None:
+                claim.acquire(blocking=False)
+            return instead()
+
+        return self._awaited(asyncio.run_coroutine_threadsafe(run(), self._loop), given_up)
+
+    def _awaited(
+        self, future: "concurrent.futures.Future[Any]", instead: Callable[[], State | None]
+    ) -> Mapping[str, Any]:
+        until = time.monotonic() + WAIT_S
+        while True:
+            try:
+                found: Mapping[str, Any] = future.result(_GLANCE_S)
+                return found
+            except TimeoutError:
+                if future.done():
+                    raise
+                other = instead()
+                if other is not None:
+                    return other
+                if time.monotonic() > until:
+                    raise
 
     async def _look(self) -> State:
         return self._state()
+
+    def _points_still(self) -> State | None:
+        return self._points.still
+
+    def _refuse_still(self) -> None:
+        if self._points.still is not None:
+            raise ControlError("held as a whole at a failpoint; release that first")
+
+    def _still_for_good(self) -> State | None:
+        return self._points.still if self._points.stay_still() else None
 
     def _freeze(self) -> State:
         with self._lock:
             if self._frozen is None:
                 seen: concurrent.futures.Future[State] = concurrent.futures.Future()
                 self._loop.call_soon_threadsafe(self._stop_the_world, seen)
-                self._frozen = seen.result(WAIT_S)
+                self._frozen = self._awaited(seen, self._still_for_good)
             return self._frozen
 
     def _stop_the_world(self, seen: "concurrent.futures.Future[State]") -> None:

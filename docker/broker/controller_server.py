@@ -17,18 +17,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker import errors, wire
+from broker.altering import alter_partitions
+from broker.arming import read_all
 from broker.clock import Clock
 from broker.config import Config
 from broker.control import Control, ControlError
 from broker.controller import Controller, ControllerConfig
 from broker.controller_views import PARTITIONS_MAX, config_problem, election, view
 from broker.describing import CONTROLLER_SERVES, NO_TIME, api_versions
+from broker.failpoints import Failpoints, Fate
 from broker.herald import Herald
 from broker.journal import Journal
 from broker.logline import die, log
 from broker.messages import (
     AllocateProducerIds,
-    AlterPartition,
     ControllerEvent,
     CreateTopic,
     Elect,
@@ -79,13 +81,18 @@ class ControllerServer:
             rules_for(config.rules, config.bugs, config.switches),
         )
         self._trace = self._go_on_telling(config)
+        self._points = Failpoints(
+            config.role,
+            read_all(config.failpoints, config.role),
+            look=self._state,
+            tell=self._trace.failpoint,
+        )
         self._heralds: dict[int, Herald] = {}
         self._listener = Listener(self._serve, config.request_max_bytes)
         self._asked_to_stop = asyncio.Event()
         self._serves: Mapping[int, Callable[[Any, Head], Any]] = {
             wire.BROKER_REGISTRATION: self._register,
             wire.BROKER_HEARTBEAT: self._heartbeat,
-            wire.ALTER_PARTITION: self._alter_partition,
             wire.ALLOCATE_PRODUCER_IDS: self._allocate_producer_ids,
             wire.CREATE_TOPICS: self._create_topics,
             wire.ELECT_LEADERS: self._elect_leaders,
@@ -96,7 +103,7 @@ class ControllerServer:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop.set)
-        control = Control(self._state, {"expire": self._expire, "elect": self._elect})
+        control = Control(self._state, {"expire": self._expire, "elect": self._elect}, self._points)
         if config.control is not None:
             control.open(config.control)
         await self._listener.open(*config.listen)
@@ -159,7 +166,8 @@ class ControllerServer:
     def _publish(self) -> None:
         for broker in self._controller.metadata().brokers:
             if broker.id not in self._heralds:
-                self._heralds[broker.id] = Herald(self._config, broker.id, self._controller.metadata)
+                metadata = self._controller.metadata
+                self._heralds[broker.id] = Herald(self._config, broker.id, metadata, self._points)
             self._heralds[broker.id].tell()
 
     async def _tick(self) -> None:
@@ -203,6 +211,9 @@ class ControllerServer:
             least, greatest = CONTROLLER_SERVES.get(head.key, (1, 0))
             if not least <= head.version <= greatest:
                 raise WireError(f"api key {head.key}, version {head.version} is not served by a controller")
+            if head.key == wire.ALTER_PARTITION:
+                self._alter_partition(connection, read_request(frame, head), head)
+                return
             body = self._serves[head.key](read_request(frame, head), head)
         connection.answer(write_response(head.correlation, body))
 
@@ -250,45 +261,19 @@ class ControllerServer:
             should_shut_down=answer.may_stop,
         )
 
-    def _alter_partition(self, request: Any, head: Head) -> Any:
-        cls, parts = response_parts(head.key, head.version)
-        names = {topic.id: name for name, topic in self._controller.metadata().topics.items()}
-        topics = []
-        for topic in request.topics:
-            name = names.get(topic.topic_id.hex if topic.topic_id else "")
-            told = []
-            for part in topic.partitions:
-                error, answer = errors.UNKNOWN_TOPIC_ID, None
-                if name is not None:
-                    answer = self._step(
-                        AlterPartition(
-                            now_ms=self._clock.now_ms(),
-                            token=None,
-                            topic=name,
-                            partition=part.partition_index,
-                            broker=request.broker_id,
-                            broker_epoch=request.broker_epoch,
-                            leader_epoch=part.leader_epoch,
-                            partition_epoch=part.partition_epoch,
-                            isr=tuple(
-                                (each.broker_id, each.broker_epoch) for each in part.new_isr_with_epochs
-                            ),
-                        )
-                    )
-                    error = answer.error
-                told.append(
-                    make(
-                        parts.PartitionData,
-                        partition_index=part.partition_index,
-                        error_code=error_code(error),
-                        leader_id=-1 if answer is None else answer.leader,
-                        leader_epoch=-1 if answer is None else answer.leader_epoch,
-                        isr=() if answer is None else answer.isr,
-                        partition_epoch=-1 if answer is None else answer.partition_epoch,
-                    )
-                )
-            topics.append(make(parts.TopicData, topic_id=topic.topic_id, partitions=tuple(told)))
-        return make(cls, throttle_time=NO_TIME, error_code=error_code(errors.NONE), topics=tuple(topics))
+    def _alter_partition(self, connection: Connection, request: Any, head: Head) -> None:
+        body, places = alter_partitions(
+            request, head, self._controller.metadata(), self._step, self._clock.now_ms()
+        )
+
+        def answer() -> None:
+            connection.answer(write_response(head.correlation, body))
+
+        fate = Fate.GO
+        if places and self._points.armed:
+            fate = self._points.meet(places[0], answer, also=places[1:])
+        if fate is Fate.GO:
+            answer()
 
     def _allocate_producer_ids(self, request: Any, head: Head) -> Any:
         answer = self._step(

@@ -7,6 +7,7 @@ Rules
    wait: the connection is closed and asked anew. So a new role is never a long poll late.
 3. Who answers with an error, or not at all, is asked again after replica.fetch.backoff.ms, or at once for a
    different wish.
+4. Of a replica that is held at a failpoint nothing is asked; what failpoints hold is in gate.py.
 """
 
 import asyncio
@@ -17,25 +18,17 @@ from typing import Any
 from broker import errors
 from broker.config import Config
 from broker.dialling import Line, Unreachable
+from broker.errands import Errands, current_epoch
+from broker.gate import Gate
 from broker.hosting import Host, Hosted, Key, now_ms
 from broker.hot import FOLLOWER_FETCH, Asked, fetch_request
 from broker.logline import die, log
-from broker.messages import (
-    NO_EPOCH,
-    EndOffsetAnswered,
-    EpochEnd,
-    EpochWish,
-    FetchAnswered,
-    FetchWish,
-    LogEndsAnswered,
-    LogEndsWish,
-    Wish,
-)
+from broker.messages import Batch, EpochEnd, FetchAnswered, FetchWish, Wish
 from broker.records import CorruptBatch, parse
-from broker.wire import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, make, request_parts
+from broker.wire import FETCH
 
-EARLIEST, LATEST = -2, -1
 _RESPONSE_BYTES_MAX = 10 << 20  # replica.fetch.response.max.bytes
+_ERRANDS_S = 0.05  # a fetch waits so long for those that first ask something else, to go together
 
 Wishes = dict[Key, tuple[Hosted, Wish]]
 
@@ -51,11 +44,17 @@ class Delay:
 class Fetcher:
     """The asking of one leader, while anybody here follows it."""
 
-    def __init__(self, leader: int, host: Host, line: Line, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self, leader: int, host: Host, dial: Callable[[], Line], broker_epoch: Callable[[], int]
+    ) -> None:
         self.leader = leader
         self._host = host
         self._config: Config = host.config
-        self._line = line
+        self._line = dial()
+        self._gate = Gate(host.points, self.look, self._delay)
+        self._errands = Errands(
+            host, dial, failed=self._failed, unreachable=self._errand_unreachable, done=self.look
+        )
         self._broker_epoch = broker_epoch
         self._look = asyncio.Event()
         self._delays: dict[Key, Delay] = {}
@@ -74,6 +73,7 @@ class Fetcher:
     async def close(self) -> None:
         self._task.cancel()
         await asyncio.wait([self._task])
+        await self._errands.close()
         self._line.close()
 
     def _wishes(self) -> Wishes:
@@ -81,7 +81,9 @@ class Fetcher:
         wishes: Wishes = {}
         for key, hosted in self._host.hosted.items():
             wish = hosted.replica.wish()
-            if wish is None or wish.leader != self.leader:
+            if wish is None or wish.leader != self.leader or self._gate.waits(hosted, wish):
+                continue
+            if not isinstance(wish, FetchWish) and self._errands.asks(hosted, wish):
                 continue
             delay = self._delays.get(key)
             if delay is not None and delay.wish == wish and now < delay.until_ms:
@@ -93,7 +95,10 @@ class Fetcher:
         try:
             while True:
                 self._look.clear()
-                wishes = self._wishes()
+                fetches, others = self._parted(self._wishes())
+                if await self._ran_errands(others):
+                    continue
+                wishes = self._sent(fetches)
                 if not wishes:
                     await self._rest()
                 elif not await self._ask(wishes):
@@ -103,6 +108,26 @@ class Fetcher:
             raise
         except Exception as error:
             die("fetcher-failed", error)
+
+    def _sent(self, wishes: Wishes) -> Wishes:
+        return {key: each for key, each in wishes.items() if self._gate.sends(*each)}
+
+    def _parted(self, wishes: Wishes) -> tuple[Wishes, Wishes]:
+        """Those to fetch, and the others."""
+        others = {key: each for key, each in wishes.items() if not isinstance(each[1], FetchWish)}
+        fetches = {key: each for key, each in wishes.items() if key not in others} if others else wishes
+        return fetches, others
+
+    async def _ran_errands(self, wishes: Wishes) -> bool:
+        """Whether any was begun: then wishes are looked at anew."""
+        begun = [
+            self._errands.begin(hosted, wish)
+            for hosted, wish in self._sent(wishes).values()
+            if not isinstance(wish, FetchWish)
+        ]
+        if begun:
+            await asyncio.wait(begun, timeout=_ERRANDS_S)
+        return bool(begun)
 
     async def _rest(self, least_ms: int | None = None) -> None:
         """Until a role changes or a delay is over."""
@@ -121,7 +146,8 @@ class Fetcher:
     async def _ask(self, wishes: Wishes) -> bool:
         """One round; False if the leader was not to be reached."""
         self._asked = {key: wish for key, (_, wish) in wishes.items()}
-        self._waiting = asyncio.ensure_future(self._round(wishes))
+        fetches = [(hosted, wish) for hosted, wish in wishes.values() if isinstance(wish, FetchWish)]
+        self._waiting = asyncio.ensure_future(self._fetch(fetches))
         try:
             await asyncio.wait([self._waiting])
         except asyncio.CancelledError:
@@ -133,34 +159,29 @@ class Fetcher:
             return True  # ended by `look`
         failure = waiting.exception()
         if isinstance(failure, Unreachable):
-            if str(failure) != self._said:
-                log("warning", "leader-unreachable", leader=self.leader, why=failure)
-            self._said = str(failure)
+            self._say_unreachable(failure)
             return False
         if failure is not None:
             raise failure
         self._said = ""
         return True
 
-    async def _round(self, wishes: Wishes) -> None:
-        fetches = [(hosted, wish) for hosted, wish in wishes.values() if isinstance(wish, FetchWish)]
-        for hosted, wish in wishes.values():
-            if isinstance(wish, LogEndsWish):
-                await self._log_ends(hosted, wish)
-            elif isinstance(wish, EpochWish):
-                await self._end_offset(hosted, wish)
-        if fetches and len(fetches) == len(wishes):  # else the others wish anew first
-            await self._fetch(fetches)
+    def _say_unreachable(self, failure: Unreachable) -> None:
+        if str(failure) != self._said:
+            log("warning", "leader-unreachable", leader=self.leader, why=failure)
+        self._said = str(failure)
 
-    def _current_epoch(self, wish: Wish) -> int:
-        """What the generations that do not fence could not send."""
-        rules = self._host.rules
-        return wish.leader_epoch if rules.fences_followers or rules.credits_this_epoch_only else NO_EPOCH
+    def _errand_unreachable(self, hosted: Hosted, wish: Wish, failure: Unreachable) -> None:
+        self._say_unreachable(failure)
+        self._delay(hosted, wish)
+
+    def _delay(self, hosted: Hosted, wish: Wish) -> None:
+        self._delays[hosted.key] = Delay(wish=wish, until_ms=now_ms() + self._config.fetch_backoff_ms)
 
     def _failed(self, hosted: Hosted, wish: Wish, error: int) -> None:
         """Asked again later; a replica that wishes something else now is asked that at once."""
         if hosted.replica.wish() == wish:
-            self._delays[hosted.key] = Delay(wish=wish, until_ms=now_ms() + self._config.fetch_backoff_ms)
+            self._delay(hosted, wish)
             log(
                 "info",
                 "fetch-refused",
@@ -180,7 +201,7 @@ class Fetcher:
             topics.setdefault(hosted.topic_id, []).append(
                 Asked(
                     partition=hosted.partition,
-                    current_leader_epoch=self._current_epoch(wish),
+                    current_leader_epoch=current_epoch(self._host.rules, wish),
                     offset=wish.offset,
                     last_fetched_epoch=wish.last_fetched_epoch,
                     log_start=hosted.replica.log_start,
@@ -212,7 +233,10 @@ class Fetcher:
                 if found is not None:
                     self._fetched(*found, part)
         for hosted, wish in by_id.values():  # nothing was said of these
-            self._failed(hosted, wish, int(answer.error_code) or errors.UNKNOWN_SERVER_ERROR)
+            if answer.error_code:
+                self._failed(hosted, wish, int(answer.error_code))
+            else:
+                self._delay(hosted, wish)
 
     def _fetched(self, hosted: Hosted, wish: FetchWish, part: Any) -> None:
         try:
@@ -221,6 +245,11 @@ class Fetcher:
             log("error", "fetched-garbage", topic=hosted.topic, partition=hosted.partition, why=error)
             self._failed(hosted, wish, errors.CORRUPT_MESSAGE)
             return
+        if self._gate.takes(hosted, wish, lambda: self._take(hosted, wish, part, batches)):
+            self._take(hosted, wish, part, batches)
+
+    def _take(self, hosted: Hosted, wish: FetchWish, part: Any, batches: tuple[Batch, ...]) -> None:
+        """The answer goes to the replica."""
         parting, error_code = part.diverging_epoch, int(part.error_code)
         diverging = None
         if parting.end_offset >= 0:
@@ -240,71 +269,8 @@ class Fetcher:
         )
         if error_code:
             self._failed(hosted, wish, error_code)
-
-    # -- the two other wishes --------------------------------------------------------------------------------
-
-    async def _log_ends(self, hosted: Hosted, wish: LogEndsWish) -> None:
-        start_error, start = await self._offset(hosted, wish, EARLIEST)
-        end_error, end = await self._offset(hosted, wish, LATEST)
-        error = start_error or end_error
-        self._host.post(
-            hosted,
-            LogEndsAnswered(
-                now_ms=now_ms(), leader=self.leader, asked=wish, error=error, log_start=start, log_end=end
-            ),
-        )
-        if error:
-            self._failed(hosted, wish, error)
-
-    async def _offset(self, hosted: Hosted, wish: LogEndsWish, timestamp: int) -> tuple[int, int]:
-        request, parts = request_parts(LIST_OFFSETS, 7)
-        asked = make(
-            parts.ListOffsetsPartition,
-            partition_index=hosted.partition,
-            timestamp=timestamp,
-            current_leader_epoch=self._current_epoch(wish),
-        )
-        topic = make(parts.ListOffsetsTopic, name=hosted.topic, partitions=(asked,))
-        body = make(request, replica_id=self._config.node_id, isolation_level=0, topics=(topic,))
-        answer = await self._line.ask(
-            LIST_OFFSETS, 7, body, timeout_s=self._config.socket_timeout_ms / 1000
-        )
-        part = _only(answer)
-        return int(part.error_code), part.offset
-
-    async def _end_offset(self, hosted: Hosted, wish: EpochWish) -> None:
-        request, parts = request_parts(OFFSET_FOR_LEADER_EPOCH, 4)
-        asked = make(
-            parts.OffsetForLeaderPartition,
-            partition=hosted.partition,
-            leader_epoch=wish.epoch,
-            current_leader_epoch=self._current_epoch(wish),
-        )
-        topic = make(parts.OffsetForLeaderTopic, topic=hosted.topic, partitions=(asked,))
-        body = make(request, replica_id=self._config.node_id, topics=(topic,))
-        answer = await self._line.ask(
-            OFFSET_FOR_LEADER_EPOCH, 4, body, timeout_s=self._config.socket_timeout_ms / 1000
-        )
-        part = _only(answer)
-        end = None
-        if part.end_offset >= 0:
-            end = EpochEnd(epoch=part.leader_epoch, end_offset=part.end_offset)
-        self._host.post(
-            hosted,
-            EndOffsetAnswered(
-                now_ms=now_ms(), leader=self.leader, asked=wish, error=int(part.error_code), end=end
-            ),
-        )
-        if part.error_code:
-            self._failed(hosted, wish, int(part.error_code))
-
-
-def _only(answer: Any) -> Any:
-    """The one partition of an answer that was asked for one."""
-    parts = [part for topic in answer.topics for part in topic.partitions]
-    if len(parts) != 1:
-        raise Unreachable(f"an answer for {len(parts)} partitions, asked for 1")
-    return parts[0]
+        else:
+            self._gate.begun(hosted, wish)
 
 
 class Fetchers:

@@ -23,7 +23,7 @@ from broker.checkpoints import (
     write_offsets,
 )
 from broker.config import LONG_MAX, Config
-from broker.failpoints import Failpoints
+from broker.failpoints import Failpoints, Place
 from broker.files import Files
 from broker.logline import die, log
 from broker.messages import (
@@ -72,6 +72,7 @@ class Watchers:
     hw_moved: Callable[[Key], None]
     role_changed: Callable[[Hosted], None]
     propose: Callable[[Hosted, ProposeIsr], None]
+    let_go: Callable[[Hosted], None]  # a failpoint has held it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,7 +106,7 @@ class Host:
             OffsetAnswer: _tell,
             ProposeIsr: self.watchers.propose,
         }
-        self._carrier = Carrier(carry_out, self.trace, self.points)
+        self._carrier = Carrier(carry_out, self.trace, self.points, self.watchers.let_go)
         self.trace.standing_of = self._standing_of
 
     # -- events --------------------------------------------------------------------------------------------
@@ -113,10 +114,6 @@ class Host:
     def post(self, hosted: Hosted, event: ReplicaEvent) -> None:
         """Step now, or, when called out of an effect, after what is queued."""
         self._carrier.post(hosted, event)
-
-    def let_go(self, hosted: Hosted) -> None:
-        """A replica that a failpoint holds goes on."""
-        self._carrier.let_go(hosted)
 
     def tick(self) -> None:
         now = now_ms()
@@ -209,7 +206,7 @@ class Host:
         hosted = self.hosted.get((topic, partition))
         if hosted is None:
             return None
-        return hosted.replica.leader_epoch, hosted.replica.leo, hosted.replica.hw
+        return hosted.replica.leader_epoch, hosted.replica.leo, hosted.shown_hw
 
     def _open_log(self, key: Key, topic_id: str, segment_bytes: int) -> PartitionLog:
         opened = PartitionLog.open(
@@ -299,7 +296,7 @@ class Host:
     def checkpoint(self) -> None:
         """replication-offset-checkpoint with every HW there is; of logs not opened yet what it said before.
         Written only when something moved."""
-        moved = {key: hosted.replica.hw for key, hosted in self.hosted.items()}
+        moved = {key: hosted.settled_hw for key, hosted in self.hosted.items()}
         offsets = {**self._checkpointed, **moved}
         if offsets == self._checkpointed:
             return
@@ -310,9 +307,13 @@ class Host:
         if self.trace.on:
             written = {key: hw for key, hw in moved.items() if hw != self._checkpointed.get(key)}
             self._trace_checkpoints("hw", written)
-        self._checkpointed = offsets
+        before, self._checkpointed = self._checkpointed, offsets
         for key, hw in moved.items():
             self.hosted[key].checkpointed_hw = hw
+            if self.points.armed and hw != before.get(key):
+                epoch = self.hosted[key].replica.leader_epoch
+                place = Place(name="D.ckpt", topic=key[0], partition=key[1], epoch=epoch, offset=hw)
+                self._carrier.stand(self.hosted[key], place)
 
     def _trace_checkpoints(self, what: str, values: Mapping[Key, int]) -> None:
         for key, value in values.items():
@@ -360,7 +361,8 @@ def _view(hosted: Hosted, clean: bool) -> dict[str, Any]:
     epochs = replica.epochs
     return {
         "topic": hosted.topic, "partition": hosted.partition, "leader": replica.leader,
-        "epoch": replica.leader_epoch, "log_start": replica.log_start, "leo": replica.leo, "hw": replica.hw,
+        "epoch": replica.leader_epoch, "log_start": replica.log_start, "leo": replica.leo,
+        "hw": hosted.shown_hw,
         "isr": list(replica.isr), "checkpointed_hw": hosted.checkpointed_hw, "clean": clean,
         "proposing": replica.proposing,
         "epochs": None if epochs is None else [list(each) for each in epochs],

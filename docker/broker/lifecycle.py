@@ -16,6 +16,7 @@ from typing import Any
 from broker import errors
 from broker.config import Config
 from broker.dialling import Line, Unreachable
+from broker.failpoints import Failpoints, Place
 from broker.logline import die, log
 from broker.wire import BROKER_HEARTBEAT, BROKER_REGISTRATION, make, request_parts
 
@@ -29,7 +30,12 @@ class Lifecycle:
     """`broker_epoch` is what the controller knows this incarnation by."""
 
     def __init__(
-        self, config: Config, line: Line, clean_epoch: int | None, metadata_version: Callable[[], int]
+        self,
+        config: Config,
+        line: Line,
+        clean_epoch: int | None,
+        metadata_version: Callable[[], int],
+        points: Failpoints,
     ) -> None:
         self.broker_epoch = UNREGISTERED
         self.fenced = True
@@ -37,6 +43,7 @@ class Lifecycle:
         self._line = line
         self._clean_epoch = clean_epoch  # of the last, orderly stop; None: it was not orderly
         self._metadata_version = metadata_version
+        self._points = points
         self._stopping = False
         self._may_stop = asyncio.Event()
         self._beat = asyncio.Event()
@@ -112,6 +119,8 @@ class Lifecycle:
         self.broker_epoch = answer.broker_epoch
         self._clean_epoch = None
         log("info", "registered", broker_epoch=self.broker_epoch, incarnation=incarnation.hex)
+        if self._points.armed:
+            await self._points.passes(Place(name="B.registered"))
 
     async def _heartbeats(self) -> None:
         """Until the controller says that it does not know this incarnation."""

@@ -6,6 +6,8 @@ Rules
 2. What woke is asked again with `again` (nobody is credited twice, the HW is read afresh), once per turn of
    the event loop: produces that arrive together go to a follower in one answer.
 3. A client that left is forgotten.
+4. A partition that says nothing (a failpoint holds it) is left out of the answer; a fetch that hears nothing
+   at all waits on.
 """
 
 import asyncio
@@ -52,6 +54,7 @@ class Reading:
     deadline_ms: int
     wanted: Sequence[Wanted]
     answers: list[ReadAnswer | None] = field(default_factory=list)
+    heard: set[int] = field(default_factory=set)  # indexes of those that have spoken: credited, if at all
     outstanding: int = 0
 
     def ask(self, *, again: bool) -> None:
@@ -74,12 +77,15 @@ class Reading:
                         offset=each.offset,
                         current_leader_epoch=each.current_leader_epoch,
                         last_fetched_epoch=each.last_fetched_epoch,
-                        again=again,
+                        again=again and index in self.heard,
                     ),
                 )
 
     def told(self, index: int, answer: Any) -> None:
+        """None: it says nothing now."""
         self.answers[index] = answer
+        if answer is not None:
+            self.heard.add(index)
         self.outstanding -= 1
         if not self.outstanding:
             self.readings.asked(self)
@@ -104,7 +110,8 @@ class Readings:
         except Exception as error:
             die("read-failed", error)
         missing = reading.min_bytes - size
-        if at_once or missing <= 0 or reading.deadline_ms <= now_ms():
+        silent = bool(reading.wanted) and not any(each is not None for each in fetched)
+        if not silent and (at_once or missing <= 0 or reading.deadline_ms <= now_ms()):
             self._answer(reading, fetched)
             return
         keys = [each.hosted.key for each in reading.wanted if each.hosted is not None]
@@ -116,11 +123,15 @@ class Readings:
             deadline_ms=reading.deadline_ms,
         )
 
-    def _read(self, reading: Reading) -> tuple[list[Fetched], int, bool]:
+    def _read(self, reading: Reading) -> tuple[list[Fetched | None], int, bool]:
         """What the answer would hold, how many bytes, and whether it must not wait (KIP-74: the first
-        partition with data gives a batch, however large)."""
-        fetched, size, at_once = [], 0, not reading.wanted
+        partition with data gives a batch, however large). None for whoever says nothing."""
+        fetched: list[Fetched | None] = []
+        size, at_once = 0, not reading.wanted
         for each, answer in zip(reading.wanted, reading.answers, strict=True):
+            if answer is None and each.hosted is not None:
+                fetched.append(None)
+                continue
             if answer is None:
                 fetched.append(
                     Fetched(partition=each.partition, error=each.error, hw=-1, log_start=-1, records=b"")
@@ -146,9 +157,11 @@ class Readings:
             )
         return fetched, size, at_once
 
-    def _answer(self, reading: Reading, fetched: list[Fetched]) -> None:
+    def _answer(self, reading: Reading, fetched: list[Fetched | None]) -> None:
         topics: list[tuple[str, list[Fetched]]] = []
         for each, answer in zip(reading.wanted, fetched, strict=True):
+            if answer is None:
+                continue
             if not topics or topics[-1][0] != each.topic:
                 topics.append((each.topic, []))
             topics[-1][1].append(answer)

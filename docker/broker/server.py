@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker import errors, wire
+from broker.arming import read_all
 from broker.asking import ProducerIds, Proposals
 from broker.checkpoints import UNKNOWN_BROKER_EPOCH, ensure_meta, take_clean_shutdown, write_clean_shutdown
 from broker.clients import asker, list_offsets, offset_for_leader_epoch
@@ -20,6 +21,7 @@ from broker.config import Address, Config
 from broker.control import Control
 from broker.describing import OFFERED, api_versions, metadata_answer, served
 from broker.dialling import Line, Unreachable
+from broker.failpoints import Failpoints
 from broker.fetcher import Fetcher, Fetchers
 from broker.files import Files
 from broker.handed import Handed
@@ -62,6 +64,13 @@ class Broker:
         self._metadata = Metadata(version=0, brokers=(), topics={})
         self._topic_names: dict[str, str] = {}  # by id
         self._readings = Readings()
+        trace = Trace(config.trace, config.node_id)
+        self._points = Failpoints(
+            config.role,
+            read_all(config.failpoints, config.role),
+            look=self._state,
+            tell=trace.failpoint,
+        )
         self._host = self._readings.host = Host(
             config=config,
             rules=self._rules,
@@ -72,8 +81,10 @@ class Broker:
                 hw_moved=self._readings.hw_moved,
                 role_changed=self._role_changed,
                 propose=self._propose,
+                let_go=self._role_changed,
             ),
-            trace=Trace(config.trace, config.node_id),
+            trace=trace,
+            points=self._points,
         )
         self._clean_epoch = clean_epoch
         self._listener = Listener(self._serve, config.request_max_bytes)
@@ -87,16 +98,16 @@ class Broker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop.set)
-        self._proposals = Proposals(config, self._controller_line(), lambda: self._host, self._broker_epoch)
+        self._proposals = Proposals(config, self._controller_line, lambda: self._host, self._broker_epoch)
         ids = ProducerIds(config, self._controller_line(), self._broker_epoch)
         self._handed = Handed(config, self._controller_line(), ids, lambda: self._metadata)
         self._fetchers = Fetchers(self._fetcher, lambda: self._host)
-        self._control = Control(self._state, {})
+        self._control = Control(self._state, {}, self._points)
         if config.control is not None:
             self._control.open(config.control)
         await self._listener.open(*config.listen)
         self._lifecycle = Lifecycle(
-            config, self._controller_line(), self._clean_epoch, lambda: self._metadata.version
+            config, self._controller_line(), self._clean_epoch, lambda: self._metadata.version, self._points
         )
         self._every(_TICK_S, self._tick)
         self._every(config.hw_checkpoint_interval_ms / 1000, self._host.checkpoint)
@@ -135,8 +146,11 @@ class Broker:
         return Line("the controller", lambda: address, f"broker-{config.node_id}")
 
     def _fetcher(self, leader: int) -> Fetcher:
-        line = Line(f"broker {leader}", lambda: self._address_of(leader), f"broker-{self._config.node_id}")
-        return Fetcher(leader, self._host, line, self._broker_epoch)
+        def dial() -> Line:
+            name = f"broker-{self._config.node_id}"
+            return Line(f"broker {leader}", lambda: self._address_of(leader), name)
+
+        return Fetcher(leader, self._host, dial, self._broker_epoch)
 
     def _address_of(self, node: int) -> Address:
         for broker in self._metadata.brokers:

@@ -203,8 +203,10 @@ def test_frozen_is_frozen(cluster: RealBrokers) -> None:
     assert frozen[1]["replicas"][0]["leo"] == 1
     with pytest.raises(AssertionError, match="frozen"):
         cluster.ask(CONTROLLER, "expire", broker=1)
-    with pytest.raises(AssertionError, match="there are: freeze, state"):
-        cluster.ask(1, "arm")
+    with pytest.raises(AssertionError, match="frozen"):
+        cluster.ask(1, "arm", point="L.acked", action="hold")
+    with pytest.raises(AssertionError, match="there are: arm, freeze, points, release, state"):
+        cluster.ask(1, "thaw")
 
 
 def test_a_disk_that_refuses_ends_the_broker(tmp_path: Path) -> None:

@@ -76,7 +76,9 @@ def as_dict(verdict: Any) -> dict[str, Any]:
 
 def spoken(verdict: dict[str, Any]) -> tuple[Any, ...]:
     """The comparable part of a verdict: checks that only one of the two makes are left out."""
-    known = {*twin.NAMES, twin.UNFIT}
+    from checkers.names import MADE
+
+    known = {*twin.NAMES} & {*MADE} | {twin.UNFIT}
     return (verdict["valid"],
             sorted((one["name"], one["class"], one["permitted_by"] or "", one["count"])
                    for one in verdict["findings"] if one["name"] in known),

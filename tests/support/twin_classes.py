@@ -115,20 +115,27 @@ def fault_budget(world: World, send: Send) -> Cause | None:
 
 def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[int, str]]) -> bool:
     """Replay strikes and the controller's elections by time. A node is unstruck when the ISR takes it in
-    again; an election whose leader and whole ISR are struck has chosen from struck copies only."""
+    again, in a new life where the trace tells of lives: a leader's word on the old one may arrive late. An
+    election whose leader and whole ISR are struck has chosen from struck copies only."""
     struck: set[str] = set()
+    dead: set[str] = set()  # struck, and not registered since
     isr: set[str] = set()
+    words = [event for event in world.folder.trace or [] if event["node"] not in world.run["nodes"]]
+    lives = {event.get("broker") for event in words if event.get("event") == "register"}
     events = [(time, 0, node, None) for time, node in strikes] + [
-        (event["time"], 1, "", event) for event in world.folder.trace or []
-        if event.get("partition") == partition.key and event.get("event") in ("elect", "isr")
-        and event["node"] not in world.run["nodes"]]
+        (event["time"], 1, "", event) for event in words if event.get("event") == "register"
+        or (event.get("partition") == partition.key and event.get("event") in ("elect", "isr"))]
     for _, _, node, event in sorted(events, key=lambda one: one[:2]):
         if event is None:
             struck.add(node)
+            dead |= {node} & lives
+            continue
+        if event["event"] == "register":
+            dead.discard(event.get("broker"))
             continue
         members = set(event.get("isr") or [])
         if event["event"] == "isr":
-            struck -= members - isr
+            struck -= members - isr - dead
         elif event.get("leader") in struck and members <= struck:
             return True
         isr = members

@@ -11,7 +11,7 @@ Rules
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.messages import (
     CONSUMER,
@@ -35,9 +35,8 @@ Line = Mapping[str, Any]
 _ACKS = {-1: "all", 0: "0", 1: "1"}
 
 
-@dataclass(slots=True, kw_only=True)
-class Standing:
-    """A replica between two steps. Never changed; not frozen, for that would double what tracing costs."""
+class Standing(NamedTuple):
+    """A replica between two steps. A tuple, for two are made a step and a frozen dataclass takes longer."""
 
     leading: bool
     leader: int
@@ -51,9 +50,8 @@ class Standing:
 
 def standing(replica: Replica) -> Standing:
     return Standing(
-        leading=replica.leading, leader=replica.leader, epoch=replica.leader_epoch, leo=replica.leo,
-        hw=replica.hw, isr=replica.isr, counted=replica.effective_isr,
-        partition_epoch=replica.partition_epoch,
+        replica.leading, replica.leader, replica.leader_epoch, replica.leo, replica.hw, replica.isr,
+        replica.effective_isr, replica.partition_epoch,
     )  # fmt: skip
 
 
@@ -63,7 +61,7 @@ def replica_lines(
     """In the order in which it happened; each with the state after it."""
     if not effects and before == after:
         return ()
-    step = _Step(event=event, after=after, leo=before.leo, hw=before.hw, lines=[])
+    step = _Step(event, after, before.leo, before.hw)
     role_at = -1  # the effect before which a role was taken
     if effects and type(effects[-1]) is RoleChanged:
         role_at = _cut(effects) if after.leading else 0
@@ -84,15 +82,18 @@ def replica_lines(
     return tuple(step.lines)
 
 
-@dataclass(slots=True, kw_only=True)
 class _Step:
-    """A step on its way through its effects."""
+    """A step on its way through its effects. The lines of every produce and fetch are put together by hand:
+    this runs beside each of them."""
 
-    event: ReplicaEvent
-    after: Standing  # its epoch is the step's: a new one is taken before all else
-    leo: int
-    hw: int
-    lines: list[Line]
+    __slots__ = ("after", "event", "hw", "leo", "lines")
+
+    def __init__(self, event: ReplicaEvent, after: Standing, leo: int, hw: int) -> None:
+        self.event = event
+        self.after = after  # its epoch is the step's: a new one is taken before all else
+        self.leo = leo
+        self.hw = hw
+        self.lines: list[Line] = []
 
     def say(self, event: str, **besides: Any) -> None:
         self.lines.append(
@@ -117,10 +118,11 @@ def _role(step: _Step) -> None:
 def _append(step: _Step, effect: Append) -> None:
     first, last = effect.batches[0].base_offset, effect.batches[-1].last_offset
     step.leo = last + 1
-    step.say(
-        "append", role="leader" if effect.leading else "follower", offset=first, count=last + 1 - first,
-        epochs=epochs_of(effect.batches),
-    )  # fmt: skip
+    step.lines.append({
+        "event": "append", "epoch": step.after.epoch, "leo": step.leo, "hw": step.hw,
+        "role": "leader" if effect.leading else "follower", "offset": first, "count": last + 1 - first,
+        "epochs": epochs_of(effect.batches),
+    })  # fmt: skip
 
 
 def _truncate(step: _Step, effect: Truncate) -> None:
@@ -140,24 +142,30 @@ def _save_epochs(step: _Step, effect: SaveEpochs) -> None:
 
 def _hw_moved(step: _Step, effect: HwMoved) -> None:
     step.hw = effect.hw
-    step.say("hw", role="leader")
+    step.lines.append(
+        {"event": "hw", "epoch": step.after.epoch, "leo": step.leo, "hw": step.hw, "role": "leader"}
+    )
 
 
 def _fetch(step: _Step, effect: ReadAnswer) -> None:
     event = step.event
     if not isinstance(event, Fetch) or event.replica == CONSUMER or event.again or effect.error:
         return
-    apart = effect.diverging
-    besides = {} if apart is None else {"diverging": (apart.epoch, apart.end_offset)}
-    step.say(
-        "fetch", follower=event.replica, offset=event.offset, follower_epoch=event.current_leader_epoch,
-        **besides,
-    )  # fmt: skip
+    line: dict[str, Any] = {
+        "event": "fetch", "epoch": step.after.epoch, "leo": step.leo, "hw": step.hw,
+        "follower": event.replica, "offset": event.offset, "follower_epoch": event.current_leader_epoch,
+    }  # fmt: skip
+    if effect.diverging is not None:
+        line["diverging"] = (effect.diverging.epoch, effect.diverging.end_offset)
+    step.lines.append(line)
 
 
 def _ack(step: _Step, effect: ProduceAnswer) -> None:
     if not effect.error and effect.base_offset >= 0:
-        step.say("ack", offset=effect.last_offset, acks=_ACKS[effect.acks], isr=step.after.counted)
+        step.lines.append({
+            "event": "ack", "epoch": step.after.epoch, "leo": step.leo, "hw": step.hw,
+            "offset": effect.last_offset, "acks": _ACKS[effect.acks], "isr": step.after.counted,
+        })  # fmt: skip
 
 
 def _proposed(step: _Step, effect: ProposeIsr) -> None:

@@ -1,6 +1,6 @@
 """Figures, side by side: the cluster, the recorder, the judge. `make bench`, on an idle machine.
 
-    make bench ARGS='--only cluster,recorder,judge --seconds 8 --ops 10000,1000000 --repeat 3'
+    make bench ARGS='--only cluster,trace,recorder,judge --seconds 8 --ops 10000,1000000 --repeat 3'
 
 Every figure is a median over --repeat runs, with the range beside it. Nothing here passes or fails.
 """
@@ -18,13 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import big
+import orjson
 
-from harness import history
+from harness import history, trace
 from harness.commands.run import RunOptions, planned, record
 from harness.history import Recorder
 from harness.op import Intent, Outcome, Send, Type
 
-PARTS = ("cluster", "recorder", "judge")
+PARTS = ("cluster", "trace", "recorder", "judge")
 SMALL_FOLDERS = 200
 
 
@@ -40,6 +41,8 @@ def main() -> None:
         scratch = Path(name)
         if "cluster" in parts:
             bench_cluster(scratch, options.seconds, options.repeat)
+        if "trace" in parts:
+            bench_trace(scratch, options.seconds, options.repeat)
         if "recorder" in parts:
             bench_recorder(scratch, options.repeat)
         if "judge" in parts:
@@ -67,12 +70,15 @@ def bench_cluster(scratch: Path, seconds: float, repeat: int) -> None:
             say(f"{title}: p99", [quantile(times, 0.99) for _, times in runs], "ms")
 
 
-def acked(folder: Path, links: str, concurrency: int, seconds: float) -> tuple[float, list[float]]:
+def acked(
+    folder: Path, links: str, concurrency: int, seconds: float, *, trace: bool = True
+) -> tuple[float, list[float]]:
     """Acked send ops a second in the main phase, and each one's milliseconds."""
     shutil.rmtree(folder, ignore_errors=True)
-    result = record(
-        planned(RunOptions(links=links, concurrency=concurrency, duration=seconds, seed=1, out=folder))
+    options = RunOptions(
+        links=links, concurrency=concurrency, duration=seconds, seed=1, out=folder, trace=trace
     )
+    result = record(planned(options))
     begun: dict[int, int] = {}
     done: list[tuple[int, int]] = []
     for op in history.read(result.run.history_path):
@@ -86,6 +92,45 @@ def acked(folder: Path, links: str, concurrency: int, seconds: float) -> tuple[f
 
 def quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+# -- the trace --------------------------------------------------------------------------------------------
+
+
+def bench_trace(scratch: Path, seconds: float, repeat: int) -> None:
+    """The same load with and without a trace, in turns; what the trace costs of the throughput, and what it
+    takes to merge."""
+    print("trace: 3 brokers, 4 partitions, acks=all, links direct, 20 processes", flush=True)
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    merges: list[float] = []
+    for turn in range(repeat):
+        for traced in (True, False) if turn % 2 else (False, True):
+            rates[traced].append(acked(scratch / "run", "direct", 20, seconds, trace=traced)[0])
+            if traced:
+                merges.append(merged(scratch / "run" / "trace.jsonl", scratch / "again.trace"))
+    say("without: acked sends", rates[False], "op/s")
+    say("with: acked sends", rates[True], "op/s")
+    pairs = zip(rates[False], rates[True], strict=True)
+    say("cost, of each pair", [100 * (1 - traced / plain) for plain, traced in pairs], "%")
+    medians = statistics.median(rates[True]) / statistics.median(rates[False])
+    print(f"  {'cost, of the medians':<58}{100 * (1 - medians):>12,.4g} %", flush=True)
+    say("merged again: lines", merges, "/s")
+
+
+def merged(path: Path, raw: Path) -> float:
+    """Lines a second of a merge of as many raw lines, those of one node."""
+    lines = 0
+    with raw.open("wb") as file:
+        for line in trace.read(path):
+            here = {"node": 1, "seq": lines, "topic": "t", "partition": line.get("partition", 0)}
+            told = {**line, **here, "isr": []}
+            file.write(orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE))
+            lines += 1
+    keys = {("t", key): key for key in range(4)}
+    begun_s = time.perf_counter()
+    for _ in trace.Merge(trace.Raw(files={"n1": raw}, names={1: "n1"}, keys=keys), 0).pieces():
+        pass
+    return lines / (time.perf_counter() - begun_s)
 
 
 # -- the recorder -----------------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ class Follower:
         self._halted = False  # fenced, or (without epochs) stuck on a batch that does not fit
         self._asks_epoch = state.rules.asks_before_fetching
         self._parting: EpochEnd | None = None  # the mutant's: where to truncate, later
+        if state.leader == NO_LEADER:
+            return  # KAFKA-1647: while nobody leads nothing is known to be wrong
         if state.rules.truncates_to_hw:
             state.truncate(state.hw, "to the high watermark")
         elif self._asks_epoch and state.epochs.latest == NO_EPOCH:

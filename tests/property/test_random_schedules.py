@@ -7,8 +7,10 @@ SCHEDULES = 300
 STEPS = 600
 
 
-def first_damage(rules: str, bugs: tuple[str, ...], seed: int) -> list[str]:
-    return RandomDriver(random_cluster(seed, rules, bugs), seed).run(STEPS)
+def first_damage(
+    rules: str, bugs: tuple[str, ...], seed: int, switches: tuple[str, ...] = ()
+) -> list[str]:
+    return RandomDriver(random_cluster(seed, rules, bugs, switches), seed).run(STEPS)
 
 
 def test_the_correct_rules_lose_nothing_and_never_diverge() -> None:
@@ -21,6 +23,21 @@ def test_the_correct_rules_lose_nothing_and_never_diverge() -> None:
     assert acked > 10 * SCHEDULES  # or the schedules are too wild to prove anything
 
 
+@pytest.mark.parametrize("switches", [("two-phase",), ("hw-below-min-isr",), ("hw-isr-only",),
+                                      ("two-phase", "hw-below-min-isr", "hw-isr-only", "follower-reads")],
+                         ids="+".join)  # fmt: skip
+def test_other_correct_brokers_lose_nothing_either(switches: tuple[str, ...]) -> None:
+    """As it was from 2.1 on, below 3.7, or below 0.10.2: each switch alone and all of them together."""
+    for seed in range(40):
+        assert first_damage("kip-320", (), seed, switches) == [], f"seed {seed}"
+
+
+def test_chance_does_not_find_what_kip_279_lacks() -> None:
+    """It fences nothing, and schedules undo it (Z11 to Z13 in tests/teeth); sixty random ones do not."""
+    for seed in range(60):
+        assert first_damage("kip-279", (), seed) == [], f"seed {seed}"
+
+
 @pytest.mark.parametrize(
     "bug",
     ["ack_on_append", "ack_min_insync", "trunc_hw", "leader_trunc", "credit_on_send", "credit_diverging",
@@ -31,9 +48,10 @@ def test_the_same_driver_catches(bug: str) -> None:
     assert any(first_damage("kip-320", (bug,), seed) for seed in range(40))
 
 
-def test_the_same_driver_catches_the_old_generation() -> None:
-    """Truncating to the high watermark loses acked records without any bug."""
-    assert any(first_damage("high-watermark", (), seed) for seed in range(60))
+@pytest.mark.parametrize("rules", ["high-watermark", "kip-101"])
+def test_the_same_driver_catches_the_old_generations(rules: str) -> None:
+    """Truncating to the high watermark, or to an end offset without its epoch, harms without any bug."""
+    assert any(first_damage(rules, (), seed) for seed in range(60))
 
 
 def test_a_seed_is_a_schedule() -> None:

@@ -66,11 +66,13 @@ class MemoryCluster:
         session_ms: int = 6_000,
         unclean: bool = False,
         flush_every: bool = False,
+        fetch_batches: int | None = None,
     ) -> None:
         self.rules = rules_for(rules, bugs, switches)
         self.now_ms = 0
         self.steps = 0  # events stepped, of replicas and of the controller
         self.flush_every = flush_every  # flush.messages=1
+        self.fetch_batches = fetch_batches  # at most so many in one answer
         self.config = ReplicaConfig(min_insync_replicas=min_insync, replica_lag_time_max_ms=lag_ms)
         self.journal: list[Mapping[str, Any]] = []
         self.controller_config = ControllerConfig(
@@ -83,6 +85,7 @@ class MemoryCluster:
         self.reads: list[tuple[int, str]] = []
         self.ends: list[int] = []  # end offsets as they were told to clients
         self.on_effect: Callable[[int, ReplicaEffect], None] | None = None
+        self.on_step: Callable[[], None] | None = None  # after every event stepped
         self._tokens = 0
         self.nodes = {node: Node(id=node) for node in range(1, nodes + 1)}
         for node in self.nodes:
@@ -350,6 +353,8 @@ class MemoryCluster:
             if self.on_effect is not None:
                 self.on_effect(node, effect)
             CARRY_OUT[type(effect)](self, self.nodes[node], effect)
+        if self.on_step is not None:
+            self.on_step()
 
     # -- for the plumbing ----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from broker.cluster_messages import AlterAnswer, AlterPartition
 from broker.messages import (
     AlterAnswered,
     Append,
+    Batch,
     EndOffsetAnswer,
     EndOffsetAnswered,
     EndOffsetAsked,
@@ -94,9 +95,15 @@ def read_answer(cluster: "MemoryCluster", it: Node, effect: ReadAnswer) -> None:
     answer = FetchAnswered(
         now_ms=cluster.now_ms, leader=it.id, asked=wish, error=effect.error, hw=effect.hw,
         log_start=effect.log_start, diverging=effect.diverging,
-        batches=() if effect.error else tuple(cluster.batches(it.id, effect.start, effect.end)),
+        batches=() if effect.error else _batches(cluster, it, effect),
     )  # fmt: skip
     cluster.post("fetch-answer", it.id, message.sender, answer)
+
+
+def _batches(cluster: "MemoryCluster", it: Node, effect: ReadAnswer) -> tuple[Batch, ...]:
+    if effect.start == effect.end:
+        return ()
+    return tuple(cluster.batches(it.id, effect.start, effect.end)[: cluster.fetch_batches])
 
 
 def offset_answer(cluster: "MemoryCluster", _it: Node, effect: OffsetAnswer) -> None:

@@ -1,8 +1,11 @@
 """What damage looks like in a memory cluster: functions from a cluster to what is broken; empty is well."""
 
-from itertools import combinations
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import combinations, pairwise
 
 from memory_cluster import MemoryCluster
+from memory_node import DAMAGED
 
 
 def acked_lost(cluster: MemoryCluster) -> list[str]:
@@ -79,6 +82,92 @@ def fenced_members(cluster: MemoryCluster) -> list[str]:
 def out_of_isr(cluster: MemoryCluster) -> list[str]:
     """Nodes that are not in the ISR (after mending: stuck)."""
     return [f"n{node}" for node in cluster.nodes if node not in cluster.partition.isr]
+
+
+def malformed(cluster: MemoryCluster) -> list[str]:
+    """Logs with a gap, an overlap or a damaged batch; a running node's HW above its LEO."""
+    found = []
+    for node in cluster.nodes.values():
+        expected = node.disk.log_start
+        for batch in node.disk.batches:
+            if batch.base_offset != expected:
+                found.append(f"n{node.id}: {batch.base_offset} after {expected - 1}")
+            if batch.data == DAMAGED:
+                found.append(f"n{node.id}: {batch.base_offset} is damaged")
+            expected = batch.last_offset + 1
+        if node.replica is not None and node.replica.hw > node.replica.leo:
+            found.append(f"n{node.id}: HW {node.replica.hw} above LEO {node.replica.leo}")
+    return found
+
+
+def wrong_epochs(cluster: MemoryCluster) -> list[str]:
+    """Running nodes whose epoch cache does not say of every offset the epoch that its record has."""
+    found = []
+    for node in cluster.running:
+        entries, leo = cluster.replica(node).epochs, cluster.replica(node).leo
+        if entries is None:
+            continue
+        found += [f"n{node}: {entry} above the LEO" for entry in entries if entry[1] > leo]
+        for offset, (_, epoch) in cluster.log(node).items():
+            told = max((known for known, start in entries if start <= offset), default=None)
+            if told != epoch:
+                found.append(f"n{node}: {offset} is of epoch {epoch}, not {told}")
+    return found
+
+
+def duplicated(cluster: MemoryCluster) -> list[str]:
+    """Values at two offsets of the leader's log."""
+    leader = cluster.partition.leader
+    if leader not in cluster.running:
+        return []
+    held = Counter(value for value, _ in cluster.log(leader).values())
+    return [f"{value}: {count} times" for value, count in held.items() if count > 1]
+
+
+def skipped(cluster: MemoryCluster) -> list[str]:
+    """Offsets that the one reader of this cluster jumped over and the leader's log holds."""
+    leader = cluster.partition.leader
+    if leader not in cluster.running:
+        return []
+    jumps = pairwise(offset for offset, _ in cluster.reads)
+    log = cluster.log(leader)
+    return [f"{offset}" for was, now in jumps for offset in range(was + 1, now) if offset in log]
+
+
+def end_fell(cluster: MemoryCluster) -> list[str]:
+    """End offsets, as told to a client, that are below an earlier one."""
+    return [f"{was} -> {now}" for was, now in pairwise(cluster.ends) if now < was]
+
+
+def stuck(cluster: MemoryCluster) -> list[str]:
+    """After mending nobody leads, or a probe is not acked."""
+    leading = [node for node in cluster.running if cluster.replica(node).leading]
+    if not leading:
+        return ["nobody leads"]
+    probe = cluster.send(cluster.partition.leader, "probe")
+    for _ in range(3):
+        cluster.stabilize(must=False)
+        cluster.pass_time(600)
+    return [] if probe.acked else [f"n{cluster.partition.leader} does not ack: {cluster.numbers()}"]
+
+
+def lineage(cluster: MemoryCluster) -> list[str]:
+    """One (epoch, offset) of two records, or a cache that does not fit its log."""
+    return two_records(cluster) + wrong_epochs(cluster)
+
+
+# a finding of the judge -> what shows it here
+FINDERS: Mapping[str, Callable[[MemoryCluster], list[str]]] = {
+    "lost-write": acked_lost,
+    "diverged": diverged,
+    "epoch-lineage": lineage,
+    "malformed-log": malformed,
+    "saw-then-lost": seen_then_lost,
+    "duplicate": duplicated,
+    "end-offset-regressed": end_fell,
+    "poll-skip": skipped,
+    "stuck": stuck,
+}
 
 
 def damage(cluster: MemoryCluster) -> list[str]:

@@ -35,12 +35,15 @@ DISTURBING = (
 )
 
 
-def random_cluster(seed: int, rules: str = "kip-320", bugs: Sequence[str] = ()) -> MemoryCluster:
+def random_cluster(
+    seed: int, rules: str = "kip-320", bugs: Sequence[str] = (), switches: Sequence[str] = ()
+) -> MemoryCluster:
     """Three nodes mostly, lags long and short, min.insync.replicas two or (harmless with kills) one."""
     random = Random(seed)
     return MemoryCluster(
         rules,
         bugs,
+        switches=switches,
         nodes=random.choice((2, 3, 3, 3, 4)),
         min_insync=random.choice((1, 2, 2, 2)),
         lag_ms=random.choice((600, 1_500, 10_000)),
@@ -56,6 +59,7 @@ class RandomDriver:
         self.random = Random(seed)
         self.recovering: int | None = None  # the node whose power was cut
         self.stopping: list[int] = []  # told to stop, not yet gone
+        self.stopped: dict[int, int] = {}  # node -> its incarnation that was told to stop, and cannot lead
         self.sent = 0
         self.counts = dict.fromkeys(ACTIONS, 0)
         self.history: list[str] = []
@@ -178,6 +182,7 @@ class RandomDriver:
         if node is not None and self._free(node):
             self.cluster.heartbeat(node, stopping=True)
             self.stopping.append(node)
+            self.stopped[node] = self.cluster.nodes[node].incarnation
 
     def _stopped(self) -> None:
         if self.stopping:
@@ -210,7 +215,8 @@ class RandomDriver:
     def _lead(self) -> None:
         info = self.cluster.partition
         known = {broker.id for broker in self.cluster.controller.metadata().brokers if not broker.fenced}
-        node = self._pick([node for node in info.isr if node in known])
+        active = [node for node in known if self.stopped.get(node) != self.cluster.nodes[node].incarnation]
+        node = self._pick([node for node in info.isr if node in active])
         if node is not None and node != info.leader:
             self.cluster.lead(node)
 

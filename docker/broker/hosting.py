@@ -27,6 +27,7 @@ from broker.failpoints import Failpoints, Place
 from broker.files import Files
 from broker.logline import die, log
 from broker.messages import (
+    NO_LEADER,
     Append,
     EndOffsetAnswer,
     HwMoved,
@@ -214,7 +215,7 @@ class Host:
             *key,
             topic_id=topic_id,
             segment_bytes=segment_bytes,
-            keep_epochs=self.rules.keeps_epochs,
+            rules=self.rules,
         )
         log(
             "info",
@@ -298,6 +299,8 @@ class Host:
         Written only when something moved."""
         moved = {key: hosted.settled_hw for key, hosted in self.hosted.items()}
         offsets = {**self._checkpointed, **moved}
+        if not self.rules.checkpoints_every_partition:  # the mutant's: KAFKA-1647
+            offsets = {key: hw for key, hw in moved.items() if self.hosted[key].replica.leader != NO_LEADER}
         if offsets == self._checkpointed:
             return
         try:

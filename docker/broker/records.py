@@ -94,6 +94,19 @@ def frame(view: memoryview, position: int, end: int) -> Batch:
     return _frame(view, position, end, b"")
 
 
+def unverified_frame(view: memoryview, position: int) -> Batch:
+    """What the header of the batch at `position` says, true or not, for who does not care. CorruptBatch
+    where it cannot even be one."""
+    if len(view) - position < HEADER_BYTES:
+        raise CorruptBatch(position, f"torn: {len(view) - position} bytes")
+    found = _FRAME.unpack_from(view, position)
+    base, _, epoch, magic, _, delta, producer, producer_epoch, sequence, _ = found
+    if magic != MAGIC or base < 0 or delta < 0:
+        raise CorruptBatch(position, f"magic {magic}, base offset {base}, last offset delta {delta}")
+    return Batch(base_offset=base, last_offset=base + delta, epoch=epoch, producer_id=producer,
+                 producer_epoch=producer_epoch, base_sequence=sequence)
+
+
 def _frame(view: memoryview, position: int, end: int, body: bytes) -> Batch:
     (base, _, epoch, magic, crc, delta,
      producer, producer_epoch, sequence, count) = _FRAME.unpack_from(view, position)

@@ -20,7 +20,8 @@ from broker.checkpoints import EPOCHS, read_epochs, settle_topic_id, write_epoch
 from broker.files import DiskError, Files
 from broker.messages import Batch
 from broker.records import stamp
-from broker.recovery import Epochs, mend_epochs, scan
+from broker.recovery import SOUND, Epochs, mend_epochs, scan
+from broker.rules import Rules
 from broker.segments import Segment, base_of, segment_name
 
 DEFAULT_SEGMENT_BYTES = 1 << 30  # log.segment.bytes
@@ -41,8 +42,10 @@ class RecoveredLog:
 class PartitionLog:
     """An open log. Made by `open`; one at a time for a directory."""
 
-    def __init__(self, files: Files, folder: str, *, segment_bytes: int, flush_messages: int | None) -> None:
+    def __init__(self, files: Files, folder: str, *, segment_bytes: int, flush_messages: int | None,
+                 rules: Rules) -> None:
         self.folder = folder
+        self._rules = rules
         self.flush_messages = flush_messages  # flush.messages: fsync after so many records; None: never
         self._files = files
         self._segment_bytes = segment_bytes
@@ -53,20 +56,20 @@ class PartitionLog:
     @classmethod
     def open(cls, files: Files, topic: str, partition: int, *, topic_id: str,
              segment_bytes: int = DEFAULT_SEGMENT_BYTES, flush_messages: int | None = None,
-             keep_epochs: bool = True) -> "PartitionLog":
+             rules: Rules = SOUND) -> "PartitionLog":
         """Makes the directory (with partition.metadata; topic_id is hex), or recovers what is there.
 
         Cuts at the first bad or torn batch, drops the segments behind it, and writes
-        leader-epoch-checkpoint anew where it does not fit what is left; with keep_epochs False (generations
-        without epochs) it neither reads nor writes that file. Raises DiskError, and CheckpointError for a
+        leader-epoch-checkpoint anew where it does not fit what is left; by rules that keep no epochs it
+        neither reads nor writes that file. Raises DiskError, and CheckpointError for a
         damaged checkpoint or another topic's id.
         """
         folder = f"{topic}-{partition}"
-        log = cls(files, folder, segment_bytes=segment_bytes, flush_messages=flush_messages)
+        log = cls(files, folder, segment_bytes=segment_bytes, flush_messages=flush_messages, rules=rules)
         files.make_folder(folder)
         settle_topic_id(files, folder, topic_id)
         try:
-            log._recover(keep_epochs)
+            log._recover()
         except BaseException:
             log.close()
             raise
@@ -99,7 +102,7 @@ class PartitionLog:
         """
         expected = self.leo
         for batch in batches:
-            if batch.base_offset != expected:
+            if batch.base_offset != expected and self._rules.checks_base_offsets:
                 raise ValueError(f"{self.folder}: a batch at offset {batch.base_offset}, not {expected}")
             expected = batch.last_offset + 1
         active = self._segments[-1]
@@ -215,7 +218,7 @@ class PartitionLog:
         segment.cut(to, position)
         self._flushed = min(self._flushed, to)
 
-    def _recover(self, keep_epochs: bool) -> None:
+    def _recover(self) -> None:
         batches: list[Batch] = []
         cut = self._scan_all(batches)
         if not self._segments:
@@ -223,9 +226,10 @@ class PartitionLog:
         active = self._segments[-1]
         self._flushed = active.offset_at(min(self._files.durable_length(active.name), active.size))
         epochs: Epochs = ()
-        if keep_epochs:
+        if self._rules.keeps_epochs:
             found = read_epochs(self._files.path(f"{self.folder}/{EPOCHS}")) or ()
-            epochs = mend_epochs(found, batches, self.leo)
+            mends = self._rules.recovery_mends_epochs
+            epochs = mend_epochs(found, batches, self.leo) if mends else found
             if epochs != found:
                 self.save_epochs(epochs)
         self.recovered = RecoveredLog(log_start=self.log_start, leo=self.leo, batches=tuple(batches),
@@ -243,7 +247,7 @@ class PartitionLog:
             segment = Segment(name=name, base=base, descriptor=descriptor, leo=base)
             self._segments.append(segment)
             size = os.fstat(descriptor).st_size
-            found = scan(descriptor, size, base)
+            found = scan(descriptor, size, base, self._rules)
             for batch, end in zip(found.batches, found.ends, strict=True):
                 segment.add(batch.base_offset, batch.last_offset, end - segment.size)
             batches.extend(found.batches)

@@ -161,11 +161,11 @@ def test_the_epoch_file_is_mended_against_the_batches(tmp_path: Path, saved: lis
 
 def test_a_generation_without_epochs_keeps_no_epoch_file(tmp_path: Path) -> None:
     files = Files.open(tmp_path / "n1", None)
-    log = PartitionLog.open(files, "log", 0, topic_id=TOPIC_ID, keep_epochs=False)
+    log = PartitionLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("high-watermark"))
     log.append([batch(0, epoch=3)])
     log.close()
 
-    log = PartitionLog.open(files, "log", 0, topic_id=TOPIC_ID, keep_epochs=False)
+    log = PartitionLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("high-watermark"))
 
     assert log.recovered.epochs == ()
     assert not (tmp_path / "n1" / "log-0" / "leader-epoch-checkpoint").exists()

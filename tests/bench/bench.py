@@ -1,6 +1,6 @@
 """Figures, side by side: the cluster, the recorder, the judge. `make bench`, on an idle machine.
 
-    make bench ARGS='--only cluster,trace,recorder,judge --seconds 8 --ops 10000,1000000 --repeat 3'
+    make bench ARGS='--only cluster,trace,recorder,judge,luck --seconds 8 --ops 10000,1000000 --repeat 3'
 
 Every figure is a median over --repeat runs, with the range beside it. Nothing here passes or fails.
 """
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import big
+import luck
 import orjson
 
 from harness import history, trace
@@ -25,7 +26,7 @@ from harness.commands.run import RunOptions, planned, record
 from harness.history import Recorder
 from harness.op import Intent, Outcome, Send, Type
 
-PARTS = ("cluster", "trace", "recorder", "judge")
+PARTS = ("cluster", "trace", "recorder", "judge", "luck")
 SMALL_FOLDERS = 200
 
 
@@ -35,6 +36,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--ops", default="10000,1000000")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--luck-runs", type=int, default=3)
+    parser.add_argument("--luck-seconds", type=float, default=60.0)
     options = parser.parse_args()
     parts = [part for part in PARTS if part in options.only.split(",")]
     with tempfile.TemporaryDirectory(prefix="floodmark-bench-") as name:
@@ -47,6 +50,8 @@ def main() -> None:
             bench_recorder(scratch, options.repeat)
         if "judge" in parts:
             bench_judge(scratch, [int(ops) for ops in options.ops.split(",")], options.repeat)
+        if "luck" in parts:
+            luck.bench_luck(scratch, options.luck_runs, options.luck_seconds)
 
 
 def say(what: str, values: Sequence[float], unit: str) -> None:

@@ -1,0 +1,155 @@
+"""Detection against luck: seconds to the first violation, with chosen moments and under random faults.
+
+    make bench ARGS='--only luck --luck-runs 20 --luck-seconds 120'
+
+Both have the same cluster: nodes, rules, bugs, guarantees, of a scenario's first row that shows something.
+With moments its steps are played. Against that stand random faults of the kinds that its steps use, one every
+10 s on average, under a light load, for at most --luck-seconds; sessions and lags are short there (a scenario
+has patient ones), for else nothing would ever be elected. A violation is any finding held for a bug; it came
+when the first line of the trace to blame was written, or the first op concerned was answered. What finds
+nothing in time counts as later than all that did.
+"""
+
+import asyncio
+import math
+import statistics
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness import catalog, history
+from harness.commands.run import RunOptions, planned
+from harness.commands.scenario import named
+from harness.commands.scenario_runs import Part, options_of, play
+from harness.errors import FloodmarkError, UsageError
+from harness.run import Run
+from harness.runner import Progress, carry_out
+from harness.verdict import BUG, Verdict
+from nemesis.scenario import PATIENT
+
+ZOO = ("Z01", "Z02", "Z04", "Z08", "Z14")
+INTERVAL_S = 10.0
+AT_ONCE = 2  # clusters side by side
+NEVER = math.inf
+NEMESIS_OF: Mapping[str, str] = {
+    "kill": "crash", "stop": "restart", "pause": "pause", "cut": "cut", "power_cut": "power", "disk": "power",
+    "expire": "expire", "elect": "elect",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the comparison: seconds of each run, NEVER where nothing was found."""
+
+    part: Part
+    moments: Sequence[float]
+    luck: Sequence[float]
+
+
+def bench_luck(scratch: Path, runs: int, bound_s: float) -> None:
+    """Plays, judges all in one call, prints both side by side."""
+    print(f"luck: seconds to the first violation, median (range; runs that found one). {runs} runs each; "
+          f"random faults every {INTERVAL_S:g} s for {bound_s:g} s at most", flush=True)
+    parts = [part for zoo in ZOO for part in parts_of(zoo)]
+    folders: list[tuple[int, str, Path]] = []
+    for number in range(runs):
+        parent = scratch / f"moments-{number}"
+        for played in play(parts, "local", parent, at_once=AT_ONCE, say=lambda _: None):
+            folders += [(parts.index(played.part), "moments", played.folder)] if played.recorded else []
+    at_random = [(place, scratch / f"luck-{number}-{place}", random_options(part, number, bound_s))
+                 for number in range(runs) for place, part in enumerate(parts)]
+    asyncio.run(all_of([carried_out(options, folder) for _, folder, options in at_random]))
+    folders += [(place, "luck", folder) for place, folder, _ in at_random
+                if Run(folder=folder).about_path.is_file()]
+    verdicts = catalog.judge().judge([folder for _, _, folder in folders])
+    found: dict[tuple[int, str], list[float]] = {}
+    for (place, kind, folder), verdict in zip(folders, verdicts, strict=True):
+        found.setdefault((place, kind), []).append(first_violation_s(folder, verdict))
+    for place, part in enumerate(parts):
+        show(Row(part=part, moments=found.get((place, "moments"), []), luck=found.get((place, "luck"), [])))
+
+
+def parts_of(zoo: str) -> list[Part]:
+    """The first scenario of the number, on its first row with a bug; one that is not shipped is told."""
+    for name in (zoo, f"{zoo}a"):
+        try:
+            one = named(name)[0]
+        except UsageError:
+            continue
+        return [Part(scenario=one, row=next(row for row in one.rows if row.harm))]
+    print(f"  {zoo}: no scenario is shipped")
+    return []
+
+
+# -- the runs -----------------------------------------------------------------------------------------------
+
+
+def random_options(part: Part, seed: int, bound_s: float) -> RunOptions:
+    """The scenario's cluster with the usual sessions and lags, under the faults that its steps use."""
+    steps = {entry.f for entry in part.scenario.schedule}
+    named_faults = sorted({NEMESIS_OF[f] for f in steps if f in NEMESIS_OF} | {"crash"})
+    base = options_of(part, "local", Path("unused"))
+    pairs = [pair for pair in base.config if pair.partition("=")[0] not in PATIENT]
+    return RunOptions(
+        nodes=base.nodes, rules=base.rules, bugs=base.bugs, config=tuple(pairs), acks=base.acks,
+        partitions=base.partitions, replication_factor=base.replication_factor, workload=base.workload,
+        concurrency=4, rate=200.0, nemesis=",".join(named_faults), interval=INTERVAL_S,
+        overspend=spends(part), seed=seed, duration=bound_s)
+
+
+def spends(part: Part) -> bool:
+    """Whether the steps go beyond the guarantees: then luck may too."""
+    least = int(part.scenario.config.get("min.insync.replicas", "2"))
+    return bool(catalog.overspends(part.scenario.schedule, min_insync_replicas=least))
+
+
+async def all_of(runs: Sequence[Coroutine[Any, Any, None]]) -> None:
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(run: Coroutine[Any, Any, None]) -> None:
+        async with turn:
+            await run
+
+    await asyncio.gather(*map(one, runs))
+
+
+async def carried_out(options: RunOptions, folder: Path) -> None:
+    def silent(_: Progress) -> None:
+        pass
+
+    try:
+        await carry_out(planned(replace(options, out=folder)), silent)
+    except FloodmarkError as error:
+        print(f"  {folder.name}: {error}", flush=True)
+
+
+# -- when ---------------------------------------------------------------------------------------------------
+
+
+def first_violation_s(folder: Path, verdict: Verdict) -> float:
+    """Seconds since the run began; NEVER where no bug was found."""
+    examples = [example for found in verdict.findings if found.klass == BUG for example in found.examples]
+    times = [example["event"]["time"] for example in examples
+             if isinstance(example.get("event"), Mapping) and "time" in example["event"]]
+    wanted = {max(example["ops"]) for example in examples if example.get("ops")}
+    if wanted:
+        times += [op.time for op in history.read(Run(folder=folder).history_path) if op.index in wanted]
+    if examples and not times:  # the final logs alone tell: when the run was over
+        times = [max(op.time for op in history.read(Run(folder=folder).history_path))]
+    return min(times, default=NEVER) / 1e9
+
+
+def show(row: Row) -> None:
+    title = f"{row.part.scenario.zoo} {row.part.scenario.name} on {row.part.row.label}"
+    print(f"  {title:<58}  moments {told(row.moments)}\n  {'':<58}  luck    {told(row.luck)}", flush=True)
+
+
+def told(seconds: Sequence[float]) -> str:
+    """`1.8 s (1.6 to 2.1; 20/20)`."""
+    there = [one for one in seconds if one < NEVER]
+    if not there:
+        return f"never (0/{len(seconds)})"
+    middle = statistics.median(seconds)
+    word = f"{middle:.1f} s" if middle < NEVER else "not in half of the runs"
+    return f"{word} ({min(there):.1f} to {max(there):.1f}; {len(there)}/{len(seconds)})"

@@ -84,6 +84,7 @@ class MemoryCluster:
         self.sends: list[Sent] = []
         self.reads: list[tuple[int, str]] = []
         self.ends: list[int] = []  # end offsets as they were told to clients
+        self.unacked = ""  # why, after mending, a probe was not acked; empty: it was, or none was sent
         self.on_effect: Callable[[int, ReplicaEffect], None] | None = None
         self.on_step: Callable[[], None] | None = None  # after every event stepped
         self._tokens = 0
@@ -149,8 +150,10 @@ class MemoryCluster:
         )
         self.step(node, event)
 
-    def read(self, node: int, offset: int = 0) -> tuple[int, list[tuple[int, str]]]:
-        """Poll as a client would: (error, [(offset, value)])."""
+    def read(
+        self, node: int, offset: int = 0, *, reader: int | None = None
+    ) -> tuple[int, list[tuple[int, str]]]:
+        """Poll as a client would: (error, [(offset, value)]). Reads of one `reader` are one consumer's."""
         answer: list[ReadAnswer] = []
         fetch = Fetch(
             now_ms=self.now_ms, token=answer, replica=CONSUMER, broker_epoch=-1, offset=offset,

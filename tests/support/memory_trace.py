@@ -39,6 +39,7 @@ from harness.trace import Merge, Raw
 STEP_NS = 1_000
 FINAL = 900_000  # the process of the final read
 ENDS = 800_000  # asks for end offsets
+READERS = 700_000  # and a number: the consumers that read more than once
 _ACKS_ALL = -1
 
 
@@ -231,9 +232,12 @@ class Recorder:
         besides = {"error": errors.name_of(answer.error)} if answer.error else {}
         self.record(invoked["process"], kind, "send", sends=told, **besides)
 
-    def _read(self, do: Callable[..., Any], node: int, offset: int = 0) -> Any:
+    def _read(
+        self, do: Callable[..., Any], node: int, offset: int = 0, *, reader: int | None = None
+    ) -> Any:
         self._processes += 1
-        return self._poll(do, self._processes, node, offset)
+        process = self._processes if reader is None else READERS + reader
+        return self._poll(do, process, node, offset)
 
     def _poll(self, do: Callable[..., Any], process: int, node: int, offset: int) -> Any:
         self.record(process, "invoke", "poll")
@@ -369,7 +373,7 @@ class Recorder:
             "leaders": {"0": {"leader": name(truth.leader), "epoch": truth.leader_epoch,
                               "isr": list(map(name, truth.isr))}} if led else {},
             "settled": why is None,
-            "settle": {"timeout_s": 0, "processes": [], "no_leader": [] if led else [0], "no_ack": [],
+            "settle": {"timeout_s": 0, "processes": [], "no_leader": [] if led else [0], "no_ack": [0] if cluster.unacked else [],
                        "isr_short": [], "why": why},
             "final_reads": {"processes": [FINAL] if self._read_to_end else [],
                             "partitions": [0] if self._read_to_end else []},

@@ -140,15 +140,8 @@ def end_fell(cluster: MemoryCluster) -> list[str]:
 
 
 def stuck(cluster: MemoryCluster) -> list[str]:
-    """After mending nobody leads, or a probe is not acked."""
-    leading = [node for node in cluster.running if cluster.replica(node).leading]
-    if not leading:
-        return ["nobody leads"]
-    probe = cluster.send(cluster.partition.leader, "probe")
-    for _ in range(3):
-        cluster.stabilize(must=False)
-        cluster.pass_time(600)
-    return [] if probe.acked else [f"n{cluster.partition.leader} does not ack: {cluster.numbers()}"]
+    """After mending nobody leads, or a probe was not acked."""
+    return [cluster.unacked] if cluster.unacked else []
 
 
 def lineage(cluster: MemoryCluster) -> list[str]:

@@ -21,6 +21,22 @@ def mended(cluster: MemoryCluster) -> None:
     cluster.stabilize(must=False)
 
 
+def settled(cluster: MemoryCluster) -> None:
+    """Mended, and one more record sent to whoever leads, as a harness would at the end of a run."""
+    mended(cluster)
+    leader = cluster.partition.leader
+    if leader not in cluster.running or not cluster.replica(leader).leading:
+        cluster.unacked = f"n{leader} is to lead and does not: {cluster.numbers()}"
+        return
+    probe = cluster.send(leader, "probe")
+    for _ in range(3):
+        cluster.stabilize(must=False)
+        cluster.pass_time(600)
+    cluster.stabilize(must=False)
+    if not probe.acked:
+        cluster.unacked = f"n{leader} does not ack: {cluster.numbers()}"
+
+
 def proposed(cluster: MemoryCluster, member: int) -> None:
     """Run until an ISR with this member is on its way to the controller."""
     for _ in range(20):

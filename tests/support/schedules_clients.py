@@ -42,10 +42,10 @@ def end_offset_after_failover(cluster: MemoryCluster) -> None:
 def reader_ahead_of_the_hw(cluster: MemoryCluster) -> None:
     """Z35: a reader at the end asks the next leader; out of range, it goes to the latest."""
     caught_up_and_acked(cluster)
-    cluster.read(1, 0)
+    cluster.read(1, 0, reader=1)
     fail(cluster, 1)
     cluster.deliver_all("metadata")
-    error, _ = cluster.read(2, 1)
+    error, _ = cluster.read(2, 1, reader=1)
     cluster.stabilize()
     cluster.send(2, "n")
     cluster.stabilize()
@@ -54,7 +54,7 @@ def reader_ahead_of_the_hw(cluster: MemoryCluster) -> None:
         _, position = cluster.end_offset(2)
     cluster.send(2, "o")
     cluster.stabilize()
-    cluster.read(2, position)
+    cluster.read(2, position, reader=1)
 
 
 def retry_after_failover(cluster: MemoryCluster) -> None:

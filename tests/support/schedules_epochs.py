@@ -193,6 +193,7 @@ def checkpoint_before_a_role(cluster: MemoryCluster) -> None:
     caught_up_and_acked(cluster)
     cluster.pass_time(500)
     cluster.stabilize()
+    cluster.checkpoint(1)
     cluster.checkpoint(2)
     cluster.crash(2)
     cluster.start(2)

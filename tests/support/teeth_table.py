@@ -15,7 +15,7 @@ import schedules_epochs as epochs
 import schedules_isr as isr
 from memory_cluster import MemoryCluster
 from oracles import FINDERS
-from schedules import LAG_MS, mended
+from schedules import LAG_MS, settled
 
 Schedule = Callable[[MemoryCluster], None]
 
@@ -66,7 +66,7 @@ class Row:
     def play(self, cluster: MemoryCluster) -> None:
         self.schedule(cluster)
         if self.mend:
-            mended(cluster)
+            settled(cluster)
 
     def steps_to_harm(self) -> int | None:
         """How many events were stepped from the first send until the logs, or what a client was told, had
@@ -134,18 +134,21 @@ TRUNCATION = [
     row("Z02", "high-watermark", epochs.double_failover, "lost-write", CUT),
     row("Z02", "+trunc_hw", epochs.double_failover, "lost-write", CUT),
     row("Z03", "high-watermark", epochs.leadership_flips, "lost-write", CUT, nodes=2, min_insync=1),
-    row("Z04", "high-watermark", epochs.power_goes_after_the_follower, "diverged", nodes=2, min_insync=1),
-    row("Z04", "+trunc_hw", epochs.power_goes_after_the_follower, "diverged", nodes=2, min_insync=1),
+    row("Z04", "high-watermark", epochs.power_goes_after_the_follower, "diverged", "candidate-incomplete",
+        nodes=2, min_insync=1),
+    row("Z04", "+trunc_hw", epochs.power_goes_after_the_follower, "diverged", "candidate-incomplete",
+        nodes=2, min_insync=1),
     row("Z05", "high-watermark +append_no_base_check", epochs.offsets_go_backwards,
         "malformed-log", nodes=2, min_insync=1),
     row("Z06", f"high-watermark {BOUNCE} +ckpt_drops_partition", epochs.checkpoint_before_a_role,
         "lost-write", CUT, control=f"high-watermark {BOUNCE}", nodes=2, min_insync=1),
     row("Z07", "+leader_trunc", epochs.failover, "lost-write", "unsafe-truncation leader-incomplete"),
-    row("Z08", "kip-101", epochs.two_elections_in_a_row, "diverged", control="kip-279", nodes=2,
+    row("Z08", "kip-101", epochs.two_elections_in_a_row, "diverged", "candidate-incomplete",
+        control="kip-279", nodes=2, min_insync=1),
+    row("Z08", "+epoch_v0", epochs.two_elections_in_a_row, "diverged", "candidate-incomplete", nodes=2,
         min_insync=1),
-    row("Z08", "+epoch_v0", epochs.two_elections_in_a_row, "diverged", nodes=2, min_insync=1),
-    row("Z08", "+epoch_v0 ~two-phase", epochs.two_elections_in_a_row, "diverged", control="~two-phase",
-        nodes=2, min_insync=1),
+    row("Z08", "+epoch_v0 ~two-phase", epochs.two_elections_in_a_row, "diverged", "candidate-incomplete",
+        control="~two-phase", nodes=2, min_insync=1),
     row("Z09", "kip-101", epochs.idle_leader_deposed, "lost-write", CUT, control="kip-279"),
     row("Z09", "+no_epoch_on_elect ~two-phase", epochs.idle_leader_deposed, "lost-write", CUT,
         control="~two-phase"),
@@ -169,24 +172,25 @@ TRUNCATION = [
     row("Z18", "+hw_before_trunc ~follower-reads", epochs.reader_at_a_parting_follower, "saw-then-lost",
         control="~follower-reads", nodes=2, min_insync=1),
     row("Z19", "+keep_epoch_tail", epochs.conflicting_epoch_tail, "stuck", nodes=2),
-    row("Z33", "+forget_epoch", epochs.restart_with_a_tail, "diverged"),
+    row("Z33", "+forget_epoch", epochs.restart_with_a_tail, "diverged", "candidate-incomplete"),
 ]  # fmt: skip
 
 IN_SYNC = [
     row("Z20", "+hw_noclamp", isr.behind_by_several_fetches, "malformed-log", mend=False, fetch_batches=1),
-    row("Z20", "+hw_eq_leo", isr.reader_after_failover, "saw-then-lost"),
+    row("Z20", "+hw_eq_leo", isr.reader_after_failover, "saw-then-lost", "leader-incomplete"),
     row("Z21", "+hw_committed_isr", isr.expand_in_flight, "lost-write",
         "unsafe-isr candidate-incomplete leader-incomplete"),
     row("Z22", "+shrink_optimistic", isr.shrink_in_flight, "lost-write",
         "unsafe-isr candidate-incomplete leader-incomplete", min_insync=1),
-    row("Z22", "+cas_fail_keeps_new", isr.zombie_writes_isr, "lost-write", "unsafe-isr", min_insync=1),
+    row("Z22", "+cas_fail_keeps_new", isr.zombie_writes_isr, "lost-write", "candidate-incomplete",
+        min_insync=1),
     row("Z23", "+alter_no_cas", isr.zombie_writes_isr, "lost-write", "unsafe-isr", min_insync=1),
     row("Z24", "+ack_min_insync", isr.one_copy_then_leader_dies, "lost-write", "ack-rule"),
     row("Z24", "+ack_on_append", isr.ack_then_leader_dies, "lost-write", "ack-rule"),
     row("Z24", "+credit_on_send", isr.ack_then_leader_dies, "lost-write", "ack-rule"),
     row("Z25", "+no_minisr_recheck", isr.isr_of_one_then_disk, "", "ack-rule", permitted="lost-write",
         control="~hw-below-min-isr"),
-    row("Z28a", BOUNCE, isr.bounce_within_session, "epoch-lineage", mend=False),
+    row("Z28a", BOUNCE, isr.bounce_within_session, "epoch-lineage", "hw-regressed leader-incomplete", mend=False),
     row("Z28b", "+no_broker_epoch", isr.empty_disk_joins, "lost-write", JOIN),
     row("Z30", "+elect_fenced", isr.last_member_bounces, "stuck"),
     row("Z31", "+unclean_by_default", isr.leader_dies_after_a_shrink, "", permitted="lost-write"),
@@ -207,8 +211,8 @@ CLIENTS = [
     row("Z39", "+seq_gap_ok", clients.stray_duplicate, "duplicate"),
     row("Z42", "+recover_no_crc", clients.torn_write, "malformed-log", nodes=2, min_insync=1,
         flush_every=True),
-    row("Z42", "+recover_drop_segment", clients.torn_write, "lost-write", nodes=2, min_insync=1,
-        flush_every=True),
+    row("Z42", "+recover_drop_segment", clients.torn_write, "lost-write", "leader-incomplete", nodes=2,
+        min_insync=1, flush_every=True),
     row("Z42", "+epochfile_not_rebuilt", clients.log_shorter_than_its_epochs, "epoch-lineage"),
 ]  # fmt: skip
 

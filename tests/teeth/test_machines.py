@@ -1,11 +1,14 @@
 """Every known-bad rule comes to harm by its schedule from the zoo; a correct broker does not."""
 
 from itertools import chain
+from pathlib import Path
 
 import oracles
 import pytest
 import schedules_isr
+import twin
 from memory_cluster import MemoryCluster
+from memory_trace import attach, write_folder
 from schedules import LAG_MS
 from teeth_table import ROWS, Row
 
@@ -52,6 +55,22 @@ def test_the_correct_broker_comes_through(row: Row) -> None:
         assert oracles.out_of_isr(cluster) == []
         assert oracles.incomplete_members(cluster) == []
         assert oracles.stuck(cluster) == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_judge_of_the_folder_finds_what_the_row_names(row: Row, tmp_path: Path) -> None:
+    """Recorded as a run, the plain judge finds each of its names, of its class; in the control no bug."""
+    found = {}
+    for control in (False, True):
+        cluster = row.cluster(control=control)
+        attach(cluster)
+        row.play(cluster)
+        judged = twin.judge(write_folder(cluster, tmp_path / str(control)))["findings"]
+        found[control] = {(one["class"], one["name"]) for one in judged}
+
+    named = {("bug", name) for name in (*row.latent, *row.manifest)}
+    assert named | {("permitted", name) for name in row.permitted} <= found[False]
+    assert [name for kind, name in found[True] if kind == "bug"] == []
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

@@ -168,8 +168,8 @@ def table(anchors: Sequence[Anchored], attempts: Sequence[Attempt], ground: Grou
         found = [apart(one, attempt, ground) for attempt in attempts]
         near = [each for each in found if each is not None]
         rows.append((
-            str(one.position), _who(one), moment_text(one.then.moment), _struck(one, ground),
-            moment_text(one.now.moment) + (f" ({one.why})" if one.by != "asked" else " (as asked)"),
+            str(one.position), _who(one), _asked(one, anchors), _struck(one, ground),
+            "as asked" if one.by == "asked" else f"{moment_text(one.now.moment)} ({one.why})",
             f"{len(near)}/{len(attempts)}", _late(near), _acks(near)))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
@@ -181,6 +181,14 @@ def _who(one: Anchored) -> str:
     """`kill n1 as leader`."""
     then, now = " ".join(one.then.nodes), " ".join(one.now.nodes)
     return f"{one.then.f} {then}".rstrip() + (f" as {now}" if now != then else "")
+
+
+def _asked(one: Anchored, anchors: Sequence[Anchored]) -> str:
+    """Its moment; of what was to follow a wait at once, that wait's."""
+    before = anchors[one.position - 1].then if one.position else None
+    if one.then.moment is None and before is not None and before.f == "wait":
+        return f"once {moment_text(before.moment)}"
+    return moment_text(one.then.moment)
 
 
 def _struck(one: Anchored, ground: Ground) -> str:

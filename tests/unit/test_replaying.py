@@ -8,8 +8,11 @@ import pytest
 from harness.commands import replaying
 from harness.commands.rejudge import changes
 from harness.commands.replaying import Attempt
+from harness.commands.reproduce import First, exit_code, sought_in
+from harness.errors import UsageError
 from harness.past import Acks, Past, Strike
 from harness.replay import Anchored, Ground
+from harness.run import Run
 from harness.schedule import Entry
 
 MS = 1_000_000
@@ -121,3 +124,62 @@ def test_what_became_unknown_and_what_no_longer_is() -> None:
     lines = changes(verdict(torn=["unseen"], late=["diverged"]), verdict(torn=["unseen", "phantom"]))
     assert [line.split()[:2] for line in lines] == [["known", "now"], ["unknown", "phantom:"]]
     assert changes(None, verdict(group("phantom")))[0].startswith("  new ")
+
+
+# -- the exit code and the words ----------------------------------------------------------------------------
+
+
+def first(sought: dict[str, Any] | None, *anchors: Anchored) -> First:
+    """A first run of which only this counts."""
+    nothing: Any = None
+    ground = Ground(past=past(Strike(began_ns=0, took_ns=0)), partitions=(0,))
+    return First(run=Run(folder=Path("first")), settings=nothing, schedule=(), ground=ground, anchors=anchors,
+                 verdict={}, sought=sought)
+
+
+def showing(*names: str, valid: Any = False) -> Attempt:
+    return attempt(past(Strike(began_ns=0, took_ns=0)), valid=valid, findings=[group(name) for name in names])
+
+
+@pytest.mark.parametrize(("sought", "attempts", "code"), [
+    ("lost-write", [showing(), showing("lost-write")], 0),
+    ("lost-write", [showing("phantom"), showing(valid=True)], 1),
+    ("lost-write", [showing(valid=True), showing(valid="unknown")], 3),
+    ("lost-write", [], 4),
+    (None, [showing(valid=True), showing(valid=True)], 0),
+    (None, [showing(valid=True), showing(valid="unknown")], 3),
+    (None, [showing(valid=True), showing("phantom")], 1),
+])
+def test_the_exit_code_says_whether_it_came_again(sought: str | None, attempts: list[Attempt],
+                                                  code: int) -> None:
+    """0 again, 1 another bug, 3 nothing of the kind, 4 no run at all."""
+    assert exit_code(first(group(sought) if sought else None), attempts) == code
+
+
+def test_the_worst_finding_is_looked_for_or_the_one_that_is_named() -> None:
+    """A bug before what is permitted, a lost write before all; a name that is not there is refused."""
+    told = verdict(group("diverged"), group("phantom"), group("lost-write"))
+    assert (sought_in(told, None) or {})["name"] == "lost-write"
+    assert (sought_in(verdict(group("diverged"), group("lost-write", "permitted")), None) or {})[
+        "name"] == "diverged"
+    assert (sought_in(told, "phantom") or {})["name"] == "phantom"
+    assert sought_in(verdict(), None) is None
+    with pytest.raises(UsageError, match="it has: diverged, lost-write, phantom"):
+        sought_in(told, "stuck")
+
+
+def test_a_fault_right_after_a_wait_is_told_by_what_was_waited_for() -> None:
+    """`at once` alone would say nothing; how it was tied and how near it came stand beside it."""
+    wait = Entry(f="wait", moment={"at": "state", "partition": 0, "replica": "n3", "field": "leo", "is": "==",
+                                   "value": 4})
+    kill, strike = Entry(f="kill", nodes=("n1",)), Strike(began_ns=50 * MS, took_ns=51 * MS)
+    anchors = (Anchored(position=0, then=wait, now=wait, strike=None, by="asked", why=""),
+               Anchored(position=1, then=kill, now=kill, strike=strike, by="asked", why=""))
+    then = past(strike, acks=(1, 2), before_ns=0)
+    text = replaying.table(anchors, [attempt(past(strike, acks=(1, 2, 3), before_ns=49 * MS))],
+                           Ground(past=then, partitions=(0,)))
+    row = text.splitlines()[1]
+    assert row.split("  ")[1].strip() == "1"
+    for told in ("kill n1", "once n3 leo == 4", "0.050 s, p0: ack 2", "as asked", "1/1", "1.0 (1.0)",
+                 "+1 (+1)"):
+        assert told in row

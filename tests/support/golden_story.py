@@ -96,9 +96,11 @@ class Story:
             self.lines.append(line)
 
     def do_cluster(self, rules: str = "kip-320", **options: str) -> None:
-        bugs = [bug for bug in options.pop("bugs", "").split(",") if bug]
+        bugs, switches = (
+            [name for name in options.pop(kind, "").split(",") if name] for kind in ("bugs", "switches")
+        )
         numbers: dict[str, Any] = {name: int(value) for name, value in options.items()}
-        self.cluster = MemoryCluster(rules, bugs, **numbers)
+        self.cluster = MemoryCluster(rules, bugs, switches=switches, **numbers)
         self.cluster.on_effect = self._tell
 
     def do_send(self, node: str, *values: str, acks: str = "all") -> None:
@@ -114,6 +116,13 @@ class Story:
         for message in messages:
             self.lines.append(_under_way(message))
             self.cluster.deliver(message)
+
+    def do_hears(self, node: str, number: str = "0") -> None:
+        """Of the leader-and-isr messages on their way to a node this one alone."""
+        message = self._messages("metadata", to=node)[int(number)]
+        event = message.body[2]
+        self.lines.append(f"{_under_way(message)}: {_name(event.leader)} leads epoch {event.leader_epoch}")
+        self.cluster.deliver(message)
 
     def do_drop(self, kind: str, **ends: str) -> None:
         for message in self._messages(kind, **ends):

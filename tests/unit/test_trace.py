@@ -1,0 +1,234 @@
+"""The raw trace files: written by broker.trace, read, merged and followed by harness.trace."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.failpoints import Place
+from broker.trace import Trace, latest_version
+from harness import trace
+from harness.errors import FloodmarkError
+from harness.trace import FIELDS, Feed, Merge, Raw
+
+NAMES = {1: "n1", 2: "n2", 3: "n3", 100: "controller"}
+APPEND = {"event": "append", "epoch": 0, "leo": 1, "hw": 0, "role": "leader", "offset": 0, "count": 1,
+          "epochs": ((0, 0),)}  # fmt: skip
+
+
+class Clock:
+    """Nanoseconds that rise by one at each look, unless told otherwise."""
+
+    def __init__(self, now_ns: int = 1_000) -> None:
+        self.now_ns = now_ns
+
+    def __call__(self) -> int:
+        self.now_ns += 1
+        return self.now_ns
+
+
+def raw(folder: Path, *nodes: int) -> Raw:
+    """The files of these nodes; the run has partition 7, which is topic log's 0."""
+    return Raw(files={NAMES[node]: folder / f"{node}.trace" for node in nodes}, names=NAMES,
+               keys={("log", 0): 7})  # fmt: skip
+
+
+def writer(folder: Path, node: int = 1, clock: Clock | None = None) -> Trace:
+    return Trace(folder / f"{node}.trace", node, clock_ns=clock or Clock())
+
+
+def merged(of: Raw, origin_ns: int = 0) -> tuple[list[dict[str, Any]], list[str]]:
+    merge = Merge(of, origin_ns)
+    lines = [json.loads(line) for piece in merge.pieces() for line in piece.splitlines()]
+    return lines, merge.problems
+
+
+def test_a_line_arrives_in_the_words_of_the_run(tmp_path: Path) -> None:
+    """Names for ids, the history's key for topic and partition, the run's clock for the monotonic one."""
+    one = writer(tmp_path)
+    one.replica("log", 0, [{"event": "ack", "epoch": 2, "leo": 5, "hw": 5, "offset": 4, "acks": "all",
+                            "isr": (1, 3)},
+                           {"event": "become_follower", "epoch": 3, "leo": 5, "hw": 5, "leader": -1}])
+    lines, problems = merged(raw(tmp_path, 1), origin_ns=2_000)
+    assert not problems
+    assert lines == [
+        {"time": -999, "node": "n1", "seq": 0, "event": "ack", "partition": 7, "epoch": 2, "leo": 5, "hw": 5,
+         "offset": 4, "acks": "all", "isr": ["n1", "n3"]},
+        {"time": -999, "node": "n1", "seq": 1, "event": "become_follower", "partition": 7, "epoch": 3,
+         "leo": 5, "hw": 5, "leader": None},
+    ]  # fmt: skip
+
+
+def test_seq_goes_on_over_restarts_and_a_torn_line_is_cut_off(tmp_path: Path) -> None:
+    one = writer(tmp_path)
+    one.replica("log", 0, [APPEND, APPEND])
+    path = tmp_path / "1.trace"
+    whole = path.read_bytes()
+    for cut in range(1, len(whole) // 2):  # any part of the second line
+        path.write_bytes(whole[:-cut])
+        again = writer(tmp_path)
+        assert again.seq == 1
+        again.process([{"event": "start", "clean": False}])
+        lines, problems = merged(raw(tmp_path, 1))
+        assert [line["seq"] for line in lines] == [0, 1]
+        assert not problems
+
+
+@pytest.mark.parametrize("left", [b"", b'{"time":1,"no'])
+def test_a_file_without_a_whole_line_begins_at_zero(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / "1.trace").write_bytes(left)
+    assert writer(tmp_path).seq == 0
+
+
+def test_a_long_line_is_found_again(tmp_path: Path) -> None:
+    """Longer than what is read at a time from the end."""
+    one = writer(tmp_path)
+    one.process([{"event": "crash", "why": "x" * 200_000}])
+    one.process([{"event": "crash", "why": "y" * 200_000}])
+    assert writer(tmp_path).seq == 2
+
+
+def test_a_merge_is_by_time_and_never_reorders_a_node(tmp_path: Path) -> None:
+    """Even where a node's own times should stand still or fall."""
+    dice = random.Random(3)
+    for node in (1, 2, 3):
+        clock = Clock()
+        one = writer(tmp_path, node, clock)
+        for number in range(200):
+            clock.now_ns += dice.choice((-1, 0, 1, 5, 40))
+            one.replica("log", 0, [{**APPEND, "offset": number}] * dice.choice((1, 1, 2)))
+    lines, problems = merged(raw(tmp_path, 1, 2, 3))
+    assert not problems
+    for node in ("n1", "n2", "n3"):
+        own = [line for line in lines if line["node"] == node]
+        assert [line["seq"] for line in own] == list(range(len(own)))
+        assert [line["offset"] for line in own] == sorted(line["offset"] for line in own)
+
+
+def test_lines_of_other_partitions_are_left_out_and_leave_no_gap(tmp_path: Path) -> None:
+    one = writer(tmp_path)
+    one.process([{"event": "start", "clean": False}])
+    for topic, partition in (("other", 0), ("log", 0), ("log", 1), ("log", 0)):
+        one.replica(topic, partition, [APPEND])
+    lines, problems = merged(raw(tmp_path, 1))
+    assert not problems
+    assert [(line["seq"], line.get("partition")) for line in lines] == [(0, None), (1, 7), (2, 7)]
+
+
+def test_a_gap_is_told_and_stays_a_gap(tmp_path: Path) -> None:
+    one = writer(tmp_path)
+    for _ in range(3):
+        one.replica("other", 0, [APPEND])
+        one.replica("log", 0, [APPEND])
+    path = tmp_path / "1.trace"
+    rows = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(rows[:3] + rows[4:]))
+    lines, problems = merged(raw(tmp_path, 1))
+    assert [line["seq"] for line in lines] == [0, 2]
+    assert len(problems) == 1
+    assert "between seq 3 and 4" in problems[0]
+
+
+def test_a_line_that_is_none_is_told_by_file_and_number(tmp_path: Path) -> None:
+    one = writer(tmp_path)
+    one.replica("log", 0, [APPEND, APPEND, APPEND])
+    path = tmp_path / "1.trace"
+    rows = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(rows[0] + b"{nonsense\n" + rows[2])
+    lines, problems = merged(raw(tmp_path, 1))
+    assert [line["seq"] for line in lines] == [0, 2]
+    assert any("1.trace:2: no line of a trace" in problem for problem in problems)
+
+
+def test_a_node_that_was_never_started_is_told(tmp_path: Path) -> None:
+    writer(tmp_path, 1).replica("log", 0, [APPEND])
+    (tmp_path / "3.trace").write_bytes(b'{"time":')
+    lines, problems = merged(raw(tmp_path, 1, 2, 3))
+    assert len(lines) == 1
+    assert sorted(problem.split(":")[0] for problem in problems) == [
+        "the trace of n2 has no line", "the trace of n3 has no line"]  # fmt: skip
+
+
+def test_a_feed_gives_each_line_once_and_when_it_is_whole(tmp_path: Path) -> None:
+    """It follows files that are not there yet, and through restarts."""
+    feed = Feed(raw(tmp_path, 1, 2), 0)
+    assert feed.new() == []
+    clock = Clock()
+    one = writer(tmp_path, 1, clock)
+    one.replica("log", 0, [APPEND])
+    two = writer(tmp_path, 2, clock)
+    two.replica("log", 0, [APPEND])
+    one.replica("other", 0, [APPEND])
+    one.replica("log", 0, [{**APPEND, "offset": 1}])
+    assert [(line["node"], line["offset"]) for line in feed.new()] == [("n1", 0), ("n2", 0), ("n1", 1)]
+    assert feed.new() == []
+    with (tmp_path / "1.trace").open("ab") as file:
+        file.write(b'{"time":9,"node":1,"se')
+    assert feed.new() == []
+    again = writer(tmp_path, 1, clock)
+    again.process([{"event": "start", "clean": False}])
+    assert [line["event"] for line in feed.new()] == ["start"]
+    feed.close()
+
+
+def test_a_feed_looks_only_at_the_events_it_was_told(tmp_path: Path) -> None:
+    one = writer(tmp_path)
+    hw = {"event": "hw", "epoch": 0, "leo": 1, "hw": 1, "role": "leader"}
+    one.replica("log", 0, [APPEND, hw, APPEND])
+    with_hw = Feed(raw(tmp_path, 1), 0, {"hw", "ack"})
+    assert [line["event"] for line in with_hw.new()] == ["hw"]
+    with_hw.close()
+
+
+def test_a_failpoint_is_told_with_what_is_known_of_it(tmp_path: Path) -> None:
+    one = writer(tmp_path)
+    one.standing_of = lambda topic, partition: (4, 9, 8) if (topic, partition) == ("log", 0) else None
+    one.failpoint(Place(name="F.truncated", topic="log", partition=0, epoch=3, peer=2, offset=5), "hold")
+    one.failpoint(Place(name="C.elected", topic="log", partition=0, epoch=3, peer=2), "drop")
+    one.failpoint(Place(name="B.registered"), "report")
+    lines, _ = merged(raw(tmp_path, 1))
+    state = {"partition": 7, "epoch": 4, "leo": 9, "hw": 8}
+    at = {"time": 1001, "node": "n1", "seq": 0, "event": "failpoint"}
+    assert lines[0] == {**at, **state, "name": "F.truncated", "action": "hold", "peer": "n2", "offset": 5}
+    assert "offset" not in lines[1]
+    assert lines[2].keys() == {"time", "node", "seq", "event", "name", "action"}
+
+
+def test_a_trace_that_is_off_writes_nothing(tmp_path: Path) -> None:
+    off = Trace()
+    off.failpoint(Place(name="B.registered"), "report")
+    assert not off.on
+    assert off.seq == 0
+
+
+def test_the_version_that_a_controller_has_told_is_the_highest(tmp_path: Path) -> None:
+    path = tmp_path / "100.trace"
+    assert latest_version(path) == 0
+    one = writer(tmp_path, 100)
+    one.process([{"event": "register", "version": 3, "broker": 1, "broker_epoch": 0, "clean": False}])
+    one.failpoint(Place(name="C.elected", topic="log", partition=0), "report")
+    assert latest_version(path) == 3
+    lines, _ = merged(raw(tmp_path, 100))
+    assert "version" not in lines[0]
+
+
+def test_every_event_of_the_format_has_its_fields_here() -> None:
+    """The table of events in format 1."""
+    assert set(FIELDS) == {
+        "append", "truncate", "hw", "become_leader", "become_follower", "fetch", "ack", "isr_proposed", "isr",
+        "elect", "register", "fence", "unfence", "checkpoint", "crash", "start", "failpoint",
+    }  # fmt: skip
+
+
+def test_a_trace_read_back_tells_a_bad_line_and_passes_a_torn_one_over(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(b'{"seq":0}\n{"seq":1}\n{"se')
+    assert [line["seq"] for line in trace.read(path)] == [0, 1]
+    path.write_bytes(b'{"seq":0}\n{"se\n{"seq":2}\n')
+    with pytest.raises(FloodmarkError, match=r"trace\.jsonl:2"):
+        list(trace.read(path))
+    path.write_bytes(b"[1]\n")
+    with pytest.raises(FloodmarkError, match="not a JSON object"):
+        list(trace.read(path))

@@ -4,7 +4,6 @@ call."""
 import os
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import damages_clients
 import damages_files
@@ -13,6 +12,7 @@ import damages_losses
 import pytest
 import twin
 from damages import DAMAGES, FILES, NEAR_MISSES
+from twin_compare import as_dict, other_promises, spoken
 
 from histories import healthy
 
@@ -42,14 +42,6 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
     return ", ".join(done) or "healthy", folder.write(root / f"{number:04}")
 
 
-def other_promises(random: Random) -> dict[str, Any]:
-    """One guarantee that is not as usual."""
-    return random.choice((
-        {"acks": "1"}, {"acks": "0"}, {"retries": 5}, {"retries": 5, "idempotence": True}, {"flush": "every"},
-        {"unclean_leader_election": True}, {"min_insync_replicas": 1}, {"min_insync_replicas": 3},
-        {"isolation": "read_uncommitted"}))
-
-
 @pytest.mark.spark
 def test_judge_and_twin_agree(tmp_path: Path) -> None:
     """Findings by name, class, permitted_by and count, the names under unknown, and valid: all the same."""
@@ -65,21 +57,3 @@ def test_judge_and_twin_agree(tmp_path: Path) -> None:
 
     assert len(stories) == len(verdicts)
     assert differences == [], "\n".join(differences)
-
-
-def as_dict(verdict: Any) -> dict[str, Any]:
-    findings = [{"name": one.name, "class": one.klass, "permitted_by": one.permitted_by, "count": one.count}
-                for one in verdict.findings]
-    return {"valid": verdict.valid, "findings": findings,
-            "unknown": {name for unknown in verdict.unknown for name in unknown.names}}
-
-
-def spoken(verdict: dict[str, Any]) -> tuple[Any, ...]:
-    """The comparable part of a verdict: checks that only one of the two makes are left out."""
-    from checkers.names import MADE
-
-    known = {*twin.NAMES} & {*MADE} | {twin.UNFIT}
-    return (verdict["valid"],
-            sorted((one["name"], one["class"], one["permitted_by"] or "", one["count"])
-                   for one in verdict["findings"] if one["name"] in known),
-            sorted(set(verdict["unknown"]) & known))

@@ -1,0 +1,62 @@
+"""The product's judge and the twin say the same of many random traces, healthy, rough and damaged, in one
+call."""
+
+import os
+from pathlib import Path
+from random import Random
+
+import damages_trace_isr
+import pytest
+import twin
+from damages_trace import DAMAGES, NEAR_MISSES
+from traces import traced
+from twin_compare import as_dict, other_promises, spoken
+
+from histories import RunFolder
+
+CATALOGUE = DAMAGES | NEAR_MISSES | damages_trace_isr.FILES
+FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "150"))
+SEED = os.environ.get("FLOODMARK_SEED", "1")
+
+
+def folder_of(number: int, root: Path) -> tuple[str, Path]:
+    """What was done to a run (each damage of the catalogue in its turn, at times one more, every fifth time
+    none), and where it lies."""
+    random = Random(f"{SEED} {number}")
+    folder = run_of(random, number)
+    if random.random() < 0.15:
+        folder.run["guarantees"] |= other_promises(random)
+    names = sorted(CATALOGUE)
+    asked = [names[number % len(names)]] if number % 5 else []
+    asked += random.sample(names, random.choice((0, 0, 0, 1)))
+    done = []
+    for name in asked:
+        try:
+            planted = CATALOGUE[name](folder, random)
+        except (AssertionError, IndexError, StopIteration, ValueError):
+            continue  # an earlier damage took away what this one needs
+        done.append(name if planted is not None else f"({name})")
+    return ", ".join(done) or "nothing", folder.write(root / f"{number:04}")
+
+
+def run_of(random: Random, number: int) -> RunFolder:
+    return traced(random, steps=random.randrange(40, 160), unclean=number % 5 == 0 and random.random() < 0.5,
+                  overspent=number % 5 == 0 and random.random() < 0.5,
+                  clock_error_ns=random.choice((0, 0, 0, 500_000)))
+
+
+@pytest.mark.spark
+def test_judge_and_twin_agree_about_traces(tmp_path: Path) -> None:
+    """Findings by name, class, permitted_by and count, the names under unknown, and valid: all the same."""
+    from checkers.judge import SparkJudge
+
+    stories = [folder_of(number, tmp_path) for number in range(FOLDERS)]
+    verdicts = SparkJudge().judge([path for _, path in stories])
+    differences = []
+    for (story, path), verdict in zip(stories, verdicts, strict=True):
+        wanted, judged = spoken(twin.judge(path)), spoken(as_dict(verdict))
+        if wanted != judged:
+            differences.append(f"{path}: {story}\n  twin  {wanted}\n  judge {judged}")
+
+    assert len(stories) == len(verdicts)
+    assert differences == [], "\n".join(differences)

@@ -1,0 +1,81 @@
+"""The twin finds in a trace what was planted there, and nothing else; in healthy ones it finds no bug."""
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import damages_trace_isr
+import pytest
+import twin
+from damages import Damage, Expect
+from damages_trace import DAMAGES, NEAR_MISSES
+from traces import traced
+
+FILES = damages_trace_isr.FILES
+TRIES = 4  # folders a damage
+HEALTHY = 60
+
+
+@pytest.mark.parametrize("clock_error_ns", [0, 2_000_000])
+def test_a_healthy_trace_has_no_findings(clock_error_ns: int, tmp_path: Path) -> None:
+    """Kills, restarts, single power cuts, zombies and elections: valid, in every order the clocks allow."""
+    for seed in range(HEALTHY):
+        folder = traced(Random(f"healthy {seed}"), clock_error_ns=clock_error_ns)
+        verdict = twin.judge(folder.write(tmp_path / str(seed)))
+        said = verdict["valid"], verdict["findings"], verdict["unknown"]
+
+        assert said == (True, [], [])
+
+
+def test_permitted_losses_are_no_bugs(tmp_path: Path) -> None:
+    """With unclean elections and too many power cuts records are lost, and every finding names its leave."""
+    found = set()
+    for seed in range(HEALTHY):
+        allowed = {"unclean": seed % 4 == 0, "overspent": seed % 4 != 0}
+        verdict = twin.judge(traced(Random(f"rough {seed}"), **allowed).write(tmp_path / str(seed)))
+        assert verdict["valid"] is True, (seed, verdict["findings"])
+        found |= {(one["name"], one["permitted_by"]) for one in verdict["findings"]}
+
+    assert {("leader-incomplete", "unclean.leader.election.enable"), ("leader-incomplete", "fault budget"),
+            ("unsafe-truncation", "unclean.leader.election.enable"), ("unsafe-truncation", "fault budget"),
+            } <= found
+
+
+@pytest.mark.parametrize("name", sorted(DAMAGES))
+def test_a_planted_bug_is_found(name: str, tmp_path: Path) -> None:
+    """Every planted damage is found under its names and classes, and nothing else is."""
+    planted(DAMAGES[name], name, tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(NEAR_MISSES))
+def test_a_near_miss_is_passed_over(name: str, tmp_path: Path) -> None:
+    """What looks like damage and is none brings no finding."""
+    planted(NEAR_MISSES[name], name, tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_spoilt_trace_proves_less(name: str, tmp_path: Path) -> None:
+    """What is unknown then is said, and what stands is found."""
+    planted(FILES[name], name, tmp_path)
+
+
+def planted(plant: Damage, name: str, tmp_path: Path) -> None:
+    """Plant it in several healthy folders, some of them with clocks that err."""
+    done = 0
+    for seed in range(TRIES):
+        random = Random(f"{name} {seed}")
+        folder = traced(random, steps=60, clock_error_ns=500_000 * (seed % 2))
+        expect = plant(folder, random)
+        if expect is not None:
+            holds(expect, twin.judge(folder.write(tmp_path / str(seed))))
+            done += 1
+    assert done > 0
+
+
+def holds(expect: Expect, verdict: dict[str, Any]) -> None:
+    found = {one["name"]: (one["class"], one["permitted_by"]) for one in verdict["findings"]}
+    bug = any(kind[0] == "bug" for kind in expect.must.values())
+
+    assert expect.must == found
+    assert sorted(expect.unknown) == verdict["unknown"]
+    assert (expect.valid if expect.valid is not None else not bug) == verdict["valid"]

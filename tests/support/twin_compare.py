@@ -1,0 +1,32 @@
+"""The verdicts of the product's judge and of the twin, made comparable; and promises to vary runs with."""
+
+from random import Random
+from typing import Any
+
+import twin
+
+from checkers.names import MADE
+
+
+def other_promises(random: Random) -> dict[str, Any]:
+    """One guarantee that is not as usual."""
+    return random.choice((
+        {"acks": "1"}, {"acks": "0"}, {"retries": 5}, {"retries": 5, "idempotence": True}, {"flush": "every"},
+        {"unclean_leader_election": True}, {"min_insync_replicas": 1}, {"min_insync_replicas": 3},
+        {"isolation": "read_uncommitted"}))
+
+
+def as_dict(verdict: Any) -> dict[str, Any]:
+    findings = [{"name": one.name, "class": one.klass, "permitted_by": one.permitted_by, "count": one.count}
+                for one in verdict.findings]
+    return {"valid": verdict.valid, "findings": findings,
+            "unknown": {name for unknown in verdict.unknown for name in unknown.names}}
+
+
+def spoken(verdict: dict[str, Any]) -> tuple[Any, ...]:
+    """The comparable part of a verdict: checks that only one of the two makes are left out."""
+    known = {*twin.NAMES} & {*MADE} | {twin.UNFIT}
+    return (verdict["valid"],
+            sorted((one["name"], one["class"], one["permitted_by"] or "", one["count"])
+                   for one in verdict["findings"] if one["name"] in known),
+            sorted(set(verdict["unknown"]) & known))

@@ -8,7 +8,7 @@ from harness.protocols import Sender
 from harness.schedule import Entry
 
 NOWAIT_PATIENCE_S = 10.0  # of an op that stays open: what answers it may first have to be let go
-DRAIN_TIMEOUT_S = NOWAIT_PATIENCE_S + 3.0
+DRAIN_TIMEOUT_S = 3.0  # what only mending would answer stays open
 
 
 class Scripted:

@@ -144,3 +144,20 @@ def test_what_undoes_what() -> None:
     assert ledger.after("power_cut", ["n1"]).told() == ("pause n2", "cut halves", "power_cut n1")
     assert ledger.after("heal", []).told() == ("pause n2", "kill n1")
     assert ledger.after("heal", []).after("resume", ["n2"]).after("start", ["n1"]) == Ledger()
+
+
+def test_what_is_armed_is_no_fault_in_force_and_ends_with_its_process() -> None:
+    """Or by a release that fits it; one that keeps, or lets some pass, does not end it."""
+    crash = {"name": "F.truncated", "action": "crash"}
+    hold = {"name": "C.elected", "action": "hold", "peer": "n1"}
+    ledger = Ledger().after("arm", ["n1", "n2"], point=crash, began_ns=5).after("arm", ["n3"], point=hold)
+    assert ledger.lasting == ()
+    assert ledger.may_crash
+    assert ledger.after("release", ["n1", "n2"]).may_crash is False
+    assert ledger.after("release", ["n1"]).may_crash
+    assert ledger.after("release", ["n1", "n2"], point={"name": "F.appended"}).may_crash
+    assert ledger.after("release", ["n1", "n2"], point={"name": "F.truncated", "keep": True}).may_crash
+    assert not ledger.after("kill", ["n1"]).after("power_cut", ["n2"]).may_crash
+    assert ledger.after("kill", ["n1"]).after("kill", ["n2"]).after("arm", ["n2"], point=crash).may_crash
+    passed = ledger.after("release", ["n3"], point={"name": "C.elected", "through_epoch": 1})
+    assert [one.live for one in passed.armed] == [True, True, True]

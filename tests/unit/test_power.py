@@ -11,7 +11,7 @@ from broker.checkpoints import HIGH_WATERMARKS, read_epochs, read_offsets, write
 from broker.durable import Durable, Note
 from broker.files import Files
 from broker.messages import Batch
-from harness.cluster.power import power_cut
+from harness.cluster.power import power_cut, wipe
 from harness.errors import FloodmarkError
 
 SIZE = len(batch(0).data)
@@ -319,3 +319,26 @@ def test_a_note_torn_at_any_byte_leaves_the_one_before_it(tmp_path: Path) -> Non
         assert note is not None
         assert (log_dir / "file").read_bytes() == b"0123456789"[:note.length]
         assert note.length == (3 if torn > changed[-1] else 10)
+
+
+# -- a disk that is replaced ----------------------------------------------------------------------------------
+
+
+def test_a_wiped_disk_holds_nothing_and_a_broker_starts_on_it_as_on_a_new_one(disk: Disk) -> None:
+    """Fsynced or not; what is written from then on has an account of its own."""
+    disk.log.append(singles(0, 7))
+    disk.log.flush()
+    write_offsets(disk.files, HIGH_WATERMARKS, {("log", 0): 7})
+    disk.kill()
+
+    lost = wipe(disk.durable, disk.log_dir)
+
+    assert (lost.lost_records, lost.records) == (7, {NAME: 7})
+    assert list(disk.log_dir.iterdir()) == []
+    disk.start()
+    assert (disk.log.leo, read_offsets(disk.log_dir, HIGH_WATERMARKS)) == (0, {})
+    disk.log.append(singles(0, 2))
+    disk.log.flush()
+    disk.log.append(singles(2, 3))
+    disk.kill()
+    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 2}

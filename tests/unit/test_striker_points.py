@@ -231,8 +231,9 @@ def test_scripted_ops_say_whom_to_ask_and_how(stand: Stand) -> None:
               Entry(f="poll", args={"partitions": [0], "from": "n3", "offset": 4}),
               Entry(f="list_offsets", args={"partitions": [0], "from": "leader"}))
 
-    assert [(one.f, one.node, one.acks, one.offset, one.patience_s) for one in stand.intents] == [("send", None, None, None, None), ("send", "n2", "1", None, None),
-                    ("poll", "n3", None, 4, None), ("list_offsets", "n1", None, None, None)]
+    assert [(one.f, one.node, one.acks, one.offset, one.patience_s) for one in stand.intents] == [
+        ("send", None, None, None, None), ("send", "n2", "1", None, None), ("poll", "n3", None, 4, None),
+        ("list_offsets", "n1", None, None, None)]
 
 
 def test_a_send_that_is_not_waited_for_stays_open_while_the_schedule_goes_on(stand: Stand) -> None:

@@ -1,0 +1,59 @@
+"""What overspends the guarantees: losses of power and disk, elections, and what is armed beside them."""
+
+from typing import Any
+
+import pytest
+
+from harness.schedule import Entry
+from nemesis.budget import overspends
+
+HEALTHY = {"at": "state", "healthy": True}
+
+
+def lose(f: str = "disk", moment: dict[str, Any] | None = HEALTHY, *nodes: str) -> Entry:
+    args = {"kind": "wiped"} if f == "disk" else {}
+    return Entry(f=f, nodes=nodes or ("n1",), moment=moment, args=args)
+
+
+def arm(action: str = "crash") -> Entry:
+    return Entry(f="arm", nodes=("n2",), args={"point": {"name": "F.appended", "action": action}})
+
+
+RELEASE = Entry(f="release", nodes=("n2",))
+START = Entry(f="start", nodes=("n1",))
+WAIT = Entry(f="wait", moment=HEALTHY)
+
+
+@pytest.mark.parametrize("schedule", [
+    (lose(), START, WAIT, lose(), START),
+    (lose("power_cut", {"at": "sequence", "of": [{"at": "after", "after_ns": 5}, HEALTHY]}),),
+    (arm(), RELEASE, lose()),
+    (arm("report"), lose()),
+    (lose(), START, WAIT, arm()),
+], ids=repr)
+def test_within_the_budget(schedule: tuple[Entry, ...]) -> None:
+    """One at a time, from health to health, with nothing armed that could strike meanwhile."""
+    assert overspends(schedule) == ()
+
+
+@pytest.mark.parametrize(("schedule", "position", "why"), [
+    ((lose("disk", None),), 0, "a wiped disk that does not wait for a healthy cluster"),
+    ((lose("power_cut", None),), 0, "a power cut that does not wait for a healthy cluster"),
+    ((lose("disk", {**HEALTHY, "then_ns": 5}),), 0, "does not wait for a healthy cluster"),
+    ((lose("disk", {"at": "sequence", "of": [HEALTHY, {"at": "after", "after_ns": 5}]}),), 0, "healthy"),
+    ((lose("disk", HEALTHY, "n1", "n2"),), 0, "2 nodes lose all they held together"),
+    ((lose(), START, Entry(f="kill", nodes=("n2",))), 2, "kill strikes before the cluster"),
+    ((lose(), START, arm()), 2, "arm strikes before the cluster"),
+    ((arm("hold"), lose()), 1, "what entry 0 has armed may strike while the loss is not made good"),
+    ((arm(), Entry(f="release", nodes=("n2",), args={"point": {"name": "L.acked"}}), lose()), 2, "armed"),
+    ((Entry(f="elect", args={"leader": "n2", "unclean": True}),), 0, "an unclean election"),
+], ids=repr)
+def test_beyond_the_budget(schedule: tuple[Entry, ...], position: int, why: str) -> None:
+    """Each with its reason."""
+    assert any(one.position == position and why in one.why for one in overspends(schedule))
+
+
+@pytest.mark.parametrize(("f", "spends"), [("power_cut", False), ("disk", True)])
+def test_what_is_fsynced_outlives_a_power_cut_and_no_wiped_disk(f: str, spends: bool) -> None:
+    """With flush.messages=1, and no wait for health."""
+    assert bool(overspends((lose(f, None),), flush_every=True)) is spends

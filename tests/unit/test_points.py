@@ -1,0 +1,310 @@
+"""Failpoints on the harness's side: requests, what was met, armed crashes; against a small control server."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from broker import arming
+from harness.cluster import views
+from harness.cluster.control import Refused
+from harness.cluster.layout import Layout, lay_out
+from harness.cluster.points import Points
+from harness.cluster.ports import Ports
+from harness.cluster.properties import settings
+from harness.cluster.sockets import Sockets
+from harness.errors import FloodmarkError
+from harness.load import AcksGiven
+from harness.points import POINTS, SCOPES
+from harness.protocols import CONTROLLER, PartitionSpec
+from harness.trace import Feed
+
+NODES = ("n1", "n2")
+SPECS = (PartitionSpec(key=4, topic="log", partition=1, replicas=NODES),)
+NAMES = views.Names(NODES, SPECS)
+HOLD = {"name": "F.truncated", "action": "hold", "partition": 4, "peer": "n1", "epoch": 2, "scope": "broker"}
+CRASH = {"name": "F.truncated", "action": "crash"}
+
+
+@dataclass(kw_only=True)
+class Node:
+    """One process's control socket, and whether it runs; what it was asked, and what it answers."""
+
+    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    answers: dict[str, Any] = field(default_factory=lambda: {
+        "arm": {"id": 1}, "release": {"released": 1}, "points": {"met": [], "armed": []}})
+    running: bool = True
+    standing: bool = False
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            request = json.loads(line)
+            self.asked.append({key: value for key, value in request.items() if key != "id"})
+            answer = self.answers[request["do"]]
+            how = {"error": answer} if isinstance(answer, str) else {"ok": answer}
+            writer.write(json.dumps({"id": request["id"], **how}).encode() + b"\n")
+        writer.close()
+
+
+@dataclass(kw_only=True)
+class Stand:
+    """n2's points, its control socket, its trace."""
+
+    points: Points
+    layout: Layout
+    node: Node
+
+    def lives(self, name: str) -> bool:
+        return self.node.running
+
+    def paused(self, name: str) -> bool:
+        return self.node.standing
+
+    def trace(self, *lines: Mapping[str, Any]) -> None:
+        path = self.layout.places["n2"].trace
+        assert path is not None, "this cluster traces"
+        with path.open("ab") as file:
+            for line in lines:
+                file.write(orjson.dumps({"node": 2, "seq": 0, **line}) + b"\n")
+
+    def meets(self, time: int, action: str = "hold", **more: Any) -> None:
+        self.trace({"time": time, "event": "failpoint", "topic": "log", "partition": 1, "epoch": 2, "leo": 5,
+                    "hw": 4, "name": "F.truncated", "action": action, **more})
+
+    def properties(self) -> list[str]:
+        return self.layout.properties_of("n2").read_text().splitlines()
+
+
+@asynccontextmanager
+async def standing(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
+    ports, node = Ports(), Node()
+    layout = lay_out(folder, NODES, proxied=False, ports=ports, first_port=None, trace=trace)
+    ports.close()
+    server = await asyncio.start_server(node.serve, "127.0.0.1", 0)
+    places = {**layout.places, "n2": replace(
+        layout.places["n2"], control_port=server.sockets[0].getsockname()[1])}
+    layout = replace(layout, places=places)
+    layout.write(settings({}, nodes=2), rules="kip-320", bugs=())
+    stand = Stand(points=None, layout=layout, node=node)  # type: ignore[arg-type]
+    sockets = Sockets(layout, stand)  # type: ignore[arg-type]
+    stand.points = Points(layout, sockets)
+    stand.points.specs = SPECS
+    try:
+        yield stand
+    finally:
+        stand.points.close()
+        await sockets.close()
+        server.close()
+        await server.wait_closed()
+
+
+def told(folder: Path, story: Callable[[Stand], Awaitable[Any]], *, trace: bool = True) -> Any:
+    async def run() -> Any:
+        async with asyncio.timeout(20), standing(folder, trace=trace) as stand:
+            return await story(stand)
+
+    return asyncio.run(run())
+
+
+def test_both_sides_know_the_same_points() -> None:
+    """Names, whose they are, what may be done there."""
+    assert {name: (point.of_controller, point.actions) for name, point in POINTS.items()} == {
+        name: (point.role == arming.CONTROLLER, point.actions) for name, point in arming.POINTS.items()}
+    assert SCOPES == arming.SCOPES
+
+
+@pytest.mark.parametrize("name", sorted(POINTS))
+def test_what_is_asked_is_what_a_process_understands(name: str) -> None:
+    """Every action at every point, with every condition."""
+    role = arming.CONTROLLER if POINTS[name].of_controller else arming.BROKER
+    for action in POINTS[name].actions:
+        point = {"name": name, "action": action, "partition": 4, "epoch": 2, "peer": "n1", "offset": 5,
+                 "times": 0, "skip": 1, **({"for_ms": 5} if action == "delay" else {})}
+        arm = arming.read_arm(views.point_request(NAMES, point), role)
+        assert (arm.point, arm.action, arm.topic, arm.partition, arm.peer) == (name, action, "log", 1, 1)
+    through = {"through_epoch": 3} if name == "C.elected" else {}
+    release = arming.read_release(views.point_request(NAMES, {
+        "name": name, "partition": 4, "peer": CONTROLLER, "keep": True, **through}), role)
+    assert (release.topic, release.partition, release.peer) == ("log", 1, 100)
+
+
+def test_a_partition_that_the_run_does_not_have_is_told() -> None:
+    with pytest.raises(FloodmarkError, match="there is no partition 9"):
+        views.point_request(NAMES, {"partition": 9})
+
+
+def test_arming_and_releasing_speak_the_clusters_names(tmp_path: Path) -> None:
+    async def story(stand: Stand) -> list[Any]:
+        await stand.points.arm("n2", HOLD, lives=True)
+        assert await stand.points.release("n2", {"name": "F.truncated", "peer": "n1"}, lives=True) == 1
+        assert await stand.points.release("n2", None, lives=True) == 1
+        return list(stand.node.asked)
+
+    assert told(tmp_path, story) == [
+        {"do": "arm", "point": "F.truncated", "action": "hold", "topic": "log", "partition": 1, "peer": 1,
+         "epoch": 2, "scope": "broker"},
+        {"do": "release", "point": "F.truncated", "peer": 1},
+        {"do": "release"},
+    ]
+
+
+@pytest.mark.parametrize(("left", "raises"), [
+    ({"met": [], "armed": []}, False),
+    ({"met": [{"point": "F.truncated", "held": False}], "armed": [{"point": "F.appended"}]}, False),
+    ({"met": [{"point": "F.truncated", "held": True}], "armed": []}, True),
+    ({"met": [], "armed": [{"point": "F.truncated"}]}, True),
+])
+def test_nothing_there_to_release_is_no_error(tmp_path: Path, left: Any, raises: bool) -> None:
+    """It may have been let go by itself; but a refusal while there is something is one."""
+    async def story(stand: Stand) -> int:
+        stand.node.answers |= {"release": "nothing of that kind", "points": left}
+        return await stand.points.release("n2", {"name": "F.truncated"}, lives=True)
+
+    if raises:
+        with pytest.raises(Refused, match="nothing of that kind"):
+            told(tmp_path, story)
+    else:
+        assert told(tmp_path, story) == 0
+
+
+def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(tmp_path: Path) -> None:
+    """In the order of arming; what is released before is not among them; gone when it has been read."""
+    async def story(stand: Stand) -> None:
+        before = stand.properties()
+        await stand.points.arm("n2", HOLD, lives=False)
+        await stand.points.arm("n2", CRASH, lives=False)
+        await stand.points.arm("n2", {**CRASH, "name": "F.appended"}, lives=False)
+        assert await stand.points.release("n2", {"name": "F.appended"}, lives=False) == 0
+        *others, armed = stand.properties()
+        assert others == before
+        key, _, value = armed.partition("=")
+        arms = arming.read_all(arming.read_arms(value), arming.BROKER)
+        assert (key, [arm.action for arm in arms]) == ("floodmark.failpoints", ["hold", "crash"])
+        stand.points.has_read("n2")
+        assert stand.properties() == before
+        assert stand.node.asked == []
+
+    told(tmp_path, story)
+
+
+def test_what_was_met_is_read_from_the_trace_over_restarts(tmp_path: Path) -> None:
+    """Without asking anybody; a line that is torn is none."""
+    async def story(stand: Stand) -> list[Any]:
+        stand.meets(5, offset=7, peer=1)
+        stand.trace({"time": 6, "event": "start", "clean": False})
+        stand.meets(7, topic="somebody-elses")
+        stand.trace({"time": 8, "event": "failpoint", "name": "B.registered", "action": "report"})
+        with stand.layout.places["n2"].trace.open("ab") as file:  # type: ignore[union-attr]
+            file.write(b'{"time":9,"event":"failpoint"')
+        stand.node.running = False
+        return await stand.points.met("n2")
+
+    first, second = told(tmp_path, story)
+    assert (first.node, first.name, first.action, first.time_ns) == ("n2", "F.truncated", "hold", 5)
+    assert (first.partition, first.epoch, first.peer, first.offset) == (4, 2, "n1", 7)
+    assert (second.name, second.partition, second.peer) == ("B.registered", None, None)
+
+
+def test_without_a_trace_the_process_is_asked(tmp_path: Path) -> None:
+    """What it does not know it tells as -1."""
+    async def story(stand: Stand) -> list[Any]:
+        row = {"id": 1, "point": "C.elected", "action": "hold", "topic": "log", "partition": 1, "epoch": -1,
+               "peer": 100, "offset": -1, "count": 1, "time": 5, "held": True}
+        stand.node.answers["points"] = {"met": [row, {**row, "topic": None, "peer": -1}], "armed": []}
+        return await stand.points.met("n2")
+
+    first, second = told(tmp_path, story, trace=False)
+    assert (first.partition, first.epoch, first.peer, first.offset, first.held) == (
+        4, None, CONTROLLER, None, True)
+    assert (second.partition, second.peer) == (None, None)
+
+
+@pytest.mark.parametrize("trace", [True, False])
+def test_an_armed_crash_is_foreseen_once_and_told_from_then_on(tmp_path: Path, trace: bool) -> None:
+    """Not before the end is known. Another end of the same node is its own."""
+    async def story(stand: Stand) -> None:
+        await stand.points.arm("n2", CRASH, lives=True)
+        if trace:
+            stand.meets(5, "crash")
+        assert await stand.points.met("n2") == []
+        stand.node.running = False
+        assert stand.points.foreseen("n2", -signal.SIGKILL)
+        [met] = await stand.points.met("n2")
+        assert stand.points.crashes == [met]
+        assert (met.name, met.action) == ("F.truncated", "crash")
+        assert stand.points.crashed("n2")
+        stand.points.started("n2")
+        assert not stand.points.crashed("n2")
+        assert not stand.points.foreseen("n2", -signal.SIGKILL)
+        assert not stand.points.foreseen("n1", -signal.SIGKILL), "nothing was ever armed there"
+
+    told(tmp_path, story, trace=trace)
+
+
+def test_an_end_by_itself_is_not_foreseen_because_something_else_was_armed(tmp_path: Path) -> None:
+    """A hold, or a crash that was not come to."""
+    async def story(stand: Stand) -> None:
+        await stand.points.arm("n2", HOLD, lives=True)
+        await stand.points.arm("n2", CRASH, lives=True)
+        stand.meets(5)
+        assert not stand.points.foreseen("n2", -signal.SIGKILL)
+
+    told(tmp_path, story)
+
+
+def test_mending_disarms_all_and_says_what_is_left(tmp_path: Path) -> None:
+    """Pending ones too; who was never armed is not asked; who is silent for good is told of."""
+    async def story(stand: Stand) -> Any:
+        assert await stand.points.release_all(NODES) == []
+        assert stand.node.asked == []
+        await stand.points.arm("n2", HOLD, lives=False)
+        stand.node.answers["points"] = {"met": [], "armed": [{"point": "F.hold"}]}
+        found = await stand.points.release_all(NODES)
+        assert not any(line.startswith("floodmark.failpoints") for line in stand.properties())
+        stand.node.answers["release"] = "no"
+        return found, await stand.points.release_all(NODES)
+
+    left, silent = told(tmp_path, story)
+    assert left == ["n2 has failpoints left: F.hold"]
+    assert silent == ["n2 may still be held at a failpoint: n2 refused 'release': no"]
+
+
+def test_a_paused_process_cannot_be_armed(tmp_path: Path) -> None:
+    """It would not hear of it in time."""
+    async def story(stand: Stand) -> None:
+        stand.node.standing = True
+        await stand.points.arm("n2", HOLD, lives=True)
+
+    with pytest.raises(FloodmarkError, match="n2 is paused, or down, and cannot be asked to arm"):
+        told(tmp_path, story)
+
+
+def test_acks_that_a_leader_gave_are_counted_by_records(tmp_path: Path) -> None:
+    """What it appended as leader, and acked since: by partition and leader."""
+    async def story(stand: Stand) -> list[int]:
+        def line(event: str, **more: Any) -> dict[str, Any]:
+            return {"time": 1, "event": event, "topic": "log", "partition": 1, "epoch": 0, **more}
+
+        raw = stand.layout.raw_traces(SPECS)
+        assert raw is not None, "this cluster traces"
+        given = AcksGiven(Feed(raw, 0, AcksGiven.EVENTS))
+        counts = [given.count(4, "n2")]
+        stand.trace(line("append", role="leader", offset=0, count=3, epochs=[[0, 0]]))
+        stand.trace(line("append", role="leader", offset=3, count=1, epochs=[[0, 3]]))
+        counts.append(given.count(4, "n2"))
+        stand.trace(line("ack", offset=2, acks="all", isr=[1, 2]))
+        counts.append(given.count(4, "n2"))
+        stand.trace(line("append", role="follower", offset=3, count=2, epochs=[[1, 3]]))
+        stand.trace(line("ack", offset=3, acks="1", isr=[1, 2]), line("ack", offset=9, acks="1", isr=[1, 2]))
+        counts += [given.count(4, "n2"), given.count(4, "n1"), given.count(5, "n2")]
+        given.feed.close()
+        return counts
+
+    assert told(tmp_path, story) == [0, 0, 3, 5, 0, 0]

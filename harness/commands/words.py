@@ -96,7 +96,8 @@ def fault_text(op: Op) -> str:
     """What the nemesis did, to whom, at which moment if one was asked for, and what it took with it."""
     fault = op.fault or {}
     named = [] if "grudge" in fault else [str(node) for node in listed(fault.get("nodes"))]
-    parts = [" ".join([op.f, *named]), *grudge(fault.get("grudge")), *election(op, fault), *loss(fault)]
+    parts = [" ".join([op.f, *named]), *grudge(fault.get("grudge")), *election(op, fault),
+             *failpoint(fault.get("point")), *loss(fault)]
     parts += [asked_moment(fault["moment"])] if isinstance(fault.get("moment"), Mapping) else []
     parts += [op.error] if op.error else []
     return "; ".join(part for part in parts if part)
@@ -116,7 +117,19 @@ def election(op: Op, fault: Mapping[str, Any]) -> list[str]:
     if op.f != "elect":
         return []
     partitions = " ".join(f"p{key}" for key in listed(fault.get("partitions")))
-    return [f"{'unclean' if fault.get('unclean') else 'preferred'} {partitions}".rstrip()]
+    leader = fault.get("leader")
+    kind = ["unclean"] if fault.get("unclean") else [] if leader else ["preferred"]
+    return [" ".join([*kind, *([str(leader)] if leader else []), partitions]).rstrip()]
+
+
+def failpoint(value: object) -> list[str]:
+    """`F.truncated, hold, p0, epoch 2`: a point and its conditions, in the words of schedules."""
+    if not isinstance(value, Mapping):
+        return []
+    plain = [str(value[key]) for key in ("name", "action") if key in value]
+    others = [f"{key} {value[key]}" for key in value if key not in ("name", "action", "partition")]
+    where = [f"p{value['partition']}"] if "partition" in value else []
+    return [", ".join([*plain, *where, *others])]
 
 
 def loss(fault: Mapping[str, Any]) -> list[str]:
@@ -126,13 +139,20 @@ def loss(fault: Mapping[str, Any]) -> list[str]:
     parts = [f"{node} lost {many(number, 'record')}" for node, number in records.items()
              if isinstance(number, int)] if isinstance(records, Mapping) else []
     parts += [f"p{key} kept to {leo}" for key, leo in kept.items()] if isinstance(kept, Mapping) else []
-    return parts or ["what was not fsynced is gone"]
+    gone = "all it held is gone" if fault.get("kind") == "wiped" else "what was not fsynced is gone"
+    return parts or [gone]
 
 
 def asked_moment(moment: Mapping[str, Any]) -> str:
     """The moment as it was asked for; times are not worth saying, the line has its own."""
     if moment.get("at") == "ack":
-        return f"asked at ack {moment.get('count')} of p{moment.get('partition')}"
+        by = f" by {moment['leader']}" if "leader" in moment else ""
+        return f"asked at ack {moment.get('count')} of p{moment.get('partition')}{by}"
+    if moment.get("at") == "failpoint":
+        return f"asked at failpoint {moment.get('name')} of {moment.get('node')}"
+    if moment.get("at") == "sequence":
+        told = [asked_moment(one) for one in listed(moment.get("of")) if isinstance(one, Mapping)]
+        return " and then ".join(one for one in told if one)
     if moment.get("at") == "state":
         return "asked when the cluster is healthy" if moment.get("healthy") else "asked at a state seen"
     return ""

@@ -1,4 +1,4 @@
-"""Scripted asks of a given node, whoever leads, by the client of record on real sockets; what they promise."""
+"""Scripted asks of a given node, whoever leads, by the client of record on real sockets; what they prove."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -26,7 +26,19 @@ def act(f: str, **fault: Any) -> Op:
     (act("power_cut", nodes=["n1"], lost=True, lost_records={"n1": 1}, keep={"0": 5}),
      "power_cut n1; n1 lost 1 record; p0 kept to 5"),
     (act("power_cut", nodes=["n1"], lost=True), "power_cut n1; what was not fsynced is gone"),
+    (act("disk", nodes=["n1"], kind="wiped", lost=True), "disk n1; all it held is gone"),
     (act("elect", nodes=[], partitions=[1], unclean=True), "elect; unclean p1"),
+    (act("elect", nodes=[], partitions=[1], leader="n2"), "elect; n2 p1"),
+    (act("elect", nodes=[], partitions=[1], leader="n2", unclean=True), "elect; unclean n2 p1"),
+    (act("arm", nodes=["n2"], point={"name": "F.truncated", "action": "hold", "partition": 0, "epoch": 2}),
+     "arm n2; F.truncated, hold, p0, epoch 2"),
+    (act("release", nodes=["n2"], released={"n2": 1}), "release n2"),
+    (act("kill", nodes=["n2"], moment={"at": "failpoint", "node": "n2", "name": "F.truncated"}),
+     "kill n2; asked at failpoint F.truncated of n2"),
+    (act("kill", nodes=["n1"], moment={"at": "sequence", "of": [
+        {"at": "ack", "partition": 0, "count": 2, "leader": "n1"}, {"at": "after", "after_ns": 1},
+        {"at": "state", "healthy": True}]}),
+     "kill n1; asked at ack 2 of p0 by n1 and then asked when the cluster is healthy"),
     (act("elect", nodes="n1", partitions=None, lost="yes"), "elect; preferred"),
 ])
 def test_a_fault_in_words(op: Op, told: str) -> None:

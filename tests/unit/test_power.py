@@ -321,7 +321,7 @@ def test_a_note_torn_at_any_byte_leaves_the_one_before_it(tmp_path: Path) -> Non
         assert note.length == (3 if torn > changed[-1] else 10)
 
 
-# -- a disk that is replaced ----------------------------------------------------------------------------------
+# -- a disk that is replaced ----------------------------------------------------------------
 
 
 def test_a_wiped_disk_holds_nothing_and_a_broker_starts_on_it_as_on_a_new_one(disk: Disk) -> None:

@@ -27,7 +27,10 @@ from broker.cluster_messages import (
     Registered,
     Tick,
 )
+from broker.control import ControlError
 from broker.controller import Controller, ControllerConfig, PartitionInfo
+from broker.controller_views import election
+from broker.messages import NO_LEADER
 
 Effect = TypeVar("Effect")
 SESSION_MS = 1_000
@@ -95,9 +98,11 @@ class Cluster:
     def expire(self, broker: int) -> None:
         assert self.answer(Expire(now_ms=self.now_ms, token=0, broker=broker), ExpireAnswer).error == 0
 
-    def elect(self, *, unclean: bool = False, named: bool = True) -> list[int]:
+    def elect(self, leader: int = NO_LEADER, *, unclean: bool = False, named: bool = True) -> list[int]:
         partitions = (("t", 0),) if named else ()
-        event = Elect(now_ms=self.now_ms, token=0, partitions=partitions, unclean=unclean)
+        event = Elect(
+            now_ms=self.now_ms, token=0, partitions=partitions, unclean=unclean, leader=leader
+        )
         return [error for _, _, error in self.answer(event, ElectAnswer).results]
 
     @property
@@ -257,6 +262,43 @@ def test_preferred_elections() -> None:
     cluster.alter(1, 2, 3, by=2)
     assert cluster.elect() == [errors.NONE]
     assert cluster.told == (1, 2, (1, 2, 3))
+
+
+def test_an_election_of_one_s_choice() -> None:
+    """An active member of the ISR, which stays as it is; each is a new leader epoch."""
+    cluster = Cluster()
+    assert cluster.elect(1) == [errors.ELECTION_NOT_NEEDED]
+    assert cluster.elect(3) == [errors.NONE]
+    assert cluster.told == (3, 1, (1, 2, 3))
+    cluster.alter(1, 3, by=3)
+    assert cluster.elect(2) == [errors.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+    cluster.beat(1, stopping=True)
+    assert cluster.elect(1) == [errors.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+    assert cluster.elect(7) == [errors.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+    assert cluster.told == (3, 1, (3,))
+
+
+def test_an_unclean_election_of_one_s_choice() -> None:
+    """From outside the ISR, which is then that one alone; a member leaves the ISR as it is; a fenced one
+    cannot."""
+    cluster = Cluster()
+    cluster.alter(1, 3)
+    assert cluster.elect(3, unclean=True) == [errors.NONE]
+    assert cluster.told == (3, 1, (1, 3))
+    assert cluster.elect(2, unclean=True) == [errors.NONE]
+    assert cluster.told == (2, 2, (2,))
+    cluster.expire(1)
+    assert cluster.elect(1, unclean=True) == [errors.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+
+
+def test_an_election_as_the_control_socket_asks_for_it() -> None:
+    """Nobody named is the controller's choice; what is no such request is refused with what is wanted."""
+    asked = {"topic": "t", "partition": 0}
+    assert election(asked, 5) == Elect(now_ms=5, token=None, partitions=(("t", 0),), unclean=False)
+    assert election({**asked, "leader": 2, "unclean": True}, 5).leader == 2
+    for wrong in ({"topic": 1}, {"partition": "0"}, {"leader": None}, {"unclean": "yes"}):
+        with pytest.raises(ControlError, match="elect wants"):
+            election({**asked, **wrong}, 5)
 
 
 def leaderless() -> Cluster:

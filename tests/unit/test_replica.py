@@ -125,7 +125,9 @@ def test_an_ack_waits_for_the_whole_isr() -> None:
     effects = it.step(fetch(3, 1))
     assert only(effects, ReadAnswer).hw == 0
     assert only(effects, HwMoved).hw == 1
-    assert only(effects, ProduceAnswer) == ProduceAnswer(token="p", error=0, base_offset=0, log_start=0)
+    assert only(effects, ProduceAnswer) == ProduceAnswer(
+        token="p", error=0, base_offset=0, log_start=0, last_offset=0
+    )
 
 
 def test_a_parked_produce_that_loses_its_leader_answers_its_offset() -> None:
@@ -133,7 +135,9 @@ def test_a_parked_produce_that_loses_its_leader_answers_its_offset() -> None:
     it = leader(batch(0), epoch=1)
     it.step(produce())
     effects = it.step(leads(2, 2))
-    assert only(effects, ProduceAnswer) == ProduceAnswer(token="p", error=6, base_offset=1, log_start=0)
+    assert only(effects, ProduceAnswer) == ProduceAnswer(
+        token="p", error=6, base_offset=1, log_start=0, last_offset=1
+    )
     assert only(effects, RoleChanged) == RoleChanged(leading=False, leader=2, leader_epoch=2)
 
 
@@ -154,7 +158,7 @@ def test_a_parked_produce_times_out_with_its_offset() -> None:
     it.step(produce())
     assert it.step(Tick(now_ms=99)) == []
     assert only(it.step(Tick(now_ms=100)), ProduceAnswer) == ProduceAnswer(
-        token="p", error=errors.REQUEST_TIMED_OUT, base_offset=0, log_start=0
+        token="p", error=errors.REQUEST_TIMED_OUT, base_offset=0, log_start=0, last_offset=0
     )
 
 

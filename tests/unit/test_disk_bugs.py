@@ -1,0 +1,103 @@
+"""What the known bugs of the disk's side do to a log on a real disk, where a sound recovery does not."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from disk import TOPIC_ID, batch
+
+from broker.checkpoints import read_epochs
+from broker.files import Files
+from broker.messages import Batch
+from broker.rules import rules_for
+from broker.storage import PartitionLog
+
+
+@contextmanager
+def opened(folder: Path, *bugs: str) -> Iterator[PartitionLog]:
+    """Log 0 of a directory, by the rules of a broker with these bugs, which is killed afterwards."""
+    files = Files.open(folder, None)
+    log = PartitionLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("kip-320", bugs))
+    try:
+        yield log
+    finally:
+        log.close()
+        files.close()
+
+
+def end(folder: Path, *bugs: str) -> int:
+    """The LEO that a restart finds."""
+    with opened(folder, *bugs) as log:
+        return log.leo
+
+
+def left(folder: Path, *batches: Batch) -> Path:
+    """A log with these batches whose broker was killed; its one segment."""
+    with opened(folder) as log:
+        log.append(batches)
+    (path,) = (folder / "log-0").glob("*.log")
+    return path
+
+
+def test_a_torn_batch_is_kept(tmp_path: Path) -> None:
+    """recover_no_crc: it counts as a record although half of it is missing; what is no header cannot."""
+    for name, bugs, leo in (("sound", (), 2), ("bad", ("recover_no_crc",), 3)):
+        path = left(tmp_path / name, batch(0), batch(1), batch(2, payload=b"z" * 90))
+        path.write_bytes(path.read_bytes()[:-40])
+        with opened(tmp_path / name, *bugs) as log:
+            assert log.leo == leo
+            log.append([batch(leo)])
+        path.write_bytes(path.read_bytes()[:20])
+        assert end(tmp_path / name, *bugs) == 0
+
+
+def test_a_flipped_bit_is_kept(tmp_path: Path) -> None:
+    """recover_no_crc: and what stands behind it too."""
+    for name, bugs, leo in (("sound", (), 1), ("bad", ("recover_no_crc",), 3)):
+        path = left(tmp_path / name, batch(0), batch(1), batch(2))
+        content = bytearray(path.read_bytes())
+        content[2 * len(content) // 3 - 1] ^= 1
+        path.write_bytes(content)
+        assert end(tmp_path / name, *bugs) == leo
+
+
+def test_one_torn_batch_takes_the_whole_segment(tmp_path: Path) -> None:
+    """recover_drop_segment: the two good ones before it are gone, where they should stay."""
+    for name, bugs, leo in (("sound", (), 2), ("bad", ("recover_drop_segment",), 0)):
+        path = left(tmp_path / name, batch(0), batch(1), batch(2))
+        path.write_bytes(path.read_bytes()[:-1])
+        assert end(tmp_path / name, *bugs) == leo
+        assert path.stat().st_size == leo * len(batch(0).data)
+
+
+def test_a_log_that_is_whole_loses_nothing_by_any_of_them(tmp_path: Path) -> None:
+    """The near miss: nothing was torn."""
+    for bug in ("recover_no_crc", "recover_drop_segment", "epochfile_not_rebuilt"):
+        left(tmp_path / bug, batch(0), batch(1))
+        assert end(tmp_path / bug, bug) == 2
+
+
+def test_epochs_of_records_that_are_gone_stay(tmp_path: Path) -> None:
+    """epochfile_not_rebuilt: the checkpoint speaks of an epoch that begins where this log does not reach."""
+    saved = ((0, 0), (1, 2))
+    for name, bugs, epochs in (("sound", (), saved[:1]), ("bad", ("epochfile_not_rebuilt",), saved)):
+        path = left(tmp_path / name, batch(0), batch(1))
+        with opened(tmp_path / name) as log:
+            log.save_epochs(saved)
+            log.append([batch(2, epoch=1)])
+        path.write_bytes(path.read_bytes()[: len(batch(0).data)])
+        with opened(tmp_path / name, *bugs) as log:
+            assert log.recovered.epochs == epochs
+        assert read_epochs(tmp_path / name / "log-0" / "leader-epoch-checkpoint") == epochs
+
+
+def test_offsets_that_go_backwards_are_written(tmp_path: Path) -> None:
+    """append_no_base_check: a sound log refuses them, and a sound recovery cuts them off."""
+    left(tmp_path, batch(0), batch(1), batch(2))
+    with opened(tmp_path) as log, pytest.raises(ValueError, match="not 3"):
+        log.append([batch(1, 5)])
+    with opened(tmp_path, "append_no_base_check") as log:
+        log.append([batch(1, 5)])
+        assert log.leo == 6
+    assert end(tmp_path) == 3

@@ -35,8 +35,9 @@ class Points:
         self._sockets = sockets
         self._pending: dict[str, list[dict[str, Any]]] = {}  # of processes that are down
         self._used: set[str] = set()  # processes that anything was ever armed in
-        self._to_crash: dict[str, str] = {}  # process -> the point at which it was last armed to end
+        self._to_crash: dict[str, str] = {}  # process -> the point at which it is to end
         self._crashed: set[str] = set()  # processes that ended so and were not started since
+        self._began_ns: dict[str, int] = {}  # when each was last started
         self._feed: Feed | None = None
         self._met: dict[str, list[Met]] = {name: [] for name in layout.names}
 
@@ -57,6 +58,8 @@ class Points:
     async def release(self, name: str, point: Mapping[str, Any] | None, *, lives: bool) -> int:
         """How many were held. Nothing there that fits is no error: it may have been let go by itself."""
         request = views.point_request(self._names, point or {})
+        if request.get("point") in (None, self._to_crash.get(name)):
+            self._to_crash.pop(name, None)
         if not lives:
             self._forget(name, request)
             return 0
@@ -90,6 +93,9 @@ class Points:
     def started(self, name: str) -> None:
         """A process has begun; what it was to arm at its start is still in its properties."""
         self._crashed.discard(name)
+        self._began_ns[name] = time.monotonic_ns()
+        if not any(request["action"] == CRASH for request in self._pending.get(name, ())):
+            self._to_crash.pop(name, None)
 
     def has_read(self, name: str) -> None:
         """It has read its properties, or it has ended: what was pending is its own now."""
@@ -105,7 +111,8 @@ class Points:
         if name not in self._used:
             return False
         if self._look():
-            crash = next((one for one in reversed(self._met[name]) if one.action == CRASH), None)
+            crash = next((one for one in reversed(self._met[name]) if one.action == CRASH
+                          and one.time_ns >= self._began_ns.get(name, 0)), None)
         else:
             point = self._to_crash.pop(name, None) if code == -signal.SIGKILL else None
             crash = None if point is None else Met(

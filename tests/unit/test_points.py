@@ -259,6 +259,22 @@ def test_an_end_by_itself_is_not_foreseen_because_something_else_was_armed(tmp_p
     told(tmp_path, story)
 
 
+@pytest.mark.parametrize("trace", [True, False])
+def test_an_end_by_itself_is_not_foreseen_because_a_crash_was_armed_once(tmp_path: Path, trace: bool) -> None:
+    """It was released, or another life of the process was armed, or ended there as it was killed."""
+    async def story(stand: Stand) -> None:
+        await stand.points.arm("n2", CRASH, lives=True)
+        await stand.points.release("n2", {"name": "F.truncated"}, lives=True)
+        assert not stand.points.foreseen("n2", -signal.SIGKILL)
+        await stand.points.arm("n2", CRASH, lives=True)
+        if trace:
+            stand.meets(5, "crash")
+        stand.points.started("n2")
+        assert not stand.points.foreseen("n2", -signal.SIGKILL)
+
+    told(tmp_path, story, trace=trace)
+
+
 def test_mending_disarms_all_and_says_what_is_left(tmp_path: Path) -> None:
     """Pending ones too; who was never armed is not asked; who is silent for good is told of."""
     async def story(stand: Stand) -> Any:

@@ -1,0 +1,126 @@
+"""The trace of real processes: nothing that anybody saw is missing in it, whoever is killed when."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trace_laws
+
+from harness import catalog, runner, trace
+from harness.protocols import Traces, WorkloadSettings
+from harness.schedule import Entry, Schedule
+
+pytestmark = pytest.mark.cluster
+
+
+def made(folder: Path, schedule: Schedule = (), *, traced: bool = True, **changes: Any) -> runner.RunPlan:
+    """Three brokers, two partitions, as much load as they take."""
+    cluster = catalog.cluster(
+        "local", folder, 3, rules="kip-320", bugs=(), config={}, links="direct", trace=traced
+    )
+    partitions = runner.spread(cluster.nodes, "log", 2, 3)
+    settings = WorkloadSettings(
+        run_id="00c0ffee00c0ffee", seed=5, partitions=partitions, addresses=cluster.addresses, acks="all",
+        concurrency=8, first_value=0,
+    )  # fmt: skip
+    plan: dict[str, Any] = {
+        "folder": folder, "run_id": settings.run_id, "version": "0", "commit": "0", "seed": 5,
+        "rules": "kip-320", "cluster": cluster, "partitions": partitions, "schedule": schedule,
+        "duration_s": 0.5, "concurrency": 8, "striker": catalog.striker(cluster, partitions),
+        "workload": catalog.workload("log", settings), **changes,
+    }  # fmt: skip
+    return runner.RunPlan(**plan)
+
+
+def killed(*, node: str, at_ack: int) -> Schedule:
+    """The node dies under load, and comes back."""
+    moment = {"at": "ack", "partition": 0, "count": at_ack}
+    return (
+        Entry(f="kill", nodes=(node,), moment=moment),
+        Entry(f="start", nodes=("down",), moment={"at": "after", "after_ns": 100_000_000}),
+    )
+
+
+class Follower:
+    """Looks at the raw files as a run goes."""
+
+    def __init__(self, plan: runner.RunPlan) -> None:
+        assert isinstance(plan.cluster, Traces)
+        self._cluster = plan.cluster
+        self._feed: trace.Feed | None = None
+        self.lines: list[Mapping[str, Any]] = []
+        self.looks = 0
+
+    def look(self, progress: runner.Progress | None = None) -> None:
+        if self._feed is None:
+            if progress is None or progress.phase == "start":
+                return
+            raw = self._cluster.traces()
+            assert raw is not None
+            self._feed = trace.Feed(raw, 0)
+        new = self._feed.new()
+        self.lines += new
+        self.looks += bool(new)
+
+    def close(self) -> None:
+        assert self._feed is not None
+        self._feed.close()
+
+
+def per_node(lines: list[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Without times, which count from different instants."""
+    nodes: dict[str, list[dict[str, Any]]] = {}
+    for line in lines:
+        nodes.setdefault(line["node"], []).append({key: line[key] for key in line if key != "time"})
+    return nodes
+
+
+def test_kills_under_load_lose_no_line_that_anybody_has_seen_the_effect_of(tmp_path: Path) -> None:
+    """Leaders, a follower and the controller, by SIGKILL. Every ack that a client got, every record that it
+    read and every entry of the final logs was told before; whoever follows the files live reads the same."""
+    folder = tmp_path / "run"
+    schedule = tuple(
+        entry
+        for at_ack, node in enumerate(("leader", "controller", "follower", "leader", "leader"), start=1)
+        for entry in killed(node=node, at_ack=100 * at_ack)
+    )
+    plan = made(folder, schedule)
+    follower = Follower(plan)
+    result = asyncio.run(runner.carry_out(plan, follower.look))
+    follower.look()
+    follower.close()
+
+    assert (result.ended, result.settled, result.about["missed"]) == ("done", True, [])
+    assert trace_laws.breaches(folder) == []
+    lines = list(trace.read(folder / "trace.jsonl"))
+    starts = [line["node"] for line in lines if line["event"] == "start" and "partition" not in line]
+    assert len(starts) == 3 + 4  # the controller's are not told: it recovers all it knew
+    assert any(line["time"] < 0 for line in lines)  # the first elections
+    assert follower.looks > 2
+    assert per_node(follower.lines) == per_node(lines)
+
+
+def test_a_run_without_a_trace_leaves_none(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    result = asyncio.run(runner.carry_out(made(folder, traced=False), lambda progress: None))
+    assert (result.ended, result.settled) == ("done", True)
+    assert not (folder / "trace.jsonl").exists()
+    assert not list((folder / "work").glob("*.trace"))
+
+
+def test_a_trace_that_was_taken_away_is_told(tmp_path: Path) -> None:
+    """The run is carried out all the same, and does not call itself done."""
+    folder = tmp_path / "run"
+
+    def robbed(progress: runner.Progress) -> None:
+        if progress.phase == "collect":
+            (folder / "work" / "n2.trace").unlink(missing_ok=True)
+
+    result = asyncio.run(runner.carry_out(made(folder), robbed))
+    assert "the trace of n2 has no line" in result.ended
+    assert sum(result.about["settle"]["no_leader"]) == 0
+    nodes = {line["node"] for line in trace.read(folder / "trace.jsonl")}
+    assert nodes == {"n1", "n3", "controller"}
+    assert (folder / "work" / "n1.trace").exists()  # what there is is kept

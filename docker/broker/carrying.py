@@ -65,8 +65,9 @@ class Hosted:
 
     @property
     def settled_hw(self) -> int:
-        """What may be written down: of a replica that is held what it was before the step it is held in."""
-        return self.replica.hw if self.held is None else self.held.hw
+        """What may be written down: of a replica that is held what it was before the step it is held in, as
+        far as that step has left the log."""
+        return self.replica.hw if self.held is None else min(self.held.hw, self.replica.leo)
 
     @property
     def shown_hw(self) -> int:

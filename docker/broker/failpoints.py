@@ -268,7 +268,8 @@ class Failpoints:
             arms = [each for each in self._armed if _names(release, each)]
             still = self._still
             stands = still is not None and self._named(release, still)
-            if release.narrow and not (going or arms or stands):
+            here = arms or stands or any(held.named(release) for held in self._held)
+            if release.narrow and not here:
                 raise ArmingError(f"nothing of that kind is held or armed; {self._there_is()}")
             for held in going:
                 self._held.remove(held)

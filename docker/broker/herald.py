@@ -5,7 +5,7 @@ Rules
    anything is armed at C.elected for a broker, each version is a message of its own, and none overtakes.
 2. A message is for the incarnation that its metadata names; a broker that refuses it because it has not yet
    heard that it is registered is told again a little later, another incarnation is not.
-3. Every attempt has a time-out, and there is no last one; but a copy is sent once.
+3. Every attempt has a time-out, and there is no last one; but a copy is done with whatever its answer.
 """
 
 import asyncio
@@ -166,7 +166,7 @@ class Herald:
                 log(
                     "warning", "news-unanswered", broker=self._broker, version=metadata.version, why=failure
                 )
-            return message.copy
+            return False
         if error and not quiet:
             log(
                 "info",

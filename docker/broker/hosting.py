@@ -10,7 +10,7 @@ import base64
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from broker.carrying import Carrier, CarryOut, Hosted, Key
@@ -321,7 +321,8 @@ class Host:
     def _trace_checkpoints(self, what: str, values: Mapping[Key, int]) -> None:
         for key, value in values.items():
             if key in self.hosted:  # of a log that nobody has followed or led yet nothing has moved
-                self.trace.replica(*key, [checkpoint_line(what, value, standing(self.hosted[key].replica))])
+                now = replace(standing(self.hosted[key].replica), hw=self.hosted[key].shown_hw)
+                self.trace.replica(*key, [checkpoint_line(what, value, now)])
 
     def close(self) -> None:
         """An orderly stop's disk half: all flushed, both checkpoints written."""

@@ -41,7 +41,7 @@ def wait_for(what: str, look: Callable[[], Found], timeout_s: float = 30.0) -> F
 
 
 class RealBrokers:
-    """Brokers 1..n and the controller; a context, which kills what is left."""
+    """Brokers 1..n and the controller; a context, which kills what is left. A key's `{node}` is the id."""
 
     def __init__(self, folder: Path, brokers: int = 3, **keys: str) -> None:
         self.folder = folder
@@ -170,7 +170,7 @@ class RealBrokers:
             "log.dirs": str(self.log_dir(node)),
             "floodmark.control": f"{HOST}:{self._control[node]}",
             **({"floodmark.durable": str(self.folder / f"n{node}.durable")} if role == "broker" else {}),
-            **keys,
+            **{key: value.replace("{node}", str(node)) for key, value in keys.items()},
         }
         text = "".join(f"{key}={value}\n" for key, value in lines.items())
         (self.folder / f"n{node}.properties").write_text(text)

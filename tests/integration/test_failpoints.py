@@ -1,0 +1,352 @@
+"""Failpoints in real processes: what is held, dropped, doubled and ended there, and what goes on beside it.
+
+One cluster for all, a topic for each; a test leaves nothing armed.
+"""
+
+import json
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from raw import Raw, batch
+from real_brokers import CONTROLLER, RealBrokers, wait_for
+
+from broker import errors
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
+    folder = tmp_path_factory.mktemp("failpoints")
+    with RealBrokers(folder, floodmark__trace=str(folder / "n{node}.trace")) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def cluster(shared: RealBrokers) -> Iterator[RealBrokers]:
+    yield shared
+    for node in (CONTROLLER, *shared.brokers):
+        if not shared.running(node):
+            shared.start(node)
+        wait_for(f"{node} to answer", lambda node=node: shared.seen(node))
+        shared.ask(node, "release")
+    shared.wait_unfenced(*shared.brokers)
+
+
+def topic(cluster: RealBrokers, name: str, *assignment: tuple[int, ...], **configs: str) -> str:
+    with Raw(cluster.port[1]) as raw:
+        assert raw.create(name, *(assignment or ((1, 2, 3),)), **configs) == errors.NONE
+    cluster.wait_isr(name, *(assignment[0] if assignment else (1, 2, 3)))
+    return name
+
+
+def arm(cluster: RealBrokers, node: int, point: str, action: str = "hold", **besides: Any) -> int:
+    return int(cluster.ask(node, "arm", point=point, action=action, **besides)["id"])
+
+
+def met(cluster: RealBrokers, node: int, number: int, held: bool | None = None) -> list[Mapping[str, Any]]:
+    every = cluster.ask(node, "points")["met"]
+    return [each for each in every if each["id"] == number and held in (None, each["held"])]
+
+
+def wait_met(cluster: RealBrokers, node: int, number: int, held: bool | None = None) -> Mapping[str, Any]:
+    return wait_for(f"{number} to be met by {node}", lambda: met(cluster, node, number, held))[-1]
+
+
+def send(cluster: RealBrokers, name: str, value: bytes, *, node: int = 1, acks: int = -1,
+         partition: int = 0) -> tuple[int, int]:
+    with Raw(cluster.port[node]) as raw:
+        return raw.produce(name, batch(value), acks=acks, partition=partition)
+
+
+def elect(cluster: RealBrokers, name: str, leader: int) -> int:
+    """The new leader epoch."""
+    assert cluster.ask(CONTROLLER, "elect", topic=name, partition=0, leader=leader) == {"error": None}
+    return int(cluster.partition(name)["epoch"])
+
+
+def wait_leo(cluster: RealBrokers, node: int, name: str, leo: int, partition: int = 0) -> None:
+    wait_for(f"LEO {leo} on {node}", lambda: cluster.replica(node, name, partition).get("leo") == leo)
+
+
+def wait_epoch(cluster: RealBrokers, node: int, name: str, epoch: int) -> None:
+    wait_for(f"epoch {epoch} on {node}", lambda: cluster.replica(node, name).get("epoch") == epoch)
+
+
+def trace(cluster: RealBrokers, node: int, name: str) -> list[Mapping[str, Any]]:
+    """What it says of this topic, checkpoints aside: they come by the clock."""
+    text = (cluster.folder / f"n{node}.trace").read_text()
+    lines = [line for line in map(json.loads, text.splitlines()) if line.get("topic") == name]
+    return [line for line in lines if line["event"] != "checkpoint"]
+
+
+def bounce(cluster: RealBrokers, node: int) -> None:
+    """Kills and starts it, and waits until it is registered anew and unfenced."""
+    earlier = cluster.ask(node, "state")["broker_epoch"]
+    cluster.end(node)
+    cluster.start(node)
+    wait_for("a new incarnation", lambda: cluster.seen(node).get("broker_epoch", -1) > earlier)
+    cluster.wait_unfenced(node)
+
+
+def test_a_follower_held_after_its_append_and_the_other_partition(cluster: RealBrokers) -> None:
+    """It has the record and the HW of before; another partition of the same fetches goes on."""
+    name = topic(cluster, "appended", (1, 2, 3), (1, 2, 3))
+    number = arm(cluster, 2, "F.appended", topic=name, partition=0)
+    assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
+    there = wait_met(cluster, 2, number)
+
+    assert (there["epoch"], there["peer"], there["offset"], there["held"]) == (0, 1, 0, True)
+    assert [send(cluster, name, b"w", partition=1) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
+    held = cluster.replica(2, name)
+    assert (held["leo"], held["hw"], held["checkpointed_hw"]) == (1, 0, 0)
+    assert [line["event"] for line in trace(cluster, 2, name) if line["partition"] == 0][-2:] == [
+        "append", "failpoint",
+    ]  # fmt: skip
+    assert cluster.ask(2, "release", point="F.appended", partition=0) == {"released": 1}
+    with pytest.raises(AssertionError, match="held: nothing; armed: nothing"):
+        cluster.ask(2, "release", point="F.appended", partition=0)
+    wait_for("the HW", lambda: cluster.replica(2, name)["hw"] == 1)
+    assert met(cluster, 2, number, held=False)
+
+
+def test_killed_between_truncation_and_refetch(cluster: RealBrokers) -> None:
+    """The old leader is held when its tail is cut, and dies there: the cut is on its disk."""
+    name = topic(cluster, "truncated", (1, 2))
+    deaf = arm(cluster, 2, "F.before_refetch", "drop", topic=name, times=0)
+    wait_met(cluster, 2, deaf)
+    assert send(cluster, name, b"tail", acks=1) == (errors.NONE, 0)
+    cut = arm(cluster, 1, "F.truncated", topic=name)
+    elect(cluster, name, 2)
+    there = wait_met(cluster, 1, cut)
+
+    assert (there["peer"], there["offset"], cluster.replica(1, name)["leo"]) == (2, 0, 0)
+    cluster.end(1)
+    cluster.ask(2, "release", point="F.before_refetch", topic=name)
+    cluster.start(1)
+    wait_leo(cluster, 1, name, 0)
+    cluster.wait_isr(name, 1, 2)
+    assert send(cluster, name, b"other", node=2) == (errors.NONE, 0)
+
+
+def test_an_ack_that_the_followers_do_not_hear_of(cluster: RealBrokers) -> None:
+    """The client has its ack, the leader its HW, the followers and the leader's checkpoint the old one."""
+    name = topic(cluster, "acked", (1, 2, 3), (1, 2, 3))
+    number = arm(cluster, 1, "L.acked", topic=name, partition=0, offset=0)
+    assert send(cluster, name, b"v") == (errors.NONE, 0)
+    assert wait_met(cluster, 1, number)["held"]
+    for _ in range(3):  # fetches of both followers come and go meanwhile
+        assert send(cluster, name, b"w", partition=1)[0] == errors.NONE
+
+    assert [cluster.replica(node, name)["hw"] for node in (1, 2, 3)] == [1, 0, 0]
+    wait_for("a checkpoint", lambda: cluster.replica(1, name, 1)["checkpointed_hw"] == 3)
+    assert cluster.replica(1, name)["checkpointed_hw"] == 0
+    assert cluster.ask(1, "release") == {"released": 1}
+    wait_for("the HW", lambda: all(cluster.replica(node, name)["hw"] == 1 for node in (2, 3)))
+
+
+def test_an_answer_that_comes_late(cluster: RealBrokers) -> None:
+    """A follower whose answer is held asks its next leader; the late one does nothing (KAFKA-18991)."""
+    name = topic(cluster, "late")
+    number = arm(cluster, 3, "F.fetch_resp", topic=name, peer=1)
+    wait_met(cluster, 3, number, held=True)
+    assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
+    wait_leo(cluster, 2, name, 1)
+    assert cluster.replica(3, name)["leo"] == 0
+    epoch = elect(cluster, name, 2)
+    wait_leo(cluster, 3, name, 1)
+
+    assert met(cluster, 3, number, held=True)
+    elect(cluster, name, 1)
+    wait_epoch(cluster, 3, name, epoch + 1)
+    assert cluster.ask(3, "release", point="F.fetch_resp", peer=1) == {"released": 1}
+    assert send(cluster, name, b"w") == (errors.NONE, 1)
+    wait_leo(cluster, 3, name, 2)
+
+
+def test_an_answer_lost_and_one_that_comes_twice(cluster: RealBrokers) -> None:
+    """What was lost is asked again, the second of two finds nothing to do."""
+    name = topic(cluster, "twice")
+    lost = arm(cluster, 2, "F.fetch_resp", "drop", topic=name)
+    twice = arm(cluster, 3, "F.fetch_resp", "duplicate", topic=name, skip=1)
+    assert send(cluster, name, b"v") == (errors.NONE, 0)
+    wait_met(cluster, 2, lost)
+    wait_met(cluster, 3, twice, held=True)
+    assert send(cluster, name, b"w") == (errors.NONE, 1)
+
+    assert cluster.ask(3, "release", point="F.fetch_resp") == {"released": 1}
+    assert send(cluster, name, b"x") == (errors.NONE, 2)
+    for node in (2, 3):
+        wait_leo(cluster, node, name, 3)
+
+
+def test_news_held_for_one_broker_and_let_go_by_epochs(cluster: RealBrokers) -> None:
+    """Two elections wait for broker 3, each a message of its own; the others have heard of both."""
+    name = topic(cluster, "news")
+    before = cluster.partition(name)["epoch"]
+    number = arm(cluster, CONTROLLER, "C.elected", topic=name, peer=3)
+    assert [elect(cluster, name, leader) for leader in (2, 1)] == [before + 1, before + 2]
+    wait_epoch(cluster, 2, name, before + 2)
+    assert [each["epoch"] for each in met(cluster, CONTROLLER, number, held=True)] == [before + 1, before + 2]
+    assert cluster.replica(3, name)["epoch"] == before
+
+    through = {"point": "C.elected", "topic": name, "partition": 0, "peer": 3}
+    assert cluster.ask(CONTROLLER, "release", **through, through_epoch=before) == {"released": 0}
+    assert cluster.ask(CONTROLLER, "release", **through, through_epoch=before + 1) == {"released": 1}
+    wait_epoch(cluster, 3, name, before + 1)
+    assert elect(cluster, name, 2) == before + 3
+    assert len(met(cluster, CONTROLLER, number, held=True)) == 2
+    assert cluster.replica(3, name)["epoch"] == before + 1
+    assert cluster.ask(CONTROLLER, "release", point="C.elected", peer=3) == {"released": 2}
+    wait_epoch(cluster, 3, name, before + 3)
+    roles = [line["epoch"] for line in trace(cluster, 3, name) if line["event"] == "become_follower"]
+    assert roles == list(range(before, before + 4))
+
+
+def test_news_dropped_and_doubled(cluster: RealBrokers) -> None:
+    """A version that is dropped is never sent; a copy finds a later incarnation, which refuses it."""
+    name = topic(cluster, "copies")
+    before = cluster.partition(name)["epoch"]
+    drop = arm(cluster, CONTROLLER, "C.elected", "drop", topic=name, peer=3)
+    elect(cluster, name, 2)
+    assert met(cluster, CONTROLLER, drop)
+    wait_epoch(cluster, 2, name, before + 1)
+    copy = arm(cluster, CONTROLLER, "C.elected", "duplicate", topic=name, peer=3)
+    elect(cluster, name, 1)
+    wait_epoch(cluster, 3, name, before + 2)
+    assert met(cluster, CONTROLLER, copy, held=True)
+    roles = [line["epoch"] for line in trace(cluster, 3, name) if line["event"] == "become_follower"]
+    assert roles == [before, before + 2]
+
+    bounce(cluster, 3)
+    through = {"point": "C.elected", "topic": name, "through_epoch": before + 2}
+    assert cluster.ask(CONTROLLER, "release", **through) == {"released": 1}
+    wait_for("a refusal", lambda: "news-refused" in cluster.output(3))
+
+
+def test_isr_changes_held_lost_and_answered_late(cluster: RealBrokers) -> None:
+    """A dead follower comes back to four partitions: one request is held, one lost, one answer lost at the
+    controller, one request doubled and its answer held. None keeps another waiting, and all come through."""
+    name = topic(cluster, "alter", *[(1, 2, 3)] * 4)
+    arm(cluster, 3, "F.appended", "crash", topic=name)
+    assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
+    wait_for("the crash", lambda: not cluster.running(3))
+    assert cluster.end(3) == -signal.SIGKILL
+    assert [line["event"] for line in trace(cluster, 3, name)][-2:] == ["append", "failpoint"]
+    short = {1, 2}
+    wait_for("the ISRs", lambda: all(set(cluster.partition(name, at)["isr"]) == short for at in range(4)))
+    held = arm(cluster, 1, "L.alter_sent", topic=name, partition=0, peer=3)
+    lost = arm(cluster, 1, "L.alter_sent", "drop", topic=name, partition=1)
+    gone = arm(cluster, CONTROLLER, "C.alter_applied", "drop", topic=name, partition=2)
+    twice = arm(cluster, 1, "L.alter_sent", "duplicate", topic=name, partition=3)
+    answer = arm(cluster, 1, "L.alter_answer", topic=name, partition=3)
+    cluster.start(3)
+
+    for number in (held, answer, twice):
+        wait_met(cluster, 1, number, held=True)
+    for partition in (1, 2, 3):
+        wait_for("the ISR", lambda at=partition: set(cluster.partition(name, at)["isr"]) == {1, 2, 3})
+    assert met(cluster, 1, lost)
+    assert met(cluster, CONTROLLER, gone)
+    assert set(cluster.partition(name)["isr"]) == short
+
+    def unheard() -> list[int]:
+        lines = [line for line in cluster.output(1).splitlines() if "NETWORK_EXCEPTION" in line]
+        return [at for at in range(4) if any(f"topic={name} partition={at} " in line for line in lines)]
+
+    wait_for("the leader to give up", lambda: unheard() == [1, 2])
+    assert cluster.ask(1, "release") == {"released": 3}
+    cluster.wait_isr(name, 1, 2, 3)
+
+
+def test_every_point_is_met(cluster: RealBrokers) -> None:
+    """One armed to be reported at each, from the start; a life with all that happens in one."""
+    points = ("F.before_refetch", "F.epoch_req", "F.followed", "L.elected", "L.hw", "P.parked", "D.ckpt",
+              "D.fsync", "B.registered", "L.acked", "F.truncated", "F.appended")  # fmt: skip
+    arms = [{"point": point, "action": "report", "times": 0} for point in points]
+    properties = cluster.folder / "n2.properties"
+    before = properties.read_text()
+    properties.write_text(f"{before}floodmark.failpoints={json.dumps(arms)}\n")
+    bounce(cluster, 2)
+    properties.write_text(before)
+    name = topic(cluster, "every", (1, 2), flush_messages="1")
+    assert send(cluster, name, b"v") == (errors.NONE, 0)
+    elect(cluster, name, 2)
+    wait_for("a leader", lambda: send(cluster, name, b"w", node=2)[0] == errors.NONE)
+    deaf = arm(cluster, 1, "F.before_refetch", "drop", topic=name, times=0)
+    wait_met(cluster, 1, deaf)
+    assert send(cluster, name, b"tail", node=2, acks=1)[0] == errors.NONE
+    elect(cluster, name, 1)
+    assert cluster.ask(1, "release") == {"released": 0}
+
+    def seen() -> set[str]:
+        return {each["point"] for each in cluster.ask(2, "points")["met"]}
+
+    wait_for(f"all of {points}, not only {seen()}", lambda: seen() == set(points))
+    assert all(each["action"] == "report" for each in cluster.ask(2, "points")["armed"])
+
+
+def test_a_request_of_a_new_epoch_is_held_and_a_new_leader_before_it_does_anything(
+    cluster: RealBrokers,
+) -> None:
+    """The follower has its role and asks nothing; the leader leads and answers nothing."""
+    name = topic(cluster, "roles")
+    first = arm(cluster, 3, "F.epoch_req", topic=name)
+    leader = arm(cluster, 2, "L.elected", topic=name)
+    epoch = elect(cluster, name, 2)
+    assert wait_met(cluster, 3, first, held=True)["epoch"] == epoch
+    assert wait_met(cluster, 2, leader, held=True)["epoch"] == epoch
+    with Raw(cluster.port[2], timeout_s=0.5) as raw, pytest.raises(TimeoutError):
+        raw.produce(name, batch(b"unheard"), acks=1)
+
+    assert [line["event"] for line in trace(cluster, 2, name)][-1] == "failpoint"
+    assert cluster.ask(2, "release", topic=name) == {"released": 1}
+    wait_leo(cluster, 2, name, 1)
+    wait_leo(cluster, 1, name, 1)
+    assert cluster.replica(3, name)["leo"] == 0
+    cluster.ask(3, "release")
+    wait_leo(cluster, 3, name, 1)
+
+
+def test_a_broker_held_as_a_whole_listens_to_its_control_socket(cluster: RealBrokers) -> None:
+    """The state of then, arming, release; a freeze makes it last."""
+    name = topic(cluster, "still")
+    number = arm(cluster, 2, "F.appended", topic=name, scope="broker")
+    assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
+    wait_met(cluster, 2, number, held=True)
+    then = cluster.ask(2, "state")
+    assert cluster.replica(2, name)["leo"] == 1
+    with Raw(cluster.port[2], timeout_s=0.3) as raw, pytest.raises(TimeoutError):
+        raw.end_offset(name)
+    other = arm(cluster, 2, "F.appended", topic=name, offset=7, scope="broker")
+    assert cluster.ask(2, "release", point="F.appended", keep=True) == {"released": 1}
+    wait_for("it to move", lambda: cluster.ask(2, "state") != then)
+    assert [each["id"] for each in cluster.ask(2, "points")["armed"]] == [other]
+
+    arm(cluster, 2, "F.appended", topic=name, scope="broker")
+    assert send(cluster, name, b"w", acks=1)[0] == errors.NONE
+    wait_for("a hold", lambda: any(each["held"] for each in cluster.ask(2, "points")["met"]))
+    frozen = cluster.ask(2, "freeze")
+    assert frozen == cluster.ask(2, "state")
+    with pytest.raises(AssertionError, match="frozen"):
+        cluster.ask(2, "release")
+    assert cluster.end(2, signal.SIGTERM) == -signal.SIGTERM
+
+
+def test_a_sigterm_ends_whatever_is_held(cluster: RealBrokers) -> None:
+    """One replica held: an orderly stop. All of it held: at once. A controller that holds news: in order."""
+    name = topic(cluster, "stops")
+    number = arm(cluster, 3, "F.appended", topic=name)
+    assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
+    wait_met(cluster, 3, number, held=True)
+    assert cluster.end(3, signal.SIGTERM) == 0
+    still = arm(cluster, 2, "F.appended", topic=name, scope="broker")
+    assert send(cluster, name, b"w", acks=1) == (errors.NONE, 1)
+    wait_met(cluster, 2, still, held=True)
+    assert cluster.end(2, signal.SIGTERM) == -signal.SIGTERM
+    arm(cluster, CONTROLLER, "C.elected")
+    wait_for("news", lambda: any(each["held"] for each in cluster.ask(CONTROLLER, "points")["met"]))
+    assert cluster.end(CONTROLLER, signal.SIGTERM) == 0

@@ -6,7 +6,6 @@ One cluster for all, a topic for each; a test leaves nothing armed.
 import json
 import signal
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest

@@ -103,6 +103,27 @@ def test_nothing_of_ours_lies_in_a_brokers_log_directory(tmp_path: Path, ports: 
         assert place.durable.parent == tmp_path / "work"
 
 
+def test_every_process_writes_a_trace_outside_its_log_directory_unless_told_not_to(
+    tmp_path: Path, ports: Ports
+) -> None:
+    """A power cut or a wiped disk spares it."""
+    layout = lay_out(tmp_path, NODES, proxied=False, ports=ports, first_port=None)
+    layout.write(properties.settings({}, nodes=3), rules="kip-320", bugs=())
+    files = {name: tmp_path / "work" / f"{name}.trace" for name in (*NODES, CONTROLLER)}
+    assert {name: Path(read(layout, name)["floodmark.trace"]) for name in files} == files
+    raw = layout.raw_traces([PartitionSpec(key=4, topic="log", partition=1, replicas=NODES)])
+    assert raw is not None
+    assert (raw.files, raw.keys) == (files, {("log", 1): 4})
+    assert raw.names == {1: "n1", 2: "n2", 3: "n3", 100: CONTROLLER}
+
+    silent = lay_out(tmp_path / "2", NODES, proxied=False, ports=ports, first_port=None, trace=False)
+    silent.write(properties.settings({}, nodes=3), rules="kip-320", bugs=())
+    assert "floodmark.trace" not in read(silent, "n1")
+    assert silent.raw_traces([]) is None
+    with pytest.raises(UsageError, match=r"floodmark\.trace"):
+        properties.settings({"floodmark.trace": "x"}, nodes=3)
+
+
 def test_fixed_ports_follow_one_another_or_are_told_as_taken(tmp_path: Path, ports: Ports) -> None:
     """Clients find n1 on the first."""
     others = Ports()

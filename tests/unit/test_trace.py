@@ -2,12 +2,15 @@
 
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.failpoints import Place
+from broker.logline import EXIT_BROKEN
 from broker.trace import Trace, latest_version
 from harness import trace
 from harness.errors import FloodmarkError
@@ -194,6 +197,27 @@ def test_a_failpoint_is_told_with_what_is_known_of_it(tmp_path: Path) -> None:
     assert lines[0] == {**at, **state, "name": "F.truncated", "action": "hold", "peer": "n2", "offset": 5}
     assert "offset" not in lines[1]
     assert lines[2].keys() == {"time", "node", "seq", "event", "name", "action"}
+
+
+def test_a_process_that_ends_itself_says_so_last(tmp_path: Path) -> None:
+    """A broken invariant, a disk that refuses: the trace has the reason."""
+    dies = "from broker import logline, trace; from pathlib import Path; import sys\n"
+    dies += "trace.Trace(Path(sys.argv[1]), 1); logline.die('disk-refused', OSError('no'))"
+    ended = subprocess.run(
+        [sys.executable, "-c", dies, tmp_path / "1.trace"], capture_output=True, timeout=60, check=False
+    )
+    assert ended.returncode == EXIT_BROKEN
+    ((line,), _) = merged(raw(tmp_path, 1))
+    assert (line["event"], line["why"]) == ("crash", "disk-refused")
+
+
+def test_a_trace_that_cannot_be_written_ends_the_process(tmp_path: Path) -> None:
+    """What nobody can check must not go on: here the disk is full."""
+    dies = "from broker import trace; from pathlib import Path\n"
+    dies += "trace.Trace(Path('/dev/full'), 1).process([{'event': 'start', 'clean': False}])"
+    ended = subprocess.run([sys.executable, "-c", dies], capture_output=True, timeout=60, check=False)
+    assert ended.returncode == EXIT_BROKEN
+    assert b"trace-not-written" in ended.stdout
 
 
 def test_a_trace_that_is_off_writes_nothing(tmp_path: Path) -> None:

@@ -6,19 +6,22 @@ Both have the same cluster: nodes, rules, bugs, guarantees, of a scenario's firs
 With moments its steps are played. Against that stand random faults of the kinds that its steps use, one every
 10 s on average, under a light load, for at most --luck-seconds; sessions and lags are short there (a scenario
 has patient ones), for else nothing would ever be elected. A violation is any finding held for a bug; it came
-when the first line of the trace to blame was written, or the first op concerned was answered. What finds
-nothing in time counts as later than all that did.
+when the first line of the trace to blame was written, or the first op concerned was answered; what only the
+final logs tell, when a replica last wrote at that offset. A run that finds nothing in time counts as later
+than all that do.
 """
 
 import asyncio
 import math
 import statistics
-from collections.abc import Coroutine, Mapping, Sequence
+import sys
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from harness import catalog, history
+from harness import catalog, history, trace
 from harness.commands.run import RunOptions, planned
 from harness.commands.scenario import named
 from harness.commands.scenario_runs import Part, options_of, play
@@ -55,7 +58,7 @@ def bench_luck(scratch: Path, runs: int, bound_s: float) -> None:
     folders: list[tuple[int, str, Path]] = []
     for number in range(runs):
         parent = scratch / f"moments-{number}"
-        for played in play(parts, "local", parent, at_once=AT_ONCE, say=lambda _: None):
+        for played in play(parts, "local", parent, at_once=AT_ONCE, say=say):
             folders += [(parts.index(played.part), "moments", played.folder)] if played.recorded else []
     at_random = [(place, scratch / f"luck-{number}-{place}", random_options(part, number, bound_s))
                  for number in range(runs) for place, part in enumerate(parts)]
@@ -82,6 +85,10 @@ def parts_of(zoo: str) -> list[Part]:
     return []
 
 
+def say(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
 # -- the runs -----------------------------------------------------------------------------------------------
 
 
@@ -105,11 +112,13 @@ def spends(part: Part) -> bool:
 
 
 async def all_of(runs: Sequence[Coroutine[Any, Any, None]]) -> None:
-    turn = asyncio.Semaphore(AT_ONCE)
+    """A few at a time, telling how many are done."""
+    turn, done = asyncio.Semaphore(AT_ONCE), count(1)
 
     async def one(run: Coroutine[Any, Any, None]) -> None:
         async with turn:
             await run
+        say(f"[{next(done)}/{len(runs)}] under random faults")
 
     await asyncio.gather(*map(one, runs))
 
@@ -121,7 +130,7 @@ async def carried_out(options: RunOptions, folder: Path) -> None:
     try:
         await carry_out(planned(replace(options, out=folder)), silent)
     except FloodmarkError as error:
-        print(f"  {folder.name}: {error}", flush=True)
+        say(f"{folder.name}: {error}")
 
 
 # -- when ---------------------------------------------------------------------------------------------------
@@ -132,12 +141,26 @@ def first_violation_s(folder: Path, verdict: Verdict) -> float:
     examples = [example for found in verdict.findings if found.klass == BUG for example in found.examples]
     times = [example["event"]["time"] for example in examples
              if isinstance(example.get("event"), Mapping) and "time" in example["event"]]
-    wanted = {max(example["ops"]) for example in examples if example.get("ops")}
-    if wanted:
-        times += [op.time for op in history.read(Run(folder=folder).history_path) if op.index in wanted]
-    if examples and not times:  # the final logs alone tell: when the run was over
-        times = [max(op.time for op in history.read(Run(folder=folder).history_path))]
+    asked = {max(example["ops"]) for example in examples if example.get("ops")}
+    if asked:
+        times += [op.time for op in history.read(Run(folder=folder).history_path) if op.index in asked]
+    places = {(example.get("partition"), example.get("offset")) for example in examples
+              if not example.get("ops") and not isinstance(example.get("event"), Mapping)}
+    if places:
+        times += last_appends(folder, places)
     return min(times, default=NEVER) / 1e9
+
+
+def last_appends(folder: Path, places: Collection[tuple[object, object]]) -> list[int]:
+    """When a replica last wrote each (partition, offset): from then on two logs differed there."""
+    path = Run(folder=folder).trace_path
+    found: dict[tuple[object, object], int] = {}
+    for line in trace.read(path) if path.exists() else ():
+        if line.get("event") == "append":
+            covered = range(line["offset"], line["offset"] + line["count"])
+            found.update({(partition, offset): line["time"] for partition, offset in places
+                          if partition == line["partition"] and offset in covered})
+    return list(found.values())
 
 
 def show(row: Row) -> None:

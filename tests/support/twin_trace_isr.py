@@ -59,11 +59,9 @@ def registered(trace: Trace, node: str) -> list[list[Span]]:
 def unsafe_isr(world: World, trace: Trace) -> Iterator[Found]:
     """A replica taken in below the HW or the epoch's start, and an ISR that lacks one of the controller's."""
     for key in world.partitions:
-        taken = {(event["epoch"], follower) for event in trace.of(key) if event.name == "isr_proposed"
-                 for follower in proposed_too_early(trace, key, event)}
-        taken |= {(event["epoch"], member) for before, event in pairwise(told(trace, key))
-                  if event.name == "isr" for member in set(event["isr"]) - set(before["isr"])
-                  if applied_too_early(trace, key, event, member)}
+        taken = {(event["epoch"], member) for before, event in pairwise(told(trace, key))
+                 if event.name == "isr" for member in set(event["isr"]) - set(before["isr"])
+                 if taken_too_early(trace, key, event, member)}
         for epoch, node in taken:
             yield (key, "taken in", epoch, node), None
         lacking = {(event["epoch"], *sorted(event["isr"])) for event in trace.leading(key)
@@ -72,24 +70,7 @@ def unsafe_isr(world: World, trace: Trace) -> Iterator[Found]:
             yield (key, "no superset", *isr), None
 
 
-def proposed_too_early(trace: Trace, key: int, proposal: Event) -> Iterator[str]:
-    """Whom a leader proposes to take in, although, by its last fetch in this epoch, it lies below the
-    leader's HW or the epoch's start, or has not fetched at all."""
-    term = [event for event in in_order(trace.of(key, proposal.node)) if event.seq < proposal.seq
-            and event["epoch"] == proposal["epoch"] and event.leads]
-    known = [event for event in term if event.name in ("become_leader", "isr")]
-    begun = [event for event in term if event.name == "become_leader"]
-    if not begun:
-        return
-    floor = max(proposal["hw"], begun[-1]["start"] or 0)
-    for follower in set(proposal["isr"]) - set(known[-1]["isr"]) - {proposal.node}:
-        asked = [event["offset"] for event in term if event.name == "fetch"
-                 and event["follower"] == follower and event.seq > begun[-1].seq]
-        if not asked or asked[-1] < floor:
-            yield follower
-
-
-def applied_too_early(trace: Trace, key: int, applied: Event, member: str) -> bool:
+def taken_too_early(trace: Trace, key: int, applied: Event, member: str) -> bool:
     """Does all that the replica tells around the controller's word lie below what its leader had then, in a
     life that is registered?"""
     if not any(all(covers(trace, span, applied) for span in life) for life in registered(trace, member)):

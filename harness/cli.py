@@ -200,7 +200,8 @@ def reproduce(
     comes back.
 
     The cluster, the load and the seed are the same. A moment that was asked by an ack, a state or a failpoint
-    is asked again; one that was asked by time is tied to what it met: the acks so far, or the entry before.
+    is asked again; one that was asked by time is tied to what it met: the acks so far, the leader and ISR, or
+    the entry before. The table says which.
 
     Exit codes: 0 the finding came back at least once (or the run had none, and all reproductions are valid);
     1 it did not, but another bug was found; 3 it did not, which proves nothing: more --runs, or luck;
@@ -236,10 +237,10 @@ def explain(name: str | None) -> int:
 
 @main.command()
 @click.option("--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True)
-@click.option("--out", type=RUN_FOLDER, help="The parent of the demo's four run folders, absent or empty.")
+@click.option("--out", type=RUN_FOLDER, help="The parent of the demo's run folders, absent or empty.")
 @exits
 def demo(cluster: str, out: Path | None) -> int:
-    """See Kafka's two historical disasters happen and be caught, and leader epochs prevent them."""
+    """See Kafka's historical disasters happen and be caught, and leader epochs prevent them."""
     from harness.commands.demo import run_demo
 
     return run_demo(cluster, out)

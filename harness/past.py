@@ -33,6 +33,12 @@ class Strike:
         named = told.get(str(partition)) if isinstance(told, Mapping) else None
         return named if isinstance(named, str) else None
 
+    def isr(self, partition: int) -> tuple[str, ...] | None:
+        """Its ISR then, where the op tells."""
+        told = self.where.get("isr")
+        named = told.get(str(partition)) if isinstance(told, Mapping) else None
+        return tuple(map(str, named)) if isinstance(named, list) else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acks:

@@ -6,8 +6,10 @@ Rules
    come again at that time only, so it is tied to what its strike met:
      acks   sends asked after the entry before were being acked: the k-th ack of the partition, and the time
             that had passed since; not sooner than half of the time since the entry before
-     after  nothing was being acked (most often because of the entry before) or it undoes a fault: so long
-            after the entry before, for then its effect is the clock (sessions, lags)
+     state  nothing was being acked, and it met another leader or ISR than the strike before had: so long
+            after the entry before (if that is not too short for a look), but not until they are so again
+     after  nothing was being acked, or it undoes a fault: so long after the entry before, for then that
+            one's effect is the clock (sessions, lags)
      time   it is the first, or it never struck: as asked
 3. Who led the partition when it was struck is meant as `leader` again, if whatever undoes the fault can still
    find that node by a role (no other node down, or paused, meanwhile).
@@ -27,6 +29,8 @@ from harness.schedule import MOMENT_TIMEOUT_S, Entry, Schedule
 NEEDED = ("seed", "cluster", "rules", "workload", "nodes", "partitions", "config", "guarantees", "schedule",
           "concurrency", "rate", "duration_s")
 LONGEST_S = 3600.0  # that a schedule's time-out may be
+STATE_TIMEOUT_S = 10.0  # what had come of the fault before by then comes within sessions and lags, or not
+LOOKED_NS = 50_000_000  # a strike sooner after the entry before would come late by the look itself
 FRESH_NS = 100_000_000  # an ack so long before a strike still shows that acks were coming
 _NOT_GIVEN = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", "floodmark.failpoints"})
 _MENDING = frozenset(fault.undone_by for fault in FAULTS.values() if fault.undone_by)
@@ -63,7 +67,7 @@ class Anchored:
     then: Entry
     now: Entry
     strike: Strike | None  # what the history tells of it
-    by: str  # asked (as it was), acks, after, time
+    by: str  # asked (as it was), acks, state, after, time
     why: str
 
 
@@ -184,8 +188,14 @@ def _anchored(position: int, then: Entry, entry: Entry, ground: Ground) -> Ancho
         return answer({"at": "sequence", "of": [least, found]}, "acks", "acks were coming")
     if position == 0:
         return answer(moment, "time", "the first, before any ack")
-    why = "it undoes a fault" if then.f in _MENDING else "no acks were coming"
-    return answer({"at": "after", "after_ns": distance_ns}, "after", why)
+    after = {"at": "after", "after_ns": distance_ns}
+    if then.f in _MENDING:
+        return answer(after, "after", "it undoes a fault")
+    met = _by_state(position, entry, strike, ground)
+    if met is not None and distance_ns >= LOOKED_NS:
+        entry = replace(entry, timeout_s=STATE_TIMEOUT_S)
+        return answer({"at": "sequence", "of": [after, met]}, "state", "no acks were coming")
+    return answer(after, "after", "no acks were coming")
 
 
 def _by_acks(strike: Strike, ground: Ground, done_ns: int | None) -> dict[str, Any] | None:
@@ -199,6 +209,20 @@ def _by_acks(strike: Strike, ground: Ground, done_ns: int | None) -> dict[str, A
     if since_ns > FRESH_NS or acks.invoked[count - 1] < (done_ns or 0):
         return None
     return {"at": "ack", "partition": partition, "count": count, "then_ns": since_ns}
+
+
+def _by_state(position: int, entry: Entry, strike: Strike, ground: Ground) -> dict[str, Any] | None:
+    """Leader and ISR that it met, where they are not what the strike before met: they came of that one."""
+    partition = ground.partition_of(strike)
+    met = (strike.leader(partition), strike.isr(partition))
+    before = next((told for earlier in range(position - 1, -1, -1)
+                   if (told := ground.past.strikes.get(earlier)) is not None and told.where), None)
+    if before is None or None in met or met == (before.leader(partition), before.isr(partition)):
+        return None
+    leads = {"is": "!=", "value": None} if "leader" in entry.nodes else {"is": "==", "value": met[0]}
+    return {"at": "state", "all": [
+        {"partition": partition, "field": "leader", **leads},
+        {"partition": partition, "field": "isr", "is": "==", "value": list(met[1] or ())}]}
 
 
 # -- the roles ----------------------------------------------------------------------------------------------

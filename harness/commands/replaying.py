@@ -197,10 +197,10 @@ def _struck(one: Anchored, ground: Ground) -> str:
     partition = ground.partition_of(one.strike)
     count = ground.past.acks(partition).by(one.strike.began_ns)
     leader = one.strike.leader(partition)
-    isr = (one.strike.where.get("isr") or {}).get(str(partition))
+    isr = one.strike.isr(partition)
     told = [f"{one.strike.began_ns / 1e9:.3f} s", f"p{partition}: ack {count}"]
     told += [f"leader {leader}"] if leader else []
-    told += [f"ISR {' '.join(map(str, isr))}"] if isinstance(isr, list) else []
+    told += [f"ISR {' '.join(isr)}"] if isr is not None else []
     return ", ".join(told)
 
 
@@ -240,14 +240,20 @@ def _moment(moment: Mapping[str, Any]) -> str:
     return "healthy" if moment.get("healthy") else "; ".join(_states(moment))
 
 
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{value.get('replica', 'the controller')}'s {value.get('field')}"
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return "nobody" if value is None else str(value)
+
+
 def _states(state: Mapping[str, Any]) -> list[str]:
     """The first few conditions of a state."""
     parts = [part for group in ("all", "any") for part in state.get(group, ())] or [state]
     told = []
     for part in parts[:STATES_SHOWN]:
-        value = part.get("value")
-        if isinstance(value, Mapping):
-            value = f"{value.get('field')} of {value.get('replica', 'the controller')}"
-        told.append(f"{part.get('replica', 'controller')} {part.get('field')} {part.get('is')} {value}"
+        whose = f"{part['replica']} " if "replica" in part else ""
+        told.append(f"{whose}{part['field']} {part['is']} {_value(part['value'])}"
                     if "field" in part else "...")
     return [*told, "..."] if len(parts) > STATES_SHOWN else told

@@ -126,7 +126,7 @@ def focus_of(sought: Told | None) -> int | None:
 def announce(first: First, runs: int, parent: Path) -> None:
     settings = first.settings
     by = {kind: sum(one.by == kind for one in replaying.shown(first.anchors))
-          for kind in ("asked", "acks", "after", "time")}
+          for kind in ("asked", "acks", "state", "after", "time")}
     click.echo(
         f"{many(runs, 'reproduction')} of {first.run.folder}: {many(len(settings.nodes), 'node')}, rules "
         f"{settings.rules}, seed {settings.seed}, {settings.duration_s:g} s each; folder {parent}\n"

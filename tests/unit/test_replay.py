@@ -248,3 +248,36 @@ def test_without_a_finding_the_partition_that_was_led_counts() -> None:
     one = anchors((kill, at(200, "start", "n1")), ops, focus=None)[0]
     assert one.now.moment is not None
     assert one.now.moment["of"][1]["partition"] == 1
+
+
+def seeing(op: Op, leader: str, *isr: str) -> Op:
+    """The line as it would be had it met this leader and ISR."""
+    assert op.fault is not None
+    fault = {**op.fault, "where": {"leader": {"0": leader}, "isr": {"0": list(isr)}}}
+    return Op(index=0, time=op.time, process=NEMESIS, type=Type.INFO, f=op.f, fault=fault)
+
+
+def test_a_fault_that_met_another_leader_waits_for_it_again() -> None:
+    """What came of the fault before, by names; of the leader itself only that there is one."""
+    kill, pause, expire = at(100, "kill", "n3"), at(900, "pause", "n1"), at(2000, "expire", "n2")
+    ops = [struck(100, kill), seeing(struck(900, pause), "n2", "n1", "n2"),
+           seeing(struck(2000, expire), "n2", "n2")]
+    second, third = anchors((kill, pause, expire), ops)[1:]
+    assert (second.by, third.by) == ("state", "state")
+    assert second.now.moment == {"at": "sequence", "of": [
+        {"at": "after", "after_ns": 800 * MS},
+        {"at": "state", "all": [{"partition": 0, "field": "leader", "is": "==", "value": "n2"},
+                                {"partition": 0, "field": "isr", "is": "==", "value": ["n1", "n2"]}]}]}
+    assert third.now.moment is not None
+    assert third.now.moment["of"][1]["all"][0] == {
+        "partition": 0, "field": "leader", "is": "!=", "value": None}
+
+
+def test_a_fault_close_behind_another_or_in_the_same_state_looks_at_nothing() -> None:
+    """A look would cost more than the distance; what has not changed need not be waited for."""
+    kill, pause = at(100, "kill", "n3"), at(149, "pause", "n1")
+    close = [struck(100, kill), seeing(struck(149, pause), "n2", "n1", "n2")]
+    assert anchors((kill, pause), close)[1].by == "after"
+    later = at(900, "pause", "n2")
+    same = [struck(100, kill), struck(900, later)]
+    assert anchors((kill, later), same)[1].by == "after"

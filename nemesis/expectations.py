@@ -3,7 +3,8 @@
 Rules
 1. A row is a sharp statement: every bug it names must be found, and no other but those in `also`.
 2. A control has no bug at all and is valid. What is permitted stands in `permitted`, in controls too.
-3. A lost write need not be said twice: its offset is given again, which shows in acks (AGAIN).
+3. A lost write need not be said twice: its offset is given again, which shows in acks (AGAIN); and where the
+   loss is permitted, so is what the trace tells of that record (ON_THE_WAY).
 4. Latent are findings of the trace: they need no client. Manifest are those of the history and the logs.
 """
 
@@ -16,6 +17,7 @@ from nemesis.words_of_steps import refuse
 
 LOST = "lost-write"
 AGAIN = frozenset({"inconsistent-offsets", "realtime-order"})
+ON_THE_WAY = frozenset({"candidate-incomplete", "leader-incomplete", "unsafe-truncation"})
 EVERY = "every"  # as `rules`: a row for each generation
 _LISTS = ("bugs", "switches", "latent", "manifest", "permitted", "also")
 ROW_KEYS = ("rules", *_LISTS, "config", "control")
@@ -68,8 +70,8 @@ def off(row: Row, verdict: Verdict) -> list[str]:
     bugs = _names(verdict, BUG)
     permitted = _names(verdict, PERMITTED)
     required = row.latent | row.manifest
-    may = _with_what_follows(required) | row.also if row.harm else frozenset()
-    let = _with_what_follows(row.permitted) | row.also
+    may = required | row.also | (AGAIN if LOST in required else frozenset()) if row.harm else frozenset()
+    let = row.permitted | row.also | (AGAIN | ON_THE_WAY if LOST in row.permitted else frozenset())
     told = [f"no {name}" for name in sorted(required - bugs)]
     told += [f"{name} besides" for name in sorted(bugs - may)]
     told += [f"no permitted {name}" for name in sorted(row.permitted - permitted)]
@@ -77,10 +79,6 @@ def off(row: Row, verdict: Verdict) -> list[str]:
     if not row.harm and verdict.valid == "unknown":
         told += [f"unknown: {verdict.unknown[0].reason}" if verdict.unknown else "unknown"]
     return told
-
-
-def _with_what_follows(names: frozenset[str]) -> frozenset[str]:
-    return names | AGAIN if LOST in names else names
 
 
 def _names(verdict: Verdict, klass: str) -> frozenset[str]:

@@ -23,8 +23,8 @@
     latent = ["unsafe-truncation"]           # bugs that the trace must show, before a client could see any
     manifest = ["lost-write"]                # bugs that the history or the logs must show
     permitted = ["lost-write"]               # findings that must be there and that the settings permit
-    also = ["saw-then-lost"]                 # findings that may come of it; nothing else may be found (but
-                                             # inconsistent-offsets and realtime-order of a lost write)
+    also = ["saw-then-lost"]                 # findings that may come of it; nothing else may be found, but
+                                             # what a lost write always brings (nemesis/expectations.py)
     control = true                           # instead of latent and manifest: no bug at all, verdict valid
 
 Each step becomes an entry (a few, where it sends several values) of the schedule that harness/schedule.py

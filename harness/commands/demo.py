@@ -1,12 +1,12 @@
-"""`floodmark demo`: Kafka's two historical disasters on the rules that had them and on those that cure them.
+"""`floodmark demo`: Kafka's historical disasters on the rules that had them and on those that cure them.
 
-The same schedule runs on both; one table says what was lost and where the logs part.
+The same steps are played on both; one table says what was lost and where the logs part. What is played are
+scenarios like any other (nemesis/scenarios), and what they must show stands there.
 """
 
 import datetime
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,112 +15,75 @@ import click
 from checkers import report
 from harness import catalog
 from harness.commands import telling
-from harness.commands.run import RunOptions, planned, record
+from harness.commands.scenario import aligned
+from harness.commands.scenario_runs import Part, Played, play
+from harness.commands.scenario_words import words
 from harness.errors import FloodmarkError
 from harness.run import RUNS, refuse_full
 from harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Verdict
-from nemesis.disasters import DISASTERS, Disaster
+from nemesis import scenario
+from nemesis.expectations import off
 
-TRIES = 3  # a window of half a second may be missed on a busy machine; then a fresh run is taken
-BEFORE, SINCE = "high-watermark", "kip-320"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
-    """One of the four runs. `finding` is the bug it must show, None where it must be valid."""
-
-    disaster: Disaster
-    rules: str
-    finding: str | None
-
-    @property
-    def title(self) -> str:
-        return self.disaster.title
-
-    @property
-    def folder_name(self) -> str:
-        return f"{self.disaster.name}-{self.rules}"
-
-
-ACTS = tuple(
-    Act(disaster=disaster, rules=rules, finding=disaster.name if rules == BEFORE else None)
-    for disaster in DISASTERS
-    for rules in (BEFORE, SINCE)
+AT_ONCE = 2
+# The scenario, its row that is undone and the one that is spared.
+SHOWN = (
+    ("double-failover", "high-watermark", "kip-320"),
+    ("power-divergence", "high-watermark", "kip-320"),
+    ("restart-cuts-follower", "high-watermark no_epoch_bump_on_bounce", "kip-320 no_epoch_bump_on_bounce"),
 )
 
 
+def acts() -> tuple[Part, ...]:
+    """The six runs, each disaster before its cure."""
+    every = {one.name: one for one in scenario.shipped(words())}
+    rows = {(name, row.label): Part(scenario=one, row=row) for name, one in every.items() for row in one.rows}
+    return tuple(rows[name, label] for name, before, since in SHOWN for label in (before, since))
+
+
 def run_demo(cluster: str, out: Path | None) -> int:
-    """Exit 0 only if all four runs came out as history has it."""
+    """Exit 0 only if all runs came out as history has it."""
     parent = out or RUNS / f"demo-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     refuse_full(parent)
     catalog.can_judge()
-    folders = [perform(act, cluster, parent) for act in ACTS]
-    click.echo("judging the four runs (starting Spark takes a while)", err=True)
+    parts = acts()
+    for part in parts[::2]:
+        click.echo(f"\n{part.scenario.title}: {part.scenario.story}", err=True)
+    plays = play(parts, cluster, parent, at_once=AT_ONCE, say=lambda text: click.echo(text, err=True))
+    refuse_what_went_wrong(plays)
+    folders = [played.folder for played in plays]
+    click.echo(f"judging the {len(folders)} runs (starting Spark takes a while)", err=True)
     verdicts = catalog.judge().judge(folders)
     for folder, verdict in zip(folders, verdicts, strict=True):
         report.write(folder, verdict)
-    right = [as_expected(act, verdict) for act, verdict in zip(ACTS, verdicts, strict=True)]
-    click.echo(table(folders, verdicts))
-    for act, folder, verdict, well in zip(ACTS, folders, verdicts, right, strict=True):
-        if not well:
-            click.echo(f"\nNOT as expected: {act.title} on {act.rules}")
+    wrong = [off(part.row, verdict) for part, verdict in zip(parts, verdicts, strict=True)]
+    click.echo(table(parts, folders, verdicts))
+    for part, folder, verdict, told in zip(parts, folders, verdicts, wrong, strict=True):
+        if told:
+            click.echo(f"\nNOT as expected: {part.title}: {'; '.join(told)}")
             click.echo(telling.report(folder, report.as_json(verdict), None))
     click.echo(f"\nnext  {shlex.join(['floodmark', 'show', str(folders[0]), '--finding', 'lost-write'])}")
     click.echo(f"      {shlex.join(['floodmark', 'show', str(folders[2]), '--finding', 'diverged'])}")
     click.echo("      floodmark explain diverged")
     click.echo(str(parent))
-    return EXIT_VALID if all(right) else EXIT_HARNESS
+    return EXIT_HARNESS if any(wrong) else EXIT_VALID
 
 
-def perform(act: Act, cluster: str, parent: Path) -> Path:
-    """One run, taken anew where a moment of its schedule was missed."""
-    click.echo(f"\n{act.title}, rules {act.rules}: {act.disaster.story}", err=True)
-    for attempt in range(1, TRIES + 1):
-        folder = parent / (act.folder_name if attempt == 1 else f"{act.folder_name}-again-{attempt}")
-        result = record(planned(options_of(act, cluster, folder), act.disaster.schedule))
-        missed = result.about["missed"]
-        if result.ended == "done" and not missed:
-            return folder
-        click.echo(f"  not this time ({result.ended}; missed: {missed or 'nothing'}); once more", err=True)
-    raise FloodmarkError(
-        f"{act.title} on {act.rules}: {TRIES} tries did not reach every moment; see {folder}"
-    )
+def refuse_what_went_wrong(plays: Sequence[Played]) -> None:
+    """Every moment of every run must have come: else there is nothing to be shown."""
+    for played in plays:
+        if played.why is not None:
+            raise FloodmarkError(f"{played.part.title}: {played.why} ({played.tries} tries); "
+                                 f"see {played.folder}")
 
 
-def options_of(act: Act, cluster: str, folder: Path) -> RunOptions:
-    """A cluster that is idle but for what the schedule sends."""
-    disaster = act.disaster
-    return RunOptions(
-        cluster=cluster,
-        nodes=disaster.nodes,
-        rules=act.rules,
-        config=tuple(f"{key}={value}" for key, value in disaster.config.items()),
-        concurrency=0,
-        partitions=1,
-        replication_factor=disaster.nodes,
-        seed=1,
-        duration=0.1,
-        out=folder,
-    )
-
-
-def as_expected(act: Act, verdict: Verdict) -> bool:
-    bugs = {found.name for found in verdict.findings if found.klass == BUG}
-    return act.finding in bugs if act.finding else verdict.valid is True
-
-
-def table(folders: Sequence[Path], verdicts: Sequence[Verdict]) -> str:
+def table(parts: Sequence[Part], folders: Sequence[Path], verdicts: Sequence[Verdict]) -> str:
     """What came of each run, side by side."""
     rows: list[tuple[str, ...]] = [("run", "rules", "verdict", "lost", "logs part", "folder")]
     rows += [
-        (act.title, act.rules, word(verdict), lost(verdict), parted(verdict), str(folder))
-        for act, folder, verdict in zip(ACTS, folders, verdicts, strict=True)
+        (part.scenario.title, part.row.label, word(verdict), lost(verdict), parted(verdict), str(folder))
+        for part, folder, verdict in zip(parts, folders, verdicts, strict=True)
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    rows.insert(1, tuple("-" * width for width in widths))
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return aligned(rows)
 
 
 def word(verdict: Verdict) -> str:

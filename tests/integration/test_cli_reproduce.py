@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from command_line import GOLDEN, edit_run, floodmark, golden, verdict
 
-from harness.commands.demo import ACTS, options_of
+from harness.commands.demo import acts
 from harness.commands.run import planned, record
-
-LOSS = ACTS[0]
+from harness.commands.scenario_runs import options_of
 
 
 @pytest.mark.cluster
@@ -18,7 +17,8 @@ LOSS = ACTS[0]
 def test_a_loss_is_had_again_from_its_folder(tmp_path: Path) -> None:
     """Same finding, same partition; the new run is linked to the first; the first, moved, is not touched."""
     first = tmp_path / "first"
-    record(planned(options_of(LOSS, "local", tmp_path / "made"), LOSS.disaster.schedule))
+    loss = acts()[0]
+    record(planned(options_of(loss, "local", tmp_path / "made"), loss.scenario.schedule))
     shutil.move(tmp_path / "made", first)
     shutil.rmtree(first / "nodes")
     before = sorted(path.name for path in first.iterdir())

@@ -13,9 +13,8 @@ from harness.faults import FAULTS
 from harness.schedule import Entry, Schedule
 from harness.schedule_text import read, write
 from nemesis.budget import overspends
-from nemesis.disasters import DISASTERS
 from nemesis.episodes import MAKERS
-from nemesis.ledger import MENDING, Ledger
+from nemesis.ledger import Ledger
 from nemesis.plans import known, plan
 
 names = st.lists(st.sampled_from(sorted(MAKERS)), min_size=1, unique=True)
@@ -151,13 +150,3 @@ def test_the_budget_depends_on_the_settings() -> None:
 
     assert overspends((Entry(f="power_cut", nodes=("n1", "n2")),), flush_every=True) == ()
     assert [spent.position for spent in overspends(one, min_insync_replicas=1)] == [0]
-
-
-@pytest.mark.parametrize("disaster", DISASTERS, ids=lambda disaster: disaster.name)
-def test_the_disasters_are_sound_schedules(disaster: Any) -> None:
-    """Written, read for the very nodes they want, and mended at their end."""
-    nodes = [f"n{number}" for number in range(1, disaster.nodes + 1)]
-
-    assert read(write(disaster.schedule), nodes=nodes, partitions=[0]) == disaster.schedule
-    assert ledgers(disaster.schedule)[-1] == Ledger()
-    assert {entry.f for entry in disaster.schedule} & MENDING

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from acts import isr, led_by, seen, send, wait
+
+from harness.commands.scenario_words import words
 from harness.schedule import Entry, Schedule
-from nemesis.disasters import DISASTERS, isr, led_by, seen, send, wait
+from nemesis.scenario import shipped
 
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
 
@@ -118,7 +121,8 @@ def fetches_of_an_older_epoch() -> Schedule:
     )
 
 
-LOST, PARTED = DISASTERS
+SCENARIOS = {scenario.name: scenario for scenario in shipped(words())}
+LOST, PARTED = SCENARIOS["double-failover"], SCENARIOS["power-divergence"]
 SHORT_FETCHES = {"replica.fetch.wait.max.ms": "500"}
 
 TEETH = (

@@ -9,8 +9,10 @@ from harness.commands.scenario import rows_of
 from harness.commands.scenario_runs import Part, options_of
 from harness.commands.scenario_words import words
 from harness.errors import UsageError
+from harness.faults import FAULTS
 from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 from nemesis.expectations import Row, Words, off
+from nemesis.ledger import Ledger
 from nemesis.scenario import Scenario, parse, shipped
 
 FILE = Path("mine.toml")
@@ -191,6 +193,18 @@ def test_every_shipped_scenario_shows_something_and_has_a_control(every: tuple[S
         sample = rows_of(scenario, None, sample=True)
         assert [row.control for row in sample] == [False, True], scenario.name
         assert "kip-320" in {row.rules for row in scenario.rows}, scenario.name
+
+
+def test_what_a_scenario_breaks_it_mends(every: tuple[Scenario, ...]) -> None:
+    """Nobody is down, paused or cut off when the steps are done: the run can settle by itself."""
+    for scenario in every:
+        ledger = Ledger()
+        for entry in scenario.schedule:
+            if entry.f in FAULTS:
+                named = {"down": ledger.down, "paused": ledger.paused}
+                nodes = [node for name in entry.nodes or ("cut",) for node in named.get(name, (name,))]
+                ledger = ledger.after(entry.f, nodes, point=entry.args.get("point"))
+        assert ledger.lasting == (), scenario.name
 
 
 def test_every_row_makes_a_plan(every: tuple[Scenario, ...], tmp_path: Path) -> None:

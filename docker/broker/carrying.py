@@ -96,6 +96,11 @@ class Carrier:
         self._tell_let_go = let_go
         self._queue: deque[tuple[Hosted, ReplicaEvent]] = deque()
         self._stepping = False
+        self._closed = False
+
+    def close(self) -> None:
+        """The logs are about to be closed: what is held stays where it is."""
+        self._closed = True
 
     def post(self, hosted: Hosted, event: ReplicaEvent) -> None:
         """Step now, or, when called out of an effect, after what is queued."""
@@ -195,6 +200,8 @@ class Carrier:
 
     def _let_go(self, hosted: Hosted) -> None:
         """The rest of the step it was held in, then what has come since."""
+        if self._closed:
+            return
         walk, hosted.held = hosted.held, None
         assert walk is not None, f"{hosted.key} is not held"
         assert not self._stepping, f"{hosted.key} is let go inside a step"

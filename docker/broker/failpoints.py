@@ -11,6 +11,7 @@ Rules
 """
 
 import asyncio
+import contextlib
 import enum
 import os
 import signal
@@ -53,6 +54,19 @@ class _Armed:
     @property
     def spent(self) -> bool:
         return self.done and not self.closed
+
+    def opened(self, peer: int | None) -> None:
+        if peer is None:
+            self.closed.clear()
+        else:
+            self.closed.discard(peer)
+
+    def named(self, release: Release) -> bool:
+        """Of one that has closed the ways to some peers, what is said of another peer is not meant."""
+        arm = self.arm
+        if self.closed and release.peer is not None and release.peer not in self.closed:
+            return False
+        return release.names(arm.point, arm.topic, arm.partition, arm.peer)
 
     def told(self) -> dict[str, Any]:
         return {"id": self.id, **self.arm.told(), "matched": self.matched, "acted": self.acted}
@@ -265,7 +279,7 @@ class Failpoints:
         release = read_release(request, self._role)
         with self._lock:
             going = self._going(release)
-            arms = [each for each in self._armed if _names(release, each)]
+            arms = [each for each in self._armed if each.named(release)]
             still = self._still
             stands = still is not None and self._named(release, still)
             here = arms or stands or any(held.named(release) for held in self._held)
@@ -276,15 +290,16 @@ class Failpoints:
                 held.met.held = False
             if release.through_epoch is None:
                 for each in arms:
-                    each.closed.clear()
+                    each.opened(release.peer)
             if not release.keep:
-                self._armed = [each for each in self._armed if each not in arms]
+                self._armed = [each for each in self._armed if each not in arms or each.closed]
             self._settle()
             if still is not None and stands:
                 still.met.held, self._still = False, None
                 still.go.set()
         for held in going:
-            held.loop.call_soon_threadsafe(held.go_on)
+            with contextlib.suppress(RuntimeError):  # the loop has ended: the process is about to
+                held.loop.call_soon_threadsafe(held.go_on)
         return {"released": len(going) + stands}
 
     def points(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -331,8 +346,3 @@ class Failpoints:
             held.append(self._still.met.place.name)
         armed = [each.arm.point for each in self._armed]
         return f"held: {', '.join(held) or 'nothing'}; armed: {', '.join(armed) or 'nothing'}"
-
-
-def _names(release: Release, armed: _Armed) -> bool:
-    arm = armed.arm
-    return release.names(arm.point, arm.topic, arm.partition, arm.peer)

@@ -334,6 +334,7 @@ class Host:
         if self.trace.on:
             self._trace_checkpoints("recovery", recovery_points)
         self.checkpoint()
+        self._carrier.close()
         for each in logs.values():
             each.close()
 

@@ -1,0 +1,389 @@
+"""Failpoints as they are asked for, counted and let go; and where a step stands when it is held."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.arming import ArmingError, Freight, Place, read_arm, read_arms, read_release
+from broker.carrying import Carrier, Hosted
+from broker.config import ConfigError, parse
+from broker.failpoints import Failpoints, Fate
+from broker.files import Files
+from broker.messages import (
+    NO_EPOCH,
+    Append,
+    Batch,
+    FetchAnswered,
+    FetchWish,
+    HwMoved,
+    LeaderAndIsr,
+    Produce,
+    ProduceAnswer,
+    ReadAnswer,
+    RoleChanged,
+    SaveEpochs,
+    Truncate,
+)
+from broker.replica import Recovered, Replica, ReplicaConfig
+from broker.rules import rules_for
+from broker.storage import PartitionLog
+from broker.trace import Trace
+
+
+def place(name: str = "F.appended", **besides: Any) -> Place:
+    usual = {"name": name, "topic": "t", "partition": 0, "epoch": 2, "peer": 1, "offset": 5}
+    return Place(**{**usual, **besides})
+
+
+def fates(points: Failpoints, *places: Place, go_on: Callable[[], None] = lambda: None) -> list[Fate]:
+    """What becomes of each, in an event loop."""
+
+    async def play() -> list[Fate]:
+        return [points.meet(each, go_on) for each in places]
+
+    return asyncio.run(play())
+
+
+# -- what is asked for -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({"action": "hold"}, "arm wants a point; a broker has: F.appended, F.before_refetch"),
+        ({"point": "F.apended", "action": "hold"}, "no point 'F.apended'; a broker has: F.appended"),
+        ({"point": "C.elected", "action": "hold"}, "no point 'C.elected'; a broker has: F.appended"),
+        ({"point": "F.appended"}, "arm wants an action; at F.appended there are: report, crash"),
+        ({"point": "F.appended", "action": "drop"}, "no action 'drop'; at F.appended there are: report"),
+        ({"point": "F.epoch_req", "action": "duplicate"}, "report, crash, hold, delay, drop$"),
+        ({"point": "L.hw", "action": "hold", "ofset": 1}, "arm knows no ofset; there are: point, action"),
+        ({"point": "L.hw", "action": "hold", "offset": "1"}, "offset is a whole number from 0 up"),
+        ({"point": "L.hw", "action": "hold", "offset": True}, "offset is a whole number from 0 up"),
+        ({"point": "L.hw", "action": "hold", "topic": 1}, "topic is a name, not 1"),
+        ({"point": "L.hw", "action": "hold", "scope": "node"}, "no scope 'node'; there are: partition"),
+        ({"point": "L.hw", "action": "crash", "scope": "broker"}, "scope broker is for hold and delay"),
+        ({"point": "L.hw", "action": "delay"}, "delay wants for_ms, and nothing else does"),
+        ({"point": "L.hw", "action": "hold", "for_ms": 5}, "delay wants for_ms, and nothing else does"),
+        ({"point": "L.hw", "action": "delay", "for_ms": 0}, "for_ms is a whole number from 1 up"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_armed_is_refused_with_what_could(
+    request_: Mapping[str, Any], said: str
+) -> None:
+    """Points, actions, keys, values, and what goes with what."""
+    with pytest.raises(ArmingError, match=said):
+        read_arm(request_, "broker")
+
+
+def test_what_is_null_is_left_out() -> None:
+    """As is the envelope of the control socket."""
+    request_ = {"id": 7, "do": "arm", "point": "L.hw", "action": "hold", "topic": None, "epoch": None}
+
+    assert read_arm(request_, "broker") == read_arm({"point": "L.hw", "action": "hold"}, "broker")
+
+
+def test_releases_are_read_as_strictly() -> None:
+    """through_epoch is for news alone."""
+    with pytest.raises(ArmingError, match="through_epoch is for the point"):
+        read_release({"through_epoch": 1}, "controller")
+    with pytest.raises(ArmingError, match="release knows no action; there are: point, topic"):
+        read_release({"action": "hold"}, "broker")
+    with pytest.raises(ArmingError, match="keep is true or false"):
+        read_release({"keep": 1}, "broker")
+    assert read_release({"point": "C.elected", "through_epoch": 0}, "controller").keep
+
+
+def test_the_key_of_the_properties_file() -> None:
+    """The line of a bad request, its position in the array; the role decides which points there are."""
+    head = "process.roles={0}\nnode.id=1\nlisteners=h:1\nlog.dirs=/d\ncontroller.quorum.voters=100@h:2\n"
+    key = 'floodmark.failpoints=[{"point":"L.hw","action":"hold","topic":"a:b"}]\n'
+    assert parse(head.format("broker") + key, "f")[0].failpoints[0]["topic"] == "a:b"
+    with pytest.raises(ConfigError, match=r"f:6: floodmark.failpoints\[0\]: no point 'L.hw'; a controller"):
+        parse(head.format("controller") + key, "f")
+    with pytest.raises(ConfigError, match=r"f:6: floodmark.failpoints: not JSON"):
+        parse(head.format("broker") + "floodmark.failpoints=[{]\n", "f")
+    with pytest.raises(ArmingError, match="an array of objects"):
+        read_arms('{"point":"L.hw"}')
+
+
+# -- what is met -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("condition", "near_miss"),
+    [
+        ({"topic": "t"}, {"topic": "u"}),
+        ({"partition": 0}, {"partition": 1}),
+        ({"epoch": 2}, {"epoch": 3}),
+        ({"peer": 1}, {"peer": 2}),
+        ({"offset": 5}, {"offset": 4}),
+        ({"offset": 5}, {"offset": 6, "last": 7}),
+        ({"offset": 5}, {"offset": 3, "last": 4}),
+        ({"offset": 5}, {"offset": -1}),
+    ],
+)
+def test_conditions(condition: Mapping[str, Any], near_miss: Mapping[str, Any]) -> None:
+    """Each lets its own pass; what is not said matches anything; an offset may lie inside a batch."""
+    points = Failpoints()
+    points.arm({"point": "F.appended", "action": "hold", "times": 0, **condition})
+
+    assert fates(points, place(**near_miss)) == [Fate.GO]
+    assert fates(points, place(), place(offset=3, last=5)) == [Fate.HELD] * 2
+    assert fates(points, place("F.truncated")) == [Fate.GO]
+
+
+def test_skipped_then_so_often_and_then_disarmed() -> None:
+    """The first two are counted, the next two held; then nothing is armed and nobody would ask."""
+    points = Failpoints()
+    points.arm({"point": "F.appended", "action": "hold", "skip": 2, "times": 2})
+    go, held = Fate.GO, Fate.HELD
+
+    assert fates(points, *[place()] * 3) == [go, go, held]
+    assert points.armed
+    assert fates(points, *[place()] * 2) == [held, go]
+    assert not points.armed
+    told = points.points({})
+    assert told["armed"] == []
+    assert [(each["count"], each["held"], each["action"]) for each in told["met"]] == [
+        (3, True, "hold"), (4, True, "hold"),
+    ]  # fmt: skip
+
+
+def test_a_report_goes_on_and_the_next_one_acts() -> None:
+    """In the order of arming; what was dropped is seen by nobody after it. All is told to the trace first."""
+    told: list[tuple[str, str]] = []
+    points = Failpoints(tell=lambda at, action: told.append((at.name, action)))
+    for action in ("report", "drop", "duplicate"):
+        points.arm({"point": "F.fetch_resp", "action": action, "times": 0})
+
+    assert fates(points, place("F.fetch_resp")) == [Fate.DROPPED]
+    assert told == [("F.fetch_resp", "report"), ("F.fetch_resp", "drop")]
+
+
+def test_what_is_let_go() -> None:
+    """Once; by name or all of it; and what is released twice, or never was, is told what there is."""
+
+    async def play() -> None:
+        points, gone = Failpoints(), []
+        number = points.arm({"point": "F.appended", "action": "hold", "times": 0})["id"]
+        with pytest.raises(ArmingError, match=f"armed already, as id {number}"):
+            points.arm({"point": "F.appended", "action": "hold", "times": 0})
+        for at in range(3):
+            points.meet(place(partition=at), lambda at=at: gone.append(at))
+        assert points.release({"point": "F.appended", "partition": 1, "keep": True}) == {"released": 1}
+        await asyncio.sleep(0)
+        assert gone == [1]
+        assert points.armed
+        with pytest.raises(ArmingError, match=r"held: F.appended, F.appended; armed: F.appended"):
+            points.release({"point": "L.acked"})
+        assert points.release({"partition": 0}) == {"released": 1}
+        assert not points.armed
+        assert points.release({}) == {"released": 1}
+        assert points.release({}) == {"released": 0}
+        with pytest.raises(ArmingError, match="held: nothing; armed: nothing"):
+            points.release({"point": "F.appended"})
+        await asyncio.sleep(0)
+        assert gone == [1, 0, 2]
+        assert not any(each["held"] for each in points.points({})["met"])
+
+    asyncio.run(play())
+
+
+def test_a_delay_ends_by_itself_or_is_let_go_before() -> None:
+    """And goes on once."""
+
+    async def play() -> None:
+        points, gone = Failpoints(), []
+        over = asyncio.Event()
+        points.arm({"point": "F.appended", "action": "delay", "for_ms": 20, "times": 2})
+        assert points.meet(place(partition=0), lambda: gone.append("early")) is Fate.HELD
+        assert points.release({"partition": 0, "keep": True}) == {"released": 1}
+        assert points.meet(place(partition=1), over.set) is Fate.HELD
+        async with asyncio.timeout(20):
+            await over.wait()
+        assert gone == ["early"]
+        assert points.release({}) == {"released": 0}
+
+    asyncio.run(play())
+
+
+def test_the_way_to_a_peer_is_closed_by_the_first_that_is_held() -> None:
+    """Whatever comes later is held too, up to the release that says through which epoch; other peers go."""
+
+    async def play() -> None:
+        points, gone = Failpoints("controller"), []
+
+        def news(peer: int, *epochs: int) -> Fate:
+            at = place("C.elected", peer=peer, epoch=epochs[0])
+            carries = Freight(epochs={("t", number): epoch for number, epoch in enumerate(epochs)})
+            return points.meet(at, lambda: gone.append((peer, epochs)), freight=carries)
+
+        points.arm({"point": "C.elected", "action": "hold", "epoch": 2, "partition": 0})
+        assert news(1, 1, 0) is Fate.GO
+        assert news(1, 2, 0) is Fate.HELD
+        assert news(2, 2, 0) is Fate.GO  # once was asked for
+        assert [news(1, 2, 1), news(1, 3, 1), news(1, 3, 2)] == [Fate.HELD] * 3
+        through = {"point": "C.elected", "topic": "t", "partition": 0, "through_epoch": 2}
+        assert points.release(through) == {"released": 2}
+        assert points.release(through) == {"released": 0}
+        assert news(1, 3, 3) is Fate.HELD
+        assert points.release({"point": "C.elected", "partition": 1, "through_epoch": 2}) == {"released": 2}
+        with pytest.raises(ArmingError, match="nothing of that kind"):
+            points.release({"point": "C.elected", "peer": 2})
+        assert points.release({"point": "C.elected", "peer": 1}) == {"released": 1}
+        await asyncio.sleep(0)
+        assert [epochs for _, epochs in gone] == [(2, 0), (2, 1), (3, 1), (3, 2), (3, 3)]
+        assert news(1, 4, 4) is Fate.GO
+
+    asyncio.run(play())
+
+
+# -- a replica that is held --------------------------------------------------------------------------------
+
+
+class Played:
+    """One replica of two, with its log on disk and its trace; `out` is what has left it."""
+
+    def __init__(self, folder: Path, leader: int) -> None:
+        self.out: list[str] = []
+        self.heard: list[object] = []
+        self.points = Failpoints()
+        (folder / "log").mkdir()
+        self.trace = folder / "trace"
+        files = Files.open(folder / "log", None)
+        self.log = PartitionLog.open(files, "t", 0, topic_id="0" * 32)
+        config = ReplicaConfig(min_insync_replicas=1, replica_lag_time_max_ms=1000)
+        replica = Replica(me=1, config=config, rules=rules_for("kip-320"), recovered=Recovered())
+        self.hosted = Hosted(
+            topic="t", topic_id="0" * 32, partition=0, log=self.log, replica=replica, checkpointed_hw=0
+        )
+        told = (HwMoved, RoleChanged, ProduceAnswer, ReadAnswer)
+        carry_out = dict.fromkeys(told, self._left) | {
+            Append: lambda _, effect: self.log.append(effect.batches),
+            Truncate: lambda _, effect: self.log.truncate(effect.to),
+            SaveEpochs: lambda _, effect: self.log.save_epochs(effect.entries),
+        }
+        trace = Trace(self.trace, 1)
+        self.points = Failpoints(tell=trace.failpoint)
+        self.carrier = Carrier(carry_out, trace, self.points, lambda _: self.out.append("let go"))
+        self.leads(leader, 0)
+
+    def _left(self, _: Hosted, effect: Any) -> None:
+        self.out.append(type(effect).__name__)
+
+    def leads(self, leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> None:
+        self.carrier.post(
+            self.hosted,
+            LeaderAndIsr(now_ms=0, leader=leader, leader_epoch=epoch, isr=isr, partition_epoch=epoch,
+                         replicas=(1, 2), broker_epochs={1: 1, 2: 2}),
+        )  # fmt: skip
+
+    def fetched(self, offset: int, epoch: int, hw: int) -> None:
+        wish = self.hosted.replica.wish()
+        assert isinstance(wish, FetchWish)
+        one = Batch(base_offset=offset, last_offset=offset, epoch=epoch, data=bytes(100))
+        self.carrier.post(
+            self.hosted,
+            FetchAnswered(now_ms=0, leader=2, asked=wish, error=0, hw=hw, log_start=0, diverging=None,
+                          batches=(one,)),
+        )  # fmt: skip
+
+    def produced(self, acks: int = 1) -> None:
+        one = Batch(base_offset=0, last_offset=0, epoch=NO_EPOCH, data=bytes(100))
+        event = Produce(now_ms=0, token=len(self.out), acks=acks, timeout_ms=1000, batches=(one,))
+        self.carrier.post(self.hosted, event)
+
+    def lines(self) -> list[str]:
+        text = self.trace.read_text().splitlines()
+        return [line.partition('"event":"')[2].partition('"')[0] for line in text]
+
+
+def play(*stories: Callable[[], object]) -> None:
+    """In one event loop, which turns once after each."""
+
+    async def run() -> None:
+        for story in stories:
+            story()
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+def test_held_between_append_and_hw(tmp_path: Path) -> None:
+    """The trace has the append; the HW, the checkpoint's and what comes later wait, in order."""
+    one = Played(tmp_path, leader=2)
+    one.points.arm({"point": "F.appended", "action": "hold", "offset": 0})
+
+    def story() -> None:
+        one.fetched(0, 0, hw=1)
+        assert one.lines()[-2:] == ["append", "failpoint"]
+        assert (one.log.leo, one.hosted.shown_hw, one.hosted.settled_hw) == (1, 0, 0)
+        one.leads(1, 1)
+        one.produced()
+        assert len(one.hosted.later) == 2
+        assert one.out == ["RoleChanged"]
+        one.points.release({})
+
+    play(story)
+    assert (one.hosted.held, one.hosted.settled_hw, one.log.leo) == (None, 1, 2)
+    assert one.lines()[-6:] == ["failpoint", "hw", "become_leader", "checkpoint", "append", "ack"]
+    assert one.out == ["RoleChanged", "RoleChanged", "ProduceAnswer", "let go"]
+
+
+def test_held_twice_in_one_step(tmp_path: Path) -> None:
+    """A leader alone: the HW moves, then the ack leaves; each can be held, the produce behind them waits."""
+    one = Played(tmp_path, leader=1)
+    one.leads(1, 1, isr=(1,))
+    one.points.arm({"point": "L.hw", "action": "hold"})
+    one.points.arm({"point": "L.acked", "action": "hold", "offset": 0})
+    one.out.clear()
+
+    def first() -> None:
+        one.produced(acks=-1)
+        one.produced(acks=-1)
+        assert one.out == ["HwMoved"]
+        assert one.lines()[-3:] == ["append", "hw", "failpoint"]
+        one.points.release({"point": "L.hw"})
+
+    def second() -> None:
+        assert one.out == ["HwMoved", "ProduceAnswer", "let go"]
+        assert (one.log.leo, one.lines()[-2:]) == (1, ["ack", "failpoint"])
+        one.points.release({})
+
+    play(first, second)
+    assert one.log.leo == 2
+    assert one.out[3:] == ["HwMoved", "ProduceAnswer", "let go"]
+
+
+def test_a_leader_is_held_before_anything_but_its_epoch_is_done(tmp_path: Path) -> None:
+    """Alone in its ISR it would move the HW at once."""
+    one = Played(tmp_path, leader=2)
+    one.fetched(0, 0, hw=0)
+    one.points.arm({"point": "L.elected", "action": "hold", "epoch": 1})
+    one.out.clear()
+
+    def story() -> None:
+        one.leads(1, 1, isr=(1,))
+        assert one.lines()[-3:] == ["become_leader", "checkpoint", "failpoint"]
+        assert one.out == []
+        one.points.release({})
+
+    play(story)
+    assert one.lines()[-1] == "hw"
+    assert one.out == ["HwMoved", "RoleChanged", "let go"]
+
+
+def test_a_produce_that_waits_is_met_and_one_that_does_not_is_not(tmp_path: Path) -> None:
+    """P.parked: appended with acks=all, and not yet acked."""
+    one = Played(tmp_path, leader=1)
+    one.points.arm({"point": "P.parked", "action": "report", "times": 0})
+
+    def story() -> None:
+        one.produced(acks=1)
+        one.produced(acks=-1)
+
+    play(story)
+    assert [each["offset"] for each in one.points.points({})["met"]] == [1]

@@ -101,9 +101,14 @@ class Merge:
                     if not line.endswith(b"\n"):
                         return  # torn by the end of the node: never more than the last line
                     try:
-                        yield orjson.loads(line)
+                        fields = orjson.loads(line)
                     except orjson.JSONDecodeError as error:
                         self.problems.append(f"{path}:{number}: no line of a trace: {error}")
+                        continue
+                    if isinstance(fields, dict) and {"time", "node", "seq"} <= fields.keys():
+                        yield fields
+                    else:
+                        self.problems.append(f"{path}:{number}: no line of a trace: it lacks time, node or seq")
         except FileNotFoundError:
             return
         except OSError as error:

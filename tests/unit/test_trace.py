@@ -134,12 +134,13 @@ def test_a_gap_is_told_and_stays_a_gap(tmp_path: Path) -> None:
     assert "between seq 3 and 4" in problems[0]
 
 
-def test_a_line_that_is_none_is_told_by_file_and_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bad", [b"{nonsense", b"7", b'{"time":1}'])
+def test_a_line_that_is_none_is_told_by_file_and_number(bad: bytes, tmp_path: Path) -> None:
     one = writer(tmp_path)
     one.replica("log", 0, [APPEND, APPEND, APPEND])
     path = tmp_path / "1.trace"
     rows = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(rows[0] + b"{nonsense\n" + rows[2])
+    path.write_bytes(rows[0] + bad + b"\n" + rows[2])
     lines, problems = merged(raw(tmp_path, 1))
     assert [line["seq"] for line in lines] == [0, 2]
     assert any("1.trace:2: no line of a trace" in problem for problem in problems)

@@ -108,7 +108,7 @@ class Merge:
                     if isinstance(fields, dict) and {"time", "node", "seq"} <= fields.keys():
                         yield fields
                     else:
-                        self.problems.append(f"{path}:{number}: no line of a trace: it lacks time, node or seq")
+                        self.problems.append(f"{path}:{number}: no line of a trace: no time, node, seq")
         except FileNotFoundError:
             return
         except OSError as error:

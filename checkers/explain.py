@@ -145,6 +145,51 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "unknown.",
         _NOTHING,
     ),
+    names.HW_REGRESSED: _told(
+        "A leader's HW fell inside one epoch of its leadership.",
+        "A follower's HW, which may fall, and a new leader's, which begins where its own had been.",
+        _NOTHING,
+    ),
+    names.LEADER_INCOMPLETE: _told(
+        "A replica became the leader while its log ended below what a leader before it had committed.",
+        "A HW that lags behind its log: a new leader holds more than it knows to be committed.",
+        f"{_LOSS}.",
+    ),
+    names.CANDIDATE_INCOMPLETE: _told(
+        "A registered, unfenced member of the controller's ISR lacks a committed record, or holds another in "
+        "its place: elected now, it would lose it. Nobody need have noticed yet.",
+        "A broker that was started again and has not been given a role yet; one that is fenced.",
+        f"{_LOSS}.",
+    ),
+    names.TWO_LEADERS: _told(
+        "Two nodes appended, acked or moved the HW as leader of one epoch.",
+        "An old leader that goes on in its own, older epoch.",
+        _NOTHING,
+    ),
+    names.ACK_RULE: _told(
+        "A send with acks=all was acked with a HW not above it, with fewer in the ISR than "
+        "min.insync.replicas, or before every member of the ISR had appended the record.",
+        "A member that had the record and has truncated it since; an ack with acks=1.",
+        _NOTHING,
+    ),
+    names.UNSAFE_TRUNCATION: _told(
+        "A replica truncated, other than in recovery, and cut a committed record that it held: by offset and "
+        "epoch.",
+        "A truncation of records that no HW had passed; the same offset in another epoch; what a power cut "
+        "takes.",
+        f"{_LOSS}.",
+    ),
+    names.UNSAFE_ISR: _told(
+        "An ISR took in a replica below the leader's HW or the start of its epoch, left out its leader, went "
+        "back in its own order, or was counted by its leader without a member that the controller has in it.",
+        "A leader that counts more than the controller: it has proposed them.",
+        _NOTHING,
+    ),
+    names.EPOCH_REGRESSED: _told(
+        "A node became leader or follower in an epoch below one it had had a role in, over restarts too.",
+        "The same epoch once more, after a restart.",
+        _NOTHING,
+    ),
     names.UNFIT: _told(
         "Not a finding of the cluster: the run did not do what was asked, for moments of its schedule never "
         "came. It is "

@@ -5,14 +5,15 @@ A check asks these frames whether it may claim anything at all; so every gate st
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from checkers.faults import Bounds
-from checkers.folder import Folder, Partition, Replica
+from checkers.faults import Bounds, min_insync
+from checkers.folder import Folder, Partition, Replica, is_int
+from checkers.rulings import Rulings
 
 PARTITION = (
     "run int, partition bigint, leader string, known boolean, lost_judged boolean, log_start bigint, hw "
@@ -30,6 +31,11 @@ REPLICA = (
     "cache array<struct<start:bigint,epoch:bigint>>"
 )
 PROCESS = "run int, process bigint"
+TRACED = (
+    "run int, partition bigint, replicas array<string>, clock_error bigint, needed bigint, bottom bigint, "
+    "whole boolean, excuses array<struct<by:int,epoch:bigint,tick:bigint>>"
+)
+ACTIVE = "run int, node string, since bigint, until bigint"  # ticks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,7 @@ class Run:
     bounds: Mapping[int, Bounds]
     breached: bool  # lines of the history may be missing or wrong
     overlapping: frozenset[int]  # processes
+    rulings: Rulings = field(default_factory=Rulings)
     vouched: frozenset[int] = (
         frozenset()
     )  # partitions of which the sieve let only the odd pass; their logs are logs
@@ -53,6 +60,9 @@ class Facts:
     replicas: DataFrame
     final: DataFrame | None  # processes of the final reads
     overlapping: DataFrame | None
+    traced: DataFrame | None  # partitions of the runs that have a trace
+    active: DataFrame | None  # when which broker was registered and not fenced
+    most_replicas: int  # of any traced partition
     small: bool  # all of it is one task's work
 
 
@@ -60,6 +70,9 @@ def facts_of(spark: SparkSession, runs: Sequence[Run], small: bool) -> Facts:
     judged = [(number, run) for number, run in enumerate(runs) if run.folder.judged]
     final = [(number, process) for number, run in judged for process in set(run.folder.final_processes)]
     overlapping = [(number, process) for number, run in judged for process in run.overlapping]
+    traced = [(number, run) for number, run in judged if run.folder.trace is not None]
+    rows = [row for number, run in traced for row in traced_rows(number, run)]
+    active = [row for number, run in traced for row in active_rows(number, run)]
     return Facts(
         partitions=beside(
             spark,
@@ -76,6 +89,12 @@ def facts_of(spark: SparkSession, runs: Sequence[Run], small: bool) -> Facts:
         ),
         final=beside(spark, final, PROCESS, small) if final else None,
         overlapping=beside(spark, overlapping, PROCESS, small) if overlapping else None,
+        traced=beside(spark, rows, TRACED, small) if rows else None,
+        active=beside(spark, active, ACTIVE, small) if rows else None,
+        most_replicas=max(
+            (len(partition.replicas) for _, run in traced for partition in run.folder.partitions.values()),
+            default=0,
+        ),
         small=small,
     )
 
@@ -193,3 +212,53 @@ def replica_rows(number: int, run: Run) -> list[tuple[object, ...]]:
                 (*placed, replica.hw, replica.log_start, replica.leo, replica.running, *judged, cache)
             )
     return rows
+
+
+# -- the trace --------------------------------------------------------------------------------------------
+
+
+def clock_error_ns(folder: Folder) -> int:
+    told = folder.about.get("clock_error_ns")
+    return told if is_int(told) and told > 0 else 0
+
+
+def tick(time_ns: int, error_ns: int) -> int:
+    """As steps.py has it: two apart, and the times are surely in this order."""
+    if not error_ns:
+        return 2 * time_ns
+    whole = abs(time_ns) // (error_ns + 1)
+    return whole if time_ns >= 0 else -whole
+
+
+def traced_rows(number: int, run: Run) -> list[tuple[object, ...]]:
+    """A row for every partition of a run that has a trace."""
+    folder, error_ns = run.folder, clock_error_ns(run.folder)
+    rows: list[tuple[object, ...]] = []
+    for key, partition in folder.partitions.items():
+        starts = [row.log_start for row in folder.replicas.values() if row.partition == key]
+        excuses = [
+            {"by": each.by, "epoch": each.epoch, "tick": tick(each.time, error_ns)}
+            for each in run.bounds[key].excuses
+        ]
+        needed = min(min_insync(folder, partition), len(partition.replicas))
+        rows.append(
+            (
+                number,
+                key,
+                list(partition.replicas),
+                error_ns,
+                needed,
+                max(starts, default=0),
+                run.rulings.whole,
+                excuses,
+            )
+        )
+    return rows
+
+
+def active_rows(number: int, run: Run) -> list[tuple[object, ...]]:
+    error_ns, far = clock_error_ns(run.folder), 1 << 60
+    return [
+        (number, each.node, tick(max(each.since, -far), error_ns), tick(min(each.until, far), error_ns))
+        for each in run.rulings.active
+    ]

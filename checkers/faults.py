@@ -9,17 +9,45 @@ sure, at least one is a maybe. With one it looks: a leader chosen while all of t
 struck.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import orjson
-
+from checkers.findings import BUDGET, UNCLEAN
 from checkers.folder import Folder, Partition, is_int
+from checkers.rulings import Ruling, Rulings
 
 NEVER = -(1 << 62)  # no send was invoked before this
 ALWAYS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """A fault that lost data on a node."""
+
+    index: int
+    began: int  # ns: from here on a leader may have been chosen without what was lost
+    time: int  # ns: from here on nothing more is lost
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overspent:
+    """An election from struck copies only: what was sent before the index, and written in these epochs, may
+    be lost from then on."""
+
+    index: int
+    epoch: int  # the partition's, when the first of them was struck
+    time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excuse:
+    """From this time on records of epochs up to this one may be lost, by this cause (findings.py)."""
+
+    by: int
+    epoch: int
+    time: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,42 +60,13 @@ class Bounds:
     unclean_maybe: bool = False  # the setting is on and nobody saw whether it mattered
     budget_index: int = NEVER
     budget_maybe_index: int = NEVER
+    excuses: tuple[Excuse, ...] = ()  # the same, for what the trace shows
     struck: bool = False  # a fault that lost data, or an unclean election, met this partition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Election:
-    """What the controller's trace says: an election, or (clean is None) a change of the ISR."""
-
-    time: int
-    partition: int
-    leader: str | None
-    isr: frozenset[str]
-    clean: bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """What the controller told. Not whole (none, gaps, bad lines, a node missing): what is there is still
-    evidence."""
-
-    events: tuple[Election, ...] = ()
-    whole: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strike:
-    """A fault that lost data on a node."""
-
-    index: int
-    began: int  # ns: from here on a leader may have been chosen without what was lost
-    node: str
-
-
-def bounds_of(folder: Folder, nemesis: Sequence[Mapping[str, Any]]) -> dict[int, Bounds]:
+def bounds_of(folder: Folder, nemesis: Sequence[Mapping[str, Any]], trace: Rulings) -> dict[int, Bounds]:
     """The bounds of every partition, from the nemesis's lines and the trace."""
     strikes = strikes_of(nemesis)
-    trace = read_trace(folder.trace, folder.nodes, every_line=bool(strikes) or unclean_setting(folder))
     return {
         key: bounds_of_partition(folder, partition, strikes, unclean_index(nemesis, key), trace)
         for key, partition in folder.partitions.items()
@@ -75,16 +74,16 @@ def bounds_of(folder: Folder, nemesis: Sequence[Mapping[str, Any]]) -> dict[int,
 
 
 def bounds_of_partition(
-    folder: Folder, partition: Partition, strikes: Sequence[Strike], asked_index: int, trace: Trace
+    folder: Folder, partition: Partition, strikes: Sequence[Strike], asked_index: int, trace: Rulings
 ) -> Bounds:
     here = [strike for strike in strikes if strike.node in partition.replicas]
-    events = [event for event in trace.events if event.partition == partition.key]
+    events = trace.of_partition(partition.key)
     unclean_time = max((event.time for event in events if event.clean is False), default=NEVER)
     maybe = unclean_setting(folder) and not trace.whole
     index = maybe_index = NEVER
     if folder.guarantee("flush", "os") != "every":
         if trace.whole:
-            index = looked_at(here, events)
+            index = max((spent.index for spent in overspent(here, events, trace.starts)), default=NEVER)
         else:
             index, maybe_index = counted(here, min_insync(folder, partition))
     return Bounds(
@@ -93,6 +92,7 @@ def bounds_of_partition(
         unclean_maybe=maybe,
         budget_index=index,
         budget_maybe_index=maybe_index,
+        excuses=excuses(folder, here, events, trace.starts),
         struck=bool(here) or asked_index != NEVER or unclean_time != NEVER or maybe,
     )
 
@@ -106,6 +106,7 @@ def strikes_of(nemesis: Iterable[Mapping[str, Any]]) -> list[Strike]:
         Strike(
             index=op["index"],
             began=op["fault"]["began"] if is_int(op["fault"].get("began")) else op["time"],
+            time=op["time"],
             node=node,
         )
         for op in nemesis
@@ -156,59 +157,43 @@ def counted(strikes: Iterable[Strike], enough: int) -> tuple[int, int]:
     return latest[enough - 1] if len(latest) >= enough else NEVER, latest[0] if latest else NEVER
 
 
-def looked_at(strikes: Sequence[Strike], events: Sequence[Election]) -> int:
-    """The index before which a record's copies were all struck among those a later leader was chosen from."""
-    struck: dict[str, int] = {}  # node -> index of the strike, until it is taken into the ISR again
+def overspent(
+    strikes: Sequence[Strike], events: Sequence[Ruling], starts: Mapping[str, Sequence[int]]
+) -> list[Overspent]:
+    """Every election of a leader from an ISR whose members, and the leader itself, were all struck. A node
+    that the ISR takes in while it is down, for it had been asked for before, has no copy again by that."""
+    struck: dict[str, tuple[int, int]] = {}  # node -> (index, epoch) of the strike, until it is in sync again
+    struck_at: dict[str, int] = {}
     isr: frozenset[str] = frozenset()
-    bound, waiting = NEVER, sorted(strikes, key=lambda strike: (strike.began, strike.index))
-    for event in sorted(events, key=lambda event: event.time):
+    found, epoch, waiting = [], -1, sorted(strikes, key=lambda strike: (strike.began, strike.index))
+    for event in events:
         while waiting and waiting[0].began <= event.time:
             strike = waiting.pop(0)
-            struck[strike.node] = strike.index
+            struck[strike.node] = (strike.index, epoch if strike.time <= event.time else event.epoch)
+            struck_at[strike.node] = strike.time
         if event.clean is None:
             for node in event.isr - isr:  # it has caught up: what it holds now is a copy again
-                struck.pop(node, None)
+                back = any(struck_at.get(node, NEVER) <= time <= event.time for time in starts.get(node, ()))
+                if back:
+                    struck.pop(node, None)
         elif event.leader is not None:
             chosen_from = event.isr | {event.leader}
             if chosen_from <= struck.keys():
-                bound = max(bound, min(struck[node] for node in chosen_from))
-        isr = event.isr
-    return bound
+                first = min(struck[node] for node in chosen_from)
+                found.append(Overspent(index=first[0], epoch=first[1], time=event.time))
+        isr, epoch = event.isr, event.epoch
+    return found
 
 
-# -- the trace: only the controller's elections and ISR changes ---------------------------------------------
-
-
-def read_trace(path: Path | None, nodes: Sequence[str], *, every_line: bool) -> Trace:
-    """Elections and ISR changes. Unless every line is asked for, only lines that may tell of an election are
-    parsed, and nobody may ask whether the trace is whole."""
-    events: list[Election] = []
-    next_seq: dict[str, int] = {}
-    whole = path is not None and every_line
-    for line in lines_of(path):
-        if not every_line and b'"elect"' not in line:
-            continue
-        try:
-            row = orjson.loads(line)
-            node, seq, event = row["node"], row["seq"], row["event"]
-            whole = whole and next_seq.get(node, seq) == seq
-            next_seq[node] = seq + 1
-            if event in ("elect", "isr") and node not in nodes:
-                events.append(
-                    Election(
-                        time=row["time"],
-                        partition=row["partition"],
-                        leader=row.get("leader"),
-                        isr=frozenset(row["isr"]),
-                        clean=row["clean"] if event == "elect" else None,
-                    )
-                )
-        except (ValueError, KeyError, TypeError):
-            whole = False
-    return Trace(events=tuple(events), whole=whole and set(nodes) <= next_seq.keys())
-
-
-def lines_of(path: Path | None) -> Iterator[bytes]:
-    if path is not None:
-        with path.open("rb") as trace:
-            yield from (line for line in trace if line.strip())
+def excuses(
+    folder: Folder, strikes: Sequence[Strike], events: Sequence[Ruling], starts: Mapping[str, Sequence[int]]
+) -> tuple[Excuse, ...]:
+    """What the trace itself shows to permit a loss. Without clean elections nobody promised what an earlier
+    epoch wrote; what the leader so elected writes is not covered."""
+    unclean = [
+        Excuse(by=UNCLEAN, epoch=event.epoch - 1, time=event.time) for event in events if event.clean is False
+    ]
+    if folder.guarantee("flush", "os") == "every":
+        return tuple(unclean)
+    spent = overspent(strikes, events, starts)
+    return (*unclean, *(Excuse(by=BUDGET, epoch=each.epoch, time=each.time) for each in spent))

@@ -35,6 +35,11 @@ COLUMNS = {
     "seen": "bigint",  # one more number for the words: the other offset, value or epoch
     "process": "bigint",
     "by": "int",
+    "node": "string",  # whose line of the trace is to blame: its node, seq and tick (steps.py)
+    "seq": "bigint",
+    "tick": "bigint",
+    "epoch": "bigint",  # the record's own
+    "upto": "bigint",  # the records concerned are those from `offset` up to here; null: all from there on
 }
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 _OWN = frozenset({"run", "partition"})  # always taken from the row

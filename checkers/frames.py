@@ -41,7 +41,7 @@ _ENTRY = (
     "aborted boolean, _bad string"
 )
 _ENTRY_COLUMNS = ("partition", "offset", "epoch", "value", "crc", "crc_ok", "aborted")
-_STRICT = {
+STRICT = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": "_bad",
     "allowSingleQuotes": "false",
@@ -56,6 +56,7 @@ class Frames:
     history: DataFrame
     entries: DataFrame
     small: bool
+    trace: DataFrame | None = None  # None: no run has one
 
 
 def work_bytes(folders: Sequence[Folder]) -> int:
@@ -68,13 +69,22 @@ def work_bytes(folders: Sequence[Folder]) -> int:
     return total
 
 
+def trace_bytes(folders: Sequence[Folder]) -> int:
+    """The same of the traces, which no sieve looks at."""
+    return sum(folder.trace.stat().st_size for folder in folders if folder.trace)
+
+
 def link_files(folders: Sequence[Folder], root: Path, sieved: Container[int]) -> None:
     """Links every file that must be parsed under a name that Spark reads `run` and `node` from, whatever the
     folder's own name."""
-    for kind in ("history", "lines", "parquet"):
+    for kind in ("history", "lines", "parquet", "trace"):
         (root / kind).mkdir()
     for run, folder in enumerate(folders):
-        if not folder.judged or run in sieved:
+        if not folder.judged:
+            continue
+        if folder.trace:
+            link(folder.trace, root / "trace" / f"run={run}" / "trace.jsonl")
+        if run in sieved:
             continue
         if folder.history:
             link(folder.history, root / "history" / f"run={run}" / "history.jsonl")
@@ -135,7 +145,7 @@ def is_text(line: Column, name: str) -> Column:
 def history_of(lines: DataFrame) -> DataFrame:
     """One row a line (kind line) and one for everything it carries; of a bad line only the row of the
     line."""
-    parsed = lines.withColumn("j", F.from_json("value", _LINE, _STRICT))
+    parsed = lines.withColumn("j", F.from_json("value", _LINE, STRICT))
     keep = "run", "block", "at"
     checked = parsed.select(
         *keep,
@@ -265,7 +275,7 @@ def kind_of() -> Column:
 
 def entries_of(lines: DataFrame) -> DataFrame:
     """One row a line of a dump; a bad one keeps its place and nothing else."""
-    parsed = lines.withColumn("j", F.from_json("value", _ENTRY, _STRICT))
+    parsed = lines.withColumn("j", F.from_json("value", _ENTRY, STRICT))
     j = F.col
     good = (
         j("j._bad").isNull()

@@ -12,6 +12,7 @@ A folder that makes Spark itself fail is found by halving the call; it is unknow
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -19,12 +20,14 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from checkers import agreement, durability, frames, names, order, polls, session
+from checkers import agreement, durability, frames, names, order, polls, session, traced, traces
 from checkers.facts import Facts, Run, beside, facts_of
 from checkers.faults import bounds_of
 from checkers.findings import together
 from checkers.folder import Folder, open_folder
+from checkers.guilt import SUSPECTS, lines_of
 from checkers.reasons import is_breached, reasons_of
+from checkers.rulings import rulings_of
 from checkers.sifted import sift
 from checkers.survey import Survey, survey
 from checkers.values import values_of
@@ -44,8 +47,8 @@ class SparkJudge:
         """A verdict for each folder, in order."""
         opened = [open_folder(Path(folder)) for folder in folders]
         if not any(folder.judged for folder in opened):
-            return [verdict_of(folder, Survey(), [], {}) for folder in opened]
-        size = frames.work_bytes(opened)
+            return [verdict_of(folder, Survey(), [], {}, {}) for folder in opened]
+        size = frames.work_bytes(opened) + frames.trace_bytes(opened)
         began = time.perf_counter()
         if self._spark is None:
             self._spark = session.session(size)
@@ -76,33 +79,41 @@ def judge_together(
     sifted = sift(spark, folders, sizes, os.cpu_count() or 1)
     timings["sieve"] = watch.lap()
     rest = [run for run, folder in enumerate(folders) if folder.judged and run not in sifted.surveys]
-    size = sum(sizes[run] for run in rest) + sifted.rows * ROW_BYTES
+    size = sum(sizes[run] for run in rest) + sifted.rows * ROW_BYTES + frames.trace_bytes(folders)
+    traced_runs = [folder for folder in folders if folder.judged and folder.trace]
     session.suit(spark, size)
     probes = [frozenset(folder.settle_processes) for folder in folders]
     surveys = [sifted.surveys.get(run, Survey()) for run in range(len(folders))]
     found: list[Row] = []
     with frames.scratch() as scratch:
-        if rest or sifted.rows:
+        if rest or sifted.rows or traced_runs:
+            small = size < session.SMALL_BYTES
             frames.link_files(folders, Path(scratch), sifted.surveys)
-            read = frames.read(spark, Path(scratch), sifted.passed, small=size < session.SMALL_BYTES)
-        if rest:
+            read = frames.read(spark, Path(scratch), sifted.passed, small=small)
+            read = replace(read, trace=traces.traces(spark, Path(scratch) / "trace", small=small))
+        if rest or traced_runs:
             seen = survey(read, probes)
-            surveys = [sifted.surveys.get(run, seen[run]) for run in range(len(folders))]
+            surveys = [with_trace(sifted.surveys.get(run), seen[run]) for run in range(len(folders))]
         timings["survey"] = watch.lap()
         runs = [
             run_of(folder, surveys[run], sifted.vouched.get(run, frozenset()))
             for run, folder in enumerate(folders)
         ]
-        if rest or sifted.rows:
+        if rest or sifted.rows or traced_runs:
             found = findings(spark, read, runs)
         timings["checks"] = watch.lap()
     mine: list[list[Row]] = [[] for _ in folders]
     for row in found:
         mine[row["run"]].append(row)
     return [
-        verdict_of(folder, seen, rows, timings)
+        verdict_of(folder, seen, rows, timings, lines_of(folder.trace, rows))
         for folder, seen, rows in zip(folders, surveys, mine, strict=True)
     ]
+
+
+def with_trace(sieved: Survey | None, seen: Survey) -> Survey:
+    """The survey of a run; a sieved one's trace has been seen with the others."""
+    return seen if sieved is None else replace(sieved, traced=seen.traced)
 
 
 class Watch:
@@ -121,9 +132,11 @@ def run_of(folder: Folder, seen: Survey, vouched: frozenset[int]) -> Run:
     if not folder.judged:
         return Run(folder=folder, bounds={}, breached=True, overlapping=frozenset())
     reasons_of(folder, seen)
+    rulings = rulings_of(folder, seen.traced)
     return Run(
         folder=folder,
-        bounds=bounds_of(folder, seen.nemesis),
+        bounds=bounds_of(folder, seen.nemesis, rulings),
+        rulings=rulings,
         breached=is_breached(folder, seen),
         overlapping=frozenset(seen.overlapping),
         vouched=vouched,
@@ -150,10 +163,16 @@ def findings(spark: SparkSession, read: frames.Frames, runs: Sequence[Run]) -> l
         "process",
         "how",
     )
-    ranked = found.select(
-        "*", F.row_number().over(worst).alias("rank"), F.count("*").over(group).alias("count")
+    blamed = Window.partitionBy("run", F.col("name").isin(*names.GUILTY)).orderBy(
+        F.col("tick").asc_nulls_last()
     )
-    return ranked.where(F.col("rank") <= EXAMPLES).collect()
+    ranked = found.select(
+        "*",
+        F.row_number().over(worst).alias("rank"),
+        F.count("*").over(group).alias("count"),
+        F.when(F.col("name").isin(*names.GUILTY), F.row_number().over(blamed)).alias("suspect"),
+    )
+    return ranked.where((F.col("rank") <= EXAMPLES) | (F.col("suspect") <= SUSPECTS)).collect()
 
 
 def silenced(run: Run) -> tuple[str, ...]:
@@ -163,6 +182,7 @@ def silenced(run: Run) -> tuple[str, ...]:
     return (
         *(names.SILENT_IF_BREACHED if run.breached else ()),
         *(names.IF_KILLED if run.folder.killed else ()),
+        *(names.SILENT_IF_TRACE_TORN if run.folder.trace and not run.rulings.whole else ()),
     )
 
 
@@ -174,4 +194,5 @@ def checks(read: frames.Frames, facts: Facts, entries: DataFrame, values: DataFr
         agreement.by_log(entries, facts),
         order.by_send(values, facts),
         polls.by_read(read, values, facts),
+        *([] if read.trace is None or facts.traced is None else traced.by_line(read.trace, values, facts)),
     ]

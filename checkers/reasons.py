@@ -15,7 +15,8 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
     """Adds to folder.reasons all that the survey and the small files give."""
     if seen.repeated:
         told = f"values were sent more than once: {listed(seen.repeated)}"
-        folder.reasons.append((names.IF_VALUES_REPEAT, told))
+        traced = names.OF_THE_TRACE if folder.trace else ()
+        folder.reasons.append(((*names.IF_VALUES_REPEAT, *traced), told))
     for process, index in sorted(seen.overlapping.items())[:SHOWN]:
         told = (
             f"history.jsonl: process {process} had two ops open, or went on after an info, at index {index}"
@@ -33,6 +34,9 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
     if folder.killed:
         told = "run.json has no history_lines: the run was killed, and lines of the history may be missing"
         folder.reasons.append((names.IF_KILLED, told))
+    flaw = seen.traced.flaw(folder.nodes) if folder.trace else None
+    if flaw is not None:
+        folder.reasons.append((names.OF_THE_TRACE, f"trace.jsonl: {flaw}"))
     if seen.acked == 0:
         folder.reasons.append((names.IF_NOTHING_ACKED, "nothing was acked at all"))
     missed = folder.about.get("missed")

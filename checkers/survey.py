@@ -13,7 +13,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
+from checkers import traces
 from checkers.frames import Frames
+from checkers.traces import Traced
 
 REPEATED_SHOWN = 5
 _COLUMNS = ("what", "run", "node", "process", "text", "a", "b", "c", "d", "e", "g", "h", "i", "j", "k", "l")
@@ -57,6 +59,7 @@ class Survey:
     overlapping: dict[int, int] = field(default_factory=dict)
     repeated: list[int] = field(default_factory=list)  # values sent more than once (the first few)
     partitions: set[int] = field(default_factory=set)  # that the history names
+    traced: Traced = field(default_factory=Traced)
 
     @property
     def lines(self) -> int:
@@ -99,6 +102,7 @@ def survey(frames: Frames, probes: Sequence[frozenset[int]]) -> list[Survey]:
         pairing(lines),
         asked(frames.history),
         repeated(frames.history),
+        *([] if frames.trace is None else traces.seen_of(frames.trace)),
     ]
     surveys = [Survey() for _ in probes]
     for row in collect(parts):
@@ -152,6 +156,9 @@ def note(seen: Survey, row: Row, probes: frozenset[int]) -> None:
             seen.acked += 0 if row["process"] in probes else row["a"]
         case "repeated":
             seen.repeated.append(row["a"])
+        case "traced" | "ruled":
+            said = {} if row["text"] is None else json.loads(row["text"])
+            traces.note(seen.traced, row["what"], row.asDict(), said)
 
 
 def least(one: int | None, other: int | None) -> int | None:

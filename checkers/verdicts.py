@@ -8,6 +8,7 @@ from pyspark.sql import Row
 from checkers import names
 from checkers.findings import MAYBES, PERMITTED_BY
 from checkers.folder import Folder, ints
+from checkers.guilt import Lines, guilty, suspects_of
 from checkers.survey import Survey
 from checkers.words import text_of
 from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
@@ -15,12 +16,15 @@ from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 EXAMPLES = 5
 
 
-def verdict_of(folder: Folder, seen: Survey, rows: Sequence[Row], timings_s: Mapping[str, float]) -> Verdict:
+def verdict_of(
+    folder: Folder, seen: Survey, rows: Sequence[Row], timings_s: Mapping[str, float], lines: Lines
+) -> Verdict:
     """The verdict of one folder from all that was found of it."""
     if not folder.judged:
         return Verdict(valid="unknown", unknown=unknown_of(folder.reasons), counts={}, timings_s=timings_s)
-    findings = [*groups(rows), *stuck(folder)]
-    reasons = [*folder.reasons, *maybes(rows)]
+    shown = [row for row in rows if row["rank"] <= EXAMPLES]
+    findings = [*groups(shown, suspects_of(rows), lines), *stuck(folder)]
+    reasons = [*folder.reasons, *maybes(shown)]
     findings.sort(key=lambda finding: (finding.name, finding.klass, finding.permitted_by or ""))
     return Verdict(
         valid=valid_of(findings, reasons),
@@ -69,7 +73,7 @@ def counts_of(folder: Folder, seen: Survey) -> dict[str, Any]:
     }
 
 
-def groups(rows: Sequence[Row]) -> list[Finding]:
+def groups(rows: Sequence[Row], suspects: Sequence[Row], lines: Lines) -> list[Finding]:
     """One Finding a (name, class, permitted_by); causes that differ only in being sure are one."""
     counts: dict[tuple[str, str | None], dict[int | None, int]] = {}
     shown: dict[tuple[str, str | None], list[Row]] = {}
@@ -83,7 +87,9 @@ def groups(rows: Sequence[Row]) -> list[Finding]:
             klass=PERMITTED if by else BUG,
             permitted_by=by,
             count=sum(counts[name, by].values()),
-            examples=tuple(example(row) for row in sorted(shown[name, by], key=place)[:EXAMPLES]),
+            examples=tuple(
+                example(row, suspects, lines) for row in sorted(shown[name, by], key=place)[:EXAMPLES]
+            ),
         )
         for name, by in counts
     ]
@@ -94,12 +100,17 @@ def place(row: Row) -> tuple[bool, int, bool, int, int]:
     return partition is None, partition or 0, offset is None, offset or 0, row["rank"]
 
 
-def example(row: Row) -> dict[str, Any]:
+def example(row: Row, suspects: Sequence[Row], lines: Lines) -> dict[str, Any]:
     """One finding as verdict.json shows it; keys that do not apply are left out."""
-    told = {key: row[key] for key in ("partition", "offset", "value", "how", "nodes", "ops", "process")}
+    told = {
+        key: row[key] for key in ("partition", "offset", "epoch", "value", "how", "nodes", "ops", "process")
+    }
     told = {
         key: value for key, value in told.items() if value is not None and not (key == "ops" and value == [])
     }
+    blamed = guilty(row, suspects)
+    if blamed in lines:
+        told["event"] = lines[blamed]
     return {**told, "text": text_of(row["name"], row.asDict())}
 
 

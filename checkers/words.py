@@ -78,6 +78,49 @@ def malformed(row: Row) -> str:
     }[row["how"]]
 
 
+def told_by(row: Row) -> str:
+    return f" ({row['node']}, seq {row['seq']} of its trace)"
+
+
+def record(row: Row) -> str:
+    of_epoch = "" if row["epoch"] is None else f" of epoch {row['epoch']}"
+    return f"the committed record{of_epoch} at {place(row)}"
+
+
+def who(row: Row) -> str:
+    return ", ".join(row["nodes"] or [])
+
+
+def candidate_incomplete(row: Row) -> str:
+    how = (
+        f"holds one of epoch {row['seen']} instead"
+        if row["how"] == "other"
+        else f"ends below the HW of {row['seen']} that a leader has had"
+    )
+    return f"{who(row)}, a candidate for leadership, lacks {record(row)}: its log {how}{told_by(row)}."
+
+
+def ack_rule(row: Row) -> str:
+    why = {
+        "hw": f"while the HW was {row['seen']}",
+        "isr": f"with an ISR of {who(row)}, fewer than the {row['seen']} of min.insync.replicas",
+        "member": f"before {who(row)} of the ISR had appended the record",
+    }[row["how"]]
+    return f"{row['node']} acked {place(row)} with acks=all {why}{told_by(row)}."
+
+
+def unsafe_isr(row: Row) -> str:
+    key = row["partition"]
+    what = {
+        "behind": f"took in {who(row)}, whose LEO was {row['offset']}, below {row['seen']}: the HW, or the "
+        "start of the leader's epoch",
+        "leader": f"does not hold its leader {who(row)}",
+        "order": f"came with partition epoch {row['seen']}, which is not above the one before",
+        "smaller": f"was counted by its leader without {who(row)}, which the controller had in it",
+    }[row["how"]]
+    return f"The ISR of partition {key} {what}{told_by(row)}."
+
+
 _TEXTS: dict[str, Callable[[Row], str]] = {
     names.LOST_WRITE: lost_write,
     names.DIVERGED: diverged,
@@ -154,5 +197,27 @@ _TEXTS: dict[str, Callable[[Row], str]] = {
     names.STUCK: lambda row: (
         f"{row['timeout_s']} s after mending, with every node up, partition {row['partition']} still had "
         f"{row['how']}."
+    ),
+    names.HW_REGRESSED: lambda row: (
+        f"The HW of {who(row)}, leading partition {row['partition']}, fell from {row['seen']} to "
+        f"{row['offset']} in one epoch{told_by(row)}."
+    ),
+    names.EPOCH_REGRESSED: lambda row: (
+        f"{who(row)} took a role in epoch {row['how']} of partition {row['partition']} after one in epoch "
+        f"{row['seen']}{told_by(row)}."
+    ),
+    names.TWO_LEADERS: lambda row: (
+        f"{who(row)} both acted as leader of partition {row['partition']} in epoch {row['seen']}"
+        f"{told_by(row)}."
+    ),
+    names.ACK_RULE: ack_rule,
+    names.UNSAFE_ISR: unsafe_isr,
+    names.LEADER_INCOMPLETE: lambda row: (
+        f"{who(row)} became the leader without {record(row)}: a leader's HW had come to {row['seen']}"
+        f"{told_by(row)}."
+    ),
+    names.CANDIDATE_INCOMPLETE: candidate_incomplete,
+    names.UNSAFE_TRUNCATION: lambda row: (
+        f"{who(row)} truncated its log to {row['seen']} and cut {record(row)}, which it held{told_by(row)}."
     ),
 }

@@ -1,0 +1,217 @@
+"""What was committed, and who lacks it: leader-incomplete, candidate-incomplete, unsafe-truncation.
+
+A record is known by its offset and its own epoch. It is committed once a leader's HW has passed it.
+
+Why a correct broker is never accused, with clean elections. A leader of epoch e moves its HW over what all
+of the ISR that it counts have fetched in e, and the controller elects from no larger one; so whoever is
+elected next held it before it took the new role, and keeps it, for a leader cuts nothing; and everybody else
+cuts only what the leader of his epoch does not hold. That is true of what an old leader commits late, too, by
+fetches that were under way. Hence all that was ever committed in earlier epochs is in a leader's log (leader-
+incomplete; a leader that hears late of an epoch long past is not asked), in the log of every member of the
+ISR that has its role from the controller (candidate-incomplete; a replica joins no earlier than it has it,
+see quorums.py), and cut by nobody (unsafe-truncation). A node that was started again and has no role yet is
+not yet the controller's candidate, whatever it lost; one that is fenced is none.
+
+What permits. A record lost by an unclean election, or by copies struck beyond the budget, is excused from
+that election on, if it was written in an epoch before it (facts.traced, `excuses`); and a record that is lost
+in the end with leave is excused wherever it is met (values.cause).
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from checkers import names
+from checkers.agreement import named
+from checkers.facts import Facts
+from checkers.findings import finding, kept, spread, together
+
+_EXCUSED = """array_min(transform(
+    filter(excuses, x -> x.tick <= tick and coalesce(x.epoch >= written, true)), x -> x.by))"""
+_CASE = "run", "name", "partition", "node", "seq", "tick", "who", "offset", "upto", "written", "how", "seen"
+
+
+def incomplete(
+    steps: DataFrame, standings: DataFrame, lineage: DataFrame, values: DataFrame, facts: Facts
+) -> list[DataFrame]:
+    """All three checks, as findings."""
+    committed = kept(pieces_of(steps, lineage))
+    epochs = kept(committed.groupBy("run", "partition", "written").agg(
+        *named(lo="min(lo)", hi="max(hi)", first="min(tick)", last="max(tick)")
+    ))  # fmt: skip
+    cases = together(
+        [
+            leaders(standings, epochs),
+            candidates(standings, epochs, facts),
+            strangers(lineage, epochs, committed, steps, facts),
+            truncations(lineage, committed, steps, facts),
+        ],
+        facts.small,
+    )
+    return [classed(cases, values, facts)]
+
+
+def pieces_of(steps: DataFrame, lineage: DataFrame) -> DataFrame:
+    """Every range of records of one epoch that a leader's HW has newly covered, and when."""
+    moved = steps.where("fresh is not null").select(
+        "run", "partition", "node", "seq", "tick", *named(written="epoch", lo="fresh.lo", hi="fresh.hi")
+    )
+    of_others = lineage.where("kind = 'inherited'").select(
+        "run", "partition", "node", "seq", *named(tick="gone", written="epoch", lo="lo", hi="hi")
+    )
+    return moved.unionAll(of_others)
+
+
+def first_lacked(rows: DataFrame, epochs: DataFrame) -> DataFrame:
+    """Which record each row lacks first, of every epoch of which it lacks any: `has` is its LEO."""
+    lost = rows.join(epochs, ["run", "partition"], "left").where(
+        "first is null or (hi > has and first <= tick and greatest(lo, has) < goal)"
+    )
+    return lost.select(*rows.columns, *named(written="written", offset="greatest(lo, has)"))
+
+
+def leaders(standings: DataFrame, epochs: DataFrame) -> DataFrame:
+    """A leader that begins with a LEO below what was committed."""
+    rows = standings.where("event = 'become_leader' and goal > leo and goal_epoch <= epoch and not crowded")
+    told = rows.select("run", "partition", "node", "seq", "tick", "goal", *named(has="leo", who="node"))
+    return first_lacked(told, epochs).select(*case(names.LEADER_INCOMPLETE, "'short'"))
+
+
+def case(name: str, how: str) -> list[Column]:
+    """The common columns of what is found, before it is classed."""
+    own = {"name": f"'{name}'", "how": how, "upto": "cast(null as bigint)", "seen": "goal"}
+    return named(**{column: own.get(column, column) for column in _CASE})
+
+
+def candidates(standings: DataFrame, epochs: DataFrame, facts: Facts) -> DataFrame:
+    """A member of the controller's ISR whose log ends below what was committed; the first time it is so."""
+    turns = "commits is not null or ruling or event in ('truncate', 'become_leader', 'become_follower')"
+    members = "if(ruling, isr, ctl.isr)"
+    lacking = f"filter(members, m -> m.began and m.leo < goal and array_contains({members}, m.node))"
+    short = standings.where(f"({turns}) and not crowded").select(
+        "run", "partition", "node", "seq", "tick", "goal", F.explode(F.expr(lacking)).alias("member")
+    )
+    alive = only_active(short.select("*", *named(who="member.node", has="member.leo")), facts)
+    line = F.min(F.struct("tick", "seq", "node", "goal")).alias("line")
+    firsts = (
+        alive.groupBy("run", "partition", "who", "has")
+        .agg(line)
+        .select("run", "partition", "who", "has", "line.*")
+    )
+    return first_lacked(firsts, epochs).select(*case(names.CANDIDATE_INCOMPLETE, "'short'"))
+
+
+def only_active(rows: DataFrame, facts: Facts) -> DataFrame:
+    """Rows of which `who` was surely registered and not fenced at the time."""
+    assert facts.active is not None
+    active = facts.active.withColumnRenamed("node", "who")
+    return (
+        rows.join(active, ["run", "who"])
+        .where("since <= tick - 2 and until >= tick + 2")
+        .drop("since", "until")
+    )
+
+
+def strangers(
+    lineage: DataFrame, epochs: DataFrame, committed: DataFrame, steps: DataFrame, facts: Facts
+) -> DataFrame:
+    """A member of the controller's ISR that holds another epoch's record where one is committed."""
+    words = steps.where("ruling").groupBy("run", "partition").agg(
+        F.sort_array(F.collect_list(F.struct("tick", "seq", "isr"))).alias("rulings")
+    )  # fmt: skip
+    held = lineage.where("kind in ('cut', 'left', 'stands') and epoch is not null").withColumnRenamed(
+        "node", "who"
+    )
+    theirs = epochs.where("written is not null").withColumnsRenamed(
+        {"lo": "low", "hi": "top", "last": "told"}
+    )
+    other = held.join(theirs, ["run", "partition"]).where("epoch != written and lo < top and hi > low")
+    # All of both is there from `both` on; some word of the controller, in force then or later, has it in.
+    timed = other.join(words, ["run", "partition"]).select(
+        "*", *named(both="greatest(last, told) + 2", offset="greatest(lo, low)", upto="least(hi, top)")
+    )
+    inside = """array_min(transform(filter(
+        transform(rulings, (r, i) -> struct(greatest(r.tick + 2, both) as tick,
+            least(get(rulings, i + 1).tick, gone, {far}L) as upto, r.isr as isr)),
+        r -> array_contains(r.isr, who) and r.tick <= r.upto - 2), r -> r.tick))"""
+    found = timed.select("*", F.expr(inside.format(far=1 << 62)).alias("tick")).where("tick is not null")
+    alive = only_active(found, facts).select(
+        "run", "partition", "who", "written", "offset", "upto", "tick", *named(seen="epoch", began="born")
+    )
+    return blamed(alive, committed, facts)
+
+
+def blamed(rows: DataFrame, committed: DataFrame, facts: Facts) -> DataFrame:
+    """With the line by which it came about: that which committed the one record, or appended the other."""
+    hint = "shuffle_hash" if facts.small else "broadcast"
+    lines = committed.join(rows.hint(hint), ["run", "partition", "written"]).where("hi > offset")
+    own = ["run", "partition", "who", "written", "offset", "upto", "seen", "began"]
+    first = lines.groupBy(*own).agg(F.min(F.struct(committed["tick"], "node", "seq")).alias("moved"))
+    line = "greatest(moved, struct(began.tick as tick, who as node, began.seq as seq))"
+    told = {"name": f"'{names.CANDIDATE_INCOMPLETE}'", "how": "'other'"}
+    told |= {name: f"line.{name}" for name in ("tick", "seq", "node")}
+    return first.select("*", F.expr(line).alias("line")).select(
+        *named(**{name: told.get(name, name) for name in _CASE})
+    )
+
+
+def truncations(lineage: DataFrame, committed: DataFrame, steps: DataFrame, facts: Facts) -> DataFrame:
+    """What a truncation has cut of an epoch of which, by then, a part at or above that was committed."""
+    hint = "shuffle_hash" if facts.small else "broadcast"
+    cuts = lineage.where("kind = 'cut' and epoch is not null").select(
+        "run",
+        "partition",
+        *named(written="epoch", who="node", cut_seq="seq", cut="gone", low="lo", high="hi"),
+    )
+    over = (
+        committed.join(cuts.hint(hint), ["run", "partition", "written"])
+        .where("hi > low and (tick <= cut - 2 or (node = who and seq < cut_seq))")
+        .groupBy("run", "partition", "written", "who", "cut_seq", "cut", "low", "high")
+        .agg(F.max("hi").alias("reached"))
+    )
+    lines = steps.where("event = 'truncate'").select(
+        "run", "partition", *named(who="node", cut_seq="seq", goal="cut_to")
+    )
+    assert facts.traced is not None
+    bottoms = facts.traced.select("run", "partition", "bottom")
+    told = over.join(lines, ["run", "partition", "who", "cut_seq"]).join(bottoms, ["run", "partition"])
+    ranged = told.select("*", *named(offset="greatest(low, bottom)", upto="least(reached, high)"))
+    own = {
+        "name": f"'{names.UNSAFE_TRUNCATION}'",
+        "how": "'cut'",
+        "seen": "goal",
+        "node": "who",
+        "seq": "cut_seq",
+        "tick": "cut",
+    }
+    columns = named(**{column: own.get(column, column) for column in _CASE})
+    return ranged.where("offset < upto").select(*columns)
+
+
+def classed(cases: DataFrame, values: DataFrame, facts: Facts) -> DataFrame:
+    """The findings: of all that one line shows of one replica, a bug if any of it is not excused."""
+    assert facts.traced is not None
+    excuses = facts.traced.select("run", "partition", "excuses")
+    gone = values.where("cause is not null and ack is not null").groupBy(
+        "run", "partition", F.col("ack").alias("offset")
+    ).agg(F.min("cause").alias("cause"))  # fmt: skip
+    told = (
+        cases.join(excuses, ["run", "partition"], "left")
+        .join(gone, ["run", "partition", "offset"], "left")
+        .select("*", F.expr(f"coalesce(cause, {_EXCUSED})").alias("by"))
+    )
+    # Of leader-incomplete all that one election lacks is one; of the others each record that is lacked first.
+    apart = F.expr(f"if(name = '{names.LEADER_INCOMPLETE}', null, struct(offset, written))").alias("apart")
+    line = F.expr(f"if(name = '{names.CANDIDATE_INCOMPLETE}', null, struct(node, seq))").alias("line")
+    one = ["run", "name", "partition", "who"]
+    first = "offset", "tick", "node", "seq", "by", "written", "upto", "how", "seen"
+    worst = F.min(F.struct(F.expr("by is not null"), *first)).alias("worst")
+    grouped = told.select("*", apart, line).groupBy(*one, "apart", "line").agg(worst)
+    rows = grouped.select(*one, "worst.*")
+    laws = (names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION)
+    return spread(rows, *(
+        finding(
+            name, f"name = '{name}'", offset="offset", upto="upto", how="how", seen="seen", value="null",
+            epoch="written", nodes="array(who)", node="node", seq="seq", tick="tick", by="by",
+        )
+        for name in laws
+    ))  # fmt: skip

@@ -1,0 +1,85 @@
+"""The trace, partition by partition: each line with what the other nodes had said surely before it.
+
+Columns of `standings_of`, beside those of steps: `members`, one a replica: node, leo, began (as in steps) and
+grown, (epoch, end) of the highest epoch it had appended in; `goal` (the highest HW of a leader by then, this
+line's own among it) and `goal_epoch` (the highest epoch of a leader that moved one); lead (epoch, HW) and
+opened (epoch, start) of the leader of the highest epoch; ctl, the controller's last word; crowded: another
+node has a line so near in time that it may as well have come first.
+
+The state of the line's own node is that after the line. One sort a partition; the frames only grow, so the
+work is linear. What may have come before or after is taken for neither: no check claims anything of a crowded
+line, unless what it claims needs no other node's word.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from checkers.agreement import named
+from checkers.findings import kept
+
+_LAST = (1 << 62) - 1
+# What a replica has appended; a start that found more than was told may have appended in any epoch.
+_GROWN = f"""case when event = 'append'
+        then struct(coalesce(nullif(epochs[size(epochs) - 1][0], -1L), epoch) as epoch, offset + count as end)
+    when event = 'start' and size(epochs) > 0
+        then struct(coalesce(nullif(epochs[size(epochs) - 1][0], -1L), {_LAST}L) as epoch, leo as end)
+    when event = 'start' and epochs is null and leo > coalesce(last_leo, 0)
+        then struct({_LAST}L as epoch, leo as end) end"""
+
+
+def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
+    """The frame described above; kept. `most_replicas`: of any partition in the call."""
+    order = Window.partitionBy("run", "partition").orderBy("tick")
+    surely = order.rangeBetween(Window.unboundedPreceding, -2)
+    perhaps = order.rangeBetween(Window.unboundedPreceding, 1)
+    rows = steps.select("*", F.expr(_GROWN).alias("grows"), F.xxhash64("node").alias("mark"))
+    seen = rows.select(
+        "*",
+        *(column for number in range(most_replicas) for column in of_replica(number, surely)),
+        newest("if(goal is not null, goal, null)", surely, "goal_before"),
+        newest("if(goal is not null, epoch, null)", surely, "goal_epoch"),
+        newest("if(leads, struct(epoch, hw), null)", surely, "lead"),
+        newest("if(start is not null, struct(epoch, start), null)", surely, "opened"),
+        newest("if(ruling, struct(tick, seq, epoch, isr), null)", surely, "ctl"),
+        *(
+            F.expr(f"{how}").over(window).alias(name + which)
+            for window, which in ((surely, "_before"), (perhaps, "_until"))
+            for name, how in (("lines", "count(*)"), ("marks", "sum(mark)"))
+        ),
+    )
+    near = "marks_until - coalesce(marks_before, 0L) != (lines_until - lines_before) * mark"
+    members = F.array(*(member(number) for number in range(most_replicas)))
+    told = seen.select(
+        *(name for name in rows.columns if name != "goal"),
+        members.alias("members"),
+        "goal_epoch", "lead", "opened", "ctl",
+        F.expr("greatest(goal_before, goal)").alias("goal"),
+        F.col("goal").alias("commits"),
+        F.expr(f"coalesce({near}, false)").alias("crowded"),
+    )  # fmt: skip
+    return kept(told)
+
+
+def newest(expression: str, window: object, name: str) -> Column:
+    return F.max(F.expr(expression)).over(window).alias(name)  # type: ignore[arg-type]
+
+
+def of_replica(number: int, window: object) -> list[Column]:
+    mine = f"node = get(replicas, {number})"
+    return [
+        newest(f"if({mine}, struct(seq, leo, began), null)", window, f"replica_{number}"),
+        newest(f"if({mine}, grows, null)", window, f"grown_{number}"),
+    ]
+
+
+def member(number: int) -> Column:
+    """One replica as it was, this line's own as it is."""
+    own = f"node = get(replicas, {number})"
+    return F.struct(
+        *named(
+            node=f"get(replicas, {number})",
+            leo=f"if({own}, leo, replica_{number}.leo)",
+            began=f"coalesce(if({own}, began, replica_{number}.began), false)",
+            grown=f"if({own}, greatest(grown_{number}, grows), grown_{number})",
+        )
+    )

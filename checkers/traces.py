@@ -1,0 +1,164 @@
+"""The trace as a frame, one row a line that some check looks at, and what the driver must know of it first.
+
+Rules
+1. A line is good if it has what its event needs; a bad one is counted, and gives nothing else.
+2. A node's lines are in the order of `seq`. Lines of two nodes are in order only where their `tick`s are two
+   apart: then their times differ by more than the clocks may.
+3. A trace with a bad line, a gap in a node's seq, or a node of which it has no line is not whole: then a line
+   that would excuse what is seen may be missing. A first seq of 1 is no gap.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from checkers.findings import kept
+from checkers.frames import STRICT, is_one_object, text
+
+_LINE = (
+    "time bigint, node string, seq bigint, event string, partition bigint, epoch bigint, leo bigint, "
+    "hw bigint, role string, offset bigint, count bigint, epochs array<array<bigint>>, from bigint, "
+    "to bigint, why string, "
+    "isr array<string>, start bigint, leader string, partition_epoch bigint, acks string, broker string, "
+    "clean boolean, _bad string"
+)
+_COLUMNS = (
+    "time", "node", "seq", "event", "partition", "epoch", "leo", "hw", "role", "offset", "count", "epochs",
+    "why", "isr", "start", "leader", "partition_epoch", "acks", "broker", "clean",
+)  # fmt: skip
+# What the checks stand on; every other event is only counted.
+_LOOKED_AT = (
+    "append", "truncate", "hw", "become_leader", "become_follower", "ack", "isr", "elect", "register",
+    "fence", "unfence", "start",
+)  # fmt: skip
+_STATE = "partition is not null and epoch is not null and leo is not null and hw is not null"
+_NEEDED = {
+    "append": f"{_STATE} and role in ('leader', 'follower') and offset is not null and count > 0",
+    "truncate": f"{_STATE} and cut_from is not null and cut_to is not null",
+    "hw": f"{_STATE} and role in ('leader', 'follower')",
+    "become_leader": f"{_STATE} and isr is not null and start is not null",
+    "become_follower": _STATE,
+    "ack": f"{_STATE} and offset is not null and acks is not null and isr is not null",
+    "isr": "partition is not null and epoch is not null and isr is not null",
+    "elect": "partition is not null and epoch is not null and isr is not null and clean is not null",
+    "register": "broker is not null",
+    "fence": "broker is not null",
+    "unfence": "broker is not null",
+    "start": "partition is null or leo is not null",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """The lines of one node, as numbers: enough to see whether its seq has a gap."""
+
+    lines: int
+    first: int
+    last: int
+    total: int  # of all seqs
+    squares: int  # of all seqs squared, modulo 2 ** 64
+
+    @property
+    def whole(self) -> bool:
+        """Every seq from the first to the last, once each."""
+        count, last, before = self.lines, self.last, self.first - 1
+        squares = (last * (last + 1) * (2 * last + 1) - before * (before + 1) * (2 * before + 1)) // 6
+        return (
+            self.first in (0, 1)
+            and count == last - before
+            and self.total == (self.first + last) * count // 2
+            and (self.squares - squares) % (1 << 64) == 0
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Traced:
+    """What was seen of one run's trace."""
+
+    bad: int = 0
+    nodes: dict[str, Lines] = field(default_factory=dict)
+    told: list[dict[str, Any]] = field(default_factory=list)  # the controller's lines, all starts; unordered
+
+    def flaw(self, nodes: Sequence[str]) -> str | None:
+        """Why the trace is not whole; None if it is."""
+        if self.bad:
+            return f"{self.bad} line{'s are' if self.bad > 1 else ' is'} not as the table of events says"
+        broken = sorted(node for node, lines in self.nodes.items() if not lines.whole)
+        if broken:
+            return f"seq has a gap in the lines of {', '.join(broken)}"
+        silent = sorted(set(nodes) - self.nodes.keys())
+        if silent:
+            return f"it has no line of {', '.join(silent)}"
+        return None if self.nodes.keys() - set(nodes) else "it has no line of a controller"
+
+
+def traces(spark: SparkSession, folder: Path, *, small: bool) -> DataFrame | None:
+    """The lines of all linked traces; None if there is none."""
+    if not any(folder.iterdir()):
+        return None
+    parsed = text(spark, folder, "run int").withColumn("j", F.from_json("value", _LINE, STRICT))
+    rows = parsed.select(
+        "run",
+        *(F.col(f"j.{name}") for name in _COLUMNS),
+        *(F.col(f"j.{name}").alias(f"cut_{name}") for name in ("from", "to")),
+        (F.col("j._bad").isNull() & is_one_object(F.col("value"))).alias("whole"),
+    )
+    good = F.coalesce(F.col("whole") & F.expr(_has_what_it_needs()), F.lit(False))
+    told = rows.select("*", (~good).alias("bad")).drop("whole")
+    return kept(told.coalesce(1) if small else told)
+
+
+def _has_what_it_needs() -> str:
+    by_event = " ".join(f"when event = '{event}' then {law}" for event, law in _NEEDED.items())
+    told = "time is not null and node is not null and seq >= 0 and event is not null"
+    return f"{told} and case {by_event} else true end"
+
+
+def ruled() -> Column:
+    """The controller's word about a partition (its lines have no LEO)."""
+    return F.expr("event = 'elect' or (event = 'isr' and leo is null)")
+
+
+def looked_at(lines: DataFrame) -> DataFrame:
+    """The good lines that checks look at."""
+    moves = F.col("event").isin(*_LOOKED_AT) & ~F.expr("event = 'hw' and role = 'follower'")
+    return lines.where(~F.col("bad") & moves)
+
+
+def seen_of(lines: DataFrame) -> list[DataFrame]:
+    """For the survey: how many lines of whom, all that the controller said, and every start."""
+    counted = (
+        lines.groupBy("run", "node")
+        .agg(
+            F.count("*").alias("a"),
+            F.count_if("bad").alias("b"),
+            F.min("seq").alias("c"),
+            F.max("seq").alias("d"),
+            F.sum("seq").alias("e"),
+            F.sum(F.col("seq") * F.col("seq")).alias("g"),
+        )
+        .select(F.lit("traced").alias("what"), "run", "node", *"abcdeg")
+    )
+    told = F.to_json(
+        F.struct("time", "node", "seq", "event", "partition", "epoch", "isr", "leader", "broker", "clean")
+    )
+    rulings = lines.where(
+        ~F.col("bad") & (ruled() | F.col("event").isin("register", "fence", "unfence", "start"))
+    )
+    return [counted, rulings.select(F.lit("ruled").alias("what"), "run", told.alias("text"))]
+
+
+def note(seen: Traced, what: str, row: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+    """One row of the survey."""
+    if what == "ruled":
+        seen.told.append(dict(said))
+        return
+    seen.bad += row["b"]
+    if row["node"] is not None and row["a"] > row["b"]:
+        seen.nodes[row["node"]] = Lines(
+            lines=row["a"], first=row["c"], last=row["d"], total=row["e"], squares=row["g"]
+        )

@@ -1,0 +1,318 @@
+"""Every check of the trace: the step that breaks it, and near misses that a correct broker makes."""
+
+from collections.abc import Callable
+
+import pytest
+from folders import Tale
+from judging import Tales
+from traced_story import ALL, Story
+
+from harness.verdict import Verdict
+
+pytestmark = pytest.mark.spark
+TALES = Tales()
+verdicts = TALES.fixture()
+UNCLEAN = "unclean.leader.election.enable"
+GUARDED = ("candidate-incomplete", "leader-incomplete", "unsafe-isr", "unsafe-truncation")
+OF_THE_TRACE = (*GUARDED, "ack-rule", "epoch-regressed", "hw-regressed", "two-leaders")
+
+
+def traced(*found: str, unknown: tuple[str, ...] = ()) -> Callable[[Callable[[Story, Tale], None]], object]:
+    """A tale of a healthy run whose trace the function tells."""
+
+    def register(tell: Callable[[Story, Tale], None]) -> object:
+        def teller(tale: Tale) -> None:
+            story = Story()
+            tell(story.begin(), tale.acked(1))
+            tale.trace = story.lines
+
+        teller.__name__ = tell.__name__
+        return TALES.tale(*found, unknown=unknown)(teller)
+
+    return register
+
+
+@traced()
+def a_healthy_trace_with_a_clean_election_is_valid(story: Story, tale: Tale) -> None:
+    story.produce(3).produce(2).elect("n2", "n2", "n3").produce(2)
+    story.restart("n1", epochs=[[0, 0]]).take_role("n1").append("n1", 2, epoch=1)
+    story.ruling("isr", ALL, cause="alter").produce()
+
+
+@traced()
+def appends_without_epochs_are_dated_by_their_leader(story: Story, tale: Tale) -> None:
+    story.produce(3, epochs=False).elect("n2", "n2", "n3").produce(2, epochs=False)
+
+
+# -- hw-regressed, epoch-regressed, two-leaders
+
+
+@traced("hw-regressed bug 1")
+def the_leaders_hw_falls_inside_an_epoch(story: Story, tale: Tale) -> None:
+    story.produce(3).append("n1").append("n2").append("n3").commit(to=2)
+
+
+@traced()
+def a_followers_hw_may_fall_and_a_new_leader_begins_low(story: Story, tale: Tale) -> None:
+    story.produce(3)
+    story.hw["n2"] = 3
+    story.say("n2", "hw", role="follower")
+    story.hw["n2"] = 1
+    story.say("n2", "hw", role="follower").elect("n2", "n2", "n3").commit()
+
+
+@traced("epoch-regressed bug 1")
+def a_role_in_an_older_epoch_after_a_restart(story: Story, tale: Tale) -> None:
+    story.produce().elect("n2", *ALL).elect("n1", *ALL)
+    story.epochs["n3"] = 1
+    story.restart("n3", epochs=[[0, 0]]).say("n3", "become_follower", leader="n2")
+
+
+@traced()
+def the_same_epoch_again_is_no_regress(story: Story, tale: Tale) -> None:
+    story.produce().restart("n3", epochs=[[0, 0]]).take_role("n3")
+
+
+@traced("two-leaders bug 1")
+def two_nodes_act_as_leader_of_one_epoch(story: Story, tale: Tale) -> None:
+    story.produce()
+    story.say("n2", "append", role="leader", offset=1, count=1)
+
+
+@traced()
+def an_old_leader_goes_on_in_its_own_epoch(story: Story, tale: Tale) -> None:
+    story.produce().elect("n2", "n2", "n3").append("n2").append("n3").commit("n2")
+    story.say("n1", "append", role="leader", offset=1, count=1, epochs=[[0, 1]])
+
+
+# -- ack-rule
+
+
+@traced("ack-rule bug 1")
+def an_ack_above_the_hw(story: Story, tale: Tale) -> None:
+    story.produce().append("n1").append("n2").append("n3").ack(1).commit()
+
+
+@traced("ack-rule bug 1")
+def an_ack_with_too_small_an_isr(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n1"], cause="expired").append("n1").commit().ack(1)
+
+
+@traced()
+def an_ack_of_one_waits_for_nobody(story: Story, tale: Tale) -> None:
+    story.produce().append("n1").ack(1, acks="1").append("n2").append("n3").commit()
+
+
+@traced("ack-rule bug 1", "candidate-incomplete bug 1")
+def an_ack_before_a_member_had_the_record(story: Story, tale: Tale) -> None:
+    story.produce().append("n1").append("n2").commit().ack(1)
+
+
+@traced("candidate-incomplete bug 1")
+def a_member_that_had_the_record_once_is_no_matter_of_the_ack(story: Story, tale: Tale) -> None:
+    story.produce().append("n1").append("n2").append("n3").truncate("n3", 1).commit().ack(1)
+
+
+@traced("ack-rule bug 1", "candidate-incomplete bug 1")
+def a_member_with_other_records_there_has_not_the_record(story: Story, tale: Tale) -> None:
+    story.produce().elect("n2", "n2", "n3", told=["n2"]).append("n2", epoch=1).append("n3", epoch=0)
+    story.take_role("n3").commit().ack(1)
+
+
+# -- unsafe-truncation
+
+
+@traced("unsafe-truncation bug 1", "candidate-incomplete bug 1")
+def a_member_cuts_what_is_committed(story: Story, tale: Tale) -> None:
+    story.produce(3).elect("n2", "n2", "n3").truncate("n3", 1)
+
+
+@traced("unsafe-truncation bug 1")
+def a_replica_outside_the_isr_cuts_what_is_committed(story: Story, tale: Tale) -> None:
+    story.produce(3).ruling("isr", ["n1", "n2"], cause="alter").truncate("n3", 1)
+
+
+@traced()
+def cuts_of_what_was_not_committed_are_how_logs_mend(story: Story, tale: Tale) -> None:
+    story.produce(3).append("n1").elect("n2", "n2", "n3").produce(2)
+    story.take_role("n1").truncate("n1", 3).append(
+        "n1", 2, epoch=1
+    )  # another record of offset 3 is committed
+
+
+@traced()
+def what_recovery_cuts_is_no_truncation(story: Story, tale: Tale) -> None:
+    story.produce(3).ruling("isr", ["n1", "n2"], cause="expired").truncate("n3", 1, why="recovery")
+
+
+@traced(
+    f"unsafe-truncation {UNCLEAN} 1", f"leader-incomplete {UNCLEAN} 1", f"candidate-incomplete {UNCLEAN} 2"
+)
+def an_unclean_election_before_it_excuses(story: Story, tale: Tale) -> None:
+    tale.run["guarantees"]["unclean_leader_election"] = True
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce(2)
+    story.elect("n3", "n3", clean=False).append("n3").commit().take_role("n1").truncate("n1", 1)
+
+
+@traced("unsafe-truncation bug 1")
+def one_after_it_does_not(story: Story, tale: Tale) -> None:
+    tale.run["guarantees"]["unclean_leader_election"] = True
+    story.produce(3).ruling("isr", ["n1", "n2"], cause="alter").truncate("n3", 1)
+    story.append("n3", 2).elect("n3", "n3", clean=False)
+
+
+# -- leader-incomplete, candidate-incomplete
+
+
+@traced("ack-rule bug 1", "leader-incomplete bug 1", "candidate-incomplete bug 1")
+def a_leader_without_what_was_committed(story: Story, tale: Tale) -> None:
+    story.produce(3, by=["n2"]).elect("n3", "n3", "n2")
+
+
+@traced()
+def who_hears_late_of_an_old_epoch_is_not_asked(story: Story, tale: Tale) -> None:
+    story.produce().elect("n2", "n2", "n3", told=["n3"]).elect("n3", "n3", "n1").produce(2)
+    story.epochs["n2"] = 1
+    story.say("n2", "become_leader", isr=["n2", "n3"], start=1)
+
+
+@traced()
+def a_started_node_without_a_role_is_no_candidate(story: Story, tale: Tale) -> None:
+    tale.fault("power_cut", "n3", lost=True)
+    story.produce(3).restart("n3", leo=1, epochs=[[0, 0]]).append("n1").append("n2")
+    story.register("n3").commit().ack(3)
+
+
+@traced("candidate-incomplete bug 1")
+def a_struck_member_that_gets_its_role_back_is_one(story: Story, tale: Tale) -> None:
+    tale.fault("power_cut", "n3", lost=True)
+    story.produce(3).restart("n3", leo=1, epochs=[[0, 0]])
+    story.say("controller", "register", broker="n3", broker_epoch=2, clean=False, alone=True)
+    story.say("controller", "unfence", broker="n3", broker_epoch=2, alone=True)
+    story.take_role("n3").append("n3", 2).produce()
+
+
+@traced()
+def a_fenced_member_is_no_candidate(story: Story, tale: Tale) -> None:
+    story.produce().say("controller", "fence", broker="n3", broker_epoch=1, alone=True)
+    story.append("n1").append("n2").commit().ruling("isr", ["n1", "n2"], cause="expired")
+
+
+@traced("leader-incomplete fault budget 1", "candidate-incomplete fault budget 1")
+def copies_struck_beyond_the_budget_excuse(story: Story, tale: Tale) -> None:
+    tale.fault("power_cut", *ALL, lost=True)
+    for line in story.produce(3).lines:
+        line["time"] -= 10**9  # before the history began
+    story.time = 10**9
+    story.restart("n3", leo=1, epochs=[[0, 0]]).register("n3").elect("n3", "n3")
+
+
+@traced()
+def what_a_killed_process_had_told_and_not_written_was_never_committed(story: Story, tale: Tale) -> None:
+    tale.run["guarantees"]["min_insync_replicas"] = 1
+    story.produce().ruling("isr", ["n1"], cause="expired")
+    story.append("n1").commit().ack(1)
+    for line in story.lines[-3:]:
+        line["time"] = story.time  # one step
+    story.restart("n1", leo=1, epochs=[[0, 0]]).register("n1").elect("n1", "n1")
+
+
+@traced("leader-incomplete bug 1", "candidate-incomplete bug 1")
+def what_it_went_on_from_was_committed(story: Story, tale: Tale) -> None:
+    tale.run["guarantees"]["min_insync_replicas"] = 1
+    story.produce().ruling("isr", ["n1"], cause="expired")
+    story.append("n1").commit().ack(1)
+    story.restart("n1", leo=1, epochs=[[0, 0]]).register("n1").elect("n1", "n1")
+
+
+# -- unsafe-isr
+
+
+@traced("unsafe-isr bug 1", "candidate-incomplete bug 1")
+def an_isr_takes_in_a_replica_below_the_hw(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce(2).ruling("isr", ALL, cause="alter")
+
+
+@traced("unsafe-isr bug 1")
+def or_one_below_the_start_of_the_leaders_epoch(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").append("n1", 2).append("n2", 2)
+    story.elect("n2", "n2", told=["n2", "n3"]).ruling("isr", ["n2", "n3"], cause="alter")
+
+
+@traced()
+def a_replica_that_has_caught_up_may_join(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce(2).append("n3", 2)
+    story.ruling("isr", ALL, cause="alter")
+
+
+@traced("unsafe-isr bug 1")
+def a_leader_that_counts_fewer_than_the_controller(story: Story, tale: Tale) -> None:
+    story.produce().append("n1").append("n2").append("n3").commit().ack(1, isr=["n1", "n2"])
+
+
+@traced()
+def a_leader_may_count_more_or_be_of_an_older_epoch(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").append("n1").append("n2").append("n3")
+    story.commit().ack(1, isr=ALL).elect("n2", *ALL, told=["n2", "n3"])
+    story.ack(1, node="n1", isr=["n1", "n2"])
+
+
+@traced("unsafe-isr bug 1")
+def an_isr_without_its_leader(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n2", "n3"], cause="alter")
+
+
+@traced("unsafe-isr bug 1")
+def a_partition_epoch_that_does_not_rise(story: Story, tale: Tale) -> None:
+    story.produce().partition_epoch = 0
+    story.ruling("isr", ["n1", "n2"], cause="alter")
+
+
+# -- what cannot be known
+
+
+@traced()
+def lines_of_the_same_time_are_in_no_order(story: Story, tale: Tale) -> None:
+    story.produce().append("n1").append("n2").commit().ack(1)
+    for line in story.lines[-2:]:
+        line["time"] = story.time
+    story.append("n3").lines[-1]["time"] = story.time - 1000
+    story.lines[-1]["time"] = story.lines[-2]["time"]
+
+
+@traced()
+def nor_are_lines_nearer_than_the_clocks(story: Story, tale: Tale) -> None:
+    tale.run["clock_error_ns"] = 1_000_000
+    story.produce().append("n1").append("n2").commit().ack(1).append("n3").truncate("n3", 1)
+
+
+@traced(unknown=OF_THE_TRACE)
+def a_gap_may_hide_the_excuse(story: Story, tale: Tale) -> None:
+    story.produce(3).elect("n2", "n2", "n3").truncate("n3", 1)
+    del story.lines[-2]
+
+
+@traced("two-leaders bug 1", unknown=OF_THE_TRACE)
+def what_two_lines_prove_stands(story: Story, tale: Tale) -> None:
+    story.produce().say("n2", "append", role="leader", offset=1, count=1)
+    story.say("n3", "append", role="follower", offset="one", count=1)
+
+
+@traced(unknown=OF_THE_TRACE)
+def a_node_without_a_line(story: Story, tale: Tale) -> None:
+    story.lines = [line for line in story.lines if line["node"] != "n3"]
+
+
+@pytest.mark.parametrize("name", TALES.cases())
+def test_the_judge_says(name: str, verdicts: dict[str, Verdict]) -> None:
+    """Findings, classes, counts, unknown names and valid, all as told."""
+    TALES.check(name, verdicts)
+
+
+def test_the_guilty_line_is_named(verdicts: dict[str, Verdict]) -> None:
+    """The truncation itself is the event of what it cut."""
+    verdict = verdicts["a_member_cuts_what_is_committed"]
+    cut = next(one for one in verdict.findings if one.name == "unsafe-truncation").examples[0]
+    assert (cut["partition"], cut["offset"], cut["epoch"], cut["nodes"]) == (0, 1, 0, ["n3"])
+    assert "truncated its log to 1" in cut["text"]
+    assert cut["event"] > 0

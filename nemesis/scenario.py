@@ -50,7 +50,7 @@ follower, last-in-isr, controller, down, paused. NODES: one, or several with com
 
 An act may wait: `kill n1 when MOMENT`. `within TIME`: for so long (30 s); a moment that does not come is
 missed, and a run that missed one is taken anew. `partition P` anywhere in a line: not of partition 0; a
-failpoint without it is that of any. Moments:
+failpoint without it is that of any, and of messages that are about no partition. Moments:
 
     ack K [by NODE]                          the k-th acked record of the partition (that this node acked)
     TIME | time TIME                         so long after the step before; since the run began

@@ -167,7 +167,8 @@ def tell_what_is_off(outcomes: Sequence[Outcome]) -> None:
     click.echo(f"\n{many(len(outcomes), 'row')}, {len(outcomes) - len(wrong)} as expected{taken}")
     harmed = next((one for one in outcomes if one.verdict and one.verdict.valid is False), None)
     if harmed is not None and harmed.verdict is not None:
-        look = ["floodmark", "show", str(harmed.played.folder), "--finding", harmed.verdict.findings[0].name]
+        worst = telling.worst_first(report.as_json(harmed.verdict)["findings"])[0]["name"]
+        look = ["floodmark", "show", str(harmed.played.folder), "--finding", worst]
         click.echo(f"next  {shlex.join(look)}")
 
 

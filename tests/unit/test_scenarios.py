@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import catalog
 from harness.commands.run import planned
 from harness.commands.scenario import rows_of
 from harness.commands.scenario_runs import Part, options_of
@@ -175,6 +176,13 @@ def test_a_row_is_a_sharp_statement(row: Row, told: Verdict, wrong: list[str]) -
 
 
 # -- those that are shipped ---------------------------------------------------------------------------------
+
+
+def test_the_broker_knows_the_generations_that_the_command_line_offers() -> None:
+    """Its words are asked for in a process of its own."""
+    assert words().generations == catalog.RULES
+    assert {"trunc_hw", "no_leso"} <= set(words().bugs)
+    assert "two-phase" in words().switches
 
 
 @pytest.fixture(scope="module")

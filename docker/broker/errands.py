@@ -32,14 +32,15 @@ Errand = EpochWish | LogEndsWish
 
 
 class Errands:
-    """Those to one leader. `failed` hears the error of an answer, `unreachable` that there was none, and
-    `done` that one is over; the last of them is called in any case."""
+    """Those to one leader. `answered` hears of an answer without an error, `failed` of one with it,
+    `unreachable` that there was none, and `done` in any case that one is over."""
 
     def __init__(
         self,
         host: Host,
         dial: Callable[[], Line],
         *,
+        answered: Callable[[Hosted, Wish], None],
         failed: Callable[[Hosted, Wish, int], None],
         unreachable: Callable[[Hosted, Wish, Unreachable], None],
         done: Callable[[], None],
@@ -47,6 +48,7 @@ class Errands:
         self._host = host
         self._config: Config = host.config
         self._dial = dial
+        self._answered = answered
         self._failed = failed
         self._unreachable = unreachable
         self._done = done
@@ -114,8 +116,13 @@ class Errands:
                 now_ms=now_ms(), leader=wish.leader, asked=wish, error=error, log_start=start, log_end=end
             ),
         )
+        self._over_with(hosted, wish, error)
+
+    def _over_with(self, hosted: Hosted, wish: Errand, error: int) -> None:
         if error:
             self._failed(hosted, wish, error)
+        else:
+            self._answered(hosted, wish)
 
     async def _offset(self, line: Line, hosted: Hosted, wish: LogEndsWish, timestamp: int) -> tuple[int, int]:
         request, parts = request_parts(LIST_OFFSETS, 7)
@@ -153,8 +160,7 @@ class Errands:
             hosted,
             EndOffsetAnswered(now_ms=now_ms(), leader=wish.leader, asked=wish, error=error, end=end),
         )
-        if error:
-            self._failed(hosted, wish, error)
+        self._over_with(hosted, wish, error)
 
 
 def current_epoch(rules: Rules, wish: Wish) -> int:

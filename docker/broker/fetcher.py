@@ -53,7 +53,12 @@ class Fetcher:
         self._line = dial()
         self._gate = Gate(host.points, self.look, self._delay)
         self._errands = Errands(
-            host, dial, failed=self._failed, unreachable=self._errand_unreachable, done=self.look
+            host,
+            dial,
+            answered=self._gate.begun,
+            failed=self._failed,
+            unreachable=self._errand_unreachable,
+            done=self.look,
         )
         self._broker_epoch = broker_epoch
         self._look = asyncio.Event()

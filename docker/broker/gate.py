@@ -25,14 +25,14 @@ class Gate:
         self._lost = lost
         self._waiting: dict[Key, Wish] = {}  # requests held back, or whose answer is
         self._let_go: dict[Key, Wish] = {}  # requests that may go now, unasked
-        self._begun: dict[Key, int] = {}  # the leader epoch in which a fetch was last answered
+        self._begun: dict[Key, int] = {}  # the leader epoch in which something was last answered
 
     def waits(self, hosted: Hosted, wish: Wish) -> bool:
         """Whether this wish must not be asked now."""
         return hosted.held is not None or self._waiting.get(hosted.key) == wish
 
     def begun(self, hosted: Hosted, wish: Wish) -> None:
-        """A fetch was answered: those after it are not the first of this leader epoch."""
+        """Something was answered: the fetches after it are not the first request of this leader epoch."""
         self._begun[hosted.key] = wish.leader_epoch
 
     def sends(self, hosted: Hosted, wish: Wish) -> bool:

@@ -6,6 +6,7 @@ One cluster for all, a topic for each; a test leaves nothing armed.
 import json
 import signal
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -349,3 +350,31 @@ def test_a_sigterm_ends_whatever_is_held(cluster: RealBrokers) -> None:
     arm(cluster, CONTROLLER, "C.elected")
     wait_for("news", lambda: any(each["held"] for each in cluster.ask(CONTROLLER, "points")["met"]))
     assert cluster.end(CONTROLLER, signal.SIGTERM) == 0
+
+
+def test_a_follower_that_asks_for_epochs_first_waits_with_one_partition_alone(tmp_path: Path) -> None:
+    """KIP-101's OffsetsForLeaderEpoch: held before it is sent, or unanswered by a leader that is held, it
+    keeps the fetches of the other partition from nothing."""
+    with RealBrokers(tmp_path, brokers=2, floodmark__rules="kip-101") as cluster:
+        name = topic(cluster, "both", (1, 2), (1, 2))
+        assert [send(cluster, name, b"u", partition=partition) for partition in (0, 1)] == [(0, 0)] * 2
+        silent = arm(cluster, 2, "L.elected", topic=name, partition=0)
+        for partition in (0, 1):
+            elected = cluster.ask(CONTROLLER, "elect", topic=name, partition=partition, leader=2)
+            assert elected == {"error": None}
+        wait_met(cluster, 2, silent, held=True)
+        wait_for("the other", lambda: send(cluster, name, b"v", node=2, partition=1)[0] == errors.NONE)
+        assert cluster.replica(1, name)["epoch"] == cluster.partition(name)["epoch"]
+
+        epoch = cluster.partition(name)["epoch"] + 2
+        held = arm(cluster, 1, "F.epoch_req", topic=name, partition=0, epoch=epoch)
+        assert cluster.ask(2, "release") == {"released": 1}
+        elect(cluster, name, 1)
+        elect(cluster, name, 2)
+        there = wait_met(cluster, 1, held, held=True)
+        assert (there["peer"], there["offset"]) == (2, -1)
+        assert send(cluster, name, b"w", node=2, partition=1)[0] == errors.NONE
+        assert send(cluster, name, b"x", node=2, acks=1)[0] == errors.NONE
+        assert cluster.replica(1, name)["leo"] == 1
+        assert cluster.ask(1, "release", point="F.epoch_req") == {"released": 1}
+        wait_leo(cluster, 1, name, 2)

@@ -6,9 +6,9 @@ Both have the same cluster: nodes, rules, bugs, guarantees, of a scenario's firs
 With moments its steps are played. Against that stand random faults of the kinds that its steps use, one every
 10 s on average, under a light load, for at most --luck-seconds; sessions and lags are short there (a scenario
 has patient ones), for else nothing would ever be elected. A violation is any finding held for a bug; it came
-when the first line of the trace to blame was written, or the first op concerned was answered; what only the
-final logs tell, when a replica last wrote at that offset. A run that finds nothing in time counts as later
-than all that do.
+when the first line of the trace to blame was written; without one, when the first op concerned was answered;
+what only the final logs tell, when a replica last wrote at that offset. A run that finds nothing in time
+counts as later than all that do.
 """
 
 import asyncio
@@ -139,23 +139,24 @@ async def carried_out(options: RunOptions, folder: Path) -> None:
 def first_violation_s(folder: Path, verdict: Verdict) -> float:
     """Seconds since the run began; NEVER where no bug was found."""
     examples = [example for found in verdict.findings if found.klass == BUG for example in found.examples]
-    times = [example["event"]["time"] for example in examples
-             if isinstance(example.get("event"), Mapping) and "time" in example["event"]]
-    asked = {max(example["ops"]) for example in examples if example.get("ops")}
-    if asked:
-        times += [op.time for op in history.read(Run(folder=folder).history_path) if op.index in asked]
-    places = {(example.get("partition"), example.get("offset")) for example in examples
-              if not example.get("ops") and not isinstance(example.get("event"), Mapping)}
-    if places:
-        times += last_appends(folder, places)
-    return min(times, default=NEVER) / 1e9
+    run, blamed, asked, places = Run(folder=folder), set(), set(), set()
+    for example in examples:
+        if isinstance(example.get("event"), int):
+            blamed.add(example["event"])
+        elif example.get("ops"):
+            asked.add(max(example["ops"]))
+        else:
+            places.add((example.get("partition"), example.get("offset")))
+    times = [op.time for op in history.read(run.history_path) if op.index in asked] if asked else []
+    lines = list(trace.read(run.trace_path)) if (blamed or places) and run.trace_path.exists() else []
+    times += [lines[position]["time"] for position in blamed if position < len(lines)]
+    return min([*times, *last_appends(lines, places)], default=NEVER) / 1e9
 
 
-def last_appends(folder: Path, places: Collection[tuple[object, object]]) -> list[int]:
+def last_appends(lines: Sequence[Mapping[str, Any]], places: Collection[tuple[Any, Any]]) -> list[int]:
     """When a replica last wrote each (partition, offset): from then on two logs differed there."""
-    path = Run(folder=folder).trace_path
-    found: dict[tuple[object, object], int] = {}
-    for line in trace.read(path) if path.exists() else ():
+    found: dict[tuple[Any, Any], int] = {}
+    for line in lines:
         if line.get("event") == "append":
             covered = range(line["offset"], line["offset"] + line["count"])
             found.update({(partition, offset): line["time"] for partition, offset in places

@@ -312,7 +312,7 @@ def test_a_request_of_a_new_epoch_is_held_and_a_new_leader_before_it_does_anythi
 
 
 def test_a_broker_held_as_a_whole_listens_to_its_control_socket(cluster: RealBrokers) -> None:
-    """The state of then, arming, release; a freeze makes it last."""
+    """It tells the state of then, arms, and lets go."""
     name = topic(cluster, "still")
     number = arm(cluster, 2, "F.appended", topic=name, scope="broker")
     assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
@@ -326,30 +326,28 @@ def test_a_broker_held_as_a_whole_listens_to_its_control_socket(cluster: RealBro
     wait_for("it to move", lambda: cluster.ask(2, "state") != then)
     assert [each["id"] for each in cluster.ask(2, "points")["armed"]] == [other]
 
-    arm(cluster, 2, "F.appended", topic=name, scope="broker")
-    assert send(cluster, name, b"w", acks=1)[0] == errors.NONE
-    wait_for("a hold", lambda: any(each["held"] for each in cluster.ask(2, "points")["met"]))
-    frozen = cluster.ask(2, "freeze")
-    assert frozen == cluster.ask(2, "state")
+
+def test_a_sigterm_ends_whatever_is_held(shared: RealBrokers) -> None:
+    """One replica held: an orderly stop. All of it held: at once, also frozen. A controller that holds news:
+    in order. (Nothing is left of the shared cluster.)"""
+    name = topic(shared, "stops")
+    number = arm(shared, 3, "F.appended", topic=name)
+    assert send(shared, name, b"v", acks=1) == (errors.NONE, 0)
+    wait_met(shared, 3, number, held=True)
+    assert shared.end(3, signal.SIGTERM) == 0
+    still = arm(shared, 1, "P.parked", topic=name, scope="broker")
+    with Raw(shared.port[1], timeout_s=0.3) as raw, pytest.raises(TimeoutError):
+        raw.produce(name, batch(b"w"))
+    wait_met(shared, 1, still, held=True)
+    frozen = shared.ask(1, "freeze")
+    assert frozen == shared.ask(1, "state") == shared.ask(1, "freeze")
     with pytest.raises(AssertionError, match="frozen"):
-        cluster.ask(2, "release")
-    assert cluster.end(2, signal.SIGTERM) == -signal.SIGTERM
-
-
-def test_a_sigterm_ends_whatever_is_held(cluster: RealBrokers) -> None:
-    """One replica held: an orderly stop. All of it held: at once. A controller that holds news: in order."""
-    name = topic(cluster, "stops")
-    number = arm(cluster, 3, "F.appended", topic=name)
-    assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
-    wait_met(cluster, 3, number, held=True)
-    assert cluster.end(3, signal.SIGTERM) == 0
-    still = arm(cluster, 2, "F.appended", topic=name, scope="broker")
-    assert send(cluster, name, b"w", acks=1) == (errors.NONE, 1)
-    wait_met(cluster, 2, still, held=True)
-    assert cluster.end(2, signal.SIGTERM) == -signal.SIGTERM
-    arm(cluster, CONTROLLER, "C.elected")
-    wait_for("news", lambda: any(each["held"] for each in cluster.ask(CONTROLLER, "points")["met"]))
-    assert cluster.end(CONTROLLER, signal.SIGTERM) == 0
+        shared.ask(1, "release")
+    assert wait_met(shared, 1, still, held=True)
+    news = arm(shared, CONTROLLER, "C.elected")
+    assert shared.end(1, signal.SIGTERM) == -signal.SIGTERM
+    wait_met(shared, CONTROLLER, news, held=True)
+    assert shared.end(CONTROLLER, signal.SIGTERM) == 0
 
 
 def test_a_follower_that_asks_for_epochs_first_waits_with_one_partition_alone(tmp_path: Path) -> None:

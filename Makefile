@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check bench teeth clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -24,6 +24,9 @@ check: setup  ## ruff, mypy strict, import contracts
 
 bench: setup  ## figures of the cluster, the recorder and the judge, side by side
 	@PYTHONPATH=tests/support $(BIN)/python tests/bench/bench.py $(ARGS)
+
+teeth: setup  ## every known-bad rule against the judge: the README's table, made anew
+	@PYTHONPATH=tests/support $(BIN)/python tests/teeth/matrix.py --readme README.md $(ARGS)
 
 clean:  ## remove the environment and caches (saved runs stay)
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

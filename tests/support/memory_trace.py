@@ -84,6 +84,11 @@ class Recorder:
         self._time_ns += STEP_NS
         return self._time_ns
 
+    @property
+    def time_ns(self) -> int:
+        """Of what was recorded last."""
+        return self._time_ns
+
     def tell(self, node: int, lines: Any, *, time_ns: int | None = None) -> None:
         """Lines of one write."""
         stamp = self.now_ns() if time_ns is None else time_ns

@@ -109,7 +109,9 @@ class Scene:
                         isr=sorted(self.isr if isr is None else isr))
 
     def elect(self, node: str, *, isr: list[str] | None = None, clean: bool = True) -> Line:
-        """The controller's word alone."""
+        """The controller's word alone. ValueError where no controller would say it."""
+        if node not in (self.isr if isr is None else isr):
+            raise ValueError(f"{node} is not in the ISR {self.isr}")
         self.leader, self.epoch = node, self.epoch + 1
         return self.word("elect", isr=isr, clean=clean)
 

@@ -91,6 +91,16 @@ _ROW = {
     "partition": 0, "leader": "n1", "epoch": 0, "log_start": 0, "leo": 1, "hw": 1, "isr": ["n1", "n2"],
     "clean": True, "epochs": [[0, 0]],
 }  # fmt: skip
+_STATE = {"partition": 0, "epoch": 0, "leo": 1, "hw": 0}
+_TRACE = [
+    {"node": "c", "event": "elect", "partition": 0, "epoch": 0, "leader": "n1", "isr": ["n1", "n2"],
+     "clean": True},
+    {"node": "n1", "event": "become_leader", **_STATE, "leo": 0, "isr": ["n1", "n2"], "start": 0},
+    {"node": "n2", "event": "become_follower", **_STATE, "leo": 0, "leader": "n1"},
+    {"node": "n1", "event": "append", **_STATE, "role": "leader", "offset": 0, "count": 1},
+    {"node": "n1", "event": "hw", **_STATE, "hw": 1, "role": "leader"},
+    {"node": "n1", "event": "truncate", **_STATE, "leo": 0, "from": 1, "to": 0},
+]  # fmt: skip
 _ENTRY = {"partition": 0, "offset": 0, "epoch": 0, "crc": 1}
 
 
@@ -99,6 +109,9 @@ def tiny_run(folder: Path) -> Path:
     (folder / "logs").mkdir(parents=True)
     write_lines(folder / "run.json", [_ABOUT])
     write_lines(folder / "history.jsonl", [{"index": at, "time": at, **op} for at, op in enumerate(_OPS)])
+    seqs = [sum(other["node"] == line["node"] for other in _TRACE[:at]) for at, line in enumerate(_TRACE)]
+    told = [{"time": at, "seq": seqs[at], **line} for at, line in enumerate(_TRACE)]
+    write_lines(folder / "trace.jsonl", told)
     write_lines(folder / "replicas.jsonl", [{"node": node, **_ROW} for node in ("n1", "n2")])
     for value, node in enumerate(("n1", "n2")):
         write_lines(folder / "logs" / f"{node}.jsonl", [{"node": node, "value": value, **_ENTRY}])

@@ -109,7 +109,7 @@ def example(row: Row, suspects: Sequence[Row], lines: Lines) -> dict[str, Any]:
         key: value for key, value in told.items() if value is not None and not (key == "ops" and value == [])
     }
     blamed = guilty(row, suspects)
-    if blamed in lines:
+    if blamed is not None and blamed in lines:
         told["event"] = lines[blamed]
     return {**told, "text": text_of(row["name"], row.asDict())}
 

@@ -267,7 +267,7 @@ def _elects_unclean(keys: Mapping[str, Any]) -> bool:
 
 
 def _flushes_every(keys: Mapping[str, Any]) -> bool:
-    return any(str(keys.get(name)) == "1" for name in ("log.flush.interval.messages", "flush.messages"))
+    return str(keys.get("log.flush.interval.messages")) == "1"
 
 
 def _head(plan: RunPlan) -> dict[str, Any]:

@@ -29,6 +29,12 @@ PREFERRED: Mapping[str, str] = {
     "replica.socket.timeout.ms": "3000",
     "unclean.leader.election.enable": "false",
 }
+# A topic's words and what a broker calls the same for all its topics: a run has no topic but its own.
+OF_TOPICS = {
+    "flush.messages": "log.flush.interval.messages",
+    "segment.bytes": "log.segment.bytes",
+    "max.message.bytes": "message.max.bytes",
+}
 OURS = frozenset(
     {
         "process.roles",
@@ -75,7 +81,8 @@ def settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
     preferred = dict(PREFERRED)
     preferred["default.replication.factor"] = str(min(3, nodes))
     preferred["min.insync.replicas"] = str(min(2, nodes))
-    return dict(sorted({**preferred, **given}.items()))
+    as_brokers_say = {OF_TOPICS.get(key, key): value for key, value in given.items()}
+    return dict(sorted({**preferred, **as_brokers_say}.items()))
 
 
 def properties(place: Place, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> str:

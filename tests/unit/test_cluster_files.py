@@ -37,6 +37,14 @@ def test_what_the_user_gives_wins_and_other_keys_pass() -> None:
     assert chosen["replica.lag.time.max.ms"] == "2000"
 
 
+def test_a_topics_word_sets_what_brokers_call_the_same() -> None:
+    """flush.messages is a topic's; a broker that ignored it would leave run.json claiming what is not kept."""
+    chosen = properties.settings({"flush.messages": "1"}, nodes=3)
+
+    assert chosen["log.flush.interval.messages"] == "1"
+    assert "flush.messages" not in chosen
+
+
 def test_a_small_cluster_asks_for_no_more_replicas_than_it_has() -> None:
     """One node alone must still be able to ack."""
     assert properties.settings({}, nodes=1)["min.insync.replicas"] == "1"

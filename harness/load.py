@@ -8,6 +8,7 @@ Rules
 """
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,6 @@ from harness.protocols import (
     Cluster,
     Failpoints,
     Met,
-    Sender,
     Session,
     Striker,
     Traces,
@@ -147,8 +147,8 @@ async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[
         asyncio.create_task(_place(load, place, recorder, pace, stop)) for place in range(load.concurrency)
     }
     sight = RunSight(recorder, cluster)
-    strikes = asyncio.create_task(load.striker.carry_out(
-        load.schedule, sight, recorder, scripted_sender(load.workload, recorder)))
+    scripted = ScriptedClients(load.workload, recorder)
+    strikes = asyncio.create_task(load.striker.carry_out(load.schedule, sight, recorder, scripted.send))
     clock = asyncio.create_task(asyncio.sleep(load.duration_s))
     try:
         await _until_done({strikes, clock}, processes, timeout_s=_bound_s(load))
@@ -157,6 +157,7 @@ async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[
             await asyncio.wait(processes, timeout=_DRAIN_TIMEOUT_S)
     finally:
         await end_all({strikes, clock, *processes})
+        await scripted.close()
         sight.close()
     raise_first(processes)
     return strikes.result()
@@ -200,30 +201,67 @@ def raise_first(tasks: Collection[asyncio.Task[Any]]) -> None:
         raise error
 
 
-def scripted_sender(workload: Workload, recorder: Recorder) -> Sender:
-    """Each send or poll by a process of its own; refusals that pass are asked again inside the op."""
-    numbers = iter(range(SCRIPTED, 2 * SCRIPTED))
+@dataclass(slots=True, kw_only=True)
+class _Scripted:
+    """A process that scripted ops are asked by."""
 
-    async def send(intent: Intent) -> Outcome:
-        process = next(numbers)
-        session = workload.session(process)
-        deadline_s = asyncio.get_running_loop().time() + _SCRIPTED_TIMEOUT_S
-        try:
-            if intent.f == "poll":
-                await ask(session, process, Intent(f="assign", partitions=intent.partitions), recorder)
-            invoked = recorder.invoke(process, intent)
-            while True:
-                outcome = await session.apply(process, intent, recorder.written)
-                passing = (outcome.type is Type.FAIL and outcome.error in _PASSING
-                           and intent.node is None)  # what a given node answers is what was asked for
-                if not passing or asyncio.get_running_loop().time() > deadline_s:
-                    break
-            recorder.complete(invoked, outcome)
+    process: int
+    session: Session
+    assigned: tuple[int, ...] = ()
+
+
+class ScriptedClients:
+    """Each scripted op by a process of its own, or by one kept for a client that the schedule numbers, until
+    that asks nothing more. Refusals that pass are asked again inside the op."""
+
+    def __init__(self, workload: Workload, recorder: Recorder) -> None:
+        self._workload, self._recorder = workload, recorder
+        self._processes = itertools.count(SCRIPTED)
+        self._kept: dict[int, _Scripted] = {}
+        self._turns: dict[int, asyncio.Lock] = {}  # a process has at most one op open
+
+    async def send(self, intent: Intent) -> Outcome:
+        """protocols.Sender."""
+        if intent.client is None:
+            one = self._new()
+            try:
+                return await self._ask(one, intent)
+            finally:
+                await one.session.close()
+        async with self._turns.setdefault(intent.client, asyncio.Lock()):
+            one = self._kept.get(intent.client) or self._new()
+            self._kept[intent.client] = one
+            outcome = await self._ask(one, intent)
+            if outcome.type is Type.INFO or one.session.over:
+                del self._kept[intent.client]
+                await one.session.close()
             return outcome
-        finally:
-            await session.close()
 
-    return send
+    async def close(self) -> None:
+        """Nobody asks any more."""
+        for one in self._kept.values():
+            await one.session.close()
+        self._kept.clear()
+
+    def _new(self) -> _Scripted:
+        process = next(self._processes)
+        return _Scripted(process=process, session=self._workload.session(process))
+
+    async def _ask(self, one: _Scripted, intent: Intent) -> Outcome:
+        recorder, session = self._recorder, one.session
+        deadline_s = asyncio.get_running_loop().time() + _SCRIPTED_TIMEOUT_S
+        if intent.f == "poll" and one.assigned != intent.partitions:
+            await ask(session, one.process, Intent(f="assign", partitions=intent.partitions), recorder)
+            one.assigned = intent.partitions
+        invoked = recorder.invoke(one.process, intent)
+        while True:
+            outcome = await session.apply(one.process, intent, recorder.written)
+            passing = (outcome.type is Type.FAIL and outcome.error in _PASSING
+                       and intent.node is None)  # what a given node answers is what was asked for
+            if not passing or asyncio.get_running_loop().time() > deadline_s:
+                break
+        recorder.complete(invoked, outcome)
+        return outcome
 
 
 async def _place(load: Load, place: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:

@@ -51,6 +51,7 @@ class Intent:
     node: str | None = None  # ask this node, whoever leads: a client with stale metadata
     acks: str | None = None  # of a send: all, 1 or 0; None: as the workload has it
     offset: int | None = None  # of a poll: from here on; None: from where the process stands
+    client: int | None = None  # of a schedule: the process that asked for this number before; None: a new one
     patience_s: float | None = None  # of a send: how long leader and client wait; None: as the client does
 
 

@@ -29,6 +29,8 @@ Keys of an entry: `f`, `nodes`, `moment` (left out: at once), `timeout_s` (of th
   poll         `partitions`: a new process assigns itself these and polls once, from the beginning, or from
                `offset`; `from`: that node, whoever leads
   list_offsets `partitions`: their end offsets, asked by a new process; `from`: of that node, whoever leads
+               Any of these three with `client`: a number; by the process that asked last for it, as long as
+               that asks anything (an info, or what it had read gone, ends it). Left out: by a new process
   wait         its moment is all it is
 
 A `point` to arm: `name` (harness/points.py has them) and `action`: report, crash, hold, delay (which needs

@@ -33,7 +33,8 @@ follower, last-in-isr, controller, down, paused. NODES: one, or several with com
 
     send 3 | send 0..2 | send 4, 7           an op each; `together`: one op. `to NODE`: whoever leads;
                                              `acks all|1|0`; `nowait`: the steps go on, the answer is noted
-    poll [from NODE] [offset O]              by a new process; list_offsets [from NODE]: asks for the end
+    poll [from NODE] [offset O]              by a new process; list_offsets [from NODE]: asks for the end.
+                                             These and send with `client K`: by the same process each time
     wait MOMENT
     kill | stop | start | pause | resume | expire NODES        expire: the controller ends its session
     cut NODES                                away from all other nodes and the controller, both ways

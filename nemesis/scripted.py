@@ -61,5 +61,6 @@ def intent_of(entry: Entry) -> Intent:
         node=args.get("to", args.get("from")),
         acks=args.get("acks"),
         offset=args.get("offset"),
+        client=args.get("client"),
         patience_s=NOWAIT_PATIENCE_S if args.get("nowait") else None,
     )

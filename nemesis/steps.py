@@ -77,7 +77,7 @@ def _send(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     values = _values(cursor)
     told: Entry = {}
     together = False
-    while (word := cursor.next) in ("to", "acks", "nowait", "together"):
+    while (word := cursor.next) in ("to", "acks", "nowait", "client", "together"):
         cursor.take("an option")
         if word == "to":
             told["to"] = cursor.name("whom to send to")
@@ -85,6 +85,8 @@ def _send(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
             told["acks"] = cursor.one_of("acks", ("all", "1", "0"))
         elif word == "nowait":
             told["nowait"] = True
+        elif word == "client":
+            told["client"] = cursor.number("the client's number")
         else:
             together = True
     sends = [{"partition": partition, "value": value} for value in values]
@@ -105,10 +107,12 @@ def _values(cursor: Cursor) -> list[int]:
 
 def _read(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     told: Entry = {"f": verb, "partitions": [partition]}
-    while (word := cursor.next) in ("from", "offset"):
+    while (word := cursor.next) in ("from", "offset", "client"):
         cursor.take("an option")
         if word == "from":
             told["from"] = cursor.name("whom to ask")
+        elif word == "client":
+            told["client"] = cursor.number("the client's number")
         elif verb != "poll":
             refuse("list_offsets takes no offset: it asks for the end")
         else:
@@ -209,8 +213,8 @@ VERBS: Mapping[str, Callable[[str, Cursor, int], list[Entry]]] = {
     **dict.fromkeys(ACTIONS, _arm), "release": _release,
 }  # fmt: skip
 _AFTER: Mapping[str, Sequence[str]] = {
-    "send": ("to NODE", "acks all|1|0", "nowait", "together"),
-    "poll": ("from NODE", "offset O"), "list_offsets": ("from NODE",),
+    "send": ("to NODE", "acks all|1|0", "nowait", "client K", "together"),
+    "poll": ("from NODE", "offset O", "client K"), "list_offsets": ("from NODE", "client K"),
     "cut": ("from NODES", "hears-not NODES", "reset"), "power_cut": ("keep LEO",), "elect": ("unclean",),
     **dict.fromkeys(ACTIONS, ("peer NODE", "epoch E", "offset O", "times K", "skip K", "for TIME", "broker")),
     "release": ("at POINT", "peer NODE", "through epoch E", "keep"),

@@ -64,7 +64,7 @@ class IdempotentSession:
         await written()
         match intent.f:
             case "send":
-                return await self._in_thread(lambda: self._send(intent.sends))
+                return await self._in_thread(lambda: self._send(intent.sends, intent.patience_s or 0.0))
             case "poll":
                 return await self._in_thread(self._poll)
             case "assign":
@@ -81,20 +81,20 @@ class IdempotentSession:
 
     # -- in a thread ------------------------------------------------------------------------------------
 
-    def _send(self, sends: Sequence[Send]) -> Outcome:
+    def _send(self, sends: Sequence[Send], patience_s: float) -> Outcome:
         delivered: dict[int, tuple[KafkaError | None, int | None]] = {}
 
         def heard(index: int) -> Callable[[KafkaError | None, Message], None]:
             return lambda error, message: delivered.__setitem__(index, (error, message.offset()))
 
         try:
-            producer = self._producing()
+            producer = self._producing(patience_s)
             for index, one in enumerate(sends):
                 topic, partition = self._places[one.partition]
                 producer.produce(topic, value=b"%d" % one.value, partition=partition,
                                  headers=[(HEADER.decode(), self._settings.run_id.encode())],
                                  on_delivery=heard(index))
-            deadline_s = time.monotonic() + _SEND_TIMEOUT_S
+            deadline_s = time.monotonic() + max(_SEND_TIMEOUT_S, patience_s)
             while len(delivered) < len(sends) and time.monotonic() < deadline_s:
                 producer.poll(0.05)
         except (KafkaException, BufferError, SystemError) as error:  # a fatal error may come as a SystemError
@@ -153,11 +153,13 @@ class IdempotentSession:
         digits = message.value() or b""
         return int(digits) if ours and message.key() is None and digits.isdigit() else None
 
-    def _producing(self) -> Producer:
+    def _producing(self, patience_s: float) -> Producer:
+        """patience_s: how long its sends are tried at least, told once, when it is made."""
         if self._producer is None:
             self._producer = Producer({
                 **_QUICK, "bootstrap.servers": self._bootstrap(), "enable.idempotence": True, "linger.ms": 0,
-                "message.timeout.ms": _MESSAGE_TIMEOUT_MS, "request.timeout.ms": 1000,
+                "message.timeout.ms": max(_MESSAGE_TIMEOUT_MS, round(1000 * patience_s)),
+                "request.timeout.ms": 1000,
             }, logger=_SILENT)
         return self._producer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.history import Recorder, read
-from harness.load import scripted_sender
+from harness.load import ScriptedClients
 from harness.op import Intent, Op, Outcome, Send, Type
 from harness.protocols import Session, Written
 
@@ -40,7 +40,7 @@ class Leaderless:
 def recorded(folder: Path, intent: Intent, leaderless: Leaderless) -> list[Op]:
     async def run() -> None:
         recorder = Recorder(folder / "history.jsonl")
-        await scripted_sender(leaderless, recorder)(intent)  # type: ignore[arg-type]
+        await ScriptedClients(leaderless, recorder).send(intent)  # type: ignore[arg-type]
         recorder.close()
 
     asyncio.run(run())
@@ -67,3 +67,71 @@ def test_a_poll_of_a_given_node_is_assigned_first(tmp_path: Path) -> None:
         ("assign", Type.INVOKE, (0,)), ("assign", Type.OK, (0,)), ("poll", Type.INVOKE, None),
         ("poll", Type.FAIL, None)]
     assert len({op.process for op in lines}) == 1
+
+
+class Counting:
+    """A workload whose sessions answer every op, send 13 with info."""
+
+    def __init__(self) -> None:
+        self.closed: list[int] = []
+
+    def session(self, process: int) -> Session:
+        return _Counted(self, process)
+
+
+class _Counted:
+    over = False
+
+    def __init__(self, counting: Counting, process: int) -> None:
+        self._counting, self._process = counting, process
+
+    async def apply(self, process: int, intent: Intent, written: Written) -> Outcome:
+        await written()
+        unlucky = any(send.value == 13 for send in intent.sends)
+        return Outcome(type=Type.INFO if unlucky else Type.OK, sends=intent.sends,
+                       partitions=intent.partitions)
+
+    async def close(self) -> None:
+        self._counting.closed.append(self._process)
+
+
+def sent(value: int, client: int | None) -> Intent:
+    return Intent(f="send", sends=(Send(partition=0, value=value),), client=client)
+
+
+def test_a_numbered_client_is_one_process_until_it_asks_nothing_more(tmp_path: Path) -> None:
+    """An info ends it; ops without a number are always by new ones; at the end all are closed."""
+    counting = Counting()
+    intents = [sent(1, 7), sent(2, None), sent(3, 7), sent(13, 7), sent(4, 7), sent(5, 8)]
+
+    async def run() -> None:
+        recorder = Recorder(tmp_path / "history.jsonl")
+        clients = ScriptedClients(counting, recorder)  # type: ignore[arg-type]
+        for intent in intents:
+            await clients.send(intent)
+        await clients.close()
+        recorder.close()
+
+    asyncio.run(run())
+    asked = {op.sends[0].value: op.process for op in read(tmp_path / "history.jsonl") if op.sends}
+    assert asked[1] == asked[3] == asked[13]
+    assert len({asked[value] for value in (1, 2, 4, 5)}) == 4
+    assert sorted(counting.closed) == sorted(set(asked.values()))
+
+
+def test_a_numbered_client_reads_on_from_where_it_stood(tmp_path: Path) -> None:
+    """It is assigned its partitions once, and asks one thing at a time."""
+    counting = Counting()
+    poll = Intent(f="poll", partitions=(0,), client=1)
+
+    async def run() -> None:
+        recorder = Recorder(tmp_path / "history.jsonl")
+        clients = ScriptedClients(counting, recorder)  # type: ignore[arg-type]
+        await asyncio.gather(clients.send(poll), clients.send(poll))
+        await clients.close()
+        recorder.close()
+
+    asyncio.run(run())
+    assert [(op.f, op.type) for op in read(tmp_path / "history.jsonl")] == [
+        ("assign", Type.INVOKE), ("assign", Type.OK), ("poll", Type.INVOKE), ("poll", Type.OK),
+        ("poll", Type.INVOKE), ("poll", Type.OK)]

@@ -11,8 +11,8 @@ Rules
      after  nothing was being acked, or it undoes a fault: so long after the entry before, for then that
             one's effect is the clock (sessions, lags)
      time   it is the first, or it never struck: as asked
-3. Who led the partition when it was struck is meant as `leader` again, if whatever undoes the fault can still
-   find that node by a role (no other node down, or paused, meanwhile).
+3. Who led the partition when it was struck is meant as `leader` again, if no other node is down or paused
+   until the fault is undone: else a role could mean one that nothing more can be done to.
 """
 
 from collections.abc import Mapping, Sequence
@@ -249,26 +249,29 @@ def _by_role(schedule: Schedule, ground: Ground) -> dict[int, Entry]:
 
 
 def _undone_at(schedule: Schedule, position: int, undoes: str) -> int | None:
-    """The entry that undoes this one, if a role finds its node there: nobody else is so between."""
+    """The entry that undoes this one, if roles are safe: nobody else is down or paused meanwhile, whom `down`
+    would start too, or whom `leader` could mean although nothing more can be done to it."""
     node = schedule[position].nodes[0]
     out: set[str] = set()
     for before in schedule[:position]:
-        out = _after(out, before, undoes)
+        out = _after(out, before)
     if out:
         return None
     for later in range(position + 1, len(schedule)):
         entry = schedule[later]
         if entry.f == undoes:
             return later if entry.nodes == (node,) else None
-        if entry.f in FAULTS and FAULTS[entry.f].undone_by == undoes:
+        if _ends(entry) or entry.f in _UNDONE_BY_ROLE:
             return None
     return None
 
 
-def _after(out: set[str], entry: Entry, undoes: str) -> set[str]:
-    """Who is down (or paused) after this entry."""
-    if entry.f == undoes:
+def _after(out: set[str], entry: Entry) -> set[str]:
+    """Who is down or paused after this entry."""
+    if entry.f in _UNDONE_BY_ROLE:
         return out - set(entry.nodes)
-    if entry.f in FAULTS and FAULTS[entry.f].undone_by == undoes:
-        return out | set(entry.nodes)
-    return out
+    return out | set(entry.nodes) if _ends(entry) else out
+
+
+def _ends(entry: Entry) -> bool:
+    return entry.f in FAULTS and FAULTS[entry.f].undone_by in _UNDONE_BY_ROLE

@@ -221,13 +221,19 @@ def test_who_is_mended_must_be_found_alone_by_its_role() -> None:
         ("n1",), ("n2",), ("n1",), ("n2",)]
 
 
-def test_another_kind_of_fault_between_does_not_matter() -> None:
-    """A node that is paused is not down."""
+def test_nobody_else_is_down_or_paused_where_the_leader_is_meant() -> None:
+    """Else the leader of now could be the one that is: a pause between, and a kill before that lasts."""
     kill, pause = at(100, "kill", "n1"), at(150, "pause", "n2")
     start, resume = at(200, "start", "n1"), at(250, "resume", "n2")
     ops = [struck(100, kill), struck(150, pause), struck(200, start), struck(250, resume)]
     assert [one.now.nodes for one in anchors((kill, pause, start, resume), ops)] == [
-        ("leader",), ("n2",), ("down",), ("n2",)]
+        ("n1",), ("n2",), ("n1",), ("n2",)]
+    down, held, up = at(100, "kill", "n3"), at(150, "pause", "n1"), at(200, "resume", "n1")
+    lasting = [struck(100, down), struck(150, held), struck(200, up)]
+    assert anchors((down, held, up), lasting)[1].now.nodes == ("n1",)
+    expire = at(150, "expire", "n2")
+    ops = [struck(100, kill), struck(150, expire), struck(200, start)]
+    assert anchors((kill, expire, start), ops)[0].now.nodes == ("leader",)
 
 
 def test_an_expiry_needs_nothing_to_undo_it() -> None:

@@ -38,7 +38,7 @@ def test_what_the_user_gives_wins_and_other_keys_pass() -> None:
 
 
 def test_a_topics_word_sets_what_brokers_call_the_same() -> None:
-    """flush.messages is a topic's; a broker that ignored it would leave run.json claiming what is not kept."""
+    """flush.messages is a topic's; ignored by a broker it would leave run.json claiming what is not kept."""
     chosen = properties.settings({"flush.messages": "1"}, nodes=3)
 
     assert chosen["log.flush.interval.messages"] == "1"

@@ -15,7 +15,7 @@ from harness.commands import failures
 from harness.errors import FloodmarkError, UsageError
 from harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
-COMMANDS = ("run", "check", "show", "demo", "explain", "cluster")
+COMMANDS = ("run", "check", "show", "demo", "explain", "cluster", "scenario", "reproduce", "rejudge")
 
 
 def test_help_names_every_command_and_the_exit_codes() -> None:

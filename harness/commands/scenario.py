@@ -65,12 +65,13 @@ def show_scenario(name: str) -> int:
 
 
 def named(name: str) -> tuple[Scenario, ...]:
-    """By name, by zoo number (there may be several), or the scenario in a file of one's own."""
+    """By name, by zoo number (Z06 means Z06a and Z06b too), or the scenario in a file of one's own."""
     known = words()
     if name.endswith(".toml"):
         return (scenario.load(Path(name), known),)
     every = scenario.shipped(known)
-    found = tuple(one for one in every if name == one.name or name.upper() == one.zoo.upper())
+    found = tuple(one for one in every if 
+                  name == one.name or name.upper() in (one.zoo.upper(), one.zoo.upper().rstrip("ABC")))
     if not found:
         there = ", ".join(f"{one.name} ({one.zoo})" for one in every)
         raise UsageError(f"no scenario {name!r}; there are: {there}; or a FILE.toml")

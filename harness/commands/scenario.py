@@ -70,7 +70,7 @@ def named(name: str) -> tuple[Scenario, ...]:
     if name.endswith(".toml"):
         return (scenario.load(Path(name), known),)
     every = scenario.shipped(known)
-    found = tuple(one for one in every if 
+    found = tuple(one for one in every if
                   name == one.name or name.upper() in (one.zoo.upper(), one.zoo.upper().rstrip("ABC")))
     if not found:
         there = ", ".join(f"{one.name} ({one.zoo})" for one in every)

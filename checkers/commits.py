@@ -27,6 +27,9 @@ from checkers.findings import finding, kept, spread, together
 
 _EXCUSED = """array_min(transform(
     filter(excuses, x -> x.tick <= tick and coalesce(x.epoch >= written, true)), x -> x.by))"""
+# Since its last start it has been given a role, or (only_active) has been registered anew.
+CANDIDATE = "(m.began or m.found is not null)"
+_ACTIVE = "since <= tick - 2 and until >= tick + 2 and (found is null or since >= found + 2)"
 _CASE = "run", "name", "partition", "node", "seq", "tick", "who", "offset", "upto", "written", "how", "seen"
 
 
@@ -86,11 +89,12 @@ def candidates(standings: DataFrame, epochs: DataFrame, facts: Facts) -> DataFra
     """A member of the controller's ISR whose log ends below what was committed; the first time it is so."""
     turns = "commits is not null or ruling or event in ('truncate', 'become_leader', 'become_follower')"
     members = "if(ruling, isr, ctl.isr)"
-    lacking = f"filter(members, m -> m.began and m.leo < goal and array_contains({members}, m.node))"
+    lacking = f"filter(members, m -> {CANDIDATE} and m.leo < goal and array_contains({members}, m.node))"
     short = standings.where(f"({turns}) and not crowded").select(
         "run", "partition", "node", "seq", "tick", "goal", F.explode(F.expr(lacking)).alias("member")
     )
-    alive = only_active(short.select("*", *named(who="member.node", has="member.leo")), facts)
+    told = named(who="member.node", has="member.leo", found="member.found")
+    alive = only_active(short.select("*", *told), facts)
     line = F.min(F.struct("tick", "seq", "node", "goal")).alias("line")
     firsts = (
         alive.groupBy("run", "partition", "who", "has")
@@ -101,14 +105,11 @@ def candidates(standings: DataFrame, epochs: DataFrame, facts: Facts) -> DataFra
 
 
 def only_active(rows: DataFrame, facts: Facts) -> DataFrame:
-    """Rows of which `who` was surely registered and not fenced at the time."""
+    """Rows of which `who` was surely registered and not fenced at the time; where it had been started and had
+    no role yet (found), as the incarnation that it then was."""
     assert facts.active is not None
     active = facts.active.withColumnRenamed("node", "who")
-    return (
-        rows.join(active, ["run", "who"])
-        .where("since <= tick - 2 and until >= tick + 2")
-        .drop("since", "until")
-    )
+    return rows.join(active, ["run", "who"]).where(_ACTIVE).drop("since", "until")
 
 
 def strangers(
@@ -133,8 +134,9 @@ def strangers(
         transform(rulings, (r, i) -> struct(greatest(r.tick + 2, both) as tick,
             least(get(rulings, i + 1).tick, gone, {far}L) as upto, r.isr as isr)),
         r -> array_contains(r.isr, who) and r.tick <= r.upto - 2), r -> r.tick))"""
-    found = timed.select("*", F.expr(inside.format(far=1 << 62)).alias("tick")).where("tick is not null")
-    alive = only_active(found, facts).select(
+    ticks = {"tick": inside.format(far=1 << 62), "found": "cast(null as bigint)"}
+    both = timed.select("*", *named(**ticks)).where("tick is not null")
+    alive = only_active(both, facts).select(
         "run", "partition", "who", "written", "offset", "upto", "tick", *named(seen="epoch", began="born")
     )
     return blamed(alive, committed, facts)

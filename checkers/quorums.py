@@ -11,8 +11,8 @@ of one that found more at a start than it had told. Whether the member has lost 
 unsafe-isr. Additions are looked at where the controller applies them, while its epoch is still the leader's:
 nobody has heard of a later epoch, so the new member follows this leader, and has cut what it had to before
 the fetch that proved it worthy; and the leader has counted it ever since (KIP-497), so its HW is not above
-that member's LEO either. A member that has been started again counts only once the controller has given it a
-role, which it does not before the registration has voided the older incarnation's place (KIP-903). An acker
+that member's LEO either. A member that has been started again counts only once it has registered
+again, which voids the older incarnation's place (KIP-903). An acker
 counts all that it has proposed, so it counts what the controller has accepted, until it hears of a later
 word: its ISR covers the controller's in the same epoch (VL's ReplicationQuorumSuperset).
 """
@@ -22,6 +22,8 @@ from pyspark.sql import functions as F
 
 from checkers import names
 from checkers.agreement import named
+from checkers.commits import CANDIDATE, only_active
+from checkers.facts import Facts
 from checkers.findings import finding, spread
 
 _ALL = "event = 'ack' and acks in ('all', '-1')"
@@ -29,11 +31,11 @@ _LINE = {"node": "node", "seq": "seq", "tick": "tick"}
 # Members of the acker's ISR that had not appended the acked record in this epoch.
 _LACKS = """array_sort(filter(members, m -> array_contains(isr, m.node) and m.node != node and not coalesce(
     m.grown.epoch > epoch or (m.grown.epoch = epoch and m.grown.end > offset), false)).node)"""
-_ADDED = """filter(members, m -> m.began and array_contains(isr, m.node)
+_ADDED = f"""filter(members, m -> {CANDIDATE} and array_contains(isr, m.node)
     and not array_contains(ruled.isr, m.node))"""
 
 
-def by_quorum(standings: DataFrame) -> list[DataFrame]:
+def by_quorum(standings: DataFrame, facts: Facts) -> list[DataFrame]:
     """Both checks."""
     acks = standings.where(_ALL).select(
         "*",
@@ -51,7 +53,7 @@ def by_quorum(standings: DataFrame) -> list[DataFrame]:
             "if(opened.epoch = epoch, opened.start, null))",
         ),
     )
-    return [ack_rule(acks), *unsafe_isr(acks, rulings)]
+    return [ack_rule(acks), *unsafe_isr(acks, rulings, facts)]
 
 
 def ack_rule(acks: DataFrame) -> DataFrame:
@@ -73,16 +75,18 @@ def ack_rule(acks: DataFrame) -> DataFrame:
     )
 
 
-def unsafe_isr(acks: DataFrame, rulings: DataFrame) -> list[DataFrame]:
+def unsafe_isr(acks: DataFrame, rulings: DataFrame, facts: Facts) -> list[DataFrame]:
     """An ISR that took in a replica too far behind, left out its leader, went back in its own order, or is
     counted smaller by its leader than the controller has it."""
-    behind = rulings.select("*", F.expr("filter(added, m -> m.leo < floor)").alias("behind"))
+    line = "run", "partition", "node", "seq", "tick", "floor"
+    short = rulings.select(*line, F.explode(F.expr("filter(added, m -> m.leo < floor)")).alias("member"))
+    alive = only_active(short.select("*", *named(who="member.node", found="member.found")), facts)
+    behind = alive.groupBy(*line).agg(*named(lacking="array_sort(collect_set(who))", least="min(member.leo)"))
+    taken_in = finding(
+        names.UNSAFE_ISR, "true", how="'behind'", offset="least", seen="floor", nodes="lacking", **_LINE
+    )
     applied = spread(
-        behind,
-        finding(
-            names.UNSAFE_ISR, "size(behind) > 0", how="'behind'", offset="array_min(behind.leo)",
-            seen="floor", nodes="array_sort(behind.node)", **_LINE,
-        ),
+        rulings,
         finding(
             names.UNSAFE_ISR, "leader is not null and not array_contains(isr, leader)", how="'leader'",
             nodes="array(leader)", offset="null", **_LINE,
@@ -101,4 +105,4 @@ def unsafe_isr(acks: DataFrame, rulings: DataFrame) -> list[DataFrame]:
         names.UNSAFE_ISR, "true", how="'smaller'", offset="first.offset", nodes="uncounted", node="node",
         seq="first.seq", tick="first.tick",
     )  # fmt: skip
-    return [applied, spread(smaller, counted)]
+    return [spread(behind, taken_in), applied, spread(smaller, counted)]

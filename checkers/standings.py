@@ -1,10 +1,10 @@
 """The trace, partition by partition: each line with what the other nodes had said surely before it.
 
-Columns of `standings_of`, beside those of steps: `members`, one a replica: node, leo, began (as in steps) and
-grown, (epoch, end) of the highest epoch it had appended in; `goal` (the highest HW of a leader by then, this
-line's own among it) and `goal_epoch` (the highest epoch of a leader that moved one); lead (epoch, HW) and
-opened (epoch, start) of the leader of the highest epoch; ctl, the controller's last word; crowded: another
-node has a line so near in time that it may as well have come first.
+Columns of `standings_of`, beside those of steps: `members`, one a replica: node, leo, began and found (as in
+steps), and grown, (epoch, end) of the highest epoch it had appended in; `goal` (the highest HW of a leader by
+then, this line's own among it) and `goal_epoch` (the highest epoch of a leader that moved one); lead (epoch,
+HW) and opened (epoch, start) of the leader of the highest epoch; ctl, the controller's last word; crowded:
+another node has a line so near in time that it may as well have come first.
 
 The state of the line's own node is that after the line. One sort a partition; the frames only grow, so the
 work is linear. What may have come before or after is taken for neither: no check claims anything of a crowded
@@ -32,7 +32,9 @@ def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
     order = Window.partitionBy("run", "partition").orderBy("tick")
     surely = order.rangeBetween(Window.unboundedPreceding, -2)
     perhaps = order.rangeBetween(Window.unboundedPreceding, 1)
-    rows = steps.select("*", F.expr(_GROWN).alias("grows"), F.xxhash64("node").alias("mark"))
+    rows = steps.where("event not in ('fetch', 'isr_proposed')").select(
+        "*", F.expr(_GROWN).alias("grows"), F.xxhash64("node").alias("mark")
+    )
     seen = rows.select(
         "*",
         *(column for number in range(most_replicas) for column in of_replica(number, surely)),
@@ -67,7 +69,7 @@ def newest(expression: str, window: object, name: str) -> Column:
 def of_replica(number: int, window: object) -> list[Column]:
     mine = f"node = get(replicas, {number})"
     return [
-        newest(f"if({mine}, struct(seq, leo, began), null)", window, f"replica_{number}"),
+        newest(f"if({mine}, struct(seq, leo, began, found), null)", window, f"replica_{number}"),
         newest(f"if({mine}, grows, null)", window, f"grown_{number}"),
     ]
 
@@ -80,6 +82,7 @@ def member(number: int) -> Column:
             node=f"get(replicas, {number})",
             leo=f"if({own}, leo, replica_{number}.leo)",
             began=f"coalesce(if({own}, began, replica_{number}.began), false)",
+            found=f"if({own}, found, replica_{number}.found)",
             grown=f"if({own}, greatest(grown_{number}, grows), grown_{number})",
         )
     )

@@ -34,7 +34,7 @@ def by_line(trace: DataFrame, values: DataFrame, facts: Facts) -> list[DataFrame
         spread(steps, hw_regressed(), epoch_regressed()),
         two_leaders(steps),
         *commits.incomplete(steps, standings, lineage, values, facts),
-        *quorums.by_quorum(standings),
+        *quorums.by_quorum(standings, facts),
     ]
 
 

@@ -32,8 +32,8 @@ _COLUMNS = (
 )  # fmt: skip
 # What the checks stand on; every other event is only counted.
 _LOOKED_AT = (
-    "append", "truncate", "hw", "become_leader", "become_follower", "ack", "isr", "elect", "register",
-    "fence", "unfence", "start",
+    "append", "truncate", "hw", "become_leader", "become_follower", "ack", "fetch", "isr_proposed", "isr",
+    "elect", "register", "fence", "unfence", "start",
 )  # fmt: skip
 _STATE = "partition is not null and epoch is not null and leo is not null and hw is not null"
 _NEEDED = {
@@ -43,6 +43,8 @@ _NEEDED = {
     "become_leader": f"{_STATE} and isr is not null and start is not null",
     "become_follower": _STATE,
     "ack": f"{_STATE} and offset is not null and acks is not null and isr is not null",
+    "fetch": _STATE,
+    "isr_proposed": f"{_STATE} and isr is not null",
     "isr": "partition is not null and epoch is not null and isr is not null",
     "elect": "partition is not null and epoch is not null and isr is not null and clean is not null",
     "register": "broker is not null",

@@ -159,6 +159,19 @@ def a_copy_taken_into_the_isr_again_is_struck_no_more(tale: Tale) -> None:
         elected(10**9 + 1, "n1", "n1", "n2", event="isr"),
         elected(10**9 + 2, "n2", "n2"),
     )
+    assert tale.trace is not None
+    tale.trace.append({"time": 10**9, "node": "n2", "seq": 1, "event": "start"})
+
+
+@TALES.tale("lost-write fault budget 1")
+def unless_it_was_taken_in_dead(tale: Tale) -> None:
+    traced(
+        lost(tale).fault("power_cut", "n2", lost=True),
+        elected(0, "n1", "n1", "n2"),
+        elected(10**9, "n1", "n1", event="isr"),
+        elected(10**9 + 1, "n1", "n1", "n2", event="isr"),
+        elected(10**9 + 2, "n2", "n2"),
+    )
 
 
 # -- what follows, retries, subscribe, isolation

@@ -57,6 +57,9 @@ def test_every_finding_has_words(name: str) -> None:
     hows = {
         "lost-write": ("moved", "overwritten", "orphaned", "gone"),
         "epoch-lineage": ("two records", "falls", "cache", "cache above LEO"),
+        "ack-rule": ("hw", "isr", "member"),
+        "candidate-incomplete": ("short", "other"),
+        "unsafe-isr": ("behind", "leader", "order", "smaller"),
         "malformed-log": ("gap", "doubled", "disordered", "crc", "hw", "leo", "log_start"),
     }
     for how in hows.get(name, ("no leader",)):
@@ -72,6 +75,9 @@ def test_every_finding_has_words(name: str) -> None:
                 "seen": None,
                 "process": 1,
                 "timeout_s": 30,
+                "node": "n3",
+                "seq": 3,
+                "epoch": None,
             },
         )
 

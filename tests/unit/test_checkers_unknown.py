@@ -31,7 +31,7 @@ def breach(**fields: object):  # type: ignore[no-untyped-def]
     return edit
 
 
-@TALES.tale(unknown=set(names.MADE) - {*names.OF_THE_LOGS, "end-offset-regressed"})
+@TALES.tale(unknown=set(names.MADE) - {*names.OF_THE_LOGS, *names.OF_THE_TRACE, "end-offset-regressed"})
 def values_that_repeat_cannot_be_traced(tale: Tale) -> None:
     tale.acked(1, 2).send(5, 1, kind="fail").send(6, 2, kind="info").logged(2)
 

@@ -72,7 +72,10 @@ def with_commits(rows: DataFrame, small: bool) -> DataFrame:
     cut = shorter.groupBy("run", "node", "partition", F.col("said.time").alias("time")).agg(
         F.max("leo").alias("recovered")
     )
-    moves = "event = 'hw' and leads and hw > coalesce(last_hw, 0)"
+    # Who begins to lead shows what it has below its HW, whoever moved that so far.
+    begins = "event = 'become_leader' and hw > 0"
+    moves = f"({begins} or event = 'hw' and leads and hw > coalesce(last_hw, 0))"
+    low = "if(event = 'become_leader', 0L, coalesce(last_hw, 0))"
     told = rows.join(
         cut.hint("shuffle_hash" if small else "broadcast"), ["run", "node", "partition", "time"], "left"
     )
@@ -80,7 +83,7 @@ def with_commits(rows: DataFrame, small: bool) -> DataFrame:
         "*",
         *named(
             began_at="if(election.epoch = epoch, election.start, null)",
-            lo=f"if({moves}, coalesce(last_hw, 0), null)",
+            lo=f"if({moves}, {low}, null)",
             goal=f"if({moves}, least(hw, coalesce(recovered, hw)), null)",
             began="place.began",
             found="place.found",

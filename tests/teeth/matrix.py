@@ -97,7 +97,7 @@ def table(results: Sequence[Judged]) -> list[str]:
     head = ("known-bad rule", "zoo", "latent", "manifest", "steps", "without it")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for one in sorted(results, key=lambda one: (one.row.zoo, who(one.row))):
-        cells = (who(one.row), one.row.zoo, found(one, one.row.latent), found(one, one.row.manifest),
+        cells = (who(one.row), one.row.zoo, listed(one.row.latent), listed(one.row.manifest, one.row.permitted),
                  steps(one), bugs_of(one.control) or "no bug found")  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -114,12 +114,8 @@ def who(row: Row) -> str:
     return " ".join(words) + (f" ({', '.join(side.switches)})" if side.switches else "")
 
 
-def found(one: Judged, names: Sequence[str]) -> str:
-    """The named findings; of history and logs also those that a setting permits."""
-    told = list(names)
-    if names == one.row.manifest:
-        told += [f"{name} (permitted)" for name in one.row.permitted]
-    return ", ".join(told) or "-"
+def listed(bugs: Sequence[str], permitted: Sequence[str] = ()) -> str:
+    return ", ".join([*bugs, *(f"{name} (permitted)" for name in permitted)]) or "-"
 
 
 def steps(one: Judged) -> str:

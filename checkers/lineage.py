@@ -82,9 +82,10 @@ def turns(steps: DataFrame) -> DataFrame:
     recovers = "lower(coalesce(why, '')) like '%recover%'"
     reset = "cut_to > cut_from"  # the log begins anew where its leader's begins: nothing of it stays
     rows = steps.where("event in ('truncate', 'start') or inherited is not null")
-    turn = f"case when event in ('hw', 'become_leader') then 'ask' when {recovers} then 'lose' else 'cut' end"
+    asks = "event in ('hw', 'become_leader')"
+    turn = f"case when {asks} then 'ask' when {recovers} then 'lose' else 'cut' end"
     kind = f"if(event = 'start', 'start', {turn})"
-    low = f"""case when event = 'start' then leo when event in ('hw', 'become_leader') then inherited.lo when {reset} then 0
+    low = f"""case when event = 'start' then leo when {asks} then inherited.lo when {reset} then 0
         else cut_to end"""
     none = "cast(null as bigint)"
     return rows.select(

@@ -97,8 +97,9 @@ def table(results: Sequence[Judged]) -> list[str]:
     head = ("known-bad rule", "zoo", "latent", "manifest", "steps", "without it")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for one in sorted(results, key=lambda one: (one.row.zoo, who(one.row))):
-        cells = (who(one.row), one.row.zoo, listed(one.row.latent), listed(one.row.manifest, one.row.permitted),
-                 steps(one), bugs_of(one.control) or "no bug found")  # fmt: skip
+        row, flagged = one.row, bugs_of(one.control)
+        cells = (who(row), row.zoo, listed(row.latent), listed(row.manifest, row.permitted), steps(one),
+                 flagged or "no bug found")  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 

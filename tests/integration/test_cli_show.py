@@ -185,7 +185,7 @@ def test_a_check_that_found_nothing_and_may_have_missed_something_says_so(tmp_pa
 
 @pytest.mark.parametrize(("name", "told"), [
     ("diverged", "has no finding 'diverged'; it has: lost-write"),
-    ("lost", "no finding is called 'lost'; there are: G1a, diverged"),
+    ("lost", "no finding is called 'lost'; there are: G1a, ack-rule"),
 ])
 def test_a_finding_that_is_not_there_is_usage(overwritten: Path, name: str, told: str) -> None:
     """A misspelt name and one that this run does not have are told apart."""

@@ -136,9 +136,9 @@ class Life:
         log.leader = leader
         end = len(log.entries)
         log.boundaries = [pair for pair in log.boundaries if pair[1] < end] + [[log.epoch, end]]
-        self.trace.append({"time": self.time, "node": "c", "seq": len(self.trace), "event": "elect",
-                           "partition": key, "leader": leader, "epoch": log.epoch, "isr": list(NODES),
-                           "partition_epoch": log.epoch, "clean": True})
+        self.trace.append({"time": self.time, "node": "c", "seq": len(NODES) + len(self.trace),
+                           "event": "elect", "partition": key, "leader": leader, "epoch": log.epoch,
+                           "isr": list(NODES), "partition_epoch": log.epoch, "clean": True})
         if self.random.random() < 0.2:
             self.append(key, None)  # a record that is not ours
 
@@ -288,9 +288,13 @@ def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: boo
 
 
 def starts() -> list[Line]:
-    """Each node's first event, so that none is missing in the trace."""
-    return [{"time": 0, "node": node, "seq": 0, "event": "start", "partition": 0, "epoch": 0, "leo": 0,
-             "hw": 0, "clean": True} for node in NODES]
+    """Each node's first event, and the controller's, so that none is missing in the trace."""
+    return [
+        *({"time": 0, "node": node, "seq": 0, "event": "start", "partition": 0, "epoch": 0, "leo": 0,
+           "hw": 0, "clean": True} for node in NODES),
+        *({"time": 0, "node": "c", "seq": seq, "event": "unfence", "broker": node}
+          for seq, node in enumerate(NODES)),
+    ]
 
 
 def freeze(folder: RunFolder, random: Random, key: int, log: Log, *, settled: bool) -> None:

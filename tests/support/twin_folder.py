@@ -31,7 +31,8 @@ class Folder:
     dumps: dict[str, list[Line]] = field(default_factory=dict)  # a node without a readable file is not here
     damaged: set[str] = field(default_factory=set)  # nodes whose dump is missing, torn or damaged
     trace: list[Line] | None = None  # what can be read of it; it may prove what it shows
-    trace_whole: bool = False  # it has no gap and lacks no node: it may prove what it does not show
+    # It has no gap and lacks no node, nor a controller: it may prove what it does not show.
+    trace_whole: bool = False
 
 
 def read(path: Path) -> Folder:
@@ -244,4 +245,4 @@ def read_trace(path: Path, folder: Folder) -> None:
         gap |= next_seq.get(event["node"], event["seq"]) != event["seq"]
         next_seq[event["node"]] = event["seq"] + 1
     folder.trace = sorted(good, key=lambda event: event["time"])
-    folder.trace_whole = len(good) == len(parsed) and not gap and set(folder.run["nodes"]) <= next_seq.keys()
+    folder.trace_whole = len(good) == len(parsed) and not gap and set(folder.run["nodes"]) < next_seq.keys()

@@ -10,9 +10,8 @@ import damages_files
 import damages_logs
 import damages_losses
 import pytest
-import twin
 from damages import DAMAGES, FILES, NEAR_MISSES
-from twin_compare import as_dict, other_promises, spoken
+from twin_compare import differences, other_promises
 
 from histories import healthy
 
@@ -45,15 +44,6 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
 @pytest.mark.spark
 def test_judge_and_twin_agree(tmp_path: Path) -> None:
     """Findings by name, class, permitted_by and count, the names under unknown, and valid: all the same."""
-    from checkers.judge import SparkJudge
+    told = differences([folder_of(number, tmp_path) for number in range(FOLDERS)])
 
-    stories = [folder_of(number, tmp_path) for number in range(FOLDERS)]
-    verdicts = SparkJudge().judge([path for _, path in stories])
-    differences = []
-    for (story, path), verdict in zip(stories, verdicts, strict=True):
-        wanted, judged = spoken(twin.judge(path)), spoken(as_dict(verdict))
-        if wanted != judged:
-            differences.append(f"{path}: {story}\n  twin  {wanted}\n  judge {judged}")
-
-    assert len(stories) == len(verdicts)
-    assert differences == [], "\n".join(differences)
+    assert told == [], "\n".join(told)

@@ -7,10 +7,9 @@ from random import Random
 
 import damages_trace_isr
 import pytest
-import twin
 from damages_trace import DAMAGES, NEAR_MISSES
 from traces import traced
-from twin_compare import as_dict, other_promises, spoken
+from twin_compare import differences, other_promises
 
 from histories import RunFolder
 
@@ -48,15 +47,6 @@ def run_of(random: Random, number: int) -> RunFolder:
 @pytest.mark.spark
 def test_judge_and_twin_agree_about_traces(tmp_path: Path) -> None:
     """Findings by name, class, permitted_by and count, the names under unknown, and valid: all the same."""
-    from checkers.judge import SparkJudge
+    told = differences([folder_of(number, tmp_path) for number in range(FOLDERS)])
 
-    stories = [folder_of(number, tmp_path) for number in range(FOLDERS)]
-    verdicts = SparkJudge().judge([path for _, path in stories])
-    differences = []
-    for (story, path), verdict in zip(stories, verdicts, strict=True):
-        wanted, judged = spoken(twin.judge(path)), spoken(as_dict(verdict))
-        if wanted != judged:
-            differences.append(f"{path}: {story}\n  twin  {wanted}\n  judge {judged}")
-
-    assert len(stories) == len(verdicts)
-    assert differences == [], "\n".join(differences)
+    assert told == [], "\n".join(told)

@@ -1,5 +1,7 @@
 """The verdicts of the product's judge and of the twin, made comparable; and promises to vary runs with."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -35,3 +37,18 @@ def spoken(verdict: dict[str, Any]) -> tuple[Any, ...]:
                     1 if one["name"] in HOLES else one["count"])
                    for one in verdict["findings"] if one["name"] in known),
             sorted(set(verdict["unknown"]) & known))
+
+
+def differences(stories: Sequence[tuple[str, Path]]) -> list[str]:
+    """Where the judge, asked about all folders in one call, and the twin do not say the same; a story goes
+    with each."""
+    from checkers.judge import SparkJudge
+
+    verdicts = SparkJudge().judge([path for _, path in stories])
+    assert len(stories) == len(verdicts)
+    told = []
+    for (story, path), verdict in zip(stories, verdicts, strict=True):
+        wanted, judged = spoken(twin.judge(path)), spoken(as_dict(verdict))
+        if wanted != judged:
+            told.append(f"{path}: {story}\n  twin  {wanted}\n  judge {judged}")
+    return told

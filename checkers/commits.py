@@ -17,7 +17,7 @@ that election on, if it was written in an epoch before it (facts.traced, `excuse
 in the end with leave is excused wherever it is met (values.cause).
 """
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from checkers import names
@@ -34,7 +34,13 @@ _CASE = "run", "name", "partition", "node", "seq", "tick", "who", "offset", "upt
 
 
 def incomplete(
-    steps: DataFrame, standings: DataFrame, lineage: DataFrame, values: DataFrame, facts: Facts
+    steps: DataFrame,
+    standings: DataFrame,
+    lineage: DataFrame,
+    values: DataFrame,
+    *,
+    entries: DataFrame,
+    facts: Facts,
 ) -> list[DataFrame]:
     """All three checks, as findings."""
     committed = kept(pieces_of(steps, lineage))
@@ -43,14 +49,14 @@ def incomplete(
     ))  # fmt: skip
     cases = together(
         [
-            leaders(standings, epochs),
-            candidates(standings, epochs, facts),
+            leaders(standings, epochs, committed),
+            candidates(standings, epochs, committed, facts),
             strangers(lineage, epochs, committed, steps, facts),
             truncations(lineage, committed, steps, facts),
         ],
         facts.small,
     )
-    return [classed(cases, values, facts)]
+    return [classed(cases, values, entries, facts)]
 
 
 def pieces_of(steps: DataFrame, lineage: DataFrame) -> DataFrame:
@@ -64,19 +70,28 @@ def pieces_of(steps: DataFrame, lineage: DataFrame) -> DataFrame:
     return moved.unionAll(of_others)
 
 
-def first_lacked(rows: DataFrame, epochs: DataFrame) -> DataFrame:
-    """Which record each row lacks first, of every epoch of which it lacks any: `has` is its LEO."""
+def first_lacked(rows: DataFrame, epochs: DataFrame, committed: DataFrame) -> DataFrame:
+    """Which record each row lacks first, of every epoch of which it lacks any: `has` is its LEO. Only what
+    was committed of that epoch by then is lacked: an offset may have been committed before in another."""
     lost = rows.join(epochs, ["run", "partition"], "left").where(
         "first is null or (hi > has and first <= tick and greatest(lo, has) < goal)"
     )
-    return lost.select(*rows.columns, *named(written="written", offset="greatest(lo, has)"))
+    asked = lost.select(*rows.columns, *named(written="written", offset="greatest(lo, has)"))
+    by_then = Window.partitionBy("run", "partition", "written").orderBy("tick").rangeBetween(
+        Window.unboundedPreceding, Window.currentRow
+    )  # fmt: skip
+    reached = committed.select("run", "partition", "written", "tick", "hi").unionByName(
+        asked.withColumn("asks", F.lit(True)), allowMissingColumns=True
+    )
+    told = reached.select("*", F.max("hi").over(by_then).alias("reached"))
+    return told.where("asks and (written is null or reached > offset)").drop("asks", "hi", "reached")
 
 
-def leaders(standings: DataFrame, epochs: DataFrame) -> DataFrame:
+def leaders(standings: DataFrame, epochs: DataFrame, committed: DataFrame) -> DataFrame:
     """A leader that begins with a LEO below what was committed."""
     rows = standings.where("event = 'become_leader' and goal > leo and goal_epoch <= epoch and not crowded")
     told = rows.select("run", "partition", "node", "seq", "tick", "goal", *named(has="leo", who="node"))
-    return first_lacked(told, epochs).select(*case(names.LEADER_INCOMPLETE, "'short'"))
+    return first_lacked(told, epochs, committed).select(*case(names.LEADER_INCOMPLETE, "'short'"))
 
 
 def case(name: str, how: str) -> list[Column]:
@@ -85,7 +100,9 @@ def case(name: str, how: str) -> list[Column]:
     return named(**{column: own.get(column, column) for column in _CASE})
 
 
-def candidates(standings: DataFrame, epochs: DataFrame, facts: Facts) -> DataFrame:
+def candidates(
+    standings: DataFrame, epochs: DataFrame, committed: DataFrame, facts: Facts
+) -> DataFrame:
     """A member of the controller's ISR whose log ends below what was committed; the first time it is so."""
     turns = "commits is not null or ruling or event in ('truncate', 'become_leader', 'become_follower')"
     members = "if(ruling, isr, ctl.isr)"
@@ -101,7 +118,7 @@ def candidates(standings: DataFrame, epochs: DataFrame, facts: Facts) -> DataFra
         .agg(line)
         .select("run", "partition", "who", "has", "line.*")
     )
-    return first_lacked(firsts, epochs).select(*case(names.CANDIDATE_INCOMPLETE, "'short'"))
+    return first_lacked(firsts, epochs, committed).select(*case(names.CANDIDATE_INCOMPLETE, "'short'"))
 
 
 def only_active(rows: DataFrame, facts: Facts) -> DataFrame:
@@ -189,16 +206,22 @@ def truncations(lineage: DataFrame, committed: DataFrame, steps: DataFrame, fact
     return ranged.where("offset < upto").select(*columns)
 
 
-def classed(cases: DataFrame, values: DataFrame, facts: Facts) -> DataFrame:
-    """The findings: of all that one line shows of one replica, a bug if any of it is not excused."""
+def classed(cases: DataFrame, values: DataFrame, entries: DataFrame, facts: Facts) -> DataFrame:
+    """The findings: of all that one line shows of one replica, a bug if any of it is not excused. What is in
+    the final log of the leader was not lost, whatever else was lost at its offset."""
     assert facts.traced is not None
     excuses = facts.traced.select("run", "partition", "excuses")
     gone = values.where("cause is not null and ack is not null").groupBy(
         "run", "partition", F.col("ack").alias("offset")
     ).agg(F.min("cause").alias("cause"))  # fmt: skip
+    kept_there = entries.where("leads").select(
+        "run", "partition", "offset", F.col("epoch").alias("final")
+    )
+    lost = gone.join(kept_there, ["run", "partition", "offset"], "left")
     told = (
         cases.join(excuses, ["run", "partition"], "left")
-        .join(gone, ["run", "partition", "offset"], "left")
+        .join(lost, ["run", "partition", "offset"], "left")
+        .withColumn("cause", F.expr("if(coalesce(final = written, false), null, cause)"))
         .select("*", F.expr(f"coalesce(cause, {_EXCUSED})").alias("by"))
     )
     # Of leader-incomplete all that one election lacks is one; of the others each record that is lacked first.

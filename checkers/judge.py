@@ -188,11 +188,14 @@ def silenced(run: Run) -> tuple[str, ...]:
 
 def checks(read: frames.Frames, facts: Facts, entries: DataFrame, values: DataFrame) -> list[DataFrame]:
     """Every check that is made, as findings."""
+    of_trace: list[DataFrame] = []
+    if read.trace is not None and facts.traced is not None:
+        of_trace = traced.by_line(read.trace, values, entries, facts)
     return [
         durability.by_value(values, entries),
         agreement.by_offset(entries, facts),
         agreement.by_log(entries, facts),
         order.by_send(values, facts),
         polls.by_read(read, values, facts),
-        *([] if read.trace is None or facts.traced is None else traced.by_line(read.trace, values, facts)),
+        *of_trace,
     ]

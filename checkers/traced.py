@@ -24,7 +24,7 @@ from checkers.standings import standings_of
 from checkers.steps import steps_of
 
 
-def by_line(trace: DataFrame, values: DataFrame, facts: Facts) -> list[DataFrame]:
+def by_line(trace: DataFrame, values: DataFrame, entries: DataFrame, facts: Facts) -> list[DataFrame]:
     """All findings of the trace. Only called where some run has one."""
     assert facts.traced is not None
     steps = steps_of(trace, facts.traced, facts.small)
@@ -33,7 +33,7 @@ def by_line(trace: DataFrame, values: DataFrame, facts: Facts) -> list[DataFrame
     return [
         spread(steps, hw_regressed(), epoch_regressed()),
         two_leaders(steps),
-        *commits.incomplete(steps, standings, lineage, values, facts),
+        *commits.incomplete(steps, standings, lineage, values, entries=entries, facts=facts),
         *quorums.by_quorum(standings, facts),
     ]
 

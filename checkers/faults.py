@@ -18,7 +18,6 @@ from checkers.folder import Folder, Partition, is_int
 from checkers.rulings import Ruling, Rulings
 
 NEVER = -(1 << 62)  # no send was invoked before this
-ALWAYS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,6 @@ COLUMNS = {
     "epoch": "bigint",  # the record's own
     "upto": "bigint",  # the records concerned are those from `offset` up to here; null: all from there on
 }
-SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 _OWN = frozenset({"run", "partition"})  # always taken from the row
 
 

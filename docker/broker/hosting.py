@@ -198,10 +198,15 @@ class Host:
     def _found(self, key: Key) -> Found:
         """A log as recovered, for the trace."""
         log_start, leo, found = self.idle[key].log_start, self.idle[key].leo, self.idle[key].recovered
-        hw = max(log_start, min(self._checkpointed.get(key, 0), leo))
         return Found(
-            topic=key[0], partition=key[1], log_start=log_start, leo=leo, hw=hw, batches=found.batches
-        )
+            topic=key[0], partition=key[1], log_start=log_start, leo=leo, hw=self._recovered_hw(key),
+            batches=found.batches,
+        )  # fmt: skip
+
+    def _recovered_hw(self, key: Key) -> int:
+        """What a replica of a log not opened yet would begin with."""
+        found = self.idle[key]
+        return max(found.log_start, min(self._checkpointed.get(key, 0), found.leo))
 
     def _standing_of(self, topic: str, partition: int) -> tuple[int, int, int] | None:
         hosted = self.hosted.get((topic, partition))
@@ -284,11 +289,10 @@ class Host:
 
     def _idle_view(self, key: Key) -> dict[str, Any]:
         found = self.idle[key]
-        checkpointed = self._checkpointed.get(key, 0)
         return {
             "topic": key[0], "partition": key[1], "leader": -1, "epoch": -1, "log_start": found.log_start,
-            "leo": found.leo, "hw": max(found.log_start, min(checkpointed, found.leo)), "isr": [],
-            "checkpointed_hw": checkpointed, "clean": self.clean, "proposing": False,
+            "leo": found.leo, "hw": self._recovered_hw(key), "isr": [],
+            "checkpointed_hw": self._checkpointed.get(key, 0), "clean": self.clean, "proposing": False,
             "epochs": [list(each) for each in found.recovered.epochs] if self.rules.keeps_epochs else None,
         }  # fmt: skip
 

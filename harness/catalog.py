@@ -19,9 +19,16 @@ WORKLOADS: Mapping[str, str] = {
     "log": "workloads.log:make",
 }
 CLUSTERS: Mapping[str, str] = {
-    "local": "harness.cluster.local:LocalCluster",
+    "containers": "harness.cluster.containers:containers_cluster",
+    "local": "harness.cluster.local:local_cluster",
 }
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect")
+# What only some clusters can suffer, and who knows whether this machine lets them.
+MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
+OFFERS: Mapping[str, str] = {
+    "containers": "harness.cluster.containers:offers",
+}
+ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
 JUDGE = "checkers.judge:SparkJudge"
 FIND_JAVA = "checkers.session:find_java"
 CHECK_JAVA = "checkers.session:check_version"
@@ -50,13 +57,19 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
     return made
 
 
-def nemeses(words: str) -> tuple[str, ...]:
-    """`--nemesis crash,cut`, all or none, as names in the catalogue's order."""
+def nemeses(words: str, cluster: str = "local") -> tuple[str, ...]:
+    """`--nemesis crash,cut`, all (that this cluster can suffer here) or none, in the catalogue's order."""
     asked = [_ALIASES.get(word, word) for word in (word.strip() for word in words.split(",")) if word]
-    unknown = sorted(set(asked) - set(NEMESES) - {"all", "none"})
-    if unknown:
-        raise UsageError(f"no nemesis {unknown[0]!r}; there are: {', '.join(NEMESES)}, all, none")
-    return tuple(name for name in NEMESES if name in asked or "all" in asked)
+    valid = (*NEMESES, *MORE_NEMESES)
+    if unknown := sorted(set(asked) - {*valid, "all", "none"}):
+        raise UsageError(f"no nemesis {unknown[0]!r}; there are: {', '.join(valid)}, all, none")
+    offered = frozenset(NEMESES)
+    if cluster in OFFERS and {"all", *MORE_NEMESES} & set(asked):
+        offered |= _load(OFFERS[cluster])()
+    if missing := [name for name in valid if name in asked and name not in offered]:
+        raise UsageError(f"the {cluster} cluster has no {', '.join(missing)} here: "
+                         f"'floodmark doctor --cluster {cluster}' says why")
+    return tuple(name for name in valid if name in asked or ("all" in asked and name in offered))
 
 
 def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],

@@ -100,7 +100,8 @@ def main() -> None:
     default="none",
     show_default=True,
     metavar="NAME,...",
-    help=f"{', '.join(catalog.NEMESES)}, all or none; `partition` means cut.",
+    help=f"{', '.join(catalog.NEMESES)}, all or none; `partition` means cut. In containers also "
+         f"{', '.join(catalog.MORE_NEMESES)}.",
 )
 @click.option(
     "--interval",

@@ -1,8 +1,8 @@
 """The end of a run: freeze all brokers, read every replica's log, and say what each node believed.
 
 Rules
-1. Nodes that answer are read while they stand frozen, those that do not after the cluster was ended; nothing
-   is ever stopped gracefully, for leadership would wander.
+1. Nodes that answer are read while they stand frozen, those that do not are killed first; nothing is ever
+   stopped gracefully, for leadership would wander.
 2. A file of the dump is there whole or not at all. A log that cannot be read is told and left out.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from harness import logdir
 from harness.errors import FloodmarkError
-from harness.protocols import Cluster, PartitionSpec, ReplicaView, Traces, View
+from harness.protocols import Cluster, Kills, PartitionSpec, ReplicaView, Traces, View
 from harness.run import Run, json_line, write_pieces
 from harness.trace import Merge, Raw
 
@@ -43,15 +43,22 @@ async def collect(
     except FloodmarkError as error:
         problems.append(f"the cluster could not be frozen: {error}")
     answering = {node for node, _ in frozen.replicas} & frozen.running if frozen else frozenset()
-    dumps = _Dumps(run=run, specs=specs, run_id=run_id, folders=cluster.log_dirs(), problems=problems)
-    for node in sorted(answering):
-        await asyncio.to_thread(dumps.write, node, running=True)
-    await cluster.stop()
+    dumps = _Dumps(run=run, specs=specs, run_id=run_id, problems=problems)
     rows = [_running_row(replica) for replica in frozen.replicas.values() if replica.node in answering
             ] if frozen else []
-    for node in sorted(set(cluster.nodes) - answering):
-        await asyncio.to_thread(dumps.write, node, running=False)
-        rows += await asyncio.to_thread(dumps.dead_rows, node)
+    for node in sorted(cluster.nodes, key=lambda node: (node not in answering, node)):
+        running = node in answering
+        try:
+            if not running and isinstance(cluster, Kills):
+                await cluster.kill(node)
+            folder = await cluster.log_dir(node)
+        except FloodmarkError as error:
+            problems.append(f"the log directory of {node} could not be read: {error}")
+            continue
+        await asyncio.to_thread(dumps.write, node, folder, running=running)
+        if not running:
+            rows += await asyncio.to_thread(dumps.dead_rows, node, folder)
+    await cluster.stop()
     if isinstance(cluster, Traces):
         problems += await asyncio.to_thread(_write_trace, cluster.traces(), run, origin_ns)
     run.write_replicas(sorted(rows, key=lambda row: (row["partition"], row["node"])))
@@ -80,24 +87,23 @@ class _Dumps:
     run: Run
     specs: Sequence[PartitionSpec]
     run_id: str
-    folders: Mapping[str, Path]
     problems: list[str]
 
-    def write(self, node: str, *, running: bool) -> None:
+    def write(self, node: str, folder: Path, *, running: bool) -> None:
         """logs/NODE.jsonl."""
-        rows = logdir.dump(self.folders[node], self.specs, self.run_id, node, running=running)
+        rows = logdir.dump(folder, self.specs, self.run_id, node, running=running)
         try:
             write_pieces(self.run.logs_folder / f"{node}.jsonl", _pieces(rows))
         except FloodmarkError as error:
             self.problems.append(f"the log of {node} could not be dumped: {error}")
 
-    def dead_rows(self, node: str) -> list[dict[str, Any]]:
+    def dead_rows(self, node: str, folder: Path) -> list[dict[str, Any]]:
         """The rows of a node that was not running: what its files say."""
         rows = []
         for spec in self.specs:
             if node in spec.replicas:
                 try:
-                    state = logdir.describe(self.folders[node], spec, running=False)
+                    state = logdir.describe(folder, spec, running=False)
                     rows.append(_dead_row(node, spec, state))
                 except FloodmarkError as error:
                     self.problems.append(f"{node} left no word on partition {spec.key}: {error}")

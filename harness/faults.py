@@ -1,6 +1,12 @@
 """The faults by name: what each does, what undoes it, and which of them lose data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+# What can befall a disk. After the first the node is down; the others last until the disk is mended.
+DISKS_DAMAGED = ("wiped", "corrupt", "truncated")
+DISKS_BAD = ("full", "read-only", "failing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +30,22 @@ FAULTS: dict[str, Fault] = {
         Fault(f="power_cut", does="kill and lose what was not fsynced", undone_by="start", loses=True),
         Fault(f="expire", does="the controller ends the broker's session now"),
         Fault(f="elect", does="ask the controller for a preferred or unclean election, or for one leader"),
-        Fault(f="disk", does="kill and empty the log directory", undone_by="start", loses=True),
+        Fault(f="packet", does="lose, hold up or throttle packets between nodes", undone_by="heal"),
+        Fault(f="reset", does="reset the connections between nodes, once"),
+        Fault(f="disk", does="kill, and wipe or damage what the disk held", undone_by="start", loses=True),
+        Fault(f="bad_disk", does="fill the disk, or make it fail", undone_by="mend_disk", loses=True),
+        Fault(f="mend_disk", does="give the broker a healthy disk again; what was lost stays lost"),
+        Fault(f="clock", does="set the broker's wall clock off", undone_by="reset_clock"),
+        Fault(f="reset_clock", does="let the broker's wall clock be right again"),
+        Fault(f="memory", does="limit the broker's memory", undone_by="free_memory"),
+        Fault(f="free_memory", does="let the broker have memory again"),
         Fault(f="arm", does="arm a failpoint in a process", undone_by="release"),
         Fault(f="release", does="let go what a failpoint holds, and disarm it"),
     )
 }
 LOSES = frozenset(f for f, fault in FAULTS.items() if fault.loses)
+
+
+def loses(f: str, args: Mapping[str, Any]) -> bool:
+    """Whether such a strike takes data that had been written: what a full disk held before, it holds."""
+    return f in LOSES and args.get("kind") != "full"

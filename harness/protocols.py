@@ -103,6 +103,8 @@ class Cluster(Protocol):
     def partitions(self) -> tuple[PartitionSpec, ...]: ...
     @property
     def config(self) -> Mapping[str, Mapping[str, Any]]: ...  # run.json's `config`: node -> Kafka's keys
+    @property
+    def abilities(self) -> Sequence[object]: ...  # what it can suffer besides the protocols it has itself
 
     async def start(self) -> None: ...
     async def create(
@@ -116,7 +118,9 @@ class Cluster(Protocol):
     async def mend(self) -> list[str]: ...  # heal, resume, start all; safe twice; returns what is left behind
     async def stop(self) -> None: ...  # kill everything; safe twice
     def died(self) -> list[str]: ...  # nodes whose process ended and nobody asked
-    def log_dirs(self) -> Mapping[str, Path]: ...  # node -> its Kafka log directory
+    async def log_dir(
+        self, node: str
+    ) -> Path: ...  # its Kafka log directory, or a copy of it as it is now; not after stop()
 
 
 @runtime_checkable
@@ -168,6 +172,39 @@ class Elects(Protocol):
 @runtime_checkable
 class Wipes(Protocol):
     async def wipe(self, node: str) -> Mapping[str, Any]: ...  # kill, and all its disk held is gone
+
+
+@runtime_checkable
+class Packets(Protocol):
+    """A grudge says whom each node hears badly, the quality how: loss (0 to 1), delay_ms, jitter_ms,
+    rate_kbit. It adds to what is in force, and ends with Cuts.heal()."""
+
+    async def degrade(self, grudge: Mapping[str, Sequence[str]], quality: Mapping[str, float]) -> None: ...
+
+
+@runtime_checkable
+class Resets(Protocol):
+    async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int: ...  # how many connections
+
+
+@runtime_checkable
+class BadDisks(Protocol):
+    """kind: of harness.faults.DISKS_DAMAGED but wiped (the node is killed), or DISKS_BAD (until repaired)."""
+
+    @property
+    def kinds(self) -> frozenset[str]: ...  # those that this cluster can suffer
+    async def harm(self, node: str, kind: str) -> Mapping[str, Any]: ...  # what else tells the fault
+    async def repair(self, node: str) -> None: ...  # the broker is left as it is, maybe down
+
+
+@runtime_checkable
+class Clocks(Protocol):
+    async def bump(self, node: str, offset_ms: int) -> None: ...  # wall clock, not monotonic; 0 ends it
+
+
+@runtime_checkable
+class MemoryLimits(Protocol):
+    async def limit(self, node: str, limit_mb: int | None) -> None: ...  # None: as before
 
 
 @runtime_checkable

@@ -21,7 +21,16 @@ Keys of an entry: `f`, `nodes`, `moment` (left out: at once), `timeout_s` (of th
   power_cut    nodes; `keep`: partition -> LEO to keep at most; or `keep_share`: that share of each log, 0 to
                1; neither: exactly what had been fsynced. Never less than that
   elect        `partitions` (all); `unclean` (false); `leader`: this replica and no other, a name or a role
-  disk         nodes; `kind`: wiped, they are killed and their log directories emptied
+  packet       `grudge`: whom each node hears badly; or `nodes`, as in a cut; and what packets suffer: `loss`
+               (0 to 1), `delay_ms`, `jitter_ms` (at most the delay), `rate_kbit`. Ended by heal
+  reset        `grudge` or `nodes`, as in a cut: the connections there are, once
+  disk         nodes; `kind`: they are killed, and their logs wiped (emptied), or the tail of one of them
+               corrupt (a byte is another) or truncated (the last bytes are gone)
+  bad_disk     nodes; `kind`: full, read-only or failing (I/O errors; what was not fsynced is gone), until
+               mend_disk. A broker may end of it
+  clock        nodes; `offset_ms`: their wall clocks are off by so much, until reset_clock
+  memory       nodes; `limit_mb`: no more for their processes, until free_memory; the kernel may end them
+  mend_disk reset_clock free_memory   nodes
   arm          nodes; `point`: see below. On a node that is down: at its next start
   release      nodes; `point`: of what is held and armed, what fits it (all); is let go, and disarmed
   send         `sends`: the micro-sends of one op, all to one partition; `acks` (the workload's): all, 1 or 0;

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.faults import FAULTS
+from harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
 from harness.schedule import ACTS, MOMENT_TIMEOUT_S, Entry, Schedule
 from harness.schedule_moments import (
     CONTROLLER_FIELDS,
@@ -54,7 +54,7 @@ __all__ = [
     "write",
 ]  # fmt: skip
 ACKS = ("all", "1", "0")
-DISKS = ("wiped",)
+QUALITIES = ("loss", "delay_ms", "jitter_ms", "rate_kbit")
 _COMMON = ("f", "nodes", "moment", "timeout_s")
 
 
@@ -140,8 +140,10 @@ def _entry(at: str, item: object, known: Known) -> Entry:
 
 def _together(at: str, f: str, nodes: tuple[str, ...], args: Mapping[str, Any]) -> None:
     """What must, or must not, stand beside one another."""
-    if f == "cut" and bool(nodes) == ("grudge" in args):
+    if f in ("cut", "packet", "reset") and bool(nodes) == ("grudge" in args):
         refuse(at, "needs either `grudge` (whom each node does not hear) or `nodes` (to be set apart)")
+    if f == "packet":
+        _qualities(at, args)
     if f == "power_cut" and "keep" in args and "keep_share" in args:
         refuse(at, "takes `keep` or `keep_share`, not both")
     if f in ("arm", "release"):
@@ -186,8 +188,30 @@ def _acks(at: str, value: object, _: Known) -> str:
     return one_of(at, value, ACKS)
 
 
-def _disk(at: str, value: object, _: Known) -> str:
-    return one_of(at, value, DISKS)
+def _damaged(at: str, value: object, _: Known) -> str:
+    return one_of(at, value, DISKS_DAMAGED)
+
+
+def _bad(at: str, value: object, _: Known) -> str:
+    return one_of(at, value, DISKS_BAD)
+
+
+def _positive(at: str, value: object, _: Known) -> int:
+    return whole(at, value, 1)
+
+
+def _offset(at: str, value: object, _: Known) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < abs(value) < 2**40:
+        refuse(at, f"is {shown(value)}, should be milliseconds, more or less than 0")
+    return value
+
+
+def _qualities(at: str, args: Mapping[str, Any]) -> None:
+    """What packets suffer, at least one of them."""
+    if not any(key in args for key in QUALITIES):
+        refuse(at, f"says not what packets suffer: {', '.join(QUALITIES)}")
+    if args.get("jitter_ms", 0) > args.get("delay_ms", 0):
+        refuse(f"{at}: jitter_ms", "is more than `delay_ms`: nothing arrives before it was sent")
 
 
 _ON_NODES = _Form(nodes="must", args={"partition": partition})
@@ -197,7 +221,14 @@ _FORMS: dict[str, _Form] = {
     "heal": _Form(nodes="none"),
     "power_cut": _Form(nodes="must", args={"keep": _keep, "keep_share": share, "partition": partition}),
     "elect": _Form(nodes="none", args={"partitions": partitions, "unclean": flag, "leader": player}),
-    "disk": _Form(nodes="must", args={"kind": _disk, "partition": partition}, needs=("kind",)),
+    "packet": _Form(nodes="may", args={"grudge": _grudge, "kind": word, "loss": share, "delay_ms": number,
+                                       "jitter_ms": number, "rate_kbit": _positive, "partition": partition}),
+    "reset": _Form(nodes="may", args={"grudge": _grudge, "kind": word, "partition": partition}),
+    "disk": _Form(nodes="must", args={"kind": _damaged, "partition": partition}, needs=("kind",)),
+    "bad_disk": _Form(nodes="must", args={"kind": _bad, "partition": partition}, needs=("kind",)),
+    "clock": _Form(nodes="must", args={"offset_ms": _offset, "partition": partition}, needs=("offset_ms",)),
+    "memory": _Form(nodes="must", args={"limit_mb": _positive, "partition": partition}, needs=("limit_mb",)),
+    **dict.fromkeys(("mend_disk", "reset_clock", "free_memory"), _ON_NODES),
     "arm": _Form(nodes="must", args={"point": armed, "partition": partition}, needs=("point",)),
     "release": _Form(nodes="must", args={"point": released, "partition": partition}),
     "send": _Form(nodes="none", args={"sends": _sends, "acks": _acks, "to": player, "nowait": flag,

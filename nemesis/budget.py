@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.faults import FAULTS, LOSES
+from harness.faults import FAULTS, loses
 from harness.points import REPORT
 from harness.schedule import Entry, Schedule
 from nemesis.ledger import MENDING
@@ -49,7 +49,7 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
                 f"{entry.f} strikes before the cluster was waited for to be healthy after entry {lost_at}")))
         if entry.f == "arm":
             armed_at = position
-        if entry.f in LOSES and not (flush_every and entry.f == "power_cut"):
+        if loses(entry.f, entry.args) and not (flush_every and entry.f == "power_cut"):
             found += [Overspent(position=position, why=why) for why in _of_a_loss(entry, min_insync_replicas)]
             if armed_at is not None:
                 found.append(Overspent(position=position, why=(
@@ -65,14 +65,14 @@ def _harmless(entry: Entry) -> bool:
 
 def _of_a_loss(entry: Entry, min_insync_replicas: int) -> list[str]:
     why = []
-    held = "what they had not fsynced" if entry.f == "power_cut" else "all they held"
+    held = "what they had not fsynced" if entry.f in ("power_cut", "bad_disk") else "all they held"
     if len(entry.nodes) != 1 or entry.nodes[0] in ("down", "paused"):
         why.append(f"{len(entry.nodes)} nodes lose {held} together")
     if min_insync_replicas < 2:
         why.append("an ack may rest on the one copy that loses power (min.insync.replicas is 1)")
     if not _waits_for_healthy(entry.moment):
-        what = "a power cut" if entry.f == "power_cut" else "a wiped disk"
-        why.append(f"{what} that does not wait for a healthy cluster may take the last copy")
+        what = "power cut" if entry.f == "power_cut" else f"{entry.args['kind']} disk"
+        why.append(f"a {what} that does not wait for a healthy cluster may take the last copy")
     return why
 
 

@@ -152,10 +152,59 @@ def elect(scene: Scene) -> Episode:
         Step(at_s=down_s, f="start", nodes=victims)))
 
 
+def packet(scene: Scene) -> Episode:
+    """Some hear others badly: packets lost, late or few at a time; or connections are reset, and no more."""
+    kind = scene.random.choice(_AMONG_NODES)
+    grudge = KINDS[kind](scene.random, (*scene.nodes, CONTROLLER))
+    args: dict[str, Any] = {"kind": kind, "grudge": grudge}
+    drawn = scene.random.random()
+    if drawn < 0.2:
+        return Episode(steps=(Step(at_s=0.0, f="reset", args=args),))
+    if drawn < 0.5:
+        args["loss"] = round(scene.random.uniform(0.05, 0.4), 2)
+    elif drawn < 0.8:
+        args["delay_ms"] = scene.random.randint(20, 300)
+        args["jitter_ms"] = scene.random.randint(0, args["delay_ms"] // 2)
+    else:
+        args["rate_kbit"] = scene.random.choice((256, 512, 1024, 4096))
+    touched = tuple(node for node in scene.nodes if node in grudge)
+    heal = Step(at_s=scene.while_s(1.0), f="heal")
+    return Episode(steps=(Step(at_s=0.0, f="packet", args=args), heal), touches=touched, cuts=True)
+
+
+def clock(scene: Scene) -> Episode:
+    """One wall clock jumps, by milliseconds or by hours, either way, and back."""
+    node = scene.victim()
+    most_ms = scene.random.choice((200, 5_000, 60_000, 3 * 3_600_000))
+    offset_ms = scene.random.choice((-1, 1)) * scene.random.randint(most_ms // 4, most_ms)
+    return Episode(touches=(node,), steps=(
+        Step(at_s=0.0, f="clock", nodes=(node,), args={"offset_ms": offset_ms}),
+        Step(at_s=scene.while_s(), f="reset_clock", nodes=(node,))))
+
+
+def disk(scene: Scene) -> Episode:
+    """A disk is full for a while. A broker that ended of it is started."""
+    return _until_mended("bad_disk", {"kind": "full"}, "mend_disk", scene)
+
+
+def memory(scene: Scene) -> Episode:
+    """A broker must do with little memory for a while. One that the kernel ended is started."""
+    return _until_mended("memory", {"limit_mb": scene.random.choice((16, 32, 48))}, "free_memory", scene)
+
+
 MAKERS: dict[str, Maker] = {
     "crash": crash, "restart": restart, "pause": pause, "cut": cut, "power": power, "expire": expire,
-    "elect": elect,
+    "elect": elect, "packet": packet, "clock": clock, "disk": disk, "memory": memory,
 }
+_AMONG_NODES = ("halves", "one-node", "one-way", "random")  # kinds of grudges that also two nodes have
+
+
+def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scene: Scene) -> Episode:
+    on = (scene.victim(),)
+    until_s = scene.while_s()
+    return Episode(touches=on, steps=(
+        Step(at_s=0.0, f=harm, nodes=on, args=args), Step(at_s=until_s, f=mend, nodes=on),
+        Step(at_s=until_s + 0.1, f="start", nodes=on)))
 
 
 def _pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *, alone: bool = False) -> Episode:

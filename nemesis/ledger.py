@@ -11,8 +11,9 @@ from typing import Any
 from harness.faults import FAULTS
 from harness.points import CRASH
 
-# start, resume, heal, release
+# start, resume, heal, release, ...
 MENDING = frozenset(fault.undone_by for fault in FAULTS.values() if fault.undone_by)
+_OF_PROCESSES = ("start", "resume")  # what these undo ends with the process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class Ledger:
 
     def after(self, f: str, nodes: Sequence[str], *, point: Mapping[str, Any] | None = None,
               began_ns: int = 0) -> "Ledger":
-        """The ledger once f has struck these nodes. A heal undoes every cut, whoever it names."""
+        """The ledger once f has struck these nodes. A heal undoes every cut and all that packets suffer."""
         if f == "arm":
             new_arms = (Armed(node=node, point=point or {}, began_ns=began_ns) for node in nodes)
             return replace(self, armed=(*self.armed, *new_arms))
@@ -45,7 +46,8 @@ class Ledger:
                                  and (f == "heal" or lasting[1] in nodes))
         kept = self
         if FAULTS[f].undone_by == "start":  # a process that is gone is not paused any more, nor killed twice
-            kept = self._without(lambda lasting: lasting[0] != "cut" and lasting[1] in nodes)
+            kept = self._without(lambda lasting: FAULTS[lasting[0]].undone_by in _OF_PROCESSES
+                                 and lasting[1] in nodes)
             kept = kept._disarmed(lambda armed: armed.node in nodes)
         if FAULTS[f].undone_by is None:
             return kept

@@ -68,7 +68,7 @@ class _Placed:
     def place(self, name: str, at_s: float, random: Random, *, until_s: float) -> float | None:
         """Draws an episode and puts it where it fits, at at_s or after. None: it would end after until_s."""
         at_s = max(at_s, self._alone_until_s, self._calm_after(at_s))
-        if name == "cut":  # a heal heals every cut: one at a time
+        if name in ("cut", "packet"):  # a heal heals all of both: one at a time
             at_s = max(at_s, self._cut_until_s)
         at_s = max(at_s, sorted(self._busy_until_s.values())[min(1, len(self._nodes) - 1)])
         free = tuple(node for node in self._nodes if self._busy_until_s[node] <= at_s)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import FloodmarkError
-from harness.faults import FAULTS, LOSES
+from harness.faults import FAULTS, loses
 from harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Sight, Struck
 from harness.schedule import ACTS, Entry, Schedule
 from nemesis.aiming import Aimed, aim, asked, where
@@ -129,13 +129,13 @@ class Striker:
             self._striking = False
             f, args = aimed.entry.f, aimed.entry.args
             on = struck.nodes or aimed.nodes
-            named = [args.get("kind", " ".join(on))] if f == "cut" else on
+            named = [args.get("kind", " ".join(on))] if f in ("cut", "packet") else on
             self._ledger = self._ledger.after(f, named, point=args.get("point"), began_ns=began)
             if f == "start":
                 self._started_ns |= dict.fromkeys(on, began)
             fault = {"nodes": list(on), **args, **struck.detail, **asked(aimed), "began": began,
                      **struck_at, **failed}
-            around.recording.strike(f, {**fault, "lost": True} if f in LOSES else fault)
+            around.recording.strike(f, {**fault, "lost": True} if loses(f, args) else fault)
 
     # -- deaths by armed crashes ----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Where everything of a local cluster lives: ports, files, and which link leads where.
+"""Where everything of a cluster lives: addresses, files, and, of a local one, which link leads where.
 
 Rules
 1. FOLDER/nodes/NODE is that broker's log.dirs, Kafka's own and nothing of ours; all else is in FOLDER/work.
@@ -44,11 +44,6 @@ class Layout:
     def properties_of(self, name: str) -> Path:
         return self.work(f"{name}.properties")
 
-    def listens(self, name: str) -> tuple[str, int]:
-        return HOST, self.places[name].port
-
-    def for_clients(self, node: str) -> tuple[str, int]:
-        return HOST, self.places[node].advertised_port
 
     def raw_traces(self, partitions: Sequence[PartitionSpec]) -> Raw | None:
         """Where the trace of each process lies, and how its ids are to be read; None: none is written."""
@@ -64,7 +59,7 @@ class Layout:
     def links_told(self) -> list[dict[str, Any]]:
         """What the links process is told to listen for."""
         return [
-            {"dialer": dialer, "listener": listener, "port": port, "to": list(self.listens(listener))}
+            {"dialer": dialer, "listener": listener, "port": port, "to": list(self.places[listener].listens)}
             for (dialer, listener), port in self.links.items()
         ]
 
@@ -108,19 +103,21 @@ def lay_out(
     listens[CONTROLLER] = ports.choose()
     ids = {**{node: number for number, node in enumerate(nodes, start=1)}, CONTROLLER: CONTROLLER_ID}
     folder = folder.resolve()
+    control = {name: (HOST, ports.choose()) for name in names}
     places = {
         name: Place(
             node_id=ids[name],
             is_controller=name == CONTROLLER,
-            host=HOST,
-            port=listens[name],
-            advertised_port=for_clients.get(name, listens[name]),
-            control_port=ports.choose(),
+            listens=(HOST, listens[name]),
+            reached=(HOST, listens[name]),
+            advertised=(HOST, for_clients.get(name, listens[name])),
+            control=control[name],
+            asked=control[name],
             log_dir=folder / "work" / CONTROLLER if name == CONTROLLER else folder / "nodes" / name,
             durable=None if name == CONTROLLER else folder / "work" / f"{name}.durable",
-            controller_port=links.get((name, CONTROLLER), listens[CONTROLLER]),
+            controller=(HOST, links.get((name, CONTROLLER), listens[CONTROLLER])),
             dial={
-                ids[listener]: port
+                ids[listener]: (HOST, port)
                 for (dialer, listener), port in links.items()
                 if dialer == name and listener != CONTROLLER
             },

@@ -2,397 +2,168 @@
 
 Rules
 1. Everything runs under the keeper (keeper.py): nothing survives the harness.
-2. What is returned from is so: killed means waited for, paused means stopped by the kernel, cut means no byte
-   passes any more, expired means fenced.
-3. The controller gives the truth; a broker that is dead, paused or silent has no replicas in a View.
-4. Who ends at a point where it was armed to crash has not died by itself (points.py).
+2. Proxied, each link between two processes, and from clients to each, runs through the links process
+   (links.py) and can be cut; direct, nothing can.
+3. A power cut is played on files: the broker's own account says what was fsynced (power.py).
 """
 
 import asyncio
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from harness.cluster import admin, control, elections, power, views
+from harness.cluster import control, power
+from harness.cluster.broker_cluster import START_S, BrokerCluster
 from harness.cluster.cutting import Cutting
+from harness.cluster.hosts import Foreseen, House, never
 from harness.cluster.layout import LINKS, Layout, lay_out, node_names
-from harness.cluster.points import Points
 from harness.cluster.ports import Ports
-from harness.cluster.properties import settings, typed
-from harness.cluster.sockets import Sockets
-from harness.cluster.waiting import until
 from harness.cluster.wards import Wards
 from harness.errors import FloodmarkError, UsageError
-from harness.protocols import CLIENTS, CONTROLLER, Met, PartitionSpec, View
-from harness.trace import Raw
 
-START_S = 60.0  # for all processes to be up and unfenced: long, a busy machine starts slowly
-NODE_START_S = 30.0
-STOP_S = 20.0
-LOOK_S = 1.0  # for one control socket to say its state
-FREEZE_S = 5.0
-CREATE_S = 30.0
-ASK_S = 10.0
+CAN_BE_CUT = ("direct", "proxied")
 
 
-class LocalCluster:
-    """See harness.protocols: Cluster, Kills, Pauses, Cuts, PowerCuts, Expires, Elects, Wipes, Failpoints."""
+def local_cluster(
+    folder: Path,
+    nodes: int,
+    *,
+    rules: str,
+    bugs: Sequence[str],
+    config: Mapping[str, str],
+    links: str,
+    first_port: int | None = None,
+    trace: bool = True,
+) -> BrokerCluster:
+    """Made, not started."""
+    if links not in CAN_BE_CUT:
+        raise UsageError(f"links are direct or proxied, not {links!r}")
 
-    name = "local"
-
-    def __init__(
-        self,
-        folder: Path,
-        nodes: int,
-        *,
-        rules: str,
-        bugs: Sequence[str],
-        config: Mapping[str, str],
-        links: str,
-        first_port: int | None = None,
-        trace: bool = True,
-    ) -> None:
-        if links not in ("direct", "proxied"):
-            raise UsageError(f"links are direct or proxied, not {links!r}")
-        if nodes < 1:
-            raise UsageError("a cluster has at least one node")
-        self.nodes = node_names(nodes)
-        self.partitions: tuple[PartitionSpec, ...] = ()
-        self.config = {
-            node: typed(settings(config, nodes=nodes), rules=rules, bugs=bugs) for node in self.nodes
-        }
-        self.proxied = links == "proxied"
-        self._folder = folder
-        self._rules = rules
-        self._bugs = tuple(bugs)
-        self._settings = settings(config, nodes=nodes)
-        self._first_port = first_port
-        self._trace = trace
-        self._ports: Ports | None = None
-        self._layout: Layout | None = None
-        self._wards: Wards | None = None
-        self._sockets: Sockets | None = None
-        self._points: Points | None = None
-        self._links: Cutting | None = None
-        self._frozen = False
-
-    # -- Cluster ------------------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        """All processes at once; back when every broker is registered and unfenced."""
+    async def build() -> House:
+        ports = Ports()
         try:
-            self._ports = Ports()
-            self._layout = lay_out(
-                self._folder, self.nodes, proxied=self.proxied, ports=self._ports,
-                first_port=self._first_port, trace=self._trace,
-            )
-            self._layout.write(self._settings, rules=self._rules, bugs=self._bugs)
-            await self._start_processes(self._layout)
-        except OSError as error:
-            await self.stop()
-            raise FloodmarkError(f"the cluster did not start: {error}") from error
+            layout = lay_out(folder, node_names(nodes), proxied=links == "proxied", ports=ports,
+                             first_port=first_port, trace=trace)
         except BaseException:
-            await self.stop()
+            ports.close()
             raise
+        processes = Processes(layout)
+        return House(layout=layout, hosts=processes, network=processes.network, disks=Files(processes),
+                     close=ports.close)
 
-    async def create(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Create their topics, exactly so assigned; back when each is led and its ISR full."""
-        topics: dict[str, list[list[int]]] = {}
-        for spec in sorted(partitions, key=lambda one: (one.topic, one.partition)):
-            assignment = topics.setdefault(spec.topic, [])
-            if spec.partition != len(assignment):
-                raise FloodmarkError(f"topic {spec.topic!r} lacks partition {len(assignment)}")
-            assignment.append([self._at.places[node].node_id for node in spec.replicas])
-        broker = next((node for node in self.nodes if self._asking.answers(node)), None)
-        if broker is None:
-            raise FloodmarkError("no broker runs that could be asked to create a topic")
-        await admin.create_topics(self._at.listens(broker), topics, timeout_s=ASK_S)
-        self._number(partitions)
-        concerned = sorted({node for spec in partitions for node in spec.replicas})
+    return BrokerCluster("local", nodes, build, rules=rules, bugs=bugs, config=config)
 
-        async def unready() -> str | None:
-            return views.healthy(await self.observe(), partitions, concerned)
 
-        await until(unready, "the new partitions to be led with their ISR full", CREATE_S)
+class Processes:
+    """See harness.cluster.hosts: Hosts. The wards of one keeper; `network` is their links."""
 
-    async def adopt(self) -> None:
-        """Number the partitions that applications made, so that looks and faults know them too."""
-        state = await self._asking.ask_or_none(CONTROLLER, "state", LOOK_S)
-        if state is None:
-            return  # nobody knows of any now
-        known = {(spec.topic, spec.partition) for spec in self.partitions}
-        new = sorted(
-            (one["topic"], one["partition"], one["replicas"])
-            for one in state["partitions"]
-            if (one["topic"], one["partition"]) not in known
-        )
-        names = views.Names(self.nodes, ())
-        self._number([
-            PartitionSpec(key=key, topic=topic, partition=partition, replicas=names.nodes(replicas))
-            for key, (topic, partition, replicas) in enumerate(new, start=len(self.partitions))
-        ])
+    def __init__(self, layout: Layout) -> None:
+        self.foreseen: Foreseen = never
+        self.network = Links()
+        self._layout = layout
+        self._wards: Wards | None = None
 
-    def addresses(self) -> Mapping[str, tuple[str, int]]:
-        return {node: self._at.for_clients(node) for node in self.nodes}
+    async def begin(self) -> None:
+        """The keeper, and the links process where links are proxied."""
+        self._wards = await Wards.begin(self._layout.work("keeper.log"))
+        self._wards.foreseen = self.foreseen
+        if self._layout.links:
+            lines = await control.over(self._wards.links_socket(), "the links process")
+            self.network.cutting = Cutting(lines)
+            argv = [sys.executable, "-P", "-m", "harness.cluster.links"]
+            await self._wards.spawn(LINKS, argv, self._layout.log_of(LINKS), links=True)
+            await lines.ask("listen", timeout_s=START_S, links=self._layout.links_told())
 
-    async def observe(self) -> View:
-        """One look at all control sockets at once."""
-        states = await self._asking.ask_all("state", self._at.names, LOOK_S)
-        return self._view(states)
+    async def spawn(self, name: str) -> None:
+        argv = [sys.executable, "-P", "-m", "broker", "--config", str(self._layout.properties_of(name))]
+        await self._kept.spawn(name, argv, self._layout.log_of(name))
 
-    async def freeze(self) -> View:
-        """The controller first, so that nobody is elected meanwhile. A broker that is silent is killed."""
-        self._frozen = True
-        states = await self._asking.ask_all("freeze", [CONTROLLER], FREEZE_S)
-        states |= await self._asking.ask_all("freeze", self.nodes, FREEZE_S)
-        await asyncio.gather(*(self.kill(name) for name in self._at.names if name not in states))
-        return self._view(states)
+    async def kill(self, name: str) -> None:
+        await self._kept.kill(name)
 
-    async def mend(self) -> list[str]:
-        """Release, heal, resume, start all; then look what is left, in the links' own words and /proc's."""
-        if self._wards is None or self._frozen:
-            return []
-        residue = await self._armed.release_all(self._at.names)
-        if self._links is not None:
-            residue += await self._links.mend()
-        stood = [name for name in self._at.names
-                 if self._wards.paused(name) or self._wards.stopped_by_the_kernel(name)]
-        for name in stood:
-            await self.resume(name)
-        residue += await self._armed.release_all(stood)
-        dead = [name for name in self._at.names if not self._wards.lives(name)]
-        started = await asyncio.gather(*(self.start_node(name) for name in dead), return_exceptions=True)
-        for name, outcome in zip(dead, started, strict=True):
-            if isinstance(outcome, FloodmarkError):
-                residue.append(f"{name} does not run: {outcome}")
-            elif outcome is not None:
-                raise outcome
-        residue += [
-            f"{name} is still stopped" for name in self._at.names if self._wards.stopped_by_the_kernel(name)
-        ]
-        return residue
+    async def terminate(self, name: str, *, timeout_s: float) -> None:
+        await self._kept.terminate(name, timeout_s=timeout_s)
 
-    async def stop(self) -> None:
-        """Kill everything and give the ports back. Safe twice, and after a start that failed."""
-        if self._sockets is not None:
-            await self._sockets.close()
-        if self._wards is not None:
-            await self._wards.end()
-        if self._links is not None:
-            await self._links.close()
-        if self._points is not None:
-            self._points.close()
-        if self._ports is not None:
-            self._ports.close()
+    async def pause(self, name: str) -> None:
+        await self._kept.pause(name)
 
-    def died(self) -> list[str]:
-        """In the order it happened, each once; `last_words` has the end of its log."""
-        return [] if self._wards is None else list(dict.fromkeys(self._wards.died))
+    async def resume(self, name: str) -> None:
+        await self._kept.resume(name)
+
+    @property
+    def died(self) -> Sequence[str]:
+        return () if self._wards is None else self._wards.died
+
+    def lives(self, name: str) -> bool:
+        return self._kept.lives(name)
+
+    def paused(self, name: str) -> bool:
+        return self._kept.paused(name)
+
+    async def stands_still(self, name: str) -> bool:
+        return self._kept.stopped_by_the_kernel(name)
 
     def last_words(self, name: str) -> str:
         return "it never ran" if self._wards is None else self._wards.last_words(name)
 
-    def traces(self) -> Raw | None:
-        """See harness.protocols: Traces. Of the partitions there are by now."""
-        return self._at.raw_traces(self.partitions)
+    async def end(self) -> None:
+        if self._wards is not None:
+            await self._wards.end()
 
-    def log_dirs(self) -> Mapping[str, Path]:
-        return {node: self._folder.resolve() / "nodes" / node for node in self.nodes}
-
-    # -- faults -------------------------------------------------------------------------------------------
-
-    async def kill(self, node: str) -> None:
-        """SIGKILL. A node that does not run is left so."""
-        self._known(node)
-        await self._running.kill(node)
-        await self._asking.hang_up(node)
-
-    async def start_node(self, node: str) -> None:
-        """Back when its control socket answers. A node that runs is left so."""
-        self._known(node)
-        if not self._running.lives(node):
-            await self._spawn(node)
-            await self._wait_for_control(node)
-
-    async def stop_node(self, node: str) -> None:
-        """SIGTERM: an orderly stop."""
-        self._known(node)
-        if self._running.paused(node):
-            raise FloodmarkError(f"{node} is paused and cannot stop in order: resume it, or kill it")
-        await self._running.terminate(node, timeout_s=STOP_S)
-        await self._asking.hang_up(node)
-
-    async def pause(self, node: str) -> None:
-        self._known(node)
-        await self._running.pause(node)
-
-    async def resume(self, node: str) -> None:
-        """A node that does not run, or is not paused, is left so."""
-        self._known(node)
-        if self._running.lives(node):
-            await self._running.resume(node)
-
-    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
-        """grudge: who hears -> whom it does not hear. Added to what is cut already."""
-        if self._links is None:
-            raise FloodmarkError("direct links cannot be cut: use --links proxied")
-        for name in {*grudge, *(name for unheard in grudge.values() for name in unheard)} - {CLIENTS}:
-            self._known(name)
-        await self._links.cut(grudge, reset=reset)
-
-    async def heal(self) -> None:
-        if self._links is not None:
-            await self._links.heal()
-
-    async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]:
-        """Kill, then take from its log directory what was never fsynced (see harness.cluster.power)."""
-        self._known(node)
-        await self.kill(node)
-        place = self._at.places[node]
-        if place.durable is None:
-            raise FloodmarkError("a power cut strikes brokers; the controller fsyncs all it writes")
-        by_name = {f"{spec.topic}-{spec.partition}": spec.key for spec in self.partitions}
-        wanted = {name: keep[key] for name, key in by_name.items() if keep is not None and key in keep}
-        lost = await asyncio.to_thread(power.power_cut, place.durable, place.log_dir, keep=wanted or None)
-        return {
-            "keep": {by_name[name]: leo for name, leo in sorted(lost.kept.items()) if name in by_name},
-            "lost_records": lost.lost_records,
-        }
-
-    async def expire(self, node: str) -> None:
-        self._known(node)
-        await self._asking.ask(CONTROLLER, "expire", timeout_s=ASK_S, broker=self._at.places[node].node_id)
-
-    async def elect(
-        self, partitions: Sequence[int], *, unclean: bool = False, leader: str | None = None
-    ) -> Mapping[str, Any]:
-        """Ask the controller. Empty: all partitions."""
-        specs = [spec for spec in self.partitions if not partitions or spec.key in partitions]
-        if unknown := sorted(set(partitions) - {spec.key for spec in specs}):
-            raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
-        if leader is None:
-            return await elections.usual(self._at.listens(CONTROLLER), specs, unclean=unclean)
-        self._known(leader)
-        number = self._at.places[leader].node_id
-        return await elections.of_one(self._asking, specs, number, unclean=unclean)
-
-    async def wipe(self, node: str) -> Mapping[str, Any]:
-        """Kill, then empty its log directory; what was fsynced is gone too."""
-        self._known(node)
-        place = self._at.places[node]
-        if place.durable is None:
-            raise FloodmarkError("only brokers' disks are wiped; the controller's journal is the truth")
-        await self.kill(node)
-        lost = await asyncio.to_thread(power.wipe, place.durable, place.log_dir)
-        return {"lost_records": lost.lost_records}
-
-    # -- failpoints ---------------------------------------------------------------------------------------
-
-    async def arm(self, node: str, point: Mapping[str, Any]) -> None:
-        """A node that does not run is armed when it starts next, before it does anything else."""
-        self._known(node)
-        await self._armed.arm(node, point, lives=self._running.lives(node))
-
-    async def release(self, node: str, point: Mapping[str, Any] | None) -> int:
-        self._known(node)
-        return await self._armed.release(node, point, lives=self._running.lives(node))
-
-    async def met(self, node: str) -> Sequence[Met]:
-        self._known(node)
-        return await self._armed.met(node)
-
-    def crashes(self) -> Sequence[Met]:
-        return [] if self._points is None else tuple(self._points.crashes)
-
-    # -- inside -------------------------------------------------------------------------------------------
+    def place(self, name: str) -> tuple[Path, Path]:
+        """A broker's account of what is durable, and its log directory."""
+        place = self._layout.places[name]
+        assert place.durable is not None, "brokers alone have one"
+        return place.durable, place.log_dir
 
     @property
-    def _at(self) -> Layout:
-        if self._layout is None:
-            raise FloodmarkError("the cluster was not started")
-        return self._layout
-
-    @property
-    def _running(self) -> Wards:
+    def _kept(self) -> Wards:
         if self._wards is None:
             raise FloodmarkError("the cluster was not started")
         return self._wards
 
-    @property
-    def _asking(self) -> Sockets:
-        if self._sockets is None:
-            raise FloodmarkError("the cluster was not started")
-        return self._sockets
+
+class Links:
+    """See harness.cluster.hosts: Network. None to cut where links are direct."""
+
+    def __init__(self) -> None:
+        self.cutting: Cutting | None = None
 
     @property
-    def _armed(self) -> Points:
-        if self._points is None:
-            raise FloodmarkError("the cluster was not started")
-        return self._points
+    def why_not(self) -> str | None:
+        return "direct links cannot be cut: use --links proxied" if self.cutting is None else None
 
-    def _number(self, partitions: Sequence[PartitionSpec]) -> None:
-        self.partitions += tuple(partitions)
-        self._armed.specs = self.partitions
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None:
+        assert self.cutting is not None, self.why_not
+        await self.cutting.cut(grudge, reset=reset)
 
-    def _known(self, name: str) -> None:
-        if name not in self._at.places:
-            raise FloodmarkError(f"no node {name!r}: there are {', '.join(self._at.names)}")
+    async def heal(self) -> None:
+        if self.cutting is not None:
+            await self.cutting.heal()
 
-    def _view(self, states: Mapping[str, views.State]) -> View:
-        return views.view(
-            views.Names(self.nodes, self.partitions),
-            time_ns=time.monotonic_ns(),
-            controller=states.get(CONTROLLER),
-            brokers={node: states[node] for node in self.nodes if node in states},
-            running=frozenset(node for node in self.nodes if self._running.lives(node)),
-        )
+    async def mend(self) -> list[str]:
+        return [] if self.cutting is None else await self.cutting.mend()
 
-    async def _start_processes(self, layout: Layout) -> None:
-        self._wards = await Wards.begin(layout.work("keeper.log"))
-        self._sockets = Sockets(layout, self._wards)
-        self._points = Points(layout, self._sockets)
-        self._wards.foreseen = self._points.foreseen
-        await asyncio.gather(self._start_links(layout), *(self._spawn(name) for name in layout.names))
-        await until(self._not_up, "all brokers to be registered and unfenced", START_S)
+    async def close(self) -> None:
+        if self.cutting is not None:
+            await self.cutting.close()
 
-    async def _start_links(self, layout: Layout) -> None:
-        if self.proxied:
-            lines = await control.over(self._running.links_socket(), "the links process")
-            self._links = Cutting(lines)
-            argv = [sys.executable, "-P", "-m", "harness.cluster.links"]
-            await self._running.spawn(LINKS, argv, layout.log_of(LINKS), links=True)
-            await lines.ask("listen", timeout_s=START_S, links=layout.links_told())
 
-    async def _spawn(self, name: str) -> None:
-        self._armed.started(name)
-        config = self._at.properties_of(name)
-        await self._running.spawn(
-            name, [sys.executable, "-P", "-m", "broker", "--config", str(config)], self._at.log_of(name)
-        )
+class Files:
+    """See harness.cluster.hosts: Disks. Log directories on the harness's own disk."""
 
-    async def _not_up(self) -> str | None:
-        for name in self._at.names:
-            self._alive_or_raise(name)
-        look = await self.observe()
-        return views.healthy(look, (), self.nodes)
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
 
-    async def _wait_for_control(self, name: str) -> None:
-        """A node that ends at its start, at a point where it was armed to, has started all the same."""
+    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> power.Lost:
+        await self._processes.kill(name)
+        return await asyncio.to_thread(power.power_cut, *self._processes.place(name), keep=keep)
 
-        async def silent() -> str | None:
-            if self._armed.crashed(name):
-                return None
-            self._alive_or_raise(name)
-            state = await self._asking.ask_or_none(name, "state", LOOK_S)
-            return f"{name}'s control socket is silent" if state is None else None
+    async def wipe(self, name: str) -> power.Lost:
+        return await asyncio.to_thread(power.wipe, *self._processes.place(name))
 
-        try:
-            await until(silent, f"{name} to start", NODE_START_S)
-        finally:
-            self._armed.has_read(name)
+    async def log_dir(self, name: str) -> Path:
+        return self._processes.place(name)[1]
 
-    def _alive_or_raise(self, name: str) -> None:
-        if not self._running.lives(name):
-            raise FloodmarkError(f"{name} ended at once: {self._running.last_words(name)}")
+    async def mend(self) -> list[str]:
+        return []

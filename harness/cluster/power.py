@@ -46,6 +46,7 @@ class Lost:
     bytes: Mapping[str, int] = field(default_factory=dict)  # likewise, a torn last batch among them
     restored: tuple[str, ...] = ()  # files that got their previous content back
     removed: tuple[str, ...] = ()  # files that are gone
+    how: str | None = None  # by what it was played, where a cluster has several ways
 
     @property
     def lost_records(self) -> int:

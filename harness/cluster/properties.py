@@ -54,21 +54,33 @@ OURS = frozenset(
 )
 
 
+Address = tuple[str, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where one process lives."""
+    """Where one process lives: addresses, and paths as the harness sees them."""
 
     node_id: int
     is_controller: bool
-    host: str
-    port: int  # where it listens
-    advertised_port: int  # where clients dial it: the same, or the port of its link
-    control_port: int
-    log_dir: Path
+    listens: Address  # as the process binds it
+    reached: Address  # where the harness dials that, with nothing between that could be cut
+    advertised: Address  # where clients dial it
+    control: Address  # as the process binds its control socket
+    asked: Address  # where the harness dials that
+    log_dir: Path  # where it is, or where a copy of it is put
     durable: Path | None  # None: the controller, which fsyncs all it writes
-    controller_port: int  # where it dials the controller
-    dial: Mapping[int, int] = field(default_factory=dict)  # id -> port of its link; empty: direct
+    controller: Address  # where it dials the controller
+    dial: Mapping[int, Address] = field(default_factory=dict)  # by id; empty: as advertised
     trace: Path | None = None  # where it writes what happens; None: it does not
+    mounted: Mapping[Path, str] = field(default_factory=dict)  # folder -> what the process calls it
+
+    def inside(self, path: Path) -> str:
+        """The path as the process sees it."""
+        for folder, name in self.mounted.items():
+            if path.is_relative_to(folder):
+                return str(Path(name) / path.relative_to(folder))
+        return str(path)
 
 
 def settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
@@ -87,15 +99,14 @@ def settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
 
 def properties(place: Place, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> str:
     """The file's text, for one node."""
-    address = f"{place.host}:{place.port}"
     lines = {
         "process.roles": "controller" if place.is_controller else "broker",
         "node.id": str(place.node_id),
-        "listeners": f"PLAINTEXT://{address}",
-        "advertised.listeners": f"PLAINTEXT://{place.host}:{place.advertised_port}",
-        "controller.quorum.voters": f"{CONTROLLER_ID}@{place.host}:{place.controller_port}",
-        "log.dirs": str(place.log_dir),
-        "floodmark.control": f"{place.host}:{place.control_port}",
+        "listeners": f"PLAINTEXT://{_told(place.listens)}",
+        "advertised.listeners": f"PLAINTEXT://{_told(place.advertised)}",
+        "controller.quorum.voters": f"{CONTROLLER_ID}@{_told(place.controller)}",
+        "log.dirs": place.inside(place.log_dir),
+        "floodmark.control": _told(place.control),
         "floodmark.rules": rules,
         **chosen,
     }
@@ -103,13 +114,17 @@ def properties(place: Place, chosen: Mapping[str, str], *, rules: str, bugs: Seq
         lines["floodmark.bugs"] = ",".join(bugs)
     if place.dial:
         lines["floodmark.dial"] = ",".join(
-            f"{node}@{place.host}:{port}" for node, port in sorted(place.dial.items())
+            f"{node}@{_told(address)}" for node, address in sorted(place.dial.items())
         )
     if place.durable is not None:
-        lines["floodmark.durable"] = str(place.durable)
+        lines["floodmark.durable"] = place.inside(place.durable)
     if place.trace is not None:
-        lines["floodmark.trace"] = str(place.trace)
+        lines["floodmark.trace"] = place.inside(place.trace)
     return "".join(f"{key}={value}\n" for key, value in lines.items())
+
+
+def _told(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"
 
 
 def typed(chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> dict[str, int | bool | str]:

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.cluster import control
+from harness.cluster.hosts import Hosts
 from harness.cluster.layout import Layout
-from harness.cluster.ports import HOST
-from harness.cluster.wards import Wards
 
 State = Mapping[str, Any]  # the `ok` of an answer (docker/README.md)
 
@@ -15,14 +14,14 @@ State = Mapping[str, Any]  # the `ok` of an answer (docker/README.md)
 class Sockets:
     """One for each process. Who does not run, or is paused, is not asked."""
 
-    def __init__(self, layout: Layout, wards: Wards) -> None:
-        self._wards = wards
+    def __init__(self, layout: Layout, hosts: Hosts) -> None:
+        self._hosts = hosts
         self._controls = {
-            name: control.Control(name, HOST, place.control_port) for name, place in layout.places.items()
+            name: control.Control(name, *place.asked) for name, place in layout.places.items()
         }
 
     def answers(self, name: str) -> bool:
-        return self._wards.lives(name) and not self._wards.paused(name)
+        return self._hosts.lives(name) and not self._hosts.paused(name)
 
     async def ask(self, name: str, do: str, *, timeout_s: float, **besides: Any) -> State:
         """ControlError where it does not answer, Refused where it answers with an error."""

@@ -13,12 +13,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.cluster import control
+from harness.cluster.hosts import Foreseen, never
 from harness.errors import FloodmarkError
 
 ANSWER_S = 10.0
@@ -49,7 +50,7 @@ class Wards:
         self._logs: dict[str, Path] = {}
         self._ending = False
         self.died: list[str] = []  # in the order it happened; a name may stand there twice
-        self.foreseen: Callable[[str, int], bool] = _never  # whether this exit (name, code) was
+        self.foreseen: Foreseen = never  # whether this exit (name, code) was
 
     @classmethod
     async def begin(cls, log: Path) -> "Wards":
@@ -188,6 +189,3 @@ class Wards:
             ward.ended.set()
         self._alive.clear()
 
-
-def _never(_name: str, _code: int) -> bool:
-    return False

@@ -102,7 +102,7 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     specs = options.assignment or spread(nodes, TOPIC, options.partitions, factor_of(options))
     config = config_of(options)
     schedule = schedule_of(options, seed, nodes, config) if schedule is None else schedule
-    links = options.links or ("proxied" if any(entry.f == "cut" for entry in schedule) else "direct")
+    links = links_of(options, schedule)
     cluster = catalog.cluster(
         options.cluster,
         folder,
@@ -143,6 +143,13 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     )
 
 
+def links_of(options: RunOptions, schedule: Schedule) -> str:
+    """As asked, or proxied where something is to be cut and a cut needs that."""
+    if options.cluster in catalog.ALWAYS_CUT:
+        return "direct"
+    return options.links or ("proxied" if any(entry.f == "cut" for entry in schedule) else "direct")
+
+
 def factor_of(options: RunOptions) -> int:
     """Replicas of a partition, as asked, or what is usual."""
     return min(3, options.nodes) if options.replication_factor is None else options.replication_factor
@@ -159,7 +166,7 @@ def schedule_of(
     options: RunOptions, seed: int, nodes: tuple[str, ...], config: Mapping[str, str]
 ) -> Schedule:
     """What is to strike: the file's schedule, or a random one from the seed."""
-    names = catalog.nemeses(options.nemesis)
+    names = catalog.nemeses(options.nemesis, options.cluster)
     partitions = tuple(range(options.partitions))
     least_isr = whole("min.insync.replicas", config["min.insync.replicas"])
     if options.schedule_file is not None:

@@ -20,11 +20,11 @@ WAIT_S = 30.0
 UP = """
 import sys
 from pathlib import Path
-from harness.cluster.local import LocalCluster
+from harness.cluster.local import local_cluster
 from harness.commands.cluster import up
 
 folder = Path(sys.argv[1])
-sys.exit(up(LocalCluster(folder, 2, rules="kip-320", bugs=(), config={}, links="proxied"), folder))
+sys.exit(up(local_cluster(folder, 2, rules="kip-320", bugs=(), config={}, links="proxied"), folder))
 """
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from harness.cluster.local import LocalCluster
+from harness.cluster.broker_cluster import BrokerCluster
+from harness.cluster.local import local_cluster
 from harness.errors import FloodmarkError
 from harness.protocols import CONTROLLER, PartitionSpec, View
 
@@ -26,8 +27,8 @@ LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only when they are
 
 
 @asynccontextmanager
-async def cluster(folder: Path, links: str = "direct", **options: Any) -> AsyncIterator[LocalCluster]:
-    one = LocalCluster(folder, 3, rules="kip-320", bugs=(), config=options, links=links)
+async def cluster(folder: Path, links: str = "direct", **options: Any) -> AsyncIterator[BrokerCluster]:
+    one = local_cluster(folder, 3, rules="kip-320", bugs=(), config=options, links=links)
     await one.start()
     try:
         await one.create(SPECS)
@@ -36,7 +37,7 @@ async def cluster(folder: Path, links: str = "direct", **options: Any) -> AsyncI
         await one.stop()
 
 
-async def seen(one: LocalCluster, condition: Callable[[View], bool], what: str) -> View:
+async def seen(one: BrokerCluster, condition: Callable[[View], bool], what: str) -> View:
     """The first look at which the condition holds."""
     deadline = time.monotonic() + WAIT_S
     while not condition(look := await one.observe()):
@@ -45,7 +46,7 @@ async def seen(one: LocalCluster, condition: Callable[[View], bool], what: str) 
     return look
 
 
-async def write(one: LocalCluster, count: int, partition: int = 0) -> None:
+async def write(one: BrokerCluster, count: int, partition: int = 0) -> None:
     """So many records in one batch, acked by the whole ISR."""
 
     def produce() -> int:
@@ -86,7 +87,7 @@ def test_a_started_cluster_is_led_and_every_replica_is_seen(tmp_path: Path) -> N
             assert [look.partitions[spec.key].leader for spec in SPECS] == ["n1", "n2"]
             assert set(look.replicas) == {(node, key) for node in NODES for key in (0, 1)}
             assert whole(look)
-            assert all((folder / "log-0").is_dir() for folder in one.log_dirs().values())
+            assert all([((await one.log_dir(node)) / "log-0").is_dir() for node in one.nodes])
             assert one.died() == []
         await one.stop()
 
@@ -182,10 +183,10 @@ def test_direct_links_cannot_be_cut(tmp_path: Path) -> None:
     """And the message says what to ask for; healing is harmless."""
 
     async def story() -> None:
-        one = LocalCluster(tmp_path, 3, rules="kip-320", bugs=(), config={}, links="direct")
-        with pytest.raises(FloodmarkError, match="--links proxied"):
-            await one.cut({"n1": ["n2"]})
-        await one.heal()
+        async with cluster(tmp_path) as one:
+            with pytest.raises(FloodmarkError, match="--links proxied"):
+                await one.cut({"n1": ["n2"]})
+            await one.heal()
 
     play(story())
 
@@ -281,7 +282,7 @@ def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path
 
     async def story() -> None:
         config = {"replica.lag.time.max.ms": "soon"}
-        one = LocalCluster(tmp_path, 1, rules="kip-320", bugs=(), config=config, links="direct")
+        one = local_cluster(tmp_path, 1, rules="kip-320", bugs=(), config=config, links="direct")
         with pytest.raises(FloodmarkError, match=r"ended at once: .*replica\.lag\.time\.max\.ms"):
             await one.start()
         assert one.died() != []

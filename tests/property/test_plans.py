@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.catalog import NEMESES
+from harness.catalog import MORE_NEMESES, NEMESES
 from harness.errors import UsageError
 from harness.faults import FAULTS
 from harness.schedule import Entry, Schedule
@@ -99,7 +99,8 @@ def test_each_nemesis_does_what_it_says() -> None:
     """Thirty seconds of each, one seed: the faults that belong to it, and no other."""
     faults = {"crash": {"kill", "start"}, "restart": {"stop", "start"}, "pause": {"pause", "resume"},
               "cut": {"cut", "heal"}, "power": {"power_cut", "start"}, "expire": {"expire"},
-              "elect": {"elect"}}
+              "elect": {"elect"}, "packet": {"packet", "heal", "reset"}, "clock": {"clock", "reset_clock"},
+              "disk": {"bad_disk", "mend_disk", "start"}, "memory": {"memory", "free_memory", "start"}}
 
     assert {name: {entry.f for entry in made([name], 7, 3)} - {"wait"} for name in MAKERS} == faults
 
@@ -118,7 +119,7 @@ def test_overspending_goes_beyond() -> None:
 def test_names() -> None:
     """Each once, in their own order, which is the catalogue's; and what is no nemesis."""
     assert known(["cut", "crash", "cut"]) == ("crash", "cut")
-    assert tuple(MAKERS) == NEMESES
+    assert tuple(MAKERS) == NEMESES + MORE_NEMESES
     assert made([], 1, 3) == ()
     with pytest.raises(UsageError, match="no nemesis crush; valid: crash, restart"):
         known(["crush"])

@@ -72,7 +72,7 @@ def test_what_is_sound_is_taken_and_written_back(line: dict[str, Any]) -> None:
     ({}, "schedule: is {}, should be an array of entries"),
     (["kill"], 'entry 0: is "kill", should be an object'),
     ([{"nodes": ["n1"]}], "entry 0: has no `f`"),
-    ([SOUND[7], {"f": "kil", "nodes": ["n1"]}], 'entry 1: f: is "kil"; valid: arm, cut, disk, elect'),
+    ([SOUND[7], {"f": "kil", "nodes": ["n1"]}], 'entry 1: f: is "kil"; valid: arm, bad_disk, clock, cut'),
     ([{"f": "kill"}], "entry 0 (kill): has no `nodes`"),
     ([{"f": "kill", "nodes": "n1"}], 'nodes: is "n1", should be an array'),
     ([{"f": "kill", "nodes": ["n4"]}], 'names "n4"; valid: n1, n2, n3, controller, down'),

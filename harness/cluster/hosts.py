@@ -1,0 +1,77 @@
+"""Where a cluster of brokers can live: what processes, a network and disks owe to the cluster on them.
+
+BrokerCluster (broker_cluster.py) is the same everywhere; a house is what differs: processes and proxies on
+loopback (local.py), or containers, their network and their volumes (containers*.py).
+
+Rules
+1. What is returned from is so: killed means gone, paused means stopped by the kernel, cut means no
+   byte passes any more.
+2. An end is asked for (kill, terminate), or foreseen, or the process died by itself: `died` keeps those.
+3. All waits have time-outs and raise FloodmarkError.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.cluster.layout import Layout
+from harness.cluster.power import Lost
+
+Foreseen = Callable[[str, int], bool]  # whether this exit (name, code), which nobody asked for, was expected
+
+
+def never(_name: str, _code: int) -> bool:
+    return False
+
+
+class Hosts(Protocol):
+    """The processes of one run by name: brokers and the controller."""
+
+    foreseen: Foreseen  # the cluster sets it, before begin()
+
+    @property
+    def died(self) -> Sequence[str]: ...  # in the order it happened; a name may stand there twice
+
+    async def begin(self) -> None: ...  # what must be there before any process
+    async def spawn(self, name: str) -> None: ...  # FloodmarkError if it runs already
+    async def kill(self, name: str) -> None: ...  # SIGKILL; nothing if it is not there
+    async def terminate(self, name: str, *, timeout_s: float) -> None: ...  # SIGTERM
+    async def pause(self, name: str) -> None: ...
+    async def resume(self, name: str) -> None: ...
+    def lives(self, name: str) -> bool: ...  # a paused one does
+    def paused(self, name: str) -> bool: ...
+    async def stands_still(self, name: str) -> bool: ...  # what the kernel says, not what we remember
+    def last_words(self, name: str) -> str: ...  # the end of its log, for a message
+    async def end(self) -> None: ...  # kill everything, leave nothing; safe twice
+
+
+class Network(Protocol):
+    """What passes between the processes, and from clients. Names may be CLIENTS and CONTROLLER."""
+
+    @property
+    def why_not(self) -> str | None: ...  # it cannot be cut, and what to do; None: it can
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None: ...  # adds up
+    async def heal(self) -> None: ...
+    async def mend(self) -> list[str]: ...  # heal, and read back what is left
+    async def close(self) -> None: ...  # safe twice
+
+
+class Disks(Protocol):
+    """What brokers have written. The node of wipe is dead already; power_cut kills."""
+
+    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost: ...  # as power.power_cut
+    async def wipe(self, name: str) -> Lost: ...
+    async def log_dir(self, name: str) -> Path: ...  # it, or a copy of it as it is now
+    async def mend(self) -> list[str]: ...  # ends disk faults in force; what is left of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """Everything a cluster lives in. close: gives back the rest (ports), when all has ended; safe twice."""
+
+    layout: Layout
+    hosts: Hosts
+    network: Network
+    disks: Disks
+    close: Callable[[], None]

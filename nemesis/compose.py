@@ -3,25 +3,33 @@
 from collections.abc import Sequence
 
 from harness.protocols import (
+    BadDisks,
+    Clocks,
     Cluster,
     Cuts,
     Elects,
     Expires,
     Failpoints,
     Kills,
+    MemoryLimits,
     Nemesis,
+    Packets,
     Pauses,
     PowerCuts,
+    Resets,
     Struck,
     Wipes,
 )
 from harness.schedule import Entry
+from nemesis.clock import Clock
 from nemesis.crash import Crash
 from nemesis.cut import Cut
 from nemesis.disk import Disk
 from nemesis.elect import Elect
 from nemesis.expire import Expire
 from nemesis.failpoint import Failpoint
+from nemesis.memory import Memory
+from nemesis.packet import Packet, Reset
 from nemesis.pause import Pause
 from nemesis.power import Power
 
@@ -45,7 +53,8 @@ class Composed:
 
 
 def arsenal(cluster: Cluster) -> tuple[Nemesis, ...]:
-    """Every nemesis whose ability this cluster has."""
+    """Every nemesis whose ability this cluster has, itself or besides."""
+    bad_disks = next((part for part in cluster.abilities if isinstance(part, BadDisks)), None)
     found: list[Nemesis] = []
     if isinstance(cluster, Kills):
         found.append(Crash(cluster))
@@ -60,7 +69,23 @@ def arsenal(cluster: Cluster) -> tuple[Nemesis, ...]:
     if isinstance(cluster, Elects):
         found.append(Elect(cluster))
     if isinstance(cluster, Wipes):
-        found.append(Disk(cluster))
+        found.append(Disk(cluster, bad_disks))
     if isinstance(cluster, Failpoints):
         found.append(Failpoint(cluster))
+    for part in cluster.abilities:
+        found += _besides(part, cluster.nodes)
     return tuple(found)
+
+
+def _besides(part: object, nodes: Sequence[str]) -> list[Nemesis]:
+    """What one of a cluster's abilities lets it suffer."""
+    found: list[Nemesis] = []
+    if isinstance(part, Packets):
+        found.append(Packet(part, nodes))
+    if isinstance(part, Resets):
+        found.append(Reset(part, nodes))
+    if isinstance(part, Clocks):
+        found.append(Clock(part))
+    if isinstance(part, MemoryLimits):
+        found.append(Memory(part))
+    return found

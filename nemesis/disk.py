@@ -1,20 +1,42 @@
-"""Disks that lose what they held, fsynced or not: wiped."""
+"""Disks: wiped or damaged (disk), full, failing or read-only (bad_disk), and well again (mend_disk)."""
 
-from harness.protocols import Struck, Wipes
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from harness.errors import FloodmarkError
+from harness.protocols import BadDisks, Struck, Wipes
 from harness.schedule import Entry
 from nemesis.each import each
 
+WIPED = "wiped"
+
 
 class Disk:
-    """The node is killed and its log directory emptied, as if its disk had been replaced."""
+    """wiped: the node is killed and its log directory emptied, as if its disk had been replaced. All else
+    needs `bad`: a damaged disk kills its node too, a bad one lasts until it is mended."""
 
-    answers = frozenset({"disk"})
-
-    def __init__(self, cluster: Wipes) -> None:
+    def __init__(self, cluster: Wipes, bad: BadDisks | None = None) -> None:
+        self.answers = frozenset({"disk"} if bad is None else {"disk", "bad_disk", "mend_disk"})
         self._cluster = cluster
+        self._bad = bad
 
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
-        assert entry.args["kind"] == "wiped", entry.args
-        lost = dict(zip(nodes, await each(self._cluster.wipe, nodes), strict=True))
-        return Struck(nodes=nodes, detail={
-            "lost_records": {node: one.get("lost_records", 0) for node, one in lost.items()}})
+        if entry.f == "mend_disk":
+            assert self._bad is not None, "answers says so"
+            await each(self._bad.repair, nodes)
+            return Struck(nodes=nodes)
+        met = dict(zip(nodes, await each(self._act(entry.args["kind"]), nodes), strict=True))
+        detail: dict[str, dict[str, Any]] = {"lost_records": {}}
+        for node, one in met.items():
+            for word, value in {"lost_records": 0, **one}.items():
+                detail.setdefault(word, {})[node] = value
+        return Struck(nodes=nodes, detail=detail)
+
+    def _act(self, kind: str) -> Callable[[str], Awaitable[Mapping[str, Any]]]:
+        if kind == WIPED:
+            return self._cluster.wipe
+        bad = self._bad
+        if bad is None or kind not in bad.kinds:
+            can = ", ".join(sorted({WIPED} if bad is None else {WIPED, *bad.kinds}))
+            raise FloodmarkError(f"the disks of this cluster cannot be {kind}; they can be {can}")
+        return lambda node: bad.harm(node, kind)

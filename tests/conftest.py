@@ -1,5 +1,8 @@
 """Options of the whole test suite, and its last words."""
 
+import functools
+import os
+
 import pytest
 from left_out import pytest_deselected, pytest_terminal_summary
 
@@ -12,3 +15,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the golden stories as they now come out; then read the diff",
     )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests that need an engine are left out where there is none, with the reason; never where it is promised
+    (docker/engine.sh run -- ...), for there its silence is a failure."""
+    if item.get_closest_marker("docker") is not None and (why := no_engine()) is not None:
+        pytest.skip(f"no Docker engine: {why}")
+
+
+@functools.cache
+def no_engine() -> str | None:
+    """Why there is none; None: there is, or should be."""
+    told = os.environ.get("FLOODMARK_NO_ENGINE")
+    if told or os.environ.get("FLOODMARK_ENGINE"):
+        return told or None
+    from harness.cluster import containers_client
+    from harness.errors import FloodmarkError
+
+    try:
+        containers_client.connect().close()
+    except FloodmarkError as error:
+        return str(error)
+    return None

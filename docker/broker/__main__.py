@@ -1,4 +1,4 @@
-"""`python -m broker --config FILE`: one broker, or the controller.
+"""`python -m broker --config FILE [--override KEY=VALUE]...`: one broker, or the controller.
 
 Exit codes: 0 an orderly stop, 2 a config that cannot be served, 70 a broken invariant or a disk that refuses.
 """
@@ -35,9 +35,16 @@ async def _run(config: Config) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m broker", description="One broker, or the controller.")
     parser.add_argument("--config", type=Path, required=True, help="a Kafka properties file")
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a property that rules over the file's; may be given again",
+    )
     arguments = parser.parse_args()
     try:
-        config, warnings = load(arguments.config)
+        config, warnings = load(arguments.config, arguments.override)
     except ConfigError as error:
         log("error", "config", why=error)
         return EXIT_CONFIG

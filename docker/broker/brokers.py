@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker.messages import NO_LEADER
 
 Record = Mapping[str, Any]
 
@@ -154,7 +153,3 @@ _APPLY = {
     "partition": _apply_partition,
     "producer_ids": _apply_producer_ids,
 }
-
-
-def has_leader(partition: Partition) -> bool:
-    return partition.leader != NO_LEADER

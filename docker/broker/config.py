@@ -5,9 +5,10 @@ Rules
    lists all).
 2. A key nobody knows is told, never refused: a broker's own properties file should start this one too.
 3. What cannot work together is refused here and nowhere later.
+4. An override, as kafka-server-start.sh takes them, rules over the file; errors say which of them it was.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from broker.rules import rules_for
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 Address = tuple[str, int]
+Place = tuple[int, str]  # where a key was given: the how-manieth of all, and in words
 
 
 class ConfigError(Exception):
@@ -202,50 +204,71 @@ def properties(text: str) -> list[tuple[int, str, str]]:
     return found
 
 
-def load(path: Path) -> tuple[Config, list[str]]:
-    """The config in this file and what there is to tell about it."""
+def load(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
+    """The config in this file, under overrides (KEY=VALUE), and what there is to tell about it."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
-    return parse(text, str(path))
+    return parse(text, str(path), overrides)
 
 
-def parse(text: str, name: str) -> tuple[Config, list[str]]:
+def parse(text: str, name: str, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
     """The config in this text; `name` stands in its errors and warnings."""
-    values: dict[str, object] = {}
-    lines: dict[str, int] = {}
-    warnings: list[str] = []
-    for number, key, value in properties(text):
-        if key not in _KEYS:
-            warnings.append(f"{name}:{number}: unknown key {key}")
-            continue
-        if key in lines:
-            warnings.append(
-                f"{name}:{number}: {key} was given before, on line {lines[key]}; this one rules"
-            )
-        field, read = _KEYS[key]
-        try:
-            values[field] = read(value)
-        except ValueError as error:
-            raise ConfigError(f"{name}:{number}: {key}: {error}") from None
-        lines[key] = number
+    values, places, warnings = _values(text, name, overrides)
     for key in _MUST:
-        if key not in lines:
+        if key not in places:
             raise ConfigError(f"{name}: {key} is missing")
     config = _whole_config(values, name)
     try:
         rules_for(config.rules, config.bugs, config.switches)
     except ValueError as error:
-        line = max(lines.get(f"floodmark.{word}", 0) for word in ("rules", "bugs", "switches"))
-        raise ConfigError(f"{name}:{line}: {error}") from None
+        place = _last(places, name, "floodmark.rules", "floodmark.bugs", "floodmark.switches")
+        raise ConfigError(f"{place}: {error}") from None
     try:
         read_all(config.failpoints, config.role)
     except ArmingError as error:
-        at = f"{name}:{lines['floodmark.failpoints']}: floodmark.failpoints"
+        at = f"{places['floodmark.failpoints'][1]}: floodmark.failpoints"
         raise ConfigError(f"{at}{error}") from None
-    _fits(config, name, lines)
+    _fits(config, name, places)
     return config, warnings
+
+
+def _values(
+    text: str, name: str, overrides: Sequence[str]
+) -> tuple[dict[str, object], dict[str, Place], list[str]]:
+    """Our fields and their values; where each key was given last; what there is to tell."""
+    values: dict[str, object] = {}
+    places: dict[str, Place] = {}
+    warnings: list[str] = []
+    lines = [(f"{name}:{number}", key, value) for number, key, value in properties(text)]
+    given = lines + [("--override", *_override(each)) for each in overrides]
+    for position, (place, key, value) in enumerate(given):
+        if key not in _KEYS:
+            warnings.append(f"{place}: unknown key {key}")
+            continue
+        if key in places and position < len(lines):
+            before = places[key][1].rpartition(":")[2]
+            warnings.append(f"{place}: {key} was given before, on line {before}; this one rules")
+        field, read = _KEYS[key]
+        try:
+            values[field] = read(value)
+        except ValueError as error:
+            raise ConfigError(f"{place}: {key}: {error}") from None
+        places[key] = position, place
+    return values, places, warnings
+
+
+def _override(given: str) -> tuple[str, str]:
+    key, equals, value = given.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--override: KEY=VALUE is wanted, not {given!r}")
+    return key.strip(), value.strip()
+
+
+def _last(places: Mapping[str, Place], name: str, *keys: str) -> str:
+    """Where the last of these keys was given; the file, if none was."""
+    return max(places.get(key, (-1, name)) for key in keys)[1]
 
 
 def _whole_config(values: dict[str, object], name: str) -> Config:
@@ -261,18 +284,18 @@ def _whole_config(values: dict[str, object], name: str) -> Config:
     return Config(**{key: value for key, value in values.items() if key in known})  # type: ignore[arg-type]
 
 
-def _fits(config: Config, name: str, lines: Mapping[str, int]) -> None:
+def _fits(config: Config, name: str, places: Mapping[str, Place]) -> None:
     """Kafka refuses the same: a fetch that may wait longer than a follower may lag never lets it catch up."""
 
     def least(short: str, small: int, long: str, large: int) -> None:
         if small > large:
-            line = max(lines.get(short, 0), lines.get(long, 0))
-            raise ConfigError(f"{name}:{line}: {short} ({small}) may not be above {long} ({large})")
+            place = _last(places, name, short, long)
+            raise ConfigError(f"{place}: {short} ({small}) may not be above {long} ({large})")
 
     if config.role != "broker":
         return
     if config.node_id == config.controller_id:
-        raise ConfigError(f"{name}:{lines['node.id']}: node.id {config.node_id} is the controller's")
+        raise ConfigError(f"{places['node.id'][1]}: node.id {config.node_id} is the controller's")
     wait = ("replica.fetch.wait.max.ms", config.fetch_wait_max_ms)
     least(*wait, "replica.socket.timeout.ms", config.socket_timeout_ms)
     least(*wait, "replica.lag.time.max.ms", config.replica_lag_time_max_ms)

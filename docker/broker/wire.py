@@ -12,7 +12,6 @@ Rules
 import datetime
 import io
 import struct
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
@@ -246,11 +245,6 @@ def error_code(code: int) -> Any:
         return ErrorCode(code)
     except ValueError:
         return ErrorCode.unknown_server_error
-
-
-def uuid_of(topic_id: str) -> uuid.UUID:
-    """A topic's id, kept as hex, as the wire's uuid."""
-    return uuid.UUID(hex=topic_id)
 
 
 def milliseconds(value: int) -> Any:

@@ -116,3 +116,44 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """An error of the config, not a traceback."""
     with pytest.raises(ConfigError, match=r"absent\.properties"):
         load(tmp_path / "absent.properties")
+
+
+def test_an_override_rules_over_the_file() -> None:
+    """One file for three brokers; what is overridden on purpose is no warning. The last override rules."""
+    config, warnings = parse(
+        BROKER, "f", ["node.id=2", "log.dirs = /data", "floodmark.dial=1@n1:1,3@n3:1", "node.id=3"]
+    )
+
+    assert warnings == []
+    assert (config.node_id, config.log_dir) == (3, Path("/data"))
+    assert config.dialled(1, ("127.0.0.1", 19101)) == ("n1", 1)
+
+
+@pytest.mark.parametrize(
+    ("override", "why"),
+    [
+        ("node.id", "--override: KEY=VALUE is wanted, not 'node.id'"),
+        ("=1", "--override: KEY=VALUE is wanted, not '=1'"),
+        ("node.id=one", "--override: node.id: a whole number is wanted, not 'one'"),
+        ("node.id=100", "--override: node.id 100 is the controller's"),
+        ("floodmark.bugs=rust", "--override: no bug 'rust'"),
+        ("replica.lag.time.max.ms=4", "--override: replica.fetch.wait.max.ms (500) may not be above"),
+    ],
+)
+def test_a_bad_override_is_told_as_one(override: str, why: str) -> None:
+    """It stands on no line of the file."""
+    with pytest.raises(ConfigError) as error:
+        parse(BROKER, "f", [override])
+
+    assert str(error.value).startswith(why)
+
+
+def test_an_unknown_override_is_told_and_no_more() -> None:
+    """As in the file."""
+    assert parse(BROKER, "f", ["num.io.threads=2"])[1] == ["--override: unknown key num.io.threads"]
+
+
+def test_an_overridden_line_may_still_be_the_one_at_fault() -> None:
+    """What was given last is what is named."""
+    with pytest.raises(ConfigError, match=r"^f:7: "):
+        parse(BROKER + "broker.session.timeout.ms=500\n", "f", ["num.partitions=2"])

@@ -1,0 +1,133 @@
+"""The way to the container engine: one client, or one sentence that says why there is none.
+
+Rules
+1. DOCKER_HOST alone says which engine is meant; the docker command's contexts are not read.
+2. The engine is on this machine: published ports are dialled on 127.0.0.1, run folders are mounted.
+3. Every request has a time-out.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from docker.errors import APIError, DockerException
+
+import docker
+from harness.errors import FloodmarkError
+
+REQUEST_TIMEOUT_S = 60  # a start on a busy machine took 3 s; more than this is an engine that hangs
+OLDEST_API = (1, 41)  # of Docker 20.10, the oldest that was ever tried
+_ANY_API = "1.24"  # so that nothing is sent before we ask ourselves; the question has no version
+_SOCKET = "unix://"
+_DEFAULT = f"{_SOCKET}/var/run/docker.sock"
+_HERE = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def address() -> str:
+    """Where the engine is asked for."""
+    return os.environ.get("DOCKER_HOST") or _DEFAULT
+
+
+def connect() -> docker.DockerClient:
+    """A client of the engine, which has answered. FloodmarkError: there is none that can be used."""
+    where = address()
+    _on_this_machine(where)
+    try:
+        _knock(where)
+        asking = docker.from_env(timeout=REQUEST_TIMEOUT_S, version=_ANY_API)
+        with contextlib.closing(asking):
+            about = asking.api.version(api_version=False)
+        reason = _unfit(about)
+        if reason is None:
+            return docker.from_env(timeout=REQUEST_TIMEOUT_S, version=about["ApiVersion"])
+    except (DockerException, OSError) as error:
+        raise FloodmarkError(why_not(error, where)) from error
+    raise FloodmarkError(f"the container engine at {where} {reason}")
+
+
+def _knock(where: str) -> None:
+    """OSError if nobody opens; docker-py would leave its half-made socket to the garbage collector."""
+    if where.startswith(_SOCKET):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocking:
+            knocking.settimeout(REQUEST_TIMEOUT_S)
+            knocking.connect(where.removeprefix(_SOCKET))
+
+
+def why_not(error: BaseException, where: str) -> str:
+    """What went wrong in asking the engine, and what to do; one sentence or two."""
+    causes = list(_causes(error))
+    numbers = {cause.errno for cause in causes if isinstance(cause, OSError)}
+    if any(isinstance(cause, PermissionError) for cause in causes) or errno.EACCES in numbers:
+        return (
+            f"no permission to use the container engine at {where}: be a member of the group that owns the "
+            "socket (docker, usually; log in anew after being added), or run as root"
+        )
+    if any(isinstance(cause, TimeoutError) or "timed out" in str(cause).lower() for cause in causes):
+        return (
+            f"the container engine at {where} did not answer in {REQUEST_TIMEOUT_S} s: "
+            "see `docker info`, and restart the engine if that hangs, too"
+        )
+    if numbers & {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR}:
+        return f"no container engine answers at {where}: {_how_to_get_one()}"
+    if any(isinstance(cause, APIError) for cause in causes):
+        return f"the container engine at {where} refused: {error}"
+    return f"the container engine at {where} cannot be used: {error}"
+
+
+def _how_to_get_one() -> str:
+    start = "start it (systemctl start docker), or put `docker/engine.sh run --` before the command (as root)"
+    if os.environ.get("DOCKER_HOST"):
+        return f"DOCKER_HOST names that address; correct or unset it, or {start}"
+    return (
+        f"{start}; where it listens elsewhere, set DOCKER_HOST, for the docker command's contexts are not "
+        "read (`docker context inspect` shows the address)"
+    )
+
+
+def _on_this_machine(where: str) -> None:
+    try:
+        parts = urlsplit(where)
+        host = parts.hostname
+    except ValueError:
+        parts, host = None, None
+    if parts is None or parts.scheme not in ("unix", "http+unix", "tcp", "http", "https", "ssh", "npipe"):
+        raise FloodmarkError(f"DOCKER_HOST={where} is no engine's address: unix:///PATH is wanted")
+    if parts.scheme == "ssh" or (parts.scheme in ("tcp", "http", "https") and host not in _HERE):
+        raise FloodmarkError(
+            f"the container engine at {where} is on another machine: its containers' ports and the run's "
+            "folder would be out of reach; use an engine on this one (unset DOCKER_HOST)"
+        )
+
+
+def _unfit(about: dict[str, str]) -> str | None:
+    """Why an engine that answers cannot be used; `about` is what it says of itself."""
+    if about.get("Os", "linux") != "linux":
+        return f"runs containers of {about['Os']}: switch it to Linux containers"
+    spoken = about.get("ApiVersion", "0.0")
+    try:
+        major, minor = (int(part) for part in spoken.split("."))
+    except ValueError:
+        return f"speaks an unknown API, {spoken!r}"
+    if (major, minor) < OLDEST_API:
+        return (
+            f"is too old: version {about.get('Version', 'unknown')}, API {spoken}; "
+            f"20.10, API {OLDEST_API[0]}.{OLDEST_API[1]}, or newer is wanted"
+        )
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and all that it wraps: requests and urllib3 keep causes in `args` as well."""
+    waiting: list[BaseException] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        within = (each.__cause__, each.__context__, getattr(each, "reason", None), *each.args)
+        waiting += [inner for inner in within if isinstance(inner, BaseException)]

@@ -1,0 +1,20 @@
+"""Too little memory: limited to `limit_mb`, and freed again."""
+
+from harness.protocols import MemoryLimits, Struck
+from harness.schedule import Entry
+from nemesis.each import each
+
+
+class Memory:
+    """A broker that needs more is ended by the kernel, now or later; freed, it stays ended until it is
+    started."""
+
+    answers = frozenset({"memory", "free_memory"})
+
+    def __init__(self, cluster: MemoryLimits) -> None:
+        self._cluster = cluster
+
+    async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
+        limit_mb: int | None = entry.args["limit_mb"] if entry.f == "memory" else None
+        await each(lambda node: self._cluster.limit(node, limit_mb), nodes)
+        return Struck(nodes=nodes)

@@ -1,0 +1,205 @@
+"""docker/compose.yaml as a person uses it: up, kcat, a broker killed, down."""
+
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from docker.errors import ImageNotFound
+
+import docker
+from harness.cluster import containers_client, containers_images
+
+DOCKER = Path(__file__).resolve().parents[2] / "docker"
+READY_TIMEOUT_S = 60
+BUILD_TIMEOUT_S = 300
+
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.kcat,
+    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian package kcat)"),
+]
+
+
+def composes() -> list[list[str]]:
+    """The compose commands that are here: Docker's plugin, Debian's program."""
+    return [
+        words
+        for words in (["docker", "compose"], ["docker-compose"])
+        if shutil.which(words[0])
+        and subprocess.run([*words, "version"], capture_output=True, timeout=60, check=False).returncode == 0
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compose:
+    """A project of its own: name, image tag and ports."""
+
+    words: Sequence[str]
+    folder: Path
+    environment: dict[str, str]
+    ports: Sequence[int]
+
+    def __call__(self, *arguments: str, timeout_s: int = 120) -> str:
+        ran = subprocess.run(
+            [*self.words, *arguments],
+            cwd=self.folder,
+            env={**os.environ, **self.environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        assert ran.returncode == 0, f"{arguments}: {ran.stdout}{ran.stderr}"
+        return ran.stdout
+
+    def kcat(self, port: int, *arguments: str, text: str = "") -> str:
+        ran = subprocess.run(
+            ["kcat", "-b", f"127.0.0.1:{port}", *arguments],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    def brokers(self, port: int) -> list[str]:
+        """The addresses that this broker's metadata shows, and what is led by nobody counts as none."""
+        told = self.kcat(port, "-L")
+        return [] if "leader -1" in told else re.findall(r"broker \d+ at (\S+)", told)
+
+    def until_brokers(self, port: int, wanted: Sequence[int]) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        seen: object = None
+        while time.monotonic() < deadline:
+            try:
+                seen = self.brokers(port)
+            except AssertionError as error:  # it does not listen yet
+                seen = error
+            if seen == [f"127.0.0.1:{each}" for each in wanted]:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{wanted} wanted, seen in the end: {seen}")
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        sockets = [held.enter_context(closing(socket.socket())) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@contextmanager
+def project(words: Sequence[str], into: Path) -> Iterator[Compose]:
+    """A copy of the folder with wheels brought by ./vendor.sh, on the base that this engine has."""
+    folder = into / "-".join(words)
+    shutil.copytree(DOCKER, folder, ignore=shutil.ignore_patterns("__pycache__", "*.whl"))
+    subprocess.run([folder / "vendor.sh"], check=True, timeout=120)
+    mark = f"fmtest{secrets.token_hex(4)}"
+    ports = free_ports(3)
+    with closing(containers_client.connect()) as client:
+        environment = {
+            "COMPOSE_PROJECT_NAME": mark,
+            "FLOODMARK_TAG": mark,
+            "BASE_IMAGE": containers_images.base_image(client, print),
+            **{f"FLOODMARK_N{number}_PORT": str(port) for number, port in enumerate(ports, 1)},
+        }
+        try:
+            yield Compose(words=words, folder=folder, environment=environment, ports=ports)
+        finally:
+            remove(client, mark)
+
+
+def remains(client: docker.DockerClient, mark: str) -> list[str]:
+    """Whatever of the project is in the engine."""
+    of_project = {"label": f"com.docker.compose.project={mark}"}
+    return [
+        *(each.name for each in client.containers.list(all=True, filters=of_project)),
+        *(each.name for each in client.volumes.list(filters=of_project)),
+        *(each.name for each in client.networks.list(filters=of_project)),
+    ]
+
+
+def remove(client: docker.DockerClient, mark: str) -> None:
+    of_project = {"label": f"com.docker.compose.project={mark}"}
+    for container in client.containers.list(all=True, filters=of_project):
+        container.remove(force=True)
+    for volume in client.volumes.list(filters=of_project):
+        volume.remove()
+    for network in client.networks.list(filters=of_project):
+        network.remove()
+    with suppress(ImageNotFound):
+        client.images.remove(f"floodmark-broker:{mark}")
+
+
+def test_up_kcat_kill_down(tmp_path: Path) -> None:
+    """With each compose that is here."""
+    found = composes()
+    if not found:
+        pytest.skip("neither `docker compose` nor docker-compose is here")
+    for words in found:
+        with project(words, tmp_path) as compose:
+            as_a_person_would(compose)
+
+
+def as_a_person_would(compose: Compose) -> None:
+    """Three brokers; what was sent is read, also after one of them is killed, and after it is back; `down -v`
+    leaves nothing. Only this machine is served."""
+    first, second, third = compose.ports
+    mark = compose.environment["COMPOSE_PROJECT_NAME"]
+    compose("up", "--detach", "--build", timeout_s=BUILD_TIMEOUT_S)
+    compose.until_brokers(second, compose.ports)
+    compose.kcat(first, "-t", "greetings", "-P", text="one\ntwo\n")
+    assert sorted(compose.kcat(third, "-t", "greetings", "-C", "-e", "-q").split()) == ["one", "two"]
+
+    compose("kill", "n1")
+    compose.until_brokers(second, [second, third])
+    compose.kcat(second, "-t", "greetings", "-P", text="three\n")
+    assert sorted(compose.kcat(third, "-t", "greetings", "-C", "-e", "-q").split()) == ["one", "three", "two"]
+
+    compose("start", "n1")
+    compose.until_brokers(first, compose.ports)
+    assert sorted(compose.kcat(first, "-t", "greetings", "-C", "-e", "-q").split()) == ["one", "three", "two"]
+
+    client = containers_client.connect()
+    with closing(client):
+        assert len(remains(client, mark)) == 4 + 4 + 1
+        assert published(client, mark) == {("127.0.0.1", str(port)) for port in compose.ports}
+        until_healthy(client, mark)
+        compose("down", "-v")
+        assert remains(client, mark) == []
+
+
+def published(client: docker.DockerClient, mark: str) -> set[tuple[str, str]]:
+    """Address and port of everything that can be dialled from outside."""
+    of_project = {"label": f"com.docker.compose.project={mark}"}
+    return {
+        (binding["HostIp"], binding["HostPort"])
+        for container in client.containers.list(filters=of_project)
+        for bindings in container.ports.values()
+        for binding in bindings or ()
+    }
+
+
+def until_healthy(client: docker.DockerClient, mark: str) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    of_project = {"label": f"com.docker.compose.project={mark}"}
+    while True:
+        states = {each.name: each.health for each in client.containers.list(filters=of_project)}
+        if set(states.values()) == {"healthy"} and len(states) == 4:
+            return
+        assert time.monotonic() < deadline, f"not healthy in {READY_TIMEOUT_S} s: {states}"
+        time.sleep(0.2)

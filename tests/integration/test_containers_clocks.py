@@ -1,0 +1,242 @@
+"""Clocks and memory of brokers in containers: seen in what the brokers write, and in what the kernel says."""
+
+import asyncio
+import datetime
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from harness.cluster.broker_cluster import BrokerCluster
+from harness.cluster.containers import containers_cluster
+from harness.cluster.containers_clocks import Clocks
+from harness.cluster.containers_lab import Lab
+from harness.cluster.containers_memory import HIGHEST, WHY, MemoryLimits
+from harness.cluster.containers_pods import Pods
+from harness.errors import FloodmarkError
+from harness.protocols import CONTROLLER, PartitionSpec
+
+pytestmark = pytest.mark.docker
+
+WAIT_S = 30.0
+HOUR_MS = 3_600_000
+NEAR_S = 60.0  # of a clock: far from an hour, and a busy machine is given time
+SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=("n1",)),)
+
+
+class Stage:
+    """A cluster of one broker that is up, and its parts."""
+
+    def __init__(self, cluster: BrokerCluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        (self.clocks,) = (one for one in cluster.abilities if isinstance(one, Clocks))
+        (self.limits,) = (one for one in cluster.abilities if isinstance(one, MemoryLimits))
+        assert cluster._house is not None
+        assert isinstance(cluster._house.hosts, Pods)
+        self.pods = cluster._house.hosts
+        self.lab: Lab = self.clocks._lab
+
+    def ahead_s(self, name: str) -> float:
+        """By how much the clock was ahead that stamped the last line of its log; now, if it is a new line."""
+        text = (self.folder / "work" / f"{name}.log").read_text()
+        stamps = re.findall(r"^(\d{4}-\S+) ", text, re.MULTILINE)
+        return datetime.datetime.fromisoformat(f"{stamps[-1]}+00:00").timestamp() - time.time()
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while not condition():
+            assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}"
+            await asyncio.sleep(0.02)
+
+    async def says_something(self, name: str) -> None:
+        """Makes the living broker write a line: it hears that its session has ended."""
+        log = self.folder / "work" / f"{name}.log"
+        before = log.stat().st_size
+        await self.cluster.expire("n1")
+        await self.until(lambda: log.stat().st_size > before, f"{name} to write into its log")
+
+    async def kernel_limit(self, name: str) -> int:
+        """Of its memory, in bytes."""
+        told = await self._memory(name, "memory/memory.limit_in_bytes", "memory.max")
+        return HIGHEST if told == "max" else int(told)
+
+    async def kernel_usage(self, name: str) -> int:
+        return int(await self._memory(name, "memory/memory.usage_in_bytes", "memory.current"))
+
+    async def _memory(self, name: str, *files: str) -> str:
+        """The first that there is: of control groups v1, or v2."""
+        cat = f"cd /sys/fs/cgroup; for file in {' '.join(files)}; do cat $file 2>/dev/null && exit; done"
+        return (await self.lab.exec(self.lab.broker(name), ["sh", "-c", cat])).strip()
+
+
+@asynccontextmanager
+async def stage(folder: Path) -> AsyncIterator[Stage]:
+    cluster = containers_cluster(folder, 1, rules="kip-320", bugs=(), config={}, links="direct")
+    await cluster.start()
+    try:
+        await cluster.create(SPECS)
+        yield Stage(cluster, folder)
+    finally:
+        await cluster.stop()
+
+
+def produce(cluster: BrokerCluster, megabytes: int) -> None:
+    """Acked or not: the broker may die of it."""
+    ((host, port),) = cluster.addresses().values()
+    producer = Producer({"bootstrap.servers": f"{host}:{port}", "acks": "all", "log_level": 0,
+                         "message.timeout.ms": 5000})
+    for _ in range(megabytes):
+        producer.produce("log", b"x" * 900_000, partition=0)
+    producer.flush(10)
+
+
+# -- clocks ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset_ms", [3 * HOUR_MS, -3 * HOUR_MS])
+def test_a_living_brokers_clock_jumps_and_only_that(tmp_path: Path, offset_ms: int) -> None:
+    """Its log is stamped with the wrong time at once; its trace, by the monotonic clock, is not; nobody is
+    fenced for it; a restart does not mend it, and mending does."""
+
+    async def scene() -> None:
+        async with stage(tmp_path) as on:
+            assert abs(on.ahead_s("n1")) < NEAR_S
+            await on.clocks.bump("n1", offset_ms)
+            await on.says_something("n1")
+            assert on.ahead_s("n1") == pytest.approx(offset_ms / 1000, abs=NEAR_S)
+            assert abs(on.ahead_s(CONTROLLER)) < NEAR_S
+
+            times = [int(found) for found in re.findall(
+                r'"time":(\d+)', (tmp_path / "work" / "n1.trace").read_text())]
+            assert times == sorted(times)
+            assert time.monotonic_ns() - times[-1] < NEAR_S * 1e9
+
+            await on.cluster.kill("n1")
+            await on.cluster.start_node("n1")
+            assert on.ahead_s("n1") == pytest.approx(offset_ms / 1000, abs=NEAR_S)
+
+            assert await on.clocks.mend() == []
+            await on.says_something("n1")
+            assert abs(on.ahead_s("n1")) < NEAR_S
+            assert on.cluster.died() == []
+
+    asyncio.run(scene())
+
+
+def test_the_controllers_clock_jumps_and_no_session_ends(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with stage(tmp_path) as on:
+            await on.clocks.bump(CONTROLLER, HOUR_MS)
+            await asyncio.sleep(1.0)  # some heartbeats
+            assert (await on.cluster.observe()).unfenced == {"n1"}
+            await on.says_something(CONTROLLER)
+            assert on.ahead_s(CONTROLLER) == pytest.approx(3600, abs=NEAR_S)
+
+    asyncio.run(scene())
+
+
+def test_mending_looks_at_the_clock_itself(tmp_path: Path) -> None:
+    """Where it is still off that is told, and of a dead broker, that it will be."""
+
+    async def scene() -> None:
+        async with stage(tmp_path) as on:
+            await on.clocks.bump("n1", HOUR_MS)
+
+            async def lazy(node: str, offset_ms: int) -> None:
+                del node, offset_ms
+
+            on.clocks.bump = lazy  # type: ignore[method-assign]
+            (line,) = await on.clocks.mend()
+            assert re.fullmatch(r"the clock of n1 is off by 3[56]\d{5} ms", line)
+            await on.cluster.kill("n1")
+            assert await on.clocks.mend() == ["the clock of n1 is off by 3600000 ms"]
+            del on.clocks.bump
+            assert await on.clocks.mend() == []
+
+    asyncio.run(scene())
+
+
+def test_a_cluster_without_the_library_says_so(tmp_path: Path) -> None:
+    clocks = Clocks(Lab(tmp_path, ("n1",), clocks=False))
+
+    with pytest.raises(FloodmarkError, match="n1 cannot be set off: the cluster has no libfaketime"):
+        asyncio.run(clocks.bump("n1", 5))
+    assert asyncio.run(clocks.mend()) == []
+
+
+# -- memory ----------------------------------------------------------------------------------------------
+
+
+def test_a_limit_that_suffices_is_in_force_and_lifted(tmp_path: Path) -> None:
+    """With it goes the excuse; one that is left, for all the mending, is told; one that no engine takes is
+    refused before it is asked for."""
+
+    async def scene() -> None:
+        async with stage(tmp_path) as on:
+            before = await on.kernel_limit("n1")
+            with pytest.raises(FloodmarkError, match="n1 cannot be limited to 2 MB: 6 MB is the least"):
+                await on.limits.limit("n1", 2)
+            await on.limits.limit("n1", 256)
+            assert await on.kernel_limit("n1") == 256 << 20
+            assert on.lab.excused == {"n1": WHY}
+
+            async def lazy(node: str) -> None:
+                del node
+
+            on.limits._free = lazy  # type: ignore[method-assign]
+            assert await on.limits.mend() == ["the memory of n1 is limited to 256 MB"]
+            del on.limits._free
+
+            assert await on.limits.mend() == []
+            assert await on.kernel_limit("n1") == before
+            assert on.lab.excused == {}
+            on.lab.client.api.kill(on.lab.broker("n1"), "SIGKILL")
+            await on.until(lambda: not on.pods.lives("n1"), "n1 to end")
+            assert on.cluster.died() == ["n1"]
+            assert on.pods.felled == []
+
+    asyncio.run(scene())
+
+
+def test_a_broker_that_holds_more_is_ended_and_excused(tmp_path: Path) -> None:
+    """It comes back when it may have memory again, and as before."""
+
+    async def scene() -> None:
+        async with stage(tmp_path) as on:
+            before = await on.kernel_limit("n1")
+            await on.limits.limit("n1", 8)
+            await on.until(lambda: not on.pods.lives("n1"), "n1 to end")
+            assert [(name, why) for name, why, _ in on.pods.felled] == [("n1", WHY)]
+            assert on.cluster.died() == []
+
+            await on.limits.limit("n1", None)
+            await on.cluster.start_node("n1")
+            assert await on.kernel_limit("n1") == before
+            assert on.lab.excused == {}
+
+    asyncio.run(scene())
+
+
+def test_the_kernel_ends_a_broker_that_comes_to_need_more(tmp_path: Path) -> None:
+    """Nobody sends a signal: what it is asked to take in does not fit."""
+
+    async def scene() -> None:
+        async with stage(tmp_path) as on:
+            fits_mb = (await on.kernel_usage("n1") >> 20) + 2
+            await on.limits.limit("n1", fits_mb)
+            assert on.pods.lives("n1")
+            await asyncio.to_thread(produce, on.cluster, 12)
+            await on.until(lambda: not on.pods.lives("n1"), "n1 to end for want of memory")
+            assert [(name, why) for name, why, _ in on.pods.felled] == [("n1", WHY)]
+            assert on.cluster.died() == []
+            assert "want of memory" in on.cluster.last_words("n1")
+
+            assert await on.limits.mend() == []
+            await on.cluster.start_node("n1")
+
+    asyncio.run(scene())

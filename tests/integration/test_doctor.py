@@ -1,0 +1,153 @@
+"""The doctor on this machine's engine: what it tries really happens, is remembered, and leaves nothing."""
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import docker
+from harness.cluster import containers_probe
+from harness.cluster.containers_client import connect
+from harness.cluster.containers_facts import facts
+from harness.cluster.containers_images import tools_image
+from harness.cluster.containers_probe import (
+    CLOCK,
+    CUT,
+    DELAY,
+    FOLDER,
+    LOOPS,
+    LOSS,
+    MEMORY,
+    ONE_CLOCK,
+    RATE,
+    READ_ONLY,
+    RESET,
+    Abilities,
+    probe,
+    understood,
+)
+from harness.cluster.containers_sweep import LABEL_RUN
+from harness.commands.doctor import doctor
+from harness.errors import FloodmarkError
+from harness.verdict import EXIT_VALID
+
+pytestmark = pytest.mark.docker
+
+LATE_S = 30.0
+BARE = {"network_mode": "none", "cap_drop": ["ALL"]}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.DockerClient]:
+    one = connect()
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def image(client: docker.DockerClient) -> str:
+    return tools_image(client, print)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(image: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """After the image is there: to build it, the user's own cache is of use."""
+    assert image
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def run(client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What the containers of one test are labelled with; none of them is left."""
+    name = secrets.token_hex(4)
+    monkeypatch.setattr(containers_probe, "secrets", SimpleNamespace(token_hex=lambda _: name))
+    yield name
+    assert left(client, name) == []
+
+
+def left(client: docker.DockerClient, run: str) -> list[Any]:
+    return list(client.api.containers(all=True, filters={"label": f"{LABEL_RUN}={run}"}))
+
+
+def tried(client: docker.DockerClient, image: str, run: str, what: str,
+          options: Mapping[str, Any]) -> dict[str, Any]:
+    """One container's answer."""
+    return dict(containers_probe._try(client, image, run, what, options))
+
+
+def test_the_doctor_tells_of_this_engine(
+        client: docker.DockerClient, image: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What this machine can do is not ours to say; but containers run on it, as this test does."""
+    file = tmp_path / "doctor.json"
+
+    assert doctor(cluster="containers", json_file=file) == EXIT_VALID
+    told = capsys.readouterr().out
+    assert "the containers cluster can run here" in told
+    assert image in told
+    assert facts(client).name.split(",", maxsplit=1)[0] in told
+    findings = json.loads(file.read_text())
+    assert None not in {row["containers"] for row in findings["faults"]}
+    can = {row["fault"] for row in findings["faults"] if row["containers"]}
+    assert {"kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "disk wiped", "arm"} <= can
+
+
+def test_what_was_found_is_remembered_until_it_is_asked_for_anew(
+        client: docker.DockerClient, image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = probe(client, image)
+
+    def look_again(*_: object) -> Abilities:
+        raise FloodmarkError("it was tried again")
+
+    monkeypatch.setattr(containers_probe, "_try_all", look_again)
+    if found[LOOPS].can:  # else other runs may have had all the loop devices, and it is not remembered
+        assert probe(client, image) == found
+    with pytest.raises(FloodmarkError, match="tried again"):
+        probe(client, image, anew=True)
+
+
+def test_a_container_without_rights_can_do_nothing_that_needs_them(
+        client: docker.DockerClient, image: str, run: str) -> None:
+    """Each no is the kernel's own. What needs no right is a yes all the same."""
+    network = {**tried(client, image, run, "network", BARE), "folder_seen": False,
+               "between_ns": (0, 1 << 63)}
+    found = understood(network, tried(client, image, run, "disks", BARE))
+
+    assert {name for name, ability in found.items() if not ability.can} == {
+        FOLDER, CUT, RESET, LOSS, DELAY, RATE, LOOPS, READ_ONLY, MEMORY}
+    assert {name for name, ability in found.items() if ability.can} == {ONE_CLOCK, CLOCK}
+    assert "ermi" in found[CUT].why  # permission denied, or operation not permitted
+    assert found[MEMORY].why == "a limit that was asked for is not in force"
+
+
+def test_a_container_that_the_engine_refuses_is_an_answer(
+        client: docker.DockerClient, image: str, run: str) -> None:
+    answer = tried(client, image, run, "network", {"network_mode": "container:nobody-is-called-this"})
+
+    assert "nobody-is-called-this" in answer["refused"]
+
+
+def test_an_image_without_the_program_is_named_as_the_trouble(client: docker.DockerClient, run: str) -> None:
+    base = facts(client).base
+    assert base is not None
+
+    with pytest.raises(FloodmarkError, match=r"was to try out network ended with code 2: .*probe\.py"):
+        tried(client, base, run, "network", BARE)
+
+
+def test_an_engine_that_is_silent_is_not_waited_for(
+        client: docker.DockerClient, image: str, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is late removes its container all the same."""
+    monkeypatch.setattr(containers_probe, "PROBE_S", 0.0)
+
+    with pytest.raises(FloodmarkError, match="waited 0 s for the containers that try out"):
+        probe(client, image, anew=True)
+    deadline = time.monotonic() + LATE_S
+    while any(thread.name == "probe" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, f"waited {LATE_S} s for the last probe; {left(client, run)}"
+        time.sleep(0.05)

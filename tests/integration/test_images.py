@@ -1,0 +1,182 @@
+"""The images: small, without rights, complete, built without a network, found again."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import docker
+from harness.cluster import containers_client, containers_images
+
+pytestmark = pytest.mark.docker
+
+DOCKER = Path(__file__).resolve().parents[2] / "docker"
+MEGABYTE = 1_000_000
+ABOVE_BASE_MAX = 30 * MEGABYTE
+FOUND_AGAIN_MAX_S = 2.0  # it takes 0.03 s
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.DockerClient]:
+    made = containers_client.connect()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def broker(client: docker.DockerClient) -> str:
+    return containers_images.broker_image(client, print)
+
+
+@pytest.fixture(scope="module")
+def tools(client: docker.DockerClient) -> str:
+    return containers_images.tools_image(client, print)
+
+
+def output(client: docker.DockerClient, image: str, script: str, *, user: str = "") -> str:
+    """What a shell script prints in a new container, which is gone afterwards."""
+    printed = client.containers.run(
+        image, [script], entrypoint=["sh", "-euc"], user=user, network_mode="none", remove=True, stderr=True
+    )
+    return str(printed.decode())
+
+
+def test_the_broker_is_small(client: docker.DockerClient, broker: str) -> None:
+    """At most 30 MB above what it stands on."""
+    base = client.images.get(containers_images.base_image(client, print))
+    above = client.images.get(broker).attrs["Size"] - base.attrs["Size"]
+
+    assert 0 < above <= ABOVE_BASE_MAX
+
+
+def test_the_broker_has_no_rights(client: docker.DockerClient, broker: str) -> None:
+    """Not root; of the image's folders it may write /data and what everybody may; no compiler."""
+    who, compilers, *writable = output(
+        client,
+        broker,
+        """id -u
+        command -v gcc cc make || echo none
+        find / -xdev -type d -writable ! -path '/proc/*' ! -path '/sys/*' 2>/dev/null || true""",
+    ).split()
+
+    assert (who, compilers) == ("10001", "none")
+    assert "/data" in writable
+    assert set(writable) <= {"/data", "/tmp", "/var/tmp", "/run/lock", "/var/lock", "/dev/shm", "/dev/mqueue"}
+
+
+@pytest.mark.parametrize("target", ["broker", "tools"])
+def test_it_starts(client: docker.DockerClient, target: str, request: pytest.FixtureRequest) -> None:
+    """The entry point of both is the broker: it imports all it needs, and says what it takes."""
+    told = client.containers.run(
+        request.getfixturevalue(target), ["--help"], network_mode="none", read_only=True, remove=True
+    )
+
+    assert b"usage: python -m broker" in told
+
+
+def test_byte_code_is_complete(client: docker.DockerClient, broker: str) -> None:
+    """A start compiles nothing: every module has its byte code, and it is of this Python."""
+    missing = output(
+        client,
+        broker,
+        """cd /opt/floodmark
+        tag=$(python -c 'import sys; print(sys.implementation.cache_tag)')
+        find . -name '*.py' | while read -r path; do
+          name=${path##*/}
+          [ -e "${path%/*}/__pycache__/${name%.py}.$tag.pyc" ] || echo "$path"
+        done""",
+    )
+
+    assert missing == ""
+
+
+def test_the_tools_are_there(client: docker.DockerClient, tools: str) -> None:
+    """What faults are made with, libfaketime where the harness looks for it, and the fault programs."""
+    told = output(
+        client,
+        tools,
+        """for tool in iptables-restore iptables-save ip tc ss mkfs.ext4 losetup mount fallocate pkill python
+        do command -v $tool >/dev/null || echo missing $tool; done
+        LD_PRELOAD=/opt/floodmark/libfaketime.so.1 FAKETIME='@2001-02-03 00:00:00' date +%Y-%m
+        ls /opt/floodmark/faults/README.md""",
+    )
+
+    assert told == "2001-02\n/opt/floodmark/faults/README.md\n"
+
+
+def test_rules_are_loaded_with_one_capability(client: docker.DockerClient, tools: str) -> None:
+    """NET_ADMIN alone, as root of the container."""
+    printed = client.containers.run(
+        tools,
+        ["iptables -A INPUT -s 192.0.2.1 -j DROP && iptables-save | grep -c 192.0.2.1"],
+        entrypoint=["sh", "-euc"],
+        user="root",
+        cap_drop=["ALL"],
+        cap_add=["NET_ADMIN"],
+        network_mode="none",
+        remove=True,
+    )
+
+    assert printed == b"1\n"
+
+
+def test_found_again(client: docker.DockerClient, tools: str) -> None:
+    """The same content is no work, and nothing is said."""
+    said = list[str]()
+    begun = time.monotonic()
+
+    assert containers_images.tools_image(client, said.append) == tools
+    assert time.monotonic() - begun < FOUND_AGAIN_MAX_S
+    assert said == []
+
+
+def test_a_change_is_another_image(
+    client: docker.DockerClient, tools: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the broker's code; and it is the changed code that runs."""
+    changed = copy(tmp_path)
+    (changed / "broker" / "words_of_this_test.py").write_text("print('changed')\n", encoding="utf-8")
+    monkeypatch.setattr(containers_images, "context_folder", lambda: changed)
+    name = containers_images.tools_image(client, print)
+    try:
+        assert name != tools
+        assert output(client, name, "python -m broker.words_of_this_test") == "changed\n"
+    finally:
+        client.images.remove(name)
+
+
+@pytest.mark.skipif(shutil.which("docker") is None, reason="there is no docker command")
+def test_by_hand_without_a_network(client: docker.DockerClient, tmp_path: Path, broker: str) -> None:
+    """The two commands of docker/README.md."""
+    folder = copy(tmp_path)
+    name = "floodmark-test-by-hand:1"
+    base = containers_images.base_image(client, print)
+    words = [f"--tag={name}", f"--build-arg=BASE_IMAGE={base}"]
+    subprocess.run([folder / "vendor.sh"], check=True, timeout=120)
+    try:
+        subprocess.run(
+            ["docker", "build", "--quiet", "--network=none", "--target=broker", *words, folder],
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
+        assert output(client, name, "id -u") == "10001\n"
+    finally:
+        client.images.remove(name)
+
+
+def copy(into: Path) -> Path:
+    """docker/, as git would give it: without wheels that somebody has fetched, and without byte code."""
+    folder = into / "docker"
+    folder.mkdir()
+    names = [*containers_images.GOES_IN, "vendor.sh", "wheels/.gitignore", ".dockerignore"]
+    subprocess.run(
+        f"tar -C {DOCKER} --exclude=__pycache__ -c {' '.join(names)} | tar -C {folder} -x",
+        shell=True,
+        check=True,
+        timeout=60,
+    )
+    return folder

@@ -1,0 +1,334 @@
+"""Which image a cluster's containers run from: what goes into it, what it stands on, when it is built."""
+
+import ast
+import io
+import re
+import sys
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.errors import APIError, ImageNotFound
+
+from harness.cluster import containers_images as images
+from harness.errors import FloodmarkError
+
+DOCKER = Path(__file__).resolve().parents[2] / "docker"
+
+
+class Engine:
+    """What the module asks of a client: images by name, a registry, a builder, a version."""
+
+    def __init__(self, *there: str, registry: tuple[str, ...] = ()) -> None:
+        self.there = {name: f"sha256:{name}" for name in there}
+        self.registry = registry
+        self.built: list[tuple[str, list[str], str]] = []  # tag, files of the context, base
+        self.steps: Callable[[], Iterator[dict[str, str]]] = lambda: iter([{"stream": "Step 1\n"}])
+        self.images = self
+        self.api = self
+
+    def get(self, name: str) -> Any:
+        if name not in self.there:
+            raise ImageNotFound(name)
+        return type("Image", (), {"id": self.there[name]})
+
+    def pull(self, name: str) -> None:
+        if name not in self.registry:
+            raise APIError("500", explanation="no such host")
+        self.there[name] = f"sha256:{name}"
+
+    def version(self) -> dict[str, str]:
+        return {"Arch": "amd64"}
+
+    def build(self, *, fileobj: io.BytesIO, tag: str, buildargs: dict[str, str], **_: Any) -> Any:
+        with tarfile.open(fileobj=fileobj) as tar:
+            self.built.append((tag, tar.getnames(), buildargs["BASE_IMAGE"]))
+        yield from self.steps()
+        self.there[tag] = f"sha256:{tag}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small docker/ and an empty cache; scripts that fetch wheels and cannot make a base."""
+    place = tmp_path / "docker"
+    for name, text in {
+        "Dockerfile": "FROM scratch",
+        "requirements.txt": "kio==1",
+        "broker/__init__.py": "",
+        "broker/__pycache__/x.pyc": "no",
+        "faults/.hidden": "no",
+        "faults/delay.py": "import time",
+        "compose.yaml": "no",
+    }.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    script(place / "vendor.sh", 'echo fetched "$2" >>"$(dirname "$0")/log"; echo w >"$1/kio-1.whl"')
+    script(place / "base.sh", "echo it is raining >&2; exit 1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(images.BASE_VARIABLE, raising=False)
+    monkeypatch.setattr(images, "context_folder", lambda: place)
+    return place
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def nothing(_: str) -> None:
+    """Says nothing."""
+
+
+def test_what_goes_in(folder: Path) -> None:
+    """No byte code, nothing hidden, nothing that only people use."""
+    assert sorted(images.context_files(folder)) == [
+        "Dockerfile",
+        "broker/__init__.py",
+        "faults/delay.py",
+        "requirements.txt",
+    ]
+
+
+def test_a_tag_is_the_content(folder: Path) -> None:
+    """Any change makes another: a file's text, its name, its being a program, the base."""
+    files = images.context_files(folder)
+    tags = {images.tag_of(files, "base"), images.tag_of(dict(reversed(files.items())), "base")}
+    assert len(tags) == 1
+    assert re.fullmatch("[0-9a-f]{12}", min(tags))
+
+    tags.add(images.tag_of(files, "other base"))
+    (folder / "faults" / "delay.py").chmod(0o755)
+    tags.add(images.tag_of(images.context_files(folder), "base"))
+    (folder / "faults" / "delay.py").write_text("import times")
+    tags.add(images.tag_of(images.context_files(folder), "base"))
+    (folder / "faults" / "delay.py").rename(folder / "faults" / "later.py")
+    tags.add(images.tag_of(images.context_files(folder), "base"))
+
+    assert len(tags) == 5
+
+
+def test_the_same_files_are_the_same_bytes(folder: Path) -> None:
+    """Or the engine would not find its layers again; programs stay programs."""
+    files = images.context_files(folder) | {"faults/run": (b"#!/bin/sh", True)}
+
+    packed = images._packed(files)
+    assert packed.getvalue() == images._packed(dict(reversed(files.items()))).getvalue()
+    with tarfile.open(fileobj=packed) as tar:
+        assert {entry.name: entry.mode for entry in tar}["faults/run"] == 0o755
+        assert tar.getmember("Dockerfile").mode == 0o644
+
+
+def test_built_once_and_then_found(folder: Path) -> None:
+    """The wheels go into the context, not into the tag."""
+    engine, said = Engine(images.OFFICIAL_BASE), list[str]()
+
+    name = images.tools_image(engine, said.append)  # type: ignore[arg-type]
+
+    assert name.startswith("floodmark-tools:")
+    assert engine.built == [
+        (
+            name,
+            ["Dockerfile", "broker/__init__.py", "faults/delay.py", "requirements.txt", "wheels/kio-1.whl"],
+            images.OFFICIAL_BASE,
+        )
+    ]
+    assert said == [f"building the image {name} on {images.OFFICIAL_BASE}: once, about half a minute"]
+    assert images.tools_image(engine, said.append) == name  # type: ignore[arg-type]
+    assert images.broker_image(engine, nothing) == name.replace("tools", "broker")  # type: ignore[arg-type]
+    assert [tag for tag, _, _ in engine.built] == [name, name.replace("tools", "broker")]
+    assert (folder / "log").read_text() == "fetched amd64\n"  # once, for both
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("there", "registry", "asked", "base"),
+    [
+        ((images.OFFICIAL_BASE, images.STAND_IN_BASE), (), None, images.OFFICIAL_BASE),
+        ((images.STAND_IN_BASE,), (images.OFFICIAL_BASE,), None, images.STAND_IN_BASE),
+        ((), (images.OFFICIAL_BASE,), None, images.OFFICIAL_BASE),
+        ((images.OFFICIAL_BASE, "mine:1"), (), "mine:1", "mine:1"),
+        ((images.OFFICIAL_BASE,), ("mine:1",), "mine:1", "mine:1"),
+    ],
+)
+def test_the_base_is_what_is_nearest(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    there: tuple[str, ...],
+    registry: tuple[str, ...],
+    asked: str | None,
+    base: str,
+) -> None:
+    """What was asked for; else what is in the engine; else what a registry gives."""
+    if asked:
+        monkeypatch.setenv(images.BASE_VARIABLE, asked)
+    engine = Engine(*there, registry=registry)
+
+    images.tools_image(engine, nothing)  # type: ignore[arg-type]
+
+    assert [on for _, _, on in engine.built] == [base]
+
+
+def test_a_stand_in_is_made_where_no_registry_answers(folder: Path) -> None:
+    """By the script, with the tag that is looked for."""
+    engine = Engine()
+    script(folder / "base.sh", f'echo "$1 $DOCKER_HOST" >"{folder}/made"')
+
+    assert images.base_image(engine, nothing) == images.STAND_IN_BASE  # type: ignore[arg-type]
+    assert (folder / "made").read_text().split()[0] == images.STAND_IN_BASE
+    assert (folder / "made").read_text().split()[1].startswith("unix://")
+
+
+def test_no_base_at_all_says_what_to_do(folder: Path) -> None:
+    """Why there is no stand-in, and the two ways out."""
+    said = list[str]()
+    with pytest.raises(FloodmarkError) as error:
+        images.tools_image(Engine(), said.append)  # type: ignore[arg-type]
+
+    assert "(it is raining)" in str(error.value)
+    assert "docker load" in str(error.value)
+    assert f"{images.BASE_VARIABLE}=IMAGE" in str(error.value)
+    assert "(no such host)" in said[-1]
+
+
+def test_a_base_asked_for_and_not_to_be_had(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other is taken in its place."""
+    monkeypatch.setenv(images.BASE_VARIABLE, "mine:1")
+
+    with pytest.raises(FloodmarkError, match=r"mine:1, which FLOODMARK_BASE_IMAGE asks for.*no such host"):
+        images.tools_image(Engine(images.OFFICIAL_BASE), nothing)  # type: ignore[arg-type]
+
+
+def test_without_wheels_the_build_goes_on(folder: Path) -> None:
+    """And the failure leaves nothing that the next run would take for wheels."""
+    engine, said = Engine(images.OFFICIAL_BASE), list[str]()
+    script(folder / "vendor.sh", 'echo half >"$1/half.whl"; echo no index >&2; exit 1')
+
+    images.tools_image(engine, said.append)  # type: ignore[arg-type]
+
+    assert not any("wheels" in name for name in engine.built[0][1])
+    assert said[0] == "wheels could not be fetched beforehand (no index): the build asks for them itself"
+    assert list((folder.parent / "cache/floodmark/wheels").iterdir()) == []
+
+
+def test_wheels_brought_by_hand_are_taken(folder: Path) -> None:
+    """Nothing is fetched then."""
+    engine = Engine(images.OFFICIAL_BASE)
+    (folder / "wheels").mkdir()
+    (folder / "wheels" / "own.whl").write_text("w")
+
+    images.tools_image(engine, nothing)  # type: ignore[arg-type]
+
+    assert "wheels/own.whl" in engine.built[0][1]
+    assert not (folder / "log").exists()
+
+
+def test_a_build_that_fails_tells_its_last_words(folder: Path) -> None:
+    """The error, and the lines before it."""
+    engine = Engine(images.OFFICIAL_BASE)
+    engine.steps = lambda: iter([{"stream": "Step 2 : RUN pip\nno wheel"}, {"error": "code 1"}])
+
+    with pytest.raises(FloodmarkError) as error:
+        images.tools_image(engine, nothing)  # type: ignore[arg-type]
+
+    assert re.fullmatch(
+        r"the image floodmark-tools:\w+ could not be built on python:3.11-slim-bookworm: code 1\n"
+        r"  Step 2 : RUN pip\n  no wheel",
+        str(error.value),
+    )
+
+
+def test_an_engine_that_dies_in_the_build(folder: Path) -> None:
+    """One of our errors, not requests'."""
+
+    def dies() -> Iterator[dict[str, str]]:
+        yield {"stream": "Step 1"}
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    engine = Engine(images.OFFICIAL_BASE)
+    engine.steps = dies
+
+    with pytest.raises(FloodmarkError, match="Connection reset by peer"):
+        images.tools_image(engine, nothing)  # type: ignore[arg-type]
+
+
+def test_two_runs_at_once_build_once(folder: Path) -> None:
+    """The second says that it waits, and finds what the first has built."""
+    engine, going_on, waits = Engine(images.OFFICIAL_BASE), threading.Event(), threading.Event()
+    found, said = list[str](), list[str]()
+
+    def slowly() -> Iterator[dict[str, str]]:
+        second.start()
+        assert waits.wait(20)
+        yield {"stream": "Step 1"}
+
+    def say(text: str) -> None:
+        said.append(text)
+        waits.set()
+
+    def build_too() -> None:
+        found.append(images.tools_image(engine, say))  # type: ignore[arg-type]
+        going_on.set()
+
+    second = threading.Thread(target=build_too)
+    engine.steps = slowly
+    found.append(images.tools_image(engine, nothing))  # type: ignore[arg-type]
+    assert going_on.wait(20)
+    second.join()
+
+    assert len(engine.built) == 1
+    assert len(set(found)) == 1
+    assert said == ["another run is building the images: waiting for it"]
+
+
+def test_a_wheel_has_no_dockerfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Containers need a checkout, and the message says how."""
+    spec = type("Spec", (), {"submodule_search_locations": [str(tmp_path / "broker")]})
+    monkeypatch.setattr(images.importlib.util, "find_spec", lambda _: spec)
+
+    with pytest.raises(FloodmarkError, match="containers need a checkout of floodmark"):
+        images.context_folder()
+
+
+# -- the real docker/ ------------------------------------------------------------------------------------
+
+
+def test_the_context_is_found_beside_the_broker() -> None:
+    """In a checkout that is installed as one."""
+    assert images.context_folder() == DOCKER
+
+
+def test_by_hand_the_same_goes_in() -> None:
+    """.dockerignore lets through what the harness packs, and the wheels."""
+    lines = (DOCKER / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    let_through = {line[1:] for line in lines if line.startswith("!")}
+
+    assert let_through | {"Dockerfile"} == {*images.GOES_IN, "wheels"}
+
+
+def test_requirements_are_what_the_broker_imports() -> None:
+    """And what those need; at the versions of constraints.txt."""
+    pins = set(pinned(DOCKER / "requirements.txt"))
+    imported = {
+        name.split(".")[0]
+        for path in (DOCKER / "broker").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in imports(node)
+    }
+
+    assert imported - set(sys.stdlib_module_names) - {"broker"} == {"crc32c", "kio", "orjson"}
+    assert {pin.partition("==")[0] for pin in pins} == {"crc32c", "kio", "orjson", "typing_extensions"}
+    assert pins <= set(pinned(DOCKER.parent / "constraints.txt"))
+
+
+def imports(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
+def pinned(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]

@@ -1,0 +1,155 @@
+"""What the probe's answers mean: which abilities there are, by what means, or why not; what is remembered."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cluster import containers_probe
+from harness.cluster.containers_probe import (
+    CLOCK,
+    CUT,
+    DELAY,
+    FOLDER,
+    LIMIT,
+    LOOPS,
+    LOSS,
+    MEMORY,
+    NAMES,
+    ONE_CLOCK,
+    RATE,
+    READ_ONLY,
+    RESET,
+    Abilities,
+    offers,
+    understood,
+)
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+EVERYTHING = frozenset({"packet", "clock", "disk", "memory"})
+
+
+def network(*, folder_seen: bool = True, seen: dict[str, Any] | None = None, **lacks: str) -> dict[str, Any]:
+    """An answer in which all is well but what is said."""
+    names = ("cut", "reset", "loss", "netem", "queue", "clock")
+    return {
+        "can": {name: lacks.get(name) for name in names},
+        "seen": {"boot_id": BOOT_ID, "memory_limit": LIMIT, "monotonic_ns": 15, **(seen or {})},
+        "folder_seen": folder_seen,
+        "between_ns": (10, 20),
+    }
+
+
+def disks(**lacks: str) -> dict[str, Any]:
+    names = {"loops": "loops", "power_cut": "power_cut", "read_only": "read-only"}
+    return {"can": {name: lacks.get(word) for word, name in names.items()}, "seen": {}}
+
+
+def lacking(found: Abilities) -> dict[str, str]:
+    return {name: ability.why for name, ability in found.items() if not ability.can}
+
+
+def test_all_can_be_done() -> None:
+    found = understood(network(), disks())
+
+    assert tuple(found) == NAMES
+    assert lacking(found) == {}
+    assert found[LOSS].how == "the firewall"
+    assert found[DELAY].how == found[RATE].how == "netem"
+    assert offers(found) == EVERYTHING
+
+
+@pytest.mark.parametrize(("name", "answers", "offered"), [
+    (CUT, {"network": network(cut="no rules")}, EVERYTHING),
+    (RESET, {"network": network(reset="no REJECT")}, EVERYTHING - {"packet"}),
+    (CLOCK, {"network": network(clock="no library")}, EVERYTHING - {"clock"}),
+    (MEMORY, {"network": network(seen={"memory_limit": None})}, EVERYTHING - {"memory"}),
+    (MEMORY, {"network": network(seen={"memory_limit": LIMIT + 1})}, EVERYTHING - {"memory"}),
+    (LOOPS, {"disks": disks(power_cut="all was left")}, EVERYTHING - {"disk"}),
+    (LOOPS, {"disks": disks(loops="no device")}, EVERYTHING - {"disk"}),
+    (READ_ONLY, {"disks": disks(read_only="no trigger")}, EVERYTHING),
+    (ONE_CLOCK, {"network": network(seen={"boot_id": "another"})}, EVERYTHING),
+    (ONE_CLOCK, {"network": network(seen={"monotonic_ns": 9})}, EVERYTHING),
+    (ONE_CLOCK, {"network": network(seen={"monotonic_ns": 21})}, EVERYTHING),
+    (FOLDER, {"network": network(folder_seen=False)}, EVERYTHING),
+])
+def test_one_that_is_lacking_is_the_only_one(
+        name: str, answers: dict[str, Any], offered: frozenset[str]) -> None:
+    """It says why, and what to do."""
+    found = understood(**{"network": network(), "disks": disks(), **answers})
+
+    assert set(lacking(found)) == {name}
+    assert found[name].why
+    assert found[name].todo
+    assert offers(found) == offered
+
+
+def test_what_can_be_had_in_another_way_is_had() -> None:
+    """Without netem by queues; the loss, without the firewall's dice, like the rest."""
+    found = understood(network(netem="unknown", loss="no dice"), disks())
+
+    assert lacking(found) == {}
+    assert found[DELAY].how == found[RATE].how == found[LOSS].how == "packet queues"
+
+
+def test_what_cannot_be_had_in_any_way_names_them_all() -> None:
+    found = understood(network(netem="unknown", queue="forbidden", loss="no dice"), disks())
+
+    assert lacking(found) == {
+        LOSS: "the firewall: no dice; netem: unknown; packet queues: forbidden",
+        DELAY: "netem: unknown; packet queues: forbidden",
+        RATE: "netem: unknown; packet queues: forbidden",
+    }
+    assert offers(found) == EVERYTHING - {"packet"}
+
+
+def test_loss_needs_no_delay() -> None:
+    found = understood(network(netem="unknown", queue="forbidden"), disks())
+
+    assert set(lacking(found)) == {DELAY, RATE}
+
+
+def test_an_engine_that_refuses_such_containers() -> None:
+    """Nothing of theirs can be had, for the engine's own reason."""
+    refused = {"refused": "rootless"}
+    found = understood({**refused, "folder_seen": False, "between_ns": (10, 20)}, refused)
+
+    assert set(lacking(found)) == set(NAMES)
+    assert found[LOOPS].why == "the engine refuses such a container: rootless"
+    assert offers(found) == frozenset()
+
+
+# -- remembering ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "floodmark" / "abilities.json"
+
+
+def test_what_was_found_is_remembered_for_the_same_engine_alone(file: Path) -> None:
+    found = understood(network(netem="unknown", reset="no REJECT"), disks())
+    containers_probe._keep("this", found)
+
+    assert containers_probe._kept("this") == found
+    assert containers_probe._kept("that") is None
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_that_there_is_no_loop_device_is_not_remembered(file: Path) -> None:
+    """Other runs may have had them all."""
+    containers_probe._keep("this", understood(network(), disks(loops="no device")))
+
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("text", [
+    "", "{", "[]", '{"key": "this"}', '{"key": "this", "abilities": {"flying": {"can": true}}}',
+    '{"key": "this", "abilities": {"cut": {"may": true}}}'])
+def test_a_spoilt_memory_is_no_memory(file: Path, text: str) -> None:
+    """Half a file, or one of a version that knew other words."""
+    file.parent.mkdir()
+    file.write_text(text)
+
+    assert containers_probe._kept("this") is None

@@ -1,0 +1,233 @@
+"""The doctor's findings: what an exit code rests on, how they are shown, and a machine without an engine."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from harness.cluster.containers_facts import Facts
+from harness.cluster.containers_probe import DELAY, LOOPS, NAMES, Ability
+from harness.commands import doctor_machine
+from harness.commands.doctor import doctor, lacking
+from harness.commands.doctor_engine import Engine, engine_rows
+from harness.commands.doctor_faults import fault_rows
+from harness.commands.doctor_words import FaultRow, Row, lines
+from harness.errors import FloodmarkError
+from harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
+from harness.verdict import EXIT_HARNESS, EXIT_VALID
+
+ABLE = Engine(rows=(), abilities=dict.fromkeys(NAMES, Ability(can=True)))
+UNABLE = Engine(rows=(), abilities=dict.fromkeys(NAMES, Ability(can=False, why="no kernel", todo="get one")))
+UNKNOWN = Engine(rows=(), abilities=None, why_unknown="there is no container engine")
+BOTH = ("containers", "local")
+ROWS = (
+    Row(part="this machine", what="Python", can=True, told="3.11.7", needed_by=BOTH),
+    Row(part="this machine", what="judge", can=False, told="no java on PATH", todo="install it",
+        needed_by=BOTH),
+    Row(part="containers", what="engine", can=False, told="nobody answers", todo="start it",
+        needed_by=("containers",)),
+    Row(part="containers", what="image", can=None, told="not built", todo="build it"),
+)
+FAULT_ROWS = (
+    FaultRow(fault="kill", does="SIGKILL", local=True, containers=True),
+    FaultRow(fault="packet delay", does="late", local=False, containers=True, told="by netem"),
+    FaultRow(fault="memory", does="limit", local=False, containers=False, told="no group", todo="boot so"),
+)
+
+
+def shown(width: int, chosen: str = "local", **lacks: list[str]) -> list[str]:
+    return [click.unstyle(line) for line in lines(
+        ROWS, FAULT_ROWS, lacks or {"local": []}, chosen=chosen, unknown="it rains", width=width)]
+
+
+# -- showing ---------------------------------------------------------------------------------------------
+
+
+def test_findings_are_a_line_each_with_what_to_do_beneath() -> None:
+    assert shown(80, containers=["engine", "judge"], local=[]) == [
+        "this machine",
+        "  yes  Python  3.11.7",
+        "  NO   judge   no java on PATH",
+        "       -> install it",
+        "containers",
+        "  no   engine  nobody answers",
+        "       -> start it",
+        "  ?    image   not built",
+        "       -> build it",
+        "",
+        "faults          local  containers",
+        "  kill          yes    yes         SIGKILL",
+        "  packet delay  no     yes         late (by netem)",
+        "  memory        no     no          no group",
+        "    -> boot so",
+        "",
+        "the containers cluster cannot run here: see engine, judge",
+        "the local cluster can run here",
+    ]
+
+
+def test_what_the_chosen_cluster_lacks_is_louder() -> None:
+    assert "  NO   engine  nobody answers" in shown(80, chosen="containers")
+
+
+def test_a_narrow_terminal_shows_what_must_be_said() -> None:
+    """What a fault does goes first, what to do about it stays; no line is wider."""
+    told = shown(40)
+
+    assert all(len(line) <= 40 for line in told)
+    assert "  kill          yes    yes" in told
+    assert "    by netem" in told
+    assert "    -> boot so" in told
+
+
+def test_what_is_not_known_says_so() -> None:
+    unknown = FaultRow(fault="cut", does="drop", local=True, containers=None)
+    told = lines(ROWS, [unknown], {"local": []}, chosen="local", unknown="it rains", width=80)
+
+    assert "  cut  yes    ?           drop" in map(click.unstyle, told)
+    assert "?: what containers can suffer here is not known, for it rains" in told
+
+
+# -- judging ---------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_lacks_what_it_needs_and_has_not() -> None:
+    """What another cluster needs does not count, nor what is not known."""
+    assert lacking(ROWS, "local") == ["judge"]
+    assert lacking(ROWS, "containers") == ["judge", "engine"]
+
+
+def test_every_fault_is_told_and_nothing_that_undoes_one() -> None:
+    told = {row.fault for row in fault_rows(ABLE)}
+    undo = {fault.undone_by for fault in FAULTS.values()}
+
+    assert {name.split(maxsplit=1)[0] for name in told} == set(FAULTS) - undo
+    assert {f"disk {kind}" for kind in DISKS_DAMAGED} | {f"bad_disk {kind}" for kind in DISKS_BAD} < told
+    assert all(row.containers for row in fault_rows(ABLE))
+
+
+def test_the_local_cluster_has_what_it_answers() -> None:
+    local = {row.fault for row in fault_rows(UNKNOWN) if row.local}
+
+    assert local == {"kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "disk wiped", "arm"}
+
+
+def test_an_engine_that_can_nothing_leaves_what_brokers_do_by_themselves() -> None:
+    """A power cut is played on files then, and says so."""
+    rows = {row.fault: row for row in fault_rows(UNABLE)}
+
+    assert {name for name, row in rows.items() if row.containers} == {
+        "kill", "stop", "pause", "power_cut", "expire", "elect", "disk wiped", "disk corrupt",
+        "disk truncated", "arm"}
+    assert "on files" in rows["power_cut"].told
+    assert "no kernel" in rows["power_cut"].told
+    assert (rows["cut"].told, rows["cut"].todo) == ("no kernel", "get one")
+
+
+def test_the_means_are_told_where_there_are_several() -> None:
+    abilities = {**dict.fromkeys(NAMES, Ability(can=True)), DELAY: Ability(can=True, how="netem")}
+    rows = {row.fault: row for row in fault_rows(Engine(rows=(), abilities=abilities))}
+
+    assert rows["packet delay"].told == "by netem"
+    assert rows["cut"].told == ""
+
+
+# -- the engine ------------------------------------------------------------------------------------------
+
+
+def facts(**changes: object) -> Facts:
+    known = {"name": "Docker 20.10", "storage": "overlay2", "tools": "floodmark-tools:1", "base": "base:1",
+             "wanted_base": "base:1", "base_to_be_had": None, "base_why_not": ""}
+    return Facts(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def test_an_engine_with_its_images_lacks_nothing() -> None:
+    assert lacking(engine_rows(facts()), "containers") == []
+
+
+@pytest.mark.parametrize(("why_not", "how"), [("", "fetched"), ("no such host", "made of Debian's packages")])
+def test_images_that_will_be_had_are_no_lack(why_not: str, how: str) -> None:
+    rows = {row.what: row for row in engine_rows(
+        facts(tools=None, base=None, base_to_be_had=True, base_why_not=why_not))}
+
+    assert rows["base image"].can is None
+    assert how in rows["base image"].told
+    assert rows["image"].can is None
+    assert "--build" in rows["image"].todo
+
+
+def test_a_base_that_cannot_be_had_is_a_lack() -> None:
+    rows = engine_rows(facts(tools=None, base=None, base_to_be_had=False, base_why_not="no such host"))
+
+    assert lacking(rows, "containers") == ["base image"]
+    (row,) = (row for row in rows if row.what == "base image")
+    assert "no such host" in row.told
+    assert "FLOODMARK_BASE_IMAGE" in row.todo
+
+
+# -- all of it -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+
+
+@pytest.mark.usefixtures("_no_engine")
+def test_without_an_engine_the_local_cluster_is_fit(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "doctor.json"
+
+    assert doctor(json_file=file) == EXIT_VALID
+    told = capsys.readouterr().out
+    assert "no container engine answers" in told
+    assert "DOCKER_HOST" in told
+    assert "the local cluster can run here" in told
+    assert "the containers cluster cannot run here: see engine" in told
+    findings = json.loads(file.read_text())
+    assert findings["clusters"]["local"] == {"fit": True, "lacks": []}
+    assert findings["clusters"]["containers"] == {"fit": False, "lacks": ["engine"]}
+    assert {row["containers"] for row in findings["faults"]} == {None}
+
+
+@pytest.mark.usefixtures("_no_engine")
+def test_without_an_engine_the_containers_cluster_is_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor(cluster="containers") == EXIT_HARNESS
+    assert "  NO   engine" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_no_engine")
+def test_without_java_no_cluster_is_fit(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert doctor() == EXIT_HARNESS
+    told = " ".join(capsys.readouterr().out.split())
+    assert "NO judge" in told
+    assert "there is no bin/java in it" in told
+    assert "the local cluster cannot run here: see judge" in told
+
+
+def test_a_machine_without_room_says_what_is_wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor_machine, "DISK_AT_LEAST", 1 << 60)
+    monkeypatch.setattr(doctor_machine, "_available_bytes", lambda: 300 << 20)
+
+    def broken() -> None:
+        raise FloodmarkError("the broker does not say which rules it knows: it is not there")
+
+    monkeypatch.setattr(doctor_machine, "words", broken)
+    rows = {row.what: row for row in doctor_machine.machine_rows(tmp_path)}
+
+    assert lacking(list(rows.values()), "local") == ["memory", "disk", "broker"]
+    assert rows["memory"].told == "300 MiB available"
+    assert "--out" in rows["disk"].todo
+    assert rows["ports"].can
+
+
+def test_loops_are_what_disks_need() -> None:
+    """Full and failing disks must not be the machine's own."""
+    abilities = {**dict.fromkeys(NAMES, Ability(can=True)), LOOPS: Ability(can=False, why="none")}
+    rows = {row.fault: row for row in fault_rows(Engine(rows=(), abilities=abilities))}
+
+    assert [kind for kind in DISKS_BAD if not rows[f"bad_disk {kind}"].containers] == ["full", "failing"]

@@ -1,0 +1,376 @@
+"""Cuts, bad lines and resets in real net containers, seen in what arrives and in what the kernel says."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from net_rig import NODES, Rig, rig
+
+from harness.cluster.containers_net import Rules, packets_possible
+from harness.cluster.ports import HOST
+from harness.protocols import CLIENTS, CONTROLLER, Packets, Resets
+
+pytestmark = pytest.mark.docker
+
+OTHERS = {name: [other for other in (*NODES, CONTROLLER) if other != name] for name in (*NODES, CONTROLLER)}
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with rig(tmp_path_factory.mktemp("net")) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def quiet(net: Rig) -> Iterator[None]:
+    """Every test begins and ends with lines that are whole."""
+    yield
+    assert net.passed("n1", "n2") == 20
+    for name in net.lab.names:
+        net.tell(name, "drop")
+
+
+def client_asks(net: Rig, name: str, timeout_s: float = 0.5) -> str:
+    """What a client on this machine hears of the broker's published port."""
+    with socket.create_connection((HOST, net.broker[name]), timeout_s) as connection:
+        connection.settimeout(timeout_s)
+        try:
+            connection.sendall(b"hello\n")
+            answer = connection.recv(100)
+        except TimeoutError:
+            return "silence"
+        except ConnectionError:
+            return "reset"
+    return answer.decode().strip() or "closed"
+
+
+def bad(rules: Rules) -> Packets:
+    return next(ability for ability in rules.abilities if isinstance(ability, Packets))
+
+
+def resets(rules: Rules) -> Resets:
+    return next(ability for ability in rules.abilities if isinstance(ability, Resets))
+
+
+# -- cuts ------------------------------------------------------------------------------------------------
+
+
+def test_a_one_way_cut_is_one_way(net: Rig) -> None:
+    """n2 hears nothing of n1, n1 all of n2; nobody else notices; the heal is complete."""
+
+    async def story(rules: Rules) -> None:
+        await rules.cut({"n2": ["n1"]}, reset=False)
+        assert (net.passed("n1", "n2"), net.passed("n2", "n1")) == (0, 20)
+        assert (net.passed("n3", "n2"), net.passed("n1", "n3")) == (20, 20)
+        assert net.ask("n1", "n3")["answer"] == "hello"
+        assert client_asks(net, "n2") == "hello"
+        await rules.heal()
+        assert net.passed("n1", "n2") == 20
+        assert net.ask("n1", "n2")["answer"] == "hello"
+
+    net.play(story)
+
+
+def test_cuts_add_up_and_reach_the_controller(net: Rig) -> None:
+    """A later cut leaves the earlier one in force; the heal ends both."""
+
+    async def story(rules: Rules) -> None:
+        await rules.cut({"n2": ["n1"]}, reset=False)
+        await rules.cut({CONTROLLER: ["n2"], "n2": [CONTROLLER]}, reset=False)
+        assert [net.passed(says, "n2") for says in ("n1", "n3", CONTROLLER)] == [0, 20, 0]
+        assert net.passed("n2", CONTROLLER) == 0
+        await rules.heal()
+        assert [net.passed(says, "n2") for says in ("n1", "n3", CONTROLLER)] == [20, 20, 20]
+
+    net.play(story)
+
+
+@pytest.mark.parametrize("grudge", [{"n2": [CLIENTS]}, {CLIENTS: ["n2"]}], ids=["requests", "answers"])
+def test_clients_are_cut_off_either_way(net: Rig, grudge: dict[str, list[str]]) -> None:
+    """Silence, as if the broker hung: the port is the engine's and takes the dial. Nodes hear n2 as before,
+    and its control socket answers."""
+
+    async def story(rules: Rules) -> None:
+        with socket.create_connection((HOST, net.broker["n2"]), 2.0) as old:
+            old.sendall(b"before\n")
+            assert old.recv(100) == b"before\n"
+            await rules.cut(grudge, reset=False)
+            assert client_asks(net, "n2") == "silence"
+            assert client_asks(net, "n1") == "hello"
+            assert net.ask("n1", "n2")["answer"] == "hello"
+            assert net.tell("n2", "heard") is not None
+            old.sendall(b"within\n")
+            old.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                old.recv(100)
+            await rules.heal()
+            old.settimeout(10.0)
+            assert old.recv(100) == b"within\n"
+
+    net.play(story)
+
+
+def test_the_control_socket_answers_through_everything(net: Rig) -> None:
+    """All nodes and clients apart from each other, lines bad besides."""
+
+    async def story(rules: Rules) -> None:
+        everybody = {name: [*others, CLIENTS] for name, others in OTHERS.items()}
+        await bad(rules).degrade(everybody, {"loss": 1.0, "delay_ms": 500})
+        await rules.cut(everybody, reset=False)
+        assert [net.passed(says, hears) for hears in OTHERS for says in OTHERS[hears]] == [0] * 12
+        await rules.cut(everybody, reset=True)
+        assert all(net.tell(name, "heard") is not None for name in net.lab.names)
+
+    net.play(story)
+
+
+def test_a_cut_by_reset_ends_both_ends_and_refuses_dials(net: Rig) -> None:
+    """Whoever dialled, though the cut was asked one way; and others stay connected."""
+
+    async def story(rules: Rules) -> None:
+        net.tell("n1", "hold", to=net.address("n2"))
+        net.tell("n2", "hold", to=net.address("n1"))
+        net.tell("n3", "hold", to=net.address("n1"))
+        await rules.cut({"n2": ["n1"]}, reset=True)
+        n1, n2 = net.tell("n1", "held"), net.tell("n2", "held")
+        ended = {"ConnectionResetError", "ConnectionAbortedError"}
+        assert set(n1["dialled"].values()) | set(n2["dialled"].values()) <= ended
+        assert sorted(end in ended for end in n1["taken"]) == [False, True]
+        assert set(n2["taken"]) <= ended
+        assert list(net.tell("n3", "held")["dialled"].values()) == ["alive"]
+        for dialer, listener in (("n1", "n2"), ("n2", "n1")):
+            refused = net.ask(dialer, listener)
+            assert (refused["error"], refused["after_ms"] < 500) == ("ConnectionRefusedError", True)
+        assert net.passed("n1", "n2") == 0
+        await rules.heal()
+        assert net.ask("n1", "n2")["answer"] == net.ask("n2", "n1")["answer"] == "hello"
+
+    net.play(story)
+
+
+def test_clients_are_reset(net: Rig) -> None:
+    """An open connection ends, a new one is taken by the engine's port and ends at once."""
+
+    async def story(rules: Rules) -> None:
+        with socket.create_connection((HOST, net.broker["n2"]), 2.0) as old:
+            old.sendall(b"before\n")
+            assert old.recv(100) == b"before\n"
+            await rules.cut({CLIENTS: ["n2"]}, reset=True)
+            try:
+                assert old.recv(100) == b""
+            except ConnectionError:
+                pass
+        assert client_asks(net, "n2") in ("closed", "reset")
+        assert client_asks(net, "n1") == "hello"
+        await rules.heal()
+        assert client_asks(net, "n2") == "hello"
+
+    net.play(story)
+
+
+def test_connections_are_reset_once(net: Rig) -> None:
+    """Counted; new ones live. Where one direction is cut as well, both ends end all the same."""
+
+    async def story(rules: Rules) -> None:
+        net.tell("n1", "hold", to=net.address("n2"))
+        net.tell("n3", "hold", to=net.address("n2"))
+        assert await resets(rules).reset({"n2": ["n1"]}) == 1
+        assert await resets(rules).reset({"n2": ["n1"]}) == 0
+        assert list(net.tell("n1", "held")["dialled"].values()) != ["alive"]
+        assert list(net.tell("n3", "held")["dialled"].values()) == ["alive"]
+        assert net.ask("n1", "n2")["answer"] == "hello"
+        await rules.cut({"n3": ["n2"]}, reset=False)
+        assert await resets(rules).reset({"n3": ["n2"]}) == 1
+        assert list(net.tell("n3", "held")["dialled"].values()) == ["ConnectionAbortedError"]
+        assert "alive" not in net.tell("n2", "held")["taken"]
+
+    net.play(story)
+
+
+# -- bad lines -------------------------------------------------------------------------------------------
+
+
+def test_loss_is_about_as_asked_and_one_way(net: Rig) -> None:
+    """A thousand datagrams, 30 %: five standard deviations are 7 %."""
+
+    async def story(rules: Rules) -> None:
+        await bad(rules).degrade({"n2": ["n1"]}, {"loss": 0.3})
+        assert 1000 * 0.63 <= net.passed("n1", "n2", 1000) <= 1000 * 0.77
+        assert net.passed("n2", "n1") == net.passed("n3", "n2") == 20
+
+    net.play(story)
+
+
+def answer_ms(net: Rig, says: str, hears: str) -> float:
+    """The quickest of a few: a busy machine makes answers late, but none early."""
+    return min(float(net.ask(says, hears)["answer_ms"]) for _ in range(4))
+
+
+def test_delay_is_as_asked(net: Rig) -> None:
+    """Of what n2 hears of n1 alone, whoever dials; another, added later, leaves it. The heal ends both,
+    and what was held arrives."""
+
+    async def story(rules: Rules) -> None:
+        await bad(rules).degrade({"n2": ["n1"]}, {"delay_ms": 100})
+        assert 100 <= answer_ms(net, "n1", "n2") < 170
+        assert 100 <= answer_ms(net, "n2", "n1") < 170
+        assert answer_ms(net, "n3", "n2") < 60
+        await bad(rules).degrade({"n2": ["n3"]}, {"delay_ms": 200, "jitter_ms": 20})
+        assert 100 <= answer_ms(net, "n1", "n2") < 170
+        assert 180 <= answer_ms(net, "n3", "n2") < 290
+        await bad(rules).degrade({"n2": ["n3"]}, {"delay_ms": 20_000, "jitter_ms": 0})
+        net.tell("n3", "say", to=net.address("n2"), count=7)
+        begun = time.monotonic()
+        await rules.heal()
+        assert time.monotonic() - begun < 10
+        assert net.tell("n2", "heard") == {net.address("n3"): 7}
+        assert answer_ms(net, "n1", "n2") < 60
+
+    net.play(story)
+
+
+def test_a_cut_stops_what_was_held_up(net: Rig) -> None:
+    """Cut means that no byte passes any more: not even one that was under way."""
+
+    async def story(rules: Rules) -> None:
+        await bad(rules).degrade({"n2": ["n1"], CLIENTS: ["n2"]}, {"delay_ms": 1000})
+        with socket.create_connection((HOST, net.broker["n2"]), 3.0) as client:
+            time.sleep(1.2)  # its dial is answered late, too
+            client.sendall(b"hello\n")
+            net.tell("n1", "say", to=net.address("n2"), count=7)
+            await asyncio.sleep(0.1)
+            await rules.cut({"n2": ["n1"], CLIENTS: ["n2"]}, reset=False)
+            client.settimeout(1.5)
+            with pytest.raises(TimeoutError):
+                client.recv(100)
+        assert net.tell("n2", "heard").get(net.address("n1"), 0) == 0
+
+    net.play(story)
+
+
+@pytest.mark.parametrize("grudge", [{"n2": [CLIENTS]}, {CLIENTS: ["n2"]}], ids=["requests", "answers"])
+def test_clients_wait(net: Rig, grudge: dict[str, list[str]]) -> None:
+    """Either way, and a long answer does not take a round for each few packets of it."""
+
+    async def story(rules: Rules) -> None:
+        await bad(rules).degrade(grudge, {"delay_ms": 100})
+        dial = socket.create_connection((HOST, net.broker["n2"]), 5.0)
+        with dial as client, client.makefile("rb") as answers:
+            client.sendall(b"first\n")
+            answers.readline()
+            took_s = []
+            for _ in range(4):
+                begun = time.monotonic()
+                client.sendall(b"hello\n")
+                assert answers.readline() == b"hello\n"
+                took_s.append(time.monotonic() - begun)
+            assert 0.1 <= min(took_s) < 0.2
+            begun = time.monotonic()
+            client.sendall(b"get 1000000\n")
+            assert len(answers.read(1_000_000)) == 1_000_000
+            assert time.monotonic() - begun < 10
+
+    net.play(story)
+
+
+@pytest.mark.parametrize("says", ["n1", CLIENTS])
+def test_a_rate_is_about_as_asked(net: Rig, says: str) -> None:
+    """100 KB at 800 kbit/s are one second."""
+
+    async def story(rules: Rules) -> None:
+        await bad(rules).degrade({"n2": [says]}, {"rate_kbit": 800})
+        begun = time.monotonic()
+        if says == CLIENTS:
+            with socket.create_connection((HOST, net.broker["n2"]), 5.0) as client:
+                client.settimeout(20.0)
+                client.sendall(b"put 100000\n" + b"x" * 100_000)
+                assert client.recv(100) == b"put 100000\n"
+        else:
+            assert net.ask(says, "n2", "put 100000", load=100_000)["answer"] == "put 100000"
+        assert 0.7 <= time.monotonic() - begun < 8
+
+    net.play(story)
+
+
+# -- what is left ----------------------------------------------------------------------------------------
+
+
+def test_the_heal_leaves_nothing_and_other_tables_were_never_touched(net: Rig) -> None:
+    """The engine's own rules in nat are the same, line by line, in and after it."""
+
+    async def look(name: str) -> tuple[str, str, str]:
+        run = net.lab.exec
+        container = net.lab.net(name)
+        nat = await run(container, ["iptables-save", "-t", "nat"])
+        table = await run(container, ["sh", "-c", "cat /proc/net/netfilter/nfnetlink_queue 2>/dev/null || :"])
+        return ("\n".join(line for line in nat.splitlines() if line[:2] == "-A"),
+                await run(container, ["tc", "qdisc", "show"]), table)
+
+    async def story(rules: Rules) -> None:
+        before = [await look(name) for name in NODES]
+        assert all("127.0.0.11" in nat for nat, _, _ in before)
+        await rules.cut({"n2": ["n1"], "n1": [CLIENTS]}, reset=False)
+        await bad(rules).degrade(OTHERS, {"delay_ms": 20, "loss": 0.1})
+        within = [await look(name) for name in NODES]
+        assert [nat for nat, _, _ in within] == [nat for nat, _, _ in before]
+        assert within != before
+        assert await rules.mend() == []
+        assert [await look(name) for name in NODES] == before
+        assert await rules.mend() == []
+
+    net.play(story)
+
+
+def test_what_is_left_is_named(net: Rig) -> None:
+    """A rule in another table, a qdisc that cannot be ours, and a delay that died."""
+
+    async def story(rules: Rules) -> None:
+        container = net.lab.net("n2")
+        await bad(rules).degrade({"n2": ["n1"]}, {"delay_ms": 20})
+        assert net.passed("n1", "n2") >= 0
+        await net.lab.exec(container, ["sh", "-c", "iptables -t mangle -A INPUT -s 192.0.2.1 -j DROP;"
+                                       "tc qdisc add dev lo root pfifo limit 10;"
+                                       "kill -9 $(cut -c 6-13 /proc/net/netfilter/nfnetlink_queue)"])
+        residue = await rules.mend()
+        await net.lab.exec(container, ["sh", "-c", "iptables -t mangle -F; tc qdisc del dev lo root"])
+        assert [line.partition(": ")[2].split()[0] for line in residue[:-1]] == ["mangle", "qdisc", "qdisc"]
+        assert residue[0].endswith("has: mangle -A INPUT -s 192.0.2.1/32 -j DROP")
+        assert residue[-1] == "what held packets up in the network of n2 ended before the heal"
+
+    net.play(story)
+
+
+def test_qualities_that_this_kernel_can_do(net: Rig) -> None:
+    """All are tried, none is left behind; the words for netem are such as tc takes."""
+
+    async def story(rules: Rules) -> None:
+        possible = await packets_possible(net.lab)
+        assert set(possible) == {"loss", "delay_ms", "jitter_ms", "rate_kbit"}
+        assert possible["loss"] is None
+        container = net.lab.net("n1")
+        tried = await net.lab.exec(container, ["sh", "-c", "iptables-save -t filter; tc qdisc show dev lo"])
+        assert "floodmark" not in tried
+        assert "noqueue" in tried
+        netem = "tc qdisc add dev lo root netem limit 10000 delay 100ms 20ms loss 10% rate 256kbit 2>&1"
+        said = await net.lab.exec(container, ["sh", "-c", f"{netem} && tc qdisc del dev lo root || :"])
+        assert said.strip() in ("", "Error: Specified qdisc kind is unknown.")
+
+    net.play(story)
+
+
+def test_a_cut_of_three_and_its_heal_are_quick(net: Rig) -> None:
+    """The aim is 200 ms each; here only that it is no multiple of that."""
+
+    async def story(rules: Rules) -> None:
+        apart = {name: [other for other in NODES if other != name] for name in NODES}
+        took = []
+        for _ in range(3):
+            for act in (rules.cut(apart, reset=False), rules.heal()):
+                begun = time.monotonic()
+                await act
+                took.append(time.monotonic() - begun)
+        assert min(took) < 0.4, took
+
+    net.play(story)

@@ -1,0 +1,234 @@
+"""What a node's network is told for what is in force, as text; and how what it tells is read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from harness.cluster import containers_packets as packets
+from harness.cluster.containers_packets import NETEM, QUEUE, STATISTIC, Force, Pair, Wanted
+from harness.errors import FloodmarkError
+from harness.protocols import CLIENTS, CONTROLLER
+
+ADDRESSES = {"n1": "10.9.0.11", "n2": "10.9.0.12", "n3": "10.9.0.13", CONTROLLER: "10.9.0.14",
+             CLIENTS: "10.9.0.1"}
+HERE = frozenset({STATISTIC, QUEUE})
+EMPTY = "*filter\n-F INPUT\n-F FORWARD\n-F OUTPUT\nCOMMIT\n"
+CHAINS = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n"
+
+
+def wanted(node: str, *, ways: frozenset[str] = HERE, cuts: Mapping[Pair, bool] | None = None,
+           qualities: Mapping[Pair, Mapping[str, float]] | None = None) -> Wanted:
+    return packets.wanted(node, Force(cuts=cuts or {}, qualities=qualities or {}), ADDRESSES.__getitem__,
+                          ways=ways, first_queue=100)
+
+
+def rules(node: str, **force: Any) -> list[str]:
+    """The lines that were added."""
+    lines = wanted(node, **force).rules.splitlines()
+    assert [line for line in lines if line[:2] != "-A"] == EMPTY.splitlines()
+    assert lines[-1] == "COMMIT"
+    return lines[4:-1]
+
+
+# -- the whole wanted set --------------------------------------------------------------------------------
+
+
+def test_nothing_in_force_is_an_empty_table() -> None:
+    """Which takes away whatever the table held."""
+    assert wanted("n1") == packets.QUIET == Wanted(rules=EMPTY)
+
+
+def test_a_cut_is_a_rule_of_the_hearer_alone() -> None:
+    """One way: the speaker's namespace is not touched."""
+    cuts = {("n1", "n2"): False}
+
+    assert rules("n2", cuts=cuts) == ["-A INPUT -s 10.9.0.11 -j DROP"]
+    assert all(wanted(node, cuts=cuts) == packets.QUIET for node in ("n1", "n3", CONTROLLER))
+
+
+def test_clients_are_cut_at_the_brokers_port_both_ways() -> None:
+    """At the node, either way; the control socket's port, which the same address asks, is in no rule."""
+    assert rules("n2", cuts={(CLIENTS, "n2"): False}) == ["-A INPUT -s 10.9.0.1 -p tcp --dport 9092 -j DROP"]
+    assert rules("n2", cuts={("n2", CLIENTS): False}) == ["-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j DROP"]
+    both = {(CLIENTS, "n2"): False, ("n2", CLIENTS): False}
+    assert len(rules("n2", cuts=both)) == 2
+    assert rules("n1", cuts=both) == []
+
+
+def test_a_reset_is_of_both_directions_and_at_both_ends() -> None:
+    """Whoever speaks is answered with a reset; the answer itself gets out, and in through lo."""
+    cuts = {("n1", "n2"): True, ("n2", "n1"): False}
+
+    assert rules("n2", cuts=cuts) == [
+        "-A INPUT -s 10.9.0.11 ! -i lo -p tcp -j REJECT --reject-with tcp-reset",
+        "-A INPUT -s 10.9.0.11 ! -i lo -j DROP",
+        "-A OUTPUT -d 10.9.0.11 -p tcp --tcp-flags RST RST -j ACCEPT",
+        "-A OUTPUT -d 10.9.0.11 -p tcp -j REJECT --reject-with tcp-reset",
+    ]
+    assert rules("n1", cuts=cuts) == [line.replace("9.0.11", "9.0.12") for line in rules("n2", cuts=cuts)]
+
+
+def test_clients_are_reset_at_the_brokers_port() -> None:
+    """Nothing else of what comes from there, whichever direction was asked."""
+    asked = {(CLIENTS, "n2"): True}
+
+    assert rules("n2", cuts=asked) == rules("n2", cuts={("n2", CLIENTS): True}) == [
+        "-A INPUT -s 10.9.0.1 ! -i lo -p tcp --dport 9092 -j REJECT --reject-with tcp-reset",
+        "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 --tcp-flags RST RST -j ACCEPT",
+        "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j REJECT --reject-with tcp-reset",
+    ]
+
+
+def test_loss_needs_no_queue() -> None:
+    """The firewall's own dice."""
+    node = wanted("n2", qualities={("n1", "n2"): {"loss": 0.25}})
+
+    assert node.rules.splitlines()[4:-1] == [
+        "-A INPUT -s 10.9.0.11 -m statistic --mode random --probability 0.25 -j DROP"]
+    assert (node.queues, node.shaping) == ((), "")
+
+
+def test_slowness_without_netem_goes_through_queues_of_the_hearer() -> None:
+    """One for each speaker. What is let go passes no queue twice, but cuts: they stand before."""
+    node = wanted("n2", cuts={("n3", "n2"): False}, qualities={
+        ("n1", "n2"): {"delay_ms": 100, "jitter_ms": 20, "loss": 0.1},
+        (CLIENTS, "n2"): {"rate_kbit": 256},
+        ("n2", "n1"): {"delay_ms": 7},
+    })
+
+    assert node.rules.splitlines()[4:-1] == [
+        "-A INPUT -s 10.9.0.13 -j DROP",
+        "-A INPUT -m mark --mark 0xf10d -j ACCEPT",
+        "-A INPUT -s 10.9.0.1 -p tcp --dport 9092 -j NFQUEUE --queue-num 100 --queue-bypass",
+        "-A INPUT -s 10.9.0.11 -m statistic --mode random --probability 0.1 -j DROP",
+        "-A INPUT -s 10.9.0.11 -j NFQUEUE --queue-num 101 --queue-bypass",
+    ]
+    assert node.queues == ("100,rate_kbit=256", "101,delay_ms=100,jitter_ms=20")
+    assert node.shaping == ""
+
+
+def test_what_clients_hear_late_is_sent_again() -> None:
+    """Held in the sender's own namespace, TCP would hardly send."""
+    node = wanted("n2", qualities={("n2", CLIENTS): {"delay_ms": 50}})
+
+    assert node.rules.splitlines()[4:-1] == [
+        "-A OUTPUT -m mark --mark 0xf10d -j ACCEPT",
+        "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j NFQUEUE --queue-num 100 --queue-bypass",
+    ]
+    assert node.queues == ("100,delay_ms=50,resend=1",)
+
+
+def test_netem_is_the_speakers() -> None:
+    """A class for each hearer. Clients have no netem, either way: a cut could not stop what it holds."""
+    qualities: dict[Pair, dict[str, float]] = {
+        ("n2", "n1"): {"delay_ms": 100, "jitter_ms": 20, "loss": 0.1},
+        ("n2", "n3"): {"rate_kbit": 256},
+        ("n2", CLIENTS): {"rate_kbit": 512},
+        (CLIENTS, "n2"): {"delay_ms": 5},
+    }
+    node = wanted("n2", ways=HERE | {NETEM}, qualities=qualities)
+
+    assert node.shaping.splitlines() == [
+        "qdisc add dev eth0 root handle 1: htb default 0 direct_qlen 1000",
+        "class add dev eth0 parent 1: classid 1:1 htb rate 10gbit quantum 60000",
+        "qdisc add dev eth0 parent 1:1 netem limit 10000 delay 100ms 20ms",
+        "filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.9.0.11/32 flowid 1:1",
+        "class add dev eth0 parent 1: classid 1:2 htb rate 10gbit quantum 60000",
+        "qdisc add dev eth0 parent 1:2 netem limit 10000 rate 256kbit",
+        "filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.9.0.13/32 flowid 1:2",
+    ]
+    assert node.queues == ("100,delay_ms=5", "101,rate_kbit=512,resend=1")
+    assert wanted("n1", ways=HERE | {NETEM}, qualities=qualities).rules.splitlines()[4:-1] == [
+        "-A INPUT -s 10.9.0.12 -m statistic --mode random --probability 0.1 -j DROP"]
+
+
+def test_without_dice_loss_is_slownesss() -> None:
+    """The queue's, or netem's."""
+    lossy = {("n1", "n2"): {"loss": 0.5}}
+
+    assert wanted("n2", ways=frozenset({QUEUE}), qualities=lossy).queues == ("100,loss=0.5",)
+    assert "netem limit 10000 loss 50%" in wanted("n1", ways=frozenset({NETEM}), qualities=lossy).shaping
+
+
+# -- what is refused -------------------------------------------------------------------------------------
+
+
+def test_what_the_kernel_lacks_is_named() -> None:
+    """And where it could be done after all, it is."""
+    nodes, from_clients = [("n1", "n2")], [(CLIENTS, "n2")]
+    late = {"delay_ms": 10.0}
+
+    assert packets.refusal(nodes, late, HERE) is None
+    assert packets.refusal(nodes, late, frozenset({NETEM})) is None
+    assert packets.refusal(nodes, {"loss": 0.1}, frozenset({STATISTIC})) is None
+    assert packets.refusal(nodes, {"delay_ms": 0}, frozenset()) is None
+    assert "netem (NET_SCH_NETEM) and packet queues" in str(packets.refusal(nodes, late, frozenset()))
+    why = str(packets.refusal(from_clients, late, frozenset({NETEM})))
+    assert "delay_ms from clients to n2" in why
+    assert "lacks packet queues" in why
+
+
+@pytest.mark.parametrize(("quality", "word"), [
+    ({"colour": 1.0}, "'colour'"), ({"loss": 1.5}, "loss=1.5"), ({"delay_ms": -1.0}, "delay_ms=-1")])
+def test_a_quality_that_cannot_be_is_refused(quality: Mapping[str, float], word: str) -> None:
+    """By its name."""
+    assert word in str(packets.refusal([("n1", "n2")], quality, HERE))
+
+
+def test_pairs_of_a_grudge() -> None:
+    """Who says, who hears; sorted, each once; names that are none are refused."""
+    names = ("n1", "n2", "n3", CONTROLLER)
+
+    assert packets.pairs_of({"n2": ["n3", "n1", "n1"], CLIENTS: ["n2"]}, names) == [
+        ("n1", "n2"), ("n2", CLIENTS), ("n3", "n2")]
+    with pytest.raises(FloodmarkError, match="no node 'n9'"):
+        packets.pairs_of({"n2": ["n9"]}, names)
+    with pytest.raises(FloodmarkError, match="n2 cannot be cut off from itself"):
+        packets.pairs_of({"n2": ["n2"]}, names)
+
+
+# -- what is read ----------------------------------------------------------------------------------------
+
+BEFORE = """\
+# Generated by iptables-save v1.8.9 (nf_tables) on Sun Nov 22 01:35:39 2026
+*nat
+:OUTPUT ACCEPT [0:0]
+:DOCKER_OUTPUT - [0:0]
+-A OUTPUT -d 127.0.0.11/32 -j DOCKER_OUTPUT
+COMMIT
+# Completed on Sun Nov 22 01:35:39 2026
+qdisc noqueue 0: dev lo root refcnt 2
+qdisc noqueue 0: dev eth0 root refcnt 2
+""".splitlines()
+
+
+def test_an_empty_table_and_other_counts_are_no_difference() -> None:
+    """Time, packets counted and references mean nothing."""
+    after = [line.replace("[0:0]", "[12:840]").replace("01:35", "02:00").replace("refcnt 2", "refcnt 9")
+             for line in BEFORE]
+
+    assert packets.found([*CHAINS.splitlines(), *after]) == packets.found(BEFORE)
+    assert len(packets.found(BEFORE)) == 4
+
+
+@pytest.mark.parametrize(("line", "told"), [
+    ("*filter\n-A INPUT -s 10.9.0.11/32 -j DROP", "filter -A INPUT -s 10.9.0.11/32 -j DROP"),
+    ("*filter\n:INPUT DROP [0:0]", "filter :INPUT DROP"),
+    ("*filter\n:floodmark-ways - [0:0]", "filter :floodmark-ways -"),
+    ("qdisc htb 1: dev eth0 root refcnt 3 r2q 10 default 0", "qdisc htb 1: dev eth0 root"),
+    ("  100     16     0 2    20     0     0        0  1", "queue 100 served by process 16"),
+])
+def test_what_is_left_is_told(line: str, told: str) -> None:
+    """Rules, chains, policies, qdiscs, queues."""
+    assert packets.found([*BEFORE, *line.splitlines()]) - packets.found(BEFORE) == {told}
+
+
+def test_a_connection_is_the_same_from_both_ends() -> None:
+    """With or without a state before, mapped into IPv6 or not."""
+    one = packets.ends("ESTAB 0      0      10.9.0.12:9092 10.9.0.11:48564")
+    other = packets.ends("0 36 [::ffff:10.9.0.11]:48564 [::ffff:10.9.0.12]:9092")
+
+    assert one == other == {"10.9.0.12:9092", "10.9.0.11:48564"}
+    assert packets.connections({CLIENTS, "n1"}, ADDRESSES.__getitem__) == (
+        "( dst 10.9.0.1 and sport = :9092 ) or dst 10.9.0.11")

@@ -1,78 +1,23 @@
 """The command line: options and help, nothing else; each command is a function in harness.commands."""
 
-import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness import __version__, catalog
-from harness.commands import failures
-from harness.faults import FAULTS
+from harness.cli_cluster import cluster
+from harness.cli_options import (
+    RUN_FOLDER,
+    cluster_options,
+    exits,
+    file_option,
+    judge_options,
+    report_options,
+)
 
-RUN_FOLDER = click.Path(path_type=Path)
-
-
-def exits(command: Callable[..., int]) -> Callable[..., None]:
-    """Turns what a command returns or raises into an exit code and one sentence; no traceback for users."""
-
-    @wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
-        sys.exit(failures.code_of(lambda: command(*args, **kwargs)))
-
-    return wrapped
-
-
-def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """check's options, which run takes too."""
-    for option in (
-        click.option(
-            "--json", "json_file", type=click.Path(path_type=Path), help="Write all verdicts to FILE."
-        ),
-        click.option("--allow-unknown", is_flag=True, help="'unknown' passes the gate."),
-        click.option(
-            "--allow", multiple=True, metavar="NAME", help="Findings of this name never fail the gate."
-        ),
-        click.option("--strict", is_flag=True, help="Take every permitted finding for a bug."),
-    ):
-        command = option(command)
-    return command
-
-
-def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What a cluster is made of; run and cluster up share it."""
-    for option in (
-        click.option(
-            "--links",
-            type=click.Choice(["direct", "proxied"]),
-            help="Proxied links can be cut; the default is proxied where a run may cut, else direct.",
-        ),
-        click.option(
-            "-c",
-            "--config",
-            "config",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="A Kafka key, for every broker (repeatable).",
-        ),
-        click.option("--bug", "bugs", multiple=True, metavar="NAME", hidden=True, help="A known-bad rule."),
-        click.option(
-            "--rules",
-            type=click.Choice(list(catalog.RULES)),
-            default=catalog.RULES[-1],
-            show_default=True,
-            help="The protocol generation.",
-        ),
-        click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="Brokers."),
-        click.option(
-            "--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True
-        ),
-    ):
-        command = option(command)
-    return command
-
+if TYPE_CHECKING:
+    from harness.commands.check import Gate
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="floodmark")
@@ -128,63 +73,48 @@ def main() -> None:
     "--duration", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="Seconds."
 )
 @click.option("--out", type=RUN_FOLDER, help="The run's folder, absent or empty.")
-@judge_options
 @exits
-def run(
-    strict: bool, allow: tuple[str, ...], allow_unknown: bool, json_file: Path | None, **options: Any
-) -> int:
+@judge_options
+@report_options
+def run(through: "Gate", **options: Any) -> int:
     """Run a workload against a cluster while a nemesis strikes, then judge it.
 
     Example: floodmark run --nemesis crash,pause,cut --duration 30
     """
-    from harness.commands.check import gate
     from harness.commands.run import RunOptions, run_and_judge
 
-    through = gate(strict=strict, allow=allow, allow_unknown=allow_unknown, json_file=json_file)
     return run_and_judge(RunOptions(**options), through)
 
 
 @main.command()
 @click.argument("folders", type=RUN_FOLDER, nargs=-1)
-@judge_options
 @exits
-def check(
-    folders: tuple[Path, ...],
-    strict: bool,
-    allow: tuple[str, ...],
-    allow_unknown: bool,
-    json_file: Path | None,
-) -> int:
+@judge_options
+@report_options
+def check(folders: tuple[Path, ...], through: "Gate") -> int:
     """Judge run FOLDERs (default: the latest run), all in one set of Spark jobs.
 
+    A FOLDER may be a pattern, quoted: 'histories/runs/*' stands for the folders that it matches, in order.
     The exit code is the worst of all folders, in the order 1, 4, 3, 0.
     """
-    from harness.commands.check import check_folders, gate
+    from harness.commands.check import check_folders
 
-    through = gate(strict=strict, allow=allow, allow_unknown=allow_unknown, json_file=json_file)
     return check_folders(folders, through)
 
 
 @main.command()
 @click.argument("folders", type=RUN_FOLDER, nargs=-1)
-@judge_options
 @exits
-def rejudge(
-    folders: tuple[Path, ...],
-    strict: bool,
-    allow: tuple[str, ...],
-    allow_unknown: bool,
-    json_file: Path | None,
-) -> int:
-    """Judge saved run FOLDERs again (default: the latest) and say what changed against their verdicts.
+@judge_options
+def rejudge(folders: tuple[Path, ...], through: "Gate") -> int:
+    """Judge saved run FOLDERs (default: the latest) again and say what changed against their verdicts.
 
-    The new verdicts take the place of the saved ones. The exit code is as of check.
+    The new verdicts take the place of the saved ones. Patterns and the exit code are as of check.
     """
-    from harness.commands.check import gate
+    from harness.commands.folders import chosen
     from harness.commands.rejudge import rejudge_folders
 
-    through = gate(strict=strict, allow=allow, allow_unknown=allow_unknown, json_file=json_file)
-    return rejudge_folders(folders, through)
+    return rejudge_folders(chosen(folders), through)
 
 
 @main.command()
@@ -247,6 +177,37 @@ def demo(cluster: str, out: Path | None) -> int:
     return run_demo(cluster, out)
 
 
+# -- from elsewhere --------------------------------------------------------------------------------------
+
+
+@main.group("import")
+def import_() -> None:
+    """Histories that others recorded, as run folders that check can judge."""
+
+
+@import_.command("jepsen")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--out", type=RUN_FOLDER, help="The run's folder, absent or empty.")
+@click.option(
+    "-c",
+    "--config",
+    "config",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What was promised, by a Kafka key (repeatable): acks=1, isolation.level=read_uncommitted, ...",
+)
+@exits
+def import_jepsen(file: Path, out: Path | None, config: tuple[str, ...]) -> int:
+    """Turn FILE, the history.edn (or JSON lines) of a jepsen.tests.kafka run, into a run folder.
+
+    What cannot be carried is counted on stderr and in run.json. No replica's log is there: whatever needs
+    one will be unknown.
+    """
+    from harness.commands.import_jepsen import import_history
+
+    return import_history(file, out=out, config=config)
+
+
 # -- the zoo ---------------------------------------------------------------------------------------------
 
 
@@ -293,75 +254,23 @@ def scenario_run(name: str | None, **options: Any) -> int:
     return run_scenarios(name, **options)
 
 
-# -- a cluster to play with ------------------------------------------------------------------------------
-
-FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, help="Which cluster (default: the latest).")
+main.add_command(cluster)
 
 
-@main.group()
-def cluster() -> None:
-    """A cluster for any Kafka client; strike it from another terminal."""
+# -- this machine ----------------------------------------------------------------------------------------
 
 
-@cluster.command("up")
-@cluster_options
-@click.option("--out", type=RUN_FOLDER, help="Where its data go: absent or empty (default: temporary).")
-@click.option("--port", type=click.IntRange(1024, 65535), help="The first broker's port; the others follow.")
+@main.command()
+@click.option("--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True)
+@file_option("--json", "json_file", "Write what was found to FILE.")
+@click.option("--anew", is_flag=True, help="Try out again what containers can do.")
+@click.option("--build", is_flag=True, help="Build the containers' image if there is none.")
 @exits
-def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
-    """Bring a cluster up; prints its bootstrap address, runs until Ctrl-C."""
-    from harness.commands.cluster_up import bring_up
+def doctor(**options: Any) -> int:
+    """Say what can and cannot be done on this machine, and why: clusters, faults, the judge.
 
-    return bring_up(out, first_port=port, **options)
+    Exits 0 if the chosen cluster has all it needs, else 4.
+    """
+    from harness.commands.doctor import doctor as examine
 
-
-@cluster.command("state")
-@click.option("--json", "as_json", is_flag=True)
-@FOLDER_OPTION
-@exits
-def cluster_state(as_json: bool, folder: Path | None) -> int:
-    """Leader, epoch and ISR of each partition; LEO and HW of each replica."""
-    from harness.commands import cluster as commands
-
-    return commands.state(folder, as_json=as_json)
-
-
-@cluster.command("cut")
-@click.argument("nodes", nargs=-1, required=True)
-@click.option("--from", "others", multiple=True, metavar="NODE", help="From these only (also: clients).")
-@click.option("--one-way", is_flag=True, help="The nodes do not hear the others, who hear them.")
-@click.option("--reset", is_flag=True, help="Connections are reset instead of falling silent.")
-@FOLDER_OPTION
-@exits
-def cluster_cut(
-    nodes: tuple[str, ...], others: tuple[str, ...], one_way: bool, reset: bool, folder: Path | None
-) -> int:
-    """Cut NODES from the others (needs --links proxied at `up`)."""
-    from harness.commands import cluster as commands
-
-    return commands.cut(folder, nodes, others=others, one_way=one_way, reset=reset)
-
-
-@cluster.command("heal")
-@FOLDER_OPTION
-@exits
-def cluster_heal(folder: Path | None) -> int:
-    """Let every byte pass again."""
-    from harness.commands import cluster as commands
-
-    return commands.heal(folder)
-
-
-def _strike(f: str, does: str) -> None:
-    @cluster.command(f, help=does)
-    @click.argument("nodes", nargs=-1, required=True)
-    @FOLDER_OPTION
-    @exits
-    def strike(nodes: tuple[str, ...], folder: Path | None) -> int:
-        from harness.commands import cluster as commands
-
-        return commands.strike(folder, f, nodes)
-
-
-for _f in ("kill", "stop", "start", "pause", "resume", "expire", "power_cut"):
-    _strike(_f, f"{FAULTS[_f].does[0].upper()}{FAULTS[_f].does[1:]}.")
+    return examine(**options)

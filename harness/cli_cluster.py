@@ -1,0 +1,80 @@
+"""`floodmark cluster ...`: a cluster to play with, struck from another terminal. Options and help only."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli_options import RUN_FOLDER, cluster_options, exits
+from harness.faults import FAULTS
+
+FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, help="Which cluster (default: the latest).")
+
+
+@click.group()
+def cluster() -> None:
+    """A cluster for any Kafka client; strike it from another terminal."""
+
+
+@cluster.command("up")
+@cluster_options
+@click.option("--out", type=RUN_FOLDER, help="Where its data go: absent or empty (default: temporary).")
+@click.option("--port", type=click.IntRange(1024, 65535), help="The first broker's port; the others follow.")
+@exits
+def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
+    """Bring a cluster up; prints its bootstrap address, runs until Ctrl-C."""
+    from harness.commands.cluster_up import bring_up
+
+    return bring_up(out, first_port=port, **options)
+
+
+@cluster.command("state")
+@click.option("--json", "as_json", is_flag=True)
+@FOLDER_OPTION
+@exits
+def cluster_state(as_json: bool, folder: Path | None) -> int:
+    """Leader, epoch and ISR of each partition; LEO and HW of each replica."""
+    from harness.commands import cluster as commands
+
+    return commands.state(folder, as_json=as_json)
+
+
+@cluster.command("cut")
+@click.argument("nodes", nargs=-1, required=True)
+@click.option("--from", "others", multiple=True, metavar="NODE", help="From these only (also: clients).")
+@click.option("--one-way", is_flag=True, help="The nodes do not hear the others, who hear them.")
+@click.option("--reset", is_flag=True, help="Connections are reset instead of falling silent.")
+@FOLDER_OPTION
+@exits
+def cluster_cut(
+    nodes: tuple[str, ...], others: tuple[str, ...], one_way: bool, reset: bool, folder: Path | None
+) -> int:
+    """Cut NODES from the others (needs --links proxied at `up`)."""
+    from harness.commands import cluster as commands
+
+    return commands.cut(folder, nodes, others=others, one_way=one_way, reset=reset)
+
+
+@cluster.command("heal")
+@FOLDER_OPTION
+@exits
+def cluster_heal(folder: Path | None) -> int:
+    """Let every byte pass again."""
+    from harness.commands import cluster as commands
+
+    return commands.heal(folder)
+
+
+def _strike(f: str, does: str) -> None:
+    @cluster.command(f, help=does)
+    @click.argument("nodes", nargs=-1, required=True)
+    @FOLDER_OPTION
+    @exits
+    def strike(nodes: tuple[str, ...], folder: Path | None) -> int:
+        from harness.commands import cluster as commands
+
+        return commands.strike(folder, f, nodes)
+
+
+for _f in ("kill", "stop", "start", "pause", "resume", "expire", "power_cut"):
+    _strike(_f, f"{FAULTS[_f].does[0].upper()}{FAULTS[_f].does[1:]}.")

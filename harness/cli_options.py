@@ -1,0 +1,96 @@
+"""Options that several commands share, and how a command ends."""
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness import catalog
+from harness.commands import failures
+
+RUN_FOLDER = click.Path(path_type=Path)
+GATE = ("strict", "allow", "allow_unknown", "json_file", "junit_file", "markdown_file")
+
+
+def exits(command: Callable[..., int]) -> Callable[..., None]:
+    """Turns what a command returns or raises into an exit code and one sentence; no traceback for users."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        sys.exit(failures.code_of(lambda: command(*args, **kwargs)))
+
+    return wrapped
+
+
+def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """check's options, which run and rejudge take too; the command gets them as one: `through`, the gate."""
+
+    @wraps(command)
+    def judging(*args: Any, **options: Any) -> Any:
+        from harness.commands.check import gate
+
+        words = {name: options.pop(name) for name in GATE if name in options}
+        return command(*args, through=gate(**words), **options)
+
+    given: Callable[..., Any] = judging
+    for option in (
+        file_option("--json", "json_file", "Write all verdicts to FILE."),
+        click.option("--allow-unknown", is_flag=True, help="'unknown' passes the gate."),
+        click.option(
+            "--allow", multiple=True, metavar="NAME", help="Findings of this name never fail the gate."
+        ),
+        click.option("--strict", is_flag=True, help="Take every permitted finding for a bug."),
+    ):
+        given = option(given)
+    return given
+
+
+def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What CI servers show, of judge_options' verdicts."""
+    for option in (
+        file_option("--markdown", "markdown_file", "Write a page, fit for a GitHub step summary, to FILE."),
+        file_option("--junit", "junit_file", "Write a JUnit report, a test case a run, to FILE."),
+    ):
+        command = option(command)
+    return command
+
+
+def file_option(name: str, parameter: str, does: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A file that is written as a whole."""
+    return click.option(name, parameter, metavar="FILE", type=click.Path(path_type=Path), help=does)
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What a cluster is made of; run and cluster up share it."""
+    for option in (
+        click.option(
+            "--links",
+            type=click.Choice(["direct", "proxied"]),
+            help="Proxied links can be cut; the default is proxied where a run may cut, else direct.",
+        ),
+        click.option(
+            "-c",
+            "--config",
+            "config",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A Kafka key, for every broker (repeatable).",
+        ),
+        click.option("--bug", "bugs", multiple=True, metavar="NAME", hidden=True, help="A known-bad rule."),
+        click.option(
+            "--rules",
+            type=click.Choice(list(catalog.RULES)),
+            default=catalog.RULES[-1],
+            show_default=True,
+            help="The protocol generation.",
+        ),
+        click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="Brokers."),
+        click.option(
+            "--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True
+        ),
+    ):
+        command = option(command)
+    return command

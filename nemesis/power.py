@@ -25,7 +25,9 @@ class Power:
             return await self._cluster.power_cut(node, keep=keeps.get(node))
 
         lost = dict(zip(nodes, await each(cut, nodes), strict=True))
+        ways = {node: one["how"] for node, one in lost.items() if "how" in one}
         return Struck(nodes=nodes, detail={
+            **({"how": ways} if ways else {}),
             "kept": {node: {str(key): leo for key, leo in one.get("keep", {}).items()}
                      for node, one in lost.items()},
             "lost_records": {node: one.get("lost_records", 0) for node, one in lost.items()},

@@ -21,7 +21,7 @@ import shutil
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -35,6 +35,8 @@ _EVERYTHING = 1  # mode: no notes, all that is there is durable
 _NOTES_AT = (416, 448)
 _LOCK = ".lock"
 _SEGMENT = "[0-9]" * 20 + ".log"
+
+Held = Mapping[str, tuple[int, int]]  # "topic-partition" -> LEO, bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | No
     notes = _read_notes(durable_file)
     if notes is None:
         return Lost(kept={name: _leo(log_dir / name) for name in _logs(log_dir)})
-    before = {name: (_leo(log_dir / name), _size(log_dir / name)) for name in _logs(log_dir)}
+    before = held(log_dir)
     removed, restored = _settle_names(durable_file, log_dir, notes)
     for name in _logs(log_dir):
         _cut_log(log_dir / name, notes, None if keep is None else keep.get(name), random)
@@ -87,30 +89,55 @@ def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | No
         path = log_dir / name
         if not note.kept and path.exists() and path.suffix != ".log":
             _cut_file(path, note.length)
-    after = {name: (_leo(log_dir / name), _size(log_dir / name)) for name in _logs(log_dir)}
-    _start_anew(durable_file)
+    start_anew(durable_file)
+    return replace(between(before, held(log_dir)), restored=restored, removed=removed)
+
+
+def held(log_dir: Path) -> Held:
+    """What each log holds: its LEO and its bytes."""
+    return {name: (_leo(log_dir / name), _size(log_dir / name)) for name in _logs(log_dir)}
+
+
+def between(before: Held, after: Held) -> Lost:
+    """What the logs have lost from one look to the next."""
     gone = {name: (leo - after.get(name, (0, 0))[0], size - after.get(name, (0, 0))[1])
             for name, (leo, size) in before.items()}
     return Lost(
         kept={name: leo for name, (leo, _) in after.items()},
-        records={name: records for name, (records, _) in gone.items() if records},
-        bytes={name: size for name, (_, size) in gone.items() if size},
-        restored=restored,
-        removed=removed,
+        records={name: records for name, (records, _) in gone.items() if records > 0},
+        bytes={name: size for name, (_, size) in gone.items() if size > 0},
     )
+
+
+def fsynced(durable_file: Path) -> Mapping[str, int] | None:
+    """File of the log directory -> its bytes that are durable at least; None: all that is there."""
+    notes = _read_notes(durable_file)
+    return None if notes is None else {name: note.length for name, note in notes.items()}
+
+
+def start_anew(durable_file: Path) -> None:
+    """An account without notes: whatever lies there is durable. Its broker does not run."""
+    fresh = durable_file.with_name(durable_file.name + ".new")
+    header = _MAGIC + struct.pack("<IB", _SLOT_BYTES, _EVERYTHING)
+    fresh.write_bytes(header.ljust(_SLOT_BYTES, b"\0"))
+    os.replace(fresh, durable_file)
+    kept = _kept_folder(durable_file)
+    if kept.is_dir():
+        for path in kept.iterdir():
+            path.unlink()
 
 
 def wipe(durable_file: Path, log_dir: Path) -> Lost:
     """Empties the directory, as if it were on a new disk: what was fsynced is gone too. The directory itself
     stays, and the account says that whatever lies there (nothing) is durable."""
-    held = {name: _records(log_dir / name) for name in _logs(log_dir)}
+    records = {name: _records(log_dir / name) for name in _logs(log_dir)}
     for path in sorted(log_dir.iterdir()):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
-    _start_anew(durable_file)
-    return Lost(kept={}, records={name: records for name, records in held.items() if records})
+    start_anew(durable_file)
+    return Lost(kept={}, records={name: count for name, count in records.items() if count})
 
 
 # -- the account ----------------------------------------------------------------------------------------
@@ -143,18 +170,6 @@ def _valid_notes(content: bytes, slot: int, name_crc: int) -> Iterator[tuple[int
         sequence, durable, kept, crc = struct.unpack_from("<QqQI", content, slot + at)
         if zlib.crc32(content[slot + at:slot + at + 24], name_crc) == crc:
             yield sequence, durable, kept
-
-
-def _start_anew(durable_file: Path) -> None:
-    """An account without notes: whatever lies there is durable."""
-    fresh = durable_file.with_name(durable_file.name + ".new")
-    header = _MAGIC + struct.pack("<IB", _SLOT_BYTES, _EVERYTHING)
-    fresh.write_bytes(header.ljust(_SLOT_BYTES, b"\0"))
-    os.replace(fresh, durable_file)
-    kept = _kept_folder(durable_file)
-    if kept.is_dir():
-        for path in kept.iterdir():
-            path.unlink()
 
 
 def _kept_folder(durable_file: Path) -> Path:

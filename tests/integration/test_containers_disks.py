@@ -1,0 +1,257 @@
+"""Brokers' disks in containers, on a real engine: what a power cut leaves is counted on both sides; full,
+failing, read-only and damaged disks are what the broker says they are, and nothing is left of them."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from container_stage import WAIT_S, Stage, left
+
+from harness.cluster import containers_loops, power
+from harness.cluster.containers_disks import Volumes
+from harness.errors import FloodmarkError
+from harness.protocols import PartitionSpec
+
+pytestmark = pytest.mark.docker
+
+SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=("n1",)),)
+FOURS = {"flush.messages": "4"}  # of ten records sent one by one the broker fsyncs eight
+# Appends lines, the first so many with an fsync after every tenth; says how many of both it has written.
+WRITER = """
+import os, sys
+synced, unsynced = map(int, sys.argv[1:])
+file = os.open("/data/probe", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+for number in range(synced):
+    os.write(file, b"synced %06d\\n" % number)
+    if number % 10 == 9:
+        os.fsync(file)
+for number in range(unsynced):
+    os.write(file, b"lost   %06d\\n" % number)
+print(synced, unsynced)
+"""
+
+
+@contextmanager
+def stage_of_one(folder: Path, **config: str) -> Iterator[tuple[Stage, Volumes]]:
+    """One broker, one partition; in the end nothing of the run is left, no loop device either."""
+    stage = Stage(folder / "run", 1, **FOURS, **config)
+    (volumes,) = (one for one in stage.cluster.abilities if isinstance(one, Volumes))
+    run = volumes._lab.run
+    try:
+        stage.play(stage.begin(SPECS))
+        yield stage, volumes
+    finally:
+        stage.close()
+    assert left(run) == {}
+
+
+async def leo(stage: Stage) -> int:
+    return (await stage.whole()).replicas["n1", 0].leo
+
+
+async def ends_of_writing(stage: Stage) -> None:
+    """Send to n1 until it has ended of that."""
+    host, port = stage.cluster.addresses()["n1"]
+    producer = Producer({"bootstrap.servers": f"{host}:{port}", "acks": "1", "log_level": 0})
+    deadline = time.monotonic() + WAIT_S
+    while stage.pods.lives("n1"):
+        assert time.monotonic() < deadline, f"waited {WAIT_S} s for n1 to end of writing"
+        producer.produce("log", bytes(10_000), partition=0)
+        await asyncio.to_thread(producer.flush, 0.1)
+    producer.purge()
+    producer.flush(0)
+
+
+# -- power cuts -------------------------------------------------------------------------------------------
+
+
+def test_a_power_cut_keeps_exactly_what_was_fsynced(tmp_path: Path) -> None:
+    """Bytes of a program's, and records of the broker's, by its own account of its fsyncs."""
+
+    async def story(stage: Stage, volumes: Volumes) -> None:
+        lab = stage.lab
+        said = await lab.exec(lab.broker("n1"), ["python3", "-c", WRITER, "1000", "500"], user=lab.user)
+        assert said.split() == ["1000", "500"]
+        await stage.write(10)
+
+        told = await stage.cluster.power_cut("n1")
+
+        assert told == {"keep": {0: 8}, "lost_records": 2, "how": "disk"}
+        left_there = (await volumes.log_dir("n1") / "probe").read_bytes()
+        # The last block may have its new size before its bytes: ext4 then shows zeros there.
+        assert left_there.rstrip(b"\0") == b"".join(b"synced %06d\n" % number for number in range(1000))
+        await stage.cluster.start_node("n1")
+        assert await leo(stage) == 8
+
+        assert (await stage.cluster.power_cut("n1"))["lost_records"] == 0, "what was left is durable"
+        await stage.cluster.start_node("n1")
+        await stage.write(3)
+        assert await leo(stage) == 11
+
+    with stage_of_one(tmp_path) as (stage, volumes):
+        assert volumes.own
+        stage.play(story(stage, volumes))
+
+
+def test_a_power_cut_may_spare_what_was_not_fsynced_and_finds_a_dead_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Played on files then: no kernel can be told what to keep, and it has synced what a dead broker left. So
+    it is where a disk cannot be cut off."""
+
+    async def story(stage: Stage, volumes: Volumes) -> None:
+        await stage.write(10)
+        assert await stage.cluster.power_cut("n1", keep={0: 9}) == {
+            "keep": {0: 9}, "lost_records": 1, "how": "files"}
+        await stage.cluster.start_node("n1")
+        assert await leo(stage) == 9
+
+        await stage.write(3)  # 12: of these 9 are durable: the fourth would have been fsynced with these
+        await stage.cluster.kill("n1")
+        assert await stage.cluster.power_cut("n1") == {"keep": {0: 9}, "lost_records": 3, "how": "files"}
+        await stage.cluster.start_node("n1")
+        await stage.write(1)
+        assert await leo(stage) == 10
+
+        volumes._loops.devices["n1"] = "/dev/null"  # which cannot be cut off
+        assert await stage.cluster.power_cut("n1") == {"keep": {0: 9}, "lost_records": 1, "how": "files"}
+        assert "cannot be cut off, its power cut is played on files" in capsys.readouterr().err
+
+    with stage_of_one(tmp_path) as (stage, volumes):
+        stage.play(story(stage, volumes))
+
+
+def test_without_disks_of_their_own_brokers_lose_the_same_and_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(containers_loops, "DISK_BYTES", 4096)  # no file system is so small
+
+    async def story(stage: Stage, volumes: Volumes) -> None:
+        await stage.write(10)
+        assert await stage.cluster.power_cut("n1") == {"keep": {0: 8}, "lost_records": 2, "how": "files"}
+        await stage.cluster.start_node("n1")
+        assert await leo(stage) == 8
+        with pytest.raises(FloodmarkError, match="cannot be full on this engine; it can be corrupt, trunc"):
+            await volumes.harm("n1", "full")
+        told = await volumes.harm("n1", "truncated")
+        end = power.held(stage.folder / "nodes" / "n1")["log-0"][1]  # of the copy it was found in
+        assert told == {"lost_records": 1, "log": "log-0", "file": f"log-0/{0:020d}.log", "position": end - 7}
+
+    with stage_of_one(tmp_path) as (stage, volumes):
+        assert not volumes.own
+        assert "have no disks of their own here, power cuts are played on files" in capsys.readouterr().err
+        stage.play(story(stage, volumes))
+
+
+# -- bad disks --------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_ends_its_broker_and_keeps_what_it_had(tmp_path: Path) -> None:
+    async def story(stage: Stage, volumes: Volumes) -> None:
+        await stage.write(10)
+        assert await volumes.harm("n1", "full") == {"lost_records": 0}
+
+        await ends_of_writing(stage)
+        assert "No space left on device" in stage.cluster.last_words("n1")
+        copied = await volumes.log_dir("n1")
+        assert sum(path.stat().st_size for path in copied.rglob("*")) < 10 << 20, "without what fills it"
+        held = power.held(copied)["log-0"][0]
+        assert held >= 10
+
+        assert await stage.cluster.mend() == []
+        assert stage.cluster.died() == []
+        assert await leo(stage) >= held
+        assert len(await stage.write(5)) == 5
+
+    with stage_of_one(tmp_path) as (stage, volumes):
+        stage.play(story(stage, volumes))
+
+
+def test_a_failing_disk_and_a_read_only_one_lose_what_was_not_fsynced(tmp_path: Path) -> None:
+    """The one broker finds out by itself, the other is ended by the repair; neither has died for us."""
+
+    async def story(stage: Stage, volumes: Volumes) -> None:
+        await stage.write(10)
+        assert await volumes.harm("n1", "failing") == {"lost_records": 2, "how": "disk"}
+        await ends_of_writing(stage)
+        assert "Input/output error" in stage.cluster.last_words("n1")
+        await volumes.repair("n1")
+        await stage.cluster.start_node("n1")
+        assert await leo(stage) == 8
+
+        await stage.write(2)
+        await stage.cluster.pause("n1")  # so that it does not find out
+        assert await volumes.harm("n1", "read-only") == {"lost_records": 2, "how": "disk"}
+        (wrong,) = await volumes._loops.look()
+        assert wrong.startswith("the disk of n1, /dev/loop")
+        await volumes.repair("n1")
+        assert not stage.pods.lives("n1")
+        await stage.cluster.start_node("n1")
+        assert await leo(stage) == 8
+        assert await volumes.mend() == []
+        await stage.write(1)
+        assert stage.cluster.died() == []
+        assert stage.lab.excused == {}
+
+    with stage_of_one(tmp_path) as (stage, volumes):
+        stage.play(story(stage, volumes))
+
+
+def test_a_power_cut_of_a_failing_disk_is_counted_from_when_it_failed(tmp_path: Path) -> None:
+    async def story(stage: Stage, volumes: Volumes) -> None:
+        await stage.write(10)
+        await volumes.harm("n1", "failing")
+        if stage.pods.lives("n1"):
+            assert await stage.cluster.power_cut("n1") == {"keep": {0: 8}, "lost_records": 2, "how": "disk"}
+        await stage.cluster.start_node("n1")
+        assert await leo(stage) == 8
+
+    with stage_of_one(tmp_path) as (stage, volumes):
+        stage.play(story(stage, volumes))
+
+
+# -- damage, wiping, reading ------------------------------------------------------------------------------
+
+
+def test_a_damaged_tail_is_cut_by_the_broker_and_a_wiped_disk_is_empty(tmp_path: Path) -> None:
+    async def story(stage: Stage, volumes: Volumes) -> None:
+        await stage.write(10)
+        told = await volumes.harm("n1", "corrupt")
+        assert (told["lost_records"], told["log"]) == (1, "log-0")
+        assert not stage.pods.lives("n1")
+        await stage.cluster.start_node("n1")
+        assert await leo(stage) == 9, "its checksum no longer fits"
+
+        assert (await volumes.harm("n1", "truncated"))["lost_records"] == 1
+        await stage.cluster.start_node("n1")
+        assert await leo(stage) == 8, "its end is gone"
+
+        assert await stage.cluster.wipe("n1") == {"lost_records": 8}
+        await stage.cluster.start_node("n1")
+        assert await leo(stage) == 0
+        await stage.write(2)
+        assert await leo(stage) == 2
+
+    with stage_of_one(tmp_path) as (stage, volumes):
+        stage.play(story(stage, volumes))
+
+
+def test_logs_are_read_of_brokers_that_run_stand_still_or_are_dead(tmp_path: Path) -> None:
+    async def story(stage: Stage, volumes: Volumes) -> None:
+        await stage.write(10)
+        (stage.folder / "nodes" / "n1" / "stale").touch()
+        runs = power.held(await stage.cluster.log_dir("n1"))
+        assert not (stage.folder / "nodes" / "n1" / "stale").exists()
+        await stage.cluster.pause("n1")
+        stands = power.held(await stage.cluster.log_dir("n1"))
+        await stage.cluster.kill("n1")
+        dead = power.held(await stage.cluster.log_dir("n1"))
+        assert runs == stands == dead
+        assert dead["log-0"][0] == 10
+
+    with stage_of_one(tmp_path) as (stage, volumes):
+        stage.play(story(stage, volumes))

@@ -1,0 +1,210 @@
+"""The disks of containers, as far as no engine is needed: copies, damage, what is counted and put back."""
+
+import importlib.util
+import io
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from disk import Disk, batch
+
+from harness.cluster import containers_archives, damage, power
+from harness.cluster.containers_disks import edits
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZE = len(batch(0).data)
+SEGMENT = f"log-0/{0:020d}.log"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    """Five batches of two records, three of them fsynced, in one segment; the broker is dead."""
+    one = Disk(tmp_path)
+    one.log.append([batch(2 * number, 2) for number in range(3)])
+    one.log.flush()
+    one.log.append([batch(6, 2), batch(8, 2)])
+    one.kill()
+    return one
+
+
+@pytest.fixture(scope="module")
+def shutdown() -> ModuleType:
+    """docker/faults/shutdown.py, which is no package's."""
+    spec = importlib.util.spec_from_file_location("shutdown", ROOT / "docker" / "faults" / "shutdown.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# -- what logs hold: two readers --------------------------------------------------------------------------
+
+
+def test_the_fault_program_and_the_harness_count_alike(disk: Disk, shutdown: ModuleType) -> None:
+    fsynced = power.fsynced(disk.durable)
+
+    told = shutdown.held(disk.log_dir, fsynced)
+
+    assert told == {"log-0": (10, 5 * SIZE, 6)}
+    assert power.held(disk.log_dir) == {log: (leo, size) for log, (leo, size, _) in told.items()}
+
+
+def test_a_torn_batch_counts_for_neither(disk: Disk, shutdown: ModuleType) -> None:
+    with disk.segments()[0].open("ab") as file:
+        file.write(batch(10).data[:-1])
+
+    assert shutdown.held(disk.log_dir, None)["log-0"][0] == power.held(disk.log_dir)["log-0"][0] == 10
+
+
+def test_what_a_crash_has_padded_with_zeros_counts_for_neither(disk: Disk, shutdown: ModuleType) -> None:
+    with disk.segments()[0].open("ab") as file:
+        file.write(bytes(300))
+
+    assert shutdown.held(disk.log_dir, None)["log-0"][0] == power.held(disk.log_dir)["log-0"][0] == 10
+
+
+def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: ModuleType) -> None:
+    one = Disk(tmp_path, segment_bytes=2 * SIZE)
+    one.log.append([batch(offset) for offset in range(5)])
+    one.kill()
+
+    assert len(one.segments()) == 3
+    assert shutdown.held(one.log_dir, power.fsynced(one.durable)) == {"log-0": (5, 5 * SIZE, 4)}
+    assert power.held(one.log_dir) == {"log-0": (5, 5 * SIZE)}
+
+
+def test_an_account_that_knows_of_everything_is_no_account(disk: Disk) -> None:
+    power.start_anew(disk.durable)
+
+    assert power.fsynced(disk.durable) is None
+
+
+def test_between_two_looks_is_what_is_missing_in_the_second() -> None:
+    before = {"a-0": (10, 900), "b-0": (4, 300), "c-0": (2, 80)}
+
+    lost = power.between(before, {"a-0": (6, 500), "b-0": (4, 300)})
+
+    assert (lost.kept, lost.records, lost.bytes) == (
+        {"a-0": 6, "b-0": 4}, {"a-0": 4, "c-0": 2}, {"a-0": 400, "c-0": 80})
+
+
+# -- damage -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["corrupt", "truncated"])
+def test_damage_costs_the_last_batch_and_no_other(disk: Disk, kind: str) -> None:
+    found = {"corrupt": damage.corrupt, "truncated": damage.truncated}[kind](disk.log_dir)
+    assert found is not None
+
+    path = disk.log_dir / found.file
+    if found.byte is None:
+        os.truncate(path, found.position)
+    else:
+        with path.open("r+b") as file:
+            file.seek(found.position)
+            file.write(bytes([found.byte]))
+
+    assert (found.partition, found.file, found.lost_records) == ("log-0", SEGMENT, 2)
+    assert 4 * SIZE < found.position < 5 * SIZE
+    disk.start()
+    assert disk.log.leo == 8, "the broker itself must notice"
+
+
+def test_damage_is_done_where_there_are_records(tmp_path: Path) -> None:
+    """Not in the empty segment or partition that comes first or last."""
+    one = Disk(tmp_path, segment_bytes=2 * SIZE)
+    one.log.append([batch(0), batch(1)])
+    one.kill()
+    (one.log_dir / "a-0").mkdir()
+    (one.log_dir / "a-0" / f"{0:020d}.log").touch()
+    (one.folder / f"{2:020d}.log").touch()
+
+    found = damage.truncated(one.log_dir)
+
+    assert found is not None
+    assert (found.partition, found.file) == ("log-0", SEGMENT)
+
+
+def test_where_there_is_no_record_nothing_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "log-0").mkdir()
+
+    assert damage.corrupt(tmp_path) is None
+
+
+# -- files cut on a copy, and cut again on the disk -------------------------------------------------------
+
+
+def test_edits_make_one_listing_the_other() -> None:
+    before = {"a": 10, "b": 20, "c": 30, "d": 40, "e": 50}
+    after = {"a": 10, "b": 5, "d": 44, "f": 6}
+
+    assert edits(before, after, restored=("d", "f")) == ["size", "b", "5", "remove", "c", "remove", "e"]
+
+
+# -- archives ---------------------------------------------------------------------------------------------
+
+
+def packed(*members: tuple[str, bytes | str | None]) -> bytes:
+    """name -> content; None: a folder; text: a link there."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                member.type, member.linkname = tarfile.SYMTYPE, content
+            elif content is None:
+                member.type = tarfile.DIRTYPE
+            else:
+                member.size = len(content)
+            tar.addfile(member, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return archive.getvalue()
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("piece", [1, 511, 1 << 20])
+def test_an_archive_is_unpacked_whatever_its_pieces(tmp_path: Path, piece: int) -> None:
+    content = bytes(range(256)) * 9
+    data = packed(("data", None), ("data/log-0", None), ("data/log-0/one", content), ("data/meta", b""))
+
+    pieces = (data[at:at + piece] for at in range(0, len(data), piece))
+
+    containers_archives.unpack(pieces, tmp_path, without="!")
+
+    assert listing(tmp_path) == {"log-0/one": content, "meta": b""}
+
+
+def test_an_archive_writes_nothing_but_files_below_its_folder(tmp_path: Path) -> None:
+    target = tmp_path / "copy"
+    target.mkdir()
+    data = packed(("data/../../evil", b"x"), ("/data/evil", b"x"), ("data/link", "/etc/passwd"),
+                  ("data/.floodmark-fill-1", b"x"), ("data/good", b"g"))
+
+    containers_archives.unpack([data], target, without=".floodmark-")
+
+    assert listing(tmp_path) == {"copy/good": b"g"}
+
+
+def test_an_archive_that_breaks_off_is_an_error(tmp_path: Path) -> None:
+    data = packed(("data/one", bytes(4000)))
+
+    with pytest.raises(OSError, match="cannot be read"):
+        containers_archives.unpack([data[:2000]], tmp_path, without="!")
+
+
+# -- the shell program ------------------------------------------------------------------------------------
+
+
+def test_the_shell_program_is_sound_shell() -> None:
+    program = ROOT / "docker" / "faults" / "disks.sh"
+
+    ran = subprocess.run(["sh", "-n", program], capture_output=True, text=True, timeout=10, check=False)
+
+    assert (ran.returncode, ran.stderr) == (0, "")

@@ -3,10 +3,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench teeth clean
+.PHONY: help setup demo test test-docker check bench teeth clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup:  ## Python environment and Java, checked and made ready (all other targets do this first)
 	@./harness/prepare.sh
@@ -16,6 +16,9 @@ demo: setup  ## see Kafka's two historical disasters happen and be caught, and l
 
 test: setup  ## all tests that need neither Docker nor root, then what was left out
 	@$(BIN)/python -m pytest -q -m "not docker and not kafka" $(ARGS)
+
+test-docker: setup  ## the tests that need a Docker engine: a running one, or (root, Debian) one installed and started for them
+	@docker/engine.sh run -- env FLOODMARK_ENGINE=1 $(BIN)/python -m pytest -q -m docker $(ARGS)
 
 check: setup  ## ruff, mypy strict, import contracts
 	@$(BIN)/ruff check .

@@ -138,7 +138,9 @@ def _tells_of(entry: Entry, f: str, fault: Mapping[str, Any]) -> bool:
     """Whether this line of the nemesis is this entry's: its f, the moment asked, the names it was given."""
     if entry.f not in FAULTS or entry.f != f or fault.get("moment") != entry.moment:
         return False
-    return not entry.nodes or f == "cut" or fault.get("asked", fault.get("nodes")) == list(entry.nodes)
+    if not entry.nodes or f in ("cut", "packet", "reset"):
+        return True
+    return bool(fault.get("asked", fault.get("nodes")) == list(entry.nodes))
 
 
 def _strike_of(op: Op, fault: Mapping[str, Any]) -> Strike:

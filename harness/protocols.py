@@ -215,7 +215,7 @@ class Failpoints(Protocol):
     async def arm(self, node: str, point: Mapping[str, Any]) -> None: ...  # down: armed at its next start
     async def release(self, node: str, point: Mapping[str, Any] | None) -> int: ...  # how many it held
     async def met(self, node: str) -> Sequence[Met]: ...  # in order, also by its former incarnations
-    def crashes(self) -> Sequence[Met]: ...  # every death by an armed crash so far, in order; never in died()
+    def crashes(self) -> Sequence[Met]: ...  # deaths by armed crashes and by faults in force, never in died()
 
 
 @runtime_checkable

@@ -29,7 +29,10 @@ class Failpoint:
 def death(crash: Met, noticed_ns: int, count: int) -> Mapping[str, Any]:
     """The `fault` of a kill that nobody struck: the node came to a point that was armed to end it. It was
     asked for when that was armed, began when the point was met, and was noticed later. count: which of its
-    deaths at that point it is."""
+    deaths at that point it is. Or (action None) it ended of a fault in force, and `why` says of which."""
+    if crash.action is None:
+        return {"nodes": [crash.node], "why": crash.name, "reached": {"time": noticed_ns},
+                "began": crash.time_ns}
     asked = {key: getattr(crash, key) for key in ("partition",) if getattr(crash, key) is not None}
     return {
         "nodes": [crash.node],

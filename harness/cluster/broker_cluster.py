@@ -66,6 +66,7 @@ class BrokerCluster:
         self._house: House | None = None
         self._sockets: Sockets | None = None
         self._points: Points | None = None
+        self._crashes: list[Met] = []
         self._frozen = False
 
     # -- Cluster ------------------------------------------------------------------------------------------
@@ -295,7 +296,13 @@ class BrokerCluster:
         return await self._armed.met(node)
 
     def crashes(self) -> Sequence[Met]:
-        return [] if self._points is None else tuple(self._points.crashes)
+        """By armed failpoints, and (action None, the name says why) by faults in force, as they came up."""
+        if self._points is not None and self._house is not None:
+            felled = (Met(node=one.name, name=one.why, action=None, time_ns=one.time_ns)
+                      for one in self._house.hosts.felled)
+            new = [one for one in (*self._points.crashes, *felled) if one not in self._crashes]
+            self._crashes += sorted(new, key=lambda one: one.time_ns)
+        return tuple(self._crashes)
 
     # -- inside -------------------------------------------------------------------------------------------
 

@@ -13,12 +13,20 @@ Rules
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from harness.cluster.layout import Layout
 from harness.cluster.power import Lost
 
 Foreseen = Callable[[str, int], bool]  # whether this exit (name, code), which nobody asked for, was expected
+
+
+class Felled(NamedTuple):
+    """The end of a process that nobody asked for and a fault in force explains."""
+
+    name: str
+    why: str  # "disk full", "memory limit"
+    time_ns: int  # monotonic
 
 
 def never(_name: str, _code: int) -> bool:
@@ -32,6 +40,8 @@ class Hosts(Protocol):
 
     @property
     def died(self) -> Sequence[str]: ...  # in the order it happened; a name may stand there twice
+    @property
+    def felled(self) -> Sequence[Felled]: ...  # ends that a fault in force explains; never in died
 
     async def begin(self) -> None: ...  # what must be there before any process
     async def spawn(self, name: str) -> None: ...  # FloodmarkError if it runs already

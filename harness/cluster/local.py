@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.cluster import control, power
 from harness.cluster.broker_cluster import START_S, BrokerCluster
 from harness.cluster.cutting import Cutting
-from harness.cluster.hosts import Foreseen, House, never
+from harness.cluster.hosts import Felled, Foreseen, House, never
 from harness.cluster.layout import LINKS, Layout, lay_out, node_names
 from harness.cluster.ports import Ports
 from harness.cluster.wards import Wards
@@ -93,6 +93,10 @@ class Processes:
     @property
     def died(self) -> Sequence[str]:
         return () if self._wards is None else self._wards.died
+
+    @property
+    def felled(self) -> Sequence[Felled]:
+        return ()
 
     def lives(self, name: str) -> bool:
         return self._kept.lives(name)

@@ -4,11 +4,15 @@ Rules
 1. Every folder is judged and told, whatever is the matter with its neighbours; the exit code is the worst.
 2. What cannot be written (a full disk, a folder of somebody else's) makes the call exit 4, never 1; a bug
    that was found still makes it 1.
+3. A saved run is answered as it was when it was made: one that ended early or lost a node by itself is the
+   harness's failure, which no option lets through.
 """
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import orjson
@@ -18,10 +22,13 @@ from checkers.explain import EXPLANATIONS
 from harness import catalog
 from harness.commands import telling
 from harness.commands.bad_lines import bad_lines
-from harness.commands.brokers_words import last_words
-from harness.commands.show import latest
+from harness.commands.brokers_words import died, last_words
+from harness.commands.folders import chosen
+from harness.commands.gate_junit import junit
+from harness.commands.gate_markdown import markdown
+from harness.commands.outcomes import Outcome, Told, report_of
 from harness.errors import FloodmarkError, UsageError
-from harness.run import Run, open_run, write_whole
+from harness.run import Run, write_whole
 from harness.verdict import (
     BUG,
     EXIT_HARNESS,
@@ -40,6 +47,8 @@ WORDS: Mapping[int, str] = {
     EXIT_UNKNOWN: "unknown",
     EXIT_VALID: "valid",
 }
+DONE = "done"  # what run.json's `ended` says of a run that came to its end
+LISTS = ("died", "schedule")  # of run.json, which the judge does not need and a report does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,68 +57,146 @@ class Gate:
 
     policy: Policy
     json_file: Path | None = None
+    junit_file: Path | None = None
+    markdown_file: Path | None = None
 
 
-def gate(*, strict: bool, allow: Sequence[str], allow_unknown: bool, json_file: Path | None) -> Gate:
+def gate(
+    *,
+    strict: bool,
+    allow: Sequence[str],
+    allow_unknown: bool,
+    json_file: Path | None = None,
+    junit_file: Path | None = None,
+    markdown_file: Path | None = None,
+) -> Gate:
     """check's options; a name in --allow that is no finding's is a usage error: it would never match."""
     strange = sorted(set(allow) - EXPLANATIONS.keys())
     if strange:
         raise UsageError(f"--allow: no finding is called {strange[0]!r}; there are: "
                          f"{', '.join(sorted(EXPLANATIONS))}")
     policy = Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown)
-    return Gate(policy=policy, json_file=json_file)
+    files = {"--json": json_file, "--junit": junit_file, "--markdown": markdown_file}
+    refuse_no_files({option: file for option, file in files.items() if file is not None})
+    return Gate(policy=policy, json_file=json_file, junit_file=junit_file, markdown_file=markdown_file)
+
+
+def refuse_no_files(files: Mapping[str, Path]) -> None:
+    """Before a run of an hour, not after it. A report takes the place of what is there, and must not take
+    that of /dev/stdout."""
+    for option, file in files.items():
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            raise UsageError(f"{option}: {file} is there and is no plain file; name a file to be (re)placed")
+    if len({file.resolve() for file in files.values()}) < len(files):
+        raise UsageError(f"{', '.join(files)}: each needs a file of its own")
 
 
 def check_folders(folders: Sequence[Path], through: Gate) -> int:
-    """Judges all folders in one call of the judge; the exit code is the worst of them."""
-    chosen = tuple(folders) or (latest(),)
-    for folder in chosen:
-        if not folder.exists():
-            raise UsageError(f"{folder} does not exist")
-    return worst(judge_folders(chosen, through))
+    """Judges all folders (patterns too) in one call of the judge; the exit code is the worst of them."""
+    return worst(judge_folders(chosen(folders), through))
 
 
-def judge_folders(chosen: Sequence[Path], through: Gate) -> list[int]:
+def judge_folders(folders: Sequence[Path], through: Gate) -> list[int]:
     """Judges, tells, and gives each folder's exit code (and 4 besides for what could not be written)."""
-    runs = f"{len(chosen)} runs" if len(chosen) > 1 else "the run"
+    runs = f"{len(folders)} runs" if len(folders) > 1 else "the run"
     click.echo(f"judging {runs} (starting Spark takes a while)", err=True)
-    verdicts = catalog.judge().judge(chosen)
-    codes = [code_of(folder, verdict, through.policy)
-             for folder, verdict in zip(chosen, verdicts, strict=True)]
-    if len(chosen) > 1:
-        click.echo(telling.summary(codes, WORDS) + "\n")
-    for folder, verdict in zip(chosen, verdicts, strict=True):
-        codes += save(folder, verdict)
-        if folder != chosen[0]:
-            click.echo("")
-        tell(folder, verdict, through.policy)
+    try:
+        verdicts = catalog.judge().judge(folders)
+    except FloodmarkError as error:
+        not_judged(folders, str(error), through)
+        raise
+    outcomes = []
+    for folder, verdict in zip(folders, verdicts, strict=True):
+        unsaved = save(folder, verdict)
+        outcomes.append(outcome_of(folder, verdict, through.policy, unsaved=bool(unsaved)))
+    codes = [outcome.code for outcome in outcomes]
     if (together := through.json_file) is not None:
-        codes += written(lambda: write_json(together, chosen, verdicts))
+        codes += written(lambda: write_json(together, folders, verdicts))
+    codes += write_reports(outcomes, through)  # before anything is said: whoever listens may have gone
+    tell(outcomes)
     return codes
+
+
+def tell(outcomes: Sequence[Outcome]) -> None:
+    """Prints the reports, of several the sum first; each ends with its folder."""
+    if len(outcomes) > 1:
+        click.echo(telling.summary([outcome.code for outcome in outcomes], WORDS) + "\n")
+    for outcome in outcomes:
+        if outcome is not outcomes[0]:
+            click.echo("")
+        click.echo(report_of(outcome))
+        click.echo(str(outcome.folder))
+
+
+def not_judged(folders: Sequence[Path], why: str, through: Gate) -> list[int]:
+    """Where no verdict came about at all, the reports for CI servers say why; [EXIT_HARNESS] for each."""
+    outcomes = [Outcome(folder=folder, code=EXIT_HARNESS, word=WORDS[EXIT_HARNESS], told={}, harness=(why,))
+                for folder in folders]
+    return [outcome.code for outcome in outcomes] + write_reports(outcomes, through)
+
+
+# -- one folder ---------------------------------------------------------------------------------------------
 
 
 def code_of(folder: Path, verdict: Verdict, policy: Policy) -> int:
     """One folder's exit code. Where nothing at all was looked at (no run, or the judge failed) it is 4."""
-    if not verdict.counts:
-        return EXIT_HARNESS
+    return exit_code(verdict, policy, died=bool(harness_failures(verdict, about_of(folder, verdict))))
+
+
+def about_of(folder: Path, verdict: Verdict) -> Told | None:
+    """run.json of a folder that was judged; None where it has gone since, or LISTS are none there."""
     try:
-        return exit_code(verdict, policy, died=bool(open_run(folder).about().get("died")))
+        about = Run(folder=folder).about() if verdict.counts else None
     except FloodmarkError:
-        return EXIT_HARNESS
+        return None
+    return about if about and all(isinstance(about.get(name) or [], list) for name in LISTS) else None
 
 
-def tell(folder: Path, verdict: Verdict, policy: Policy) -> None:
-    """Prints the report; its last line is the folder."""
-    run, told = Run(folder=folder), report.as_json(verdict)
-    about = run.about() if verdict.counts else None
-    click.echo(telling.report(folder, told, about))
-    for line in bad_lines(run, told):
-        click.echo(f"  bad line   {line}")
-    for node, words in last_words(run, about or {}).items():
-        click.echo(f"  died       {node} ended by itself; its last words: {words}")
-    for line in let_through(verdict, policy):
-        click.echo(f"  gate       {line}")
-    click.echo(str(folder))
+def harness_failures(verdict: Verdict, about: Told | None) -> list[str]:
+    """What went wrong that says nothing of the cluster."""
+    if not verdict.counts:
+        return ["nothing was judged"]
+    if about is None:
+        return [f"its run.json has gone, or has no list where there should be: {', '.join(LISTS)}"]
+    ended = about.get("ended")
+    early = [f"the run ended early: {ended}"] if ended not in (None, DONE) else []
+    return early + [f"{node} ended by itself" for node in died(about)]
+
+
+def outcome_of(folder: Path, verdict: Verdict, policy: Policy, *, unsaved: bool) -> Outcome:
+    """What the gate makes of the folder, and what is said of it."""
+    run, told, about = Run(folder=folder), report.as_json(verdict), about_of(folder, verdict)
+    harness = harness_failures(verdict, about) + (["its verdict could not be written"] if unsaved else [])
+    code = exit_code(verdict, policy, died=bool(harness))
+    remarks = [("bad line", line) for line in bad_lines(run, told)]
+    remarks += [("died", f"{node} ended by itself; its last words: {words}")
+                for node, words in last_words(run, about or {}).items()]
+    remarks += [("gate", line) for line in let_through(verdict, policy)]
+    return Outcome(
+        folder=folder,
+        code=code,
+        word=word_of(code, told),
+        told=told,
+        about=about,
+        failing=tuple(found for found in telling.worst_first(told["findings"]) if fails(found, policy)),
+        harness=tuple(harness),
+        remarks=tuple(remarks),
+    )
+
+
+def fails(found: Mapping[str, Any], policy: Policy) -> bool:
+    """Whether the gate counts a group of findings, as verdict.exit_code does."""
+    return found["name"] not in policy.allow and (policy.strict or found["class"] == BUG)
+
+
+def word_of(code: int, told: Told) -> str:
+    """The code in a word; and the judge's, where the options bent it."""
+    judges = {True: "valid", False: "invalid"}.get(told["valid"], "unknown")
+    if code == EXIT_INVALID and judges != "invalid":
+        return "invalid by --strict"
+    if code in (EXIT_VALID, EXIT_UNKNOWN) and judges != WORDS[code]:
+        return f"{judges}, let through" if code == EXIT_VALID else "unknown (invalid let through)"
+    return WORDS[code]
 
 
 def let_through(verdict: Verdict, policy: Policy) -> list[str]:
@@ -150,3 +237,14 @@ def write_json(file: Path, folders: Sequence[Path], verdicts: Sequence[Verdict])
         str(folder): report.as_json(verdict) for folder, verdict in zip(folders, verdicts, strict=True)
     }
     write_whole(file, orjson.dumps(together, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def write_reports(outcomes: Sequence[Outcome], through: Gate) -> list[int]:
+    """The files that CI servers show, those that were asked for; each is whole or not there."""
+    codes: list[int] = []
+    if (junit_file := through.junit_file) is not None:
+        codes += written(lambda: write_whole(junit_file, junit(outcomes, datetime.datetime.now())))
+    if (markdown_file := through.markdown_file) is not None:
+        heading = telling.summary([outcome.code for outcome in outcomes], WORDS)
+        codes += written(lambda: write_whole(markdown_file, markdown(heading, outcomes)))
+    return codes

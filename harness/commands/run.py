@@ -15,7 +15,7 @@ import click
 
 from harness import __version__, catalog, schedule_text
 from harness.commands.brokers_words import config_warnings
-from harness.commands.check import Gate, judge_folders
+from harness.commands.check import Gate, judge_folders, not_judged
 from harness.commands.screen import Screen
 from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
@@ -69,7 +69,7 @@ def run_and_judge(options: RunOptions, through: Gate) -> int:
             raise
         click.echo(f"floodmark: {error}\nwhat there is: floodmark show {plan.folder}", err=True)
         click.echo(str(plan.folder))
-        return EXIT_HARNESS
+        return worst(not_judged([plan.folder], str(error), through))
 
 
 def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:

@@ -1,6 +1,6 @@
 """Figures, side by side: the cluster, the recorder, the judge. `make bench`, on an idle machine.
 
-    make bench ARGS='--only cluster,trace,recorder,judge,luck --seconds 8 --ops 10000,1000000 --repeat 3'
+    make bench ARGS='--only cluster,trace,recorder,judge,luck,containers --seconds 8 --repeat 3'
 
 Every figure is a median over --repeat runs, with the range beside it. Nothing here passes or fails.
 """
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import big
+import engine
 import luck
 import orjson
 
@@ -26,7 +27,7 @@ from harness.commands.run import RunOptions, planned, record
 from harness.history import Recorder
 from harness.op import Intent, Outcome, Send, Type
 
-PARTS = ("cluster", "trace", "recorder", "judge", "luck")
+PARTS = ("cluster", "trace", "recorder", "judge", "luck", "containers")
 SMALL_FOLDERS = 200
 
 
@@ -52,6 +53,10 @@ def main() -> None:
             bench_judge(scratch, [int(ops) for ops in options.ops.split(",")], options.repeat)
         if "luck" in parts:
             luck.bench_luck(scratch, options.luck_runs, options.luck_seconds)
+        if "containers" in parts:
+            engine.bench_containers(
+                scratch, options.repeat, say,
+                lambda folder, cluster: acked(folder, "direct", 20, options.seconds, cluster=cluster)[0])
 
 
 def say(what: str, values: Sequence[float], unit: str) -> None:
@@ -76,12 +81,14 @@ def bench_cluster(scratch: Path, seconds: float, repeat: int) -> None:
 
 
 def acked(
-    folder: Path, links: str, concurrency: int, seconds: float, *, trace: bool = True
+    folder: Path, links: str, concurrency: int, seconds: float, *, trace: bool = True,
+    cluster: str = "local",
 ) -> tuple[float, list[float]]:
     """Acked send ops a second in the main phase, and each one's milliseconds."""
     shutil.rmtree(folder, ignore_errors=True)
     options = RunOptions(
-        links=links, concurrency=concurrency, duration=seconds, seed=1, out=folder, trace=trace
+        cluster=cluster, links=links, concurrency=concurrency, duration=seconds, seed=1, out=folder,
+        trace=trace,
     )
     result = record(planned(options))
     begun: dict[int, int] = {}

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from command_line import Answer, edit_lines, edit_run, floodmark, golden, verdict
@@ -28,6 +29,8 @@ class Judged:
     folder: Path
     answer: Answer
     json_file: Path
+    junit_file: Path
+    markdown_file: Path
 
     def said(self, name: str) -> str:
         return self.answer.about(self.folder / name)
@@ -77,9 +80,11 @@ def damage(parent: Path) -> None:
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     parent = tmp_path_factory.mktemp("runs")
     damage(parent)
-    json_file = tmp_path_factory.mktemp("json") / "deep" / "all.json"
-    answer = floodmark("check", *sorted(parent.iterdir()), "--json", json_file)
-    return Judged(folder=parent, answer=answer, json_file=json_file)
+    files = [tmp_path_factory.mktemp("files") / "deep" / name for name in ("all.json", "j.xml", "page.md")]
+    answer = floodmark("check", *sorted(parent.iterdir()), "--json", files[0], "--junit", files[1],
+                       "--markdown", files[2])
+    return Judged(folder=parent, answer=answer, json_file=files[0], junit_file=files[1],
+                  markdown_file=files[2])
 
 
 # -- several folders in one call ----------------------------------------------------------------------------
@@ -102,6 +107,24 @@ def test_every_run_has_its_verdict_beside_it_and_all_are_in_the_json_file(judged
     for name in names - {"empty", "file"}:
         assert judged.verdict(name) == together[str(judged.folder / name)]
     assert list((judged.folder / "empty").iterdir()) == []
+
+
+def test_the_reports_for_ci_servers_say_what_the_exit_codes_say(judged: Judged) -> None:
+    """Of 17 runs, 5 are invalid, 5 failed in the harness, 4 are unknown."""
+    suite = ElementTree.parse(judged.junit_file).getroot()[0]
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["17", "9", "5", "0"]
+    cases = {Path(case.get("name", "")).name: case for case in suite.findall("testcase")}
+    assert {name for name, case in cases.items() if case.find("error") is not None} == {
+        "died-valid", "empty", "file", "half-a-run", "no-run"}
+    failure = cases[INVALID].find("failure")
+    assert failure is not None
+    assert failure.text == judged.said(INVALID)
+    assert (failure.get("message") or "").startswith("lost-write: 1 finding, a bug. The send of 3 to")
+    page = judged.markdown_file.read_text()
+    assert page.startswith("## floodmark: 17 runs: 5 invalid, 5 failed in the harness, 4 unknown, 3 valid\n")
+    assert page.count("\n### ") == 14
+    assert f"/{INVALID} | **invalid** | lost-write 1 |  |  |\n" in page
+    assert f"\nfloodmark show {judged.folder / INVALID} --finding lost-write\n" in page
 
 
 @pytest.mark.parametrize(("name", "valid", "words"), [
@@ -249,6 +272,20 @@ def test_without_a_folder_the_latest_run_is_judged(
     assert answer.code == 0
     assert answer.last == "histories/runs/latest"
     assert answer.out.startswith(f"{VALID}: valid")
+
+
+def test_a_pattern_stands_for_the_folders_that_it_matches(judged: Judged, tmp_path: Path) -> None:
+    """In order; what is no folder is passed over; unknown that is let through is skipped, not green."""
+    for name in (UNKNOWN, VALID):
+        golden(tmp_path, name)
+    (tmp_path / "a-file").write_text("no folder at all")
+    (tmp_path / "latest").symlink_to(VALID)
+    answer = floodmark("check", tmp_path / "*", "--allow-unknown", "--junit", tmp_path / "j.xml")
+    assert answer.code == 0
+    assert [line for line in answer.out.splitlines() if line.startswith(str(tmp_path))] == [
+        str(tmp_path / UNKNOWN), str(tmp_path / VALID)]
+    cases = ElementTree.parse(tmp_path / "j.xml").getroot().iter("testcase")
+    assert [[child.tag for child in case] for case in cases] == [["skipped", "system-out"], ["system-out"]]
 
 
 def test_a_verdict_that_cannot_be_written_fails_the_harness_and_hides_nothing(judged: Judged) -> None:

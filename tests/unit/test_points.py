@@ -89,7 +89,7 @@ async def standing(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
     ports.close()
     server = await asyncio.start_server(node.serve, "127.0.0.1", 0)
     places = {**layout.places, "n2": replace(
-        layout.places["n2"], control_port=server.sockets[0].getsockname()[1])}
+        layout.places["n2"], asked=server.sockets[0].getsockname())}
     layout = replace(layout, places=places)
     layout.write(settings({}, nodes=2), rules="kip-320", bugs=())
     stand = Stand(points=None, layout=layout, node=node)  # type: ignore[arg-type]

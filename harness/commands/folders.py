@@ -1,0 +1,53 @@
+"""Which run folders a command was given: paths as they are, and patterns where no shell has expanded them.
+
+Rules
+1. A word that names something is that thing; only what names nothing and has a wildcard is a pattern.
+2. A pattern gives folders, in order; files that it meets are passed over. One that gives none is a usage
+   error: a gate that judged nothing must not pass.
+3. A folder comes once, however often it was named (`latest` is a link to a neighbour).
+"""
+
+import glob
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from harness.commands.show import latest
+from harness.errors import UsageError
+
+
+def chosen(words: Sequence[Path]) -> tuple[Path, ...]:
+    """The folders that the words name, the latest run if there are no words; else UsageError."""
+    named = [folder for word in words for folder in named_by(word)] or [latest()]
+    for folder in named:
+        refuse_other_bytes(folder)
+    return once(named)
+
+
+def named_by(word: Path) -> list[Path]:
+    """The path itself, or what it matches."""
+    if word.exists():
+        return [word]
+    if not glob.has_magic(str(word)):
+        raise UsageError(f"{word} does not exist")
+    folders = [path for path in map(Path, glob.glob(str(word))) if path.is_dir()]
+    if not folders:
+        raise UsageError(f"{str(word)!r} matches no folder")
+    # Of a folder and a link to it the folder is kept.
+    folders.sort(key=lambda path: (path.is_symlink(), str(path)))
+    return sorted(once(folders), key=str)
+
+
+def refuse_other_bytes(folder: Path) -> None:
+    """A name that is no UTF-8 (surrogates stand for its bytes) can be in no report and in no verdict.json."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{str(folder)!a} is named in bytes that are no UTF-8: rename it") from error
+
+
+def once(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """The first name of each."""
+    known: dict[Path, Path] = {}
+    for folder in folders:
+        known.setdefault(folder.resolve(), folder)
+    return tuple(known.values())

@@ -1,0 +1,117 @@
+"""`--junit FILE`: the folders of one call as a JUnit report, a test case each.
+
+Rules
+1. A test case has one outcome at most, the gate's: servers show only the first of several. `failure`: a bug;
+   or unknown, for the job is red then, and a report without a red case would not say why. `error`: the
+   harness. `skipped`: unknown that --allow-unknown let through, which is neither green nor red.
+2. Elements and attributes are those of Jenkins' schema (junit-10.xsd), which refuses others: what a run was
+   stands among the properties of the suite, for a test case may have none there.
+3. The XML is well-formed whatever the findings hold.
+"""
+
+import datetime
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+from xml.etree import ElementTree
+
+import orjson
+
+from harness import __version__
+from harness.commands.outcomes import Outcome, cut, report_of, visible, why
+from harness.run import Run
+from harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN
+
+MESSAGE_CHARS = 1_000
+REPORT_CHARS = 20_000
+TAIL_BYTES = 1 << 16
+OF_A_RUN = ("id", "seed", "rules", "cluster")  # what of run.json is told
+KINDS: Mapping[int, str] = {EXIT_INVALID: "failure", EXIT_UNKNOWN: "failure", EXIT_HARNESS: "error"}
+Counts = Mapping[str, int]
+
+
+def junit(outcomes: Sequence[Outcome], now: datetime.datetime) -> bytes:
+    """The file."""
+    kinds = [kind_of(outcome) for outcome in outcomes]
+    seconds = [seconds_of(outcome.folder) for outcome in outcomes]
+    counts = {
+        "tests": str(len(outcomes)),
+        "failures": str(kinds.count("failure")),
+        "errors": str(kinds.count("error")),
+        "time": f"{sum(one or 0.0 for one in seconds):.3f}",
+    }
+    root = ElementTree.Element("testsuites", {"name": "floodmark", **counts})
+    suite = ElementTree.SubElement(root, "testsuite", {
+        "name": "floodmark",
+        **counts,
+        "skipped": str(kinds.count("skipped")),
+        "timestamp": now.isoformat(timespec="seconds"),
+    })
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in [("floodmark", __version__), *properties_of(outcomes)]:
+        ElementTree.SubElement(properties, "property", {"name": visible(name), "value": visible(value)})
+    for outcome, kind, took_s in zip(outcomes, kinds, seconds, strict=True):
+        suite.append(case_of(outcome, kind, took_s))
+    ElementTree.indent(root)
+    file = io.BytesIO()
+    ElementTree.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
+    return file.getvalue() + b"\n"
+
+
+def case_of(outcome: Outcome, kind: str | None, took_s: float | None) -> ElementTree.Element:
+    """One folder. Its report stands where servers show text: in the outcome, else in system-out."""
+    attributes = {"classname": "floodmark", "name": visible(str(outcome.folder))}
+    attributes |= {"time": f"{took_s:.3f}"} if took_s is not None else {}
+    case = ElementTree.Element("testcase", attributes)
+    report = visible(cut(report_of(outcome), REPORT_CHARS))
+    if kind is not None:
+        told = ElementTree.SubElement(case, kind, {
+            "type": type_of(outcome), "message": visible(cut(why(outcome), MESSAGE_CHARS))})
+        told.text = report
+    if kind in (None, "skipped"):
+        ElementTree.SubElement(case, "system-out").text = report
+    return case
+
+
+def kind_of(outcome: Outcome) -> str | None:
+    """The element that tells the outcome; None for a case that simply passed."""
+    return KINDS.get(outcome.code) or ("skipped" if outcome.unknown else None)
+
+
+def type_of(outcome: Outcome) -> str:
+    """What servers group by: the worst finding, or what it is that is none."""
+    if outcome.code == EXIT_INVALID and outcome.failing:
+        return str(outcome.failing[0]["name"])
+    return "harness" if outcome.code == EXIT_HARNESS else "unknown"
+
+
+def properties_of(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
+    """What was run, by folder."""
+    for outcome in outcomes:
+        about = outcome.about or {}
+        yield from ((f"{outcome.folder}: {name}", str(about[name])) for name in OF_A_RUN if name in about)
+
+
+def seconds_of(folder: Path) -> float | None:
+    """How long the run went on, by the last whole line of its history; None where that cannot be told."""
+    try:
+        with Run(folder=folder).history_path.open("rb") as file:
+            told = orjson.loads(last_line(file))["time"]
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return None
+    return told / 1e9 if type(told) is int and told >= 0 else None
+
+
+def last_line(file: BinaryIO) -> bytes:
+    """The last that is whole and not blank; from the end, for a final read is long and a history longer."""
+    size = file.seek(0, io.SEEK_END)
+    tail = TAIL_BYTES
+    while True:
+        file.seek(max(0, size - tail))
+        lines = file.read().split(b"\n")[:-1]
+        begun = lines if tail >= size else lines[1:]  # of the first the beginning is missing
+        whole = next((line for line in reversed(begun) if line.strip()), None)
+        if whole is not None or tail >= size:
+            return whole or b""
+        tail *= 8

@@ -1,0 +1,139 @@
+"""`--markdown FILE`: the folders of one call as a page, fit for a GitHub step summary.
+
+Rules
+1. First a table of all runs, the worst first; then a section for each that fails: what happened, and what to
+   type to see it again.
+2. Words of a run are never markup: whatever could be is written as a character reference, or stands in a
+   fence longer than any that it holds.
+3. The page stays under LIMIT bytes: GitHub drops a whole summary that is above 1 MiB. What is left out is
+   told.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+
+from harness.commands import telling
+from harness.commands.outcomes import Outcome, cut, group_words, one_line, visible
+from harness.commands.words import many
+from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+
+LIMIT = 1_000_000  # bytes
+OF_THE_TABLE = 0.6  # of that at most
+CELL_CHARS = 300
+LINE_CHARS = 1_500
+LINES = 40  # of one section
+RESERVED = 300  # bytes, for a word on what was left out
+WORST_FIRST = (EXIT_INVALID, EXIT_HARNESS, EXIT_UNKNOWN, EXIT_VALID)
+HEAD = ("| run | verdict | findings | permitted | unknown, because |", "|---|---|---|---|---|")
+_MARKUP = re.compile(r"[&<>|`\\*_\[\]~$#]")
+_BEGINS = re.compile(r"^(?:[-+=]|\d(?=\d*[.)]))")  # an item or an underline, at the head of a line
+
+
+def markdown(heading: str, outcomes: Sequence[Outcome], limit: int = LIMIT) -> bytes:
+    """The page."""
+    ordered = sorted(outcomes, key=lambda outcome: WORST_FIRST.index(outcome.code))
+    top = "\n".join([f"## floodmark: {text(heading)}", "", *HEAD, ""])
+    room = int(limit * OF_THE_TABLE) - len(top.encode())
+    rows, left_out = fitting((row(outcome) for outcome in ordered), room)
+    page = top + "".join(rows)
+    if left_out:
+        page += f"\n*Cut for length: {many(left_out, 'more run')} are not in this table.*\n"
+    failing = (section(outcome) for outcome in ordered if outcome.code != EXIT_VALID)
+    sections, left_out = fitting(failing, limit - len(page.encode()) - RESERVED)
+    page += "".join(sections)
+    if left_out:
+        page += f"\n*Cut for length: the sections of {many(left_out, 'more failing run')} are not here.*\n"
+    return page.encode()
+
+
+def fitting(pieces: Iterable[str], room: int) -> tuple[list[str], int]:
+    """The pieces up to the first that no longer fits into so many bytes; and how many were left out."""
+    taken: list[str] = []
+    left_out = 0
+    for piece in pieces:
+        room -= len(piece.encode())
+        if room < 0 or left_out:
+            left_out += 1
+        else:
+            taken.append(piece)
+    return taken, left_out
+
+
+# -- the table ----------------------------------------------------------------------------------------------
+
+
+def row(outcome: Outcome) -> str:
+    """One run."""
+    findings = telling.worst_first(outcome.told.get("findings") or ())
+    bugs = [f"{found['name']} {found['count']}" for found in findings if found["class"] == BUG]
+    permitted = [f"{found['name']} {found['count']} ({found['permitted_by']})"
+                 for found in findings if found["class"] != BUG]
+    reasons = [str(entry["reason"]) for entry in outcome.unknown]
+    verdict = cell(outcome.word) if outcome.code == EXIT_VALID else f"**{cell(outcome.word)}**"
+    verdict += f": {cell('; '.join(outcome.harness))}" if outcome.code == EXIT_HARNESS else ""
+    cells = [cell(str(outcome.folder)), verdict,
+             *(cell(part) for part in (", ".join(bugs), ", ".join(permitted), "; ".join(reasons)))]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def cell(words: str) -> str:
+    return text(cut(one_line(words), CELL_CHARS))
+
+
+# -- a section ----------------------------------------------------------------------------------------------
+
+
+def section(outcome: Outcome) -> str:
+    """What happened in one run, and the commands that show it."""
+    lines = [line for line in told(outcome) if line.strip()]
+    if len(lines) > LINES:
+        lines[LINES:] = [f"- ... and {many(len(lines) - LINES, 'more line')}: verdict.json has all"]
+    return "\n".join(["", f"### {text(str(outcome.folder))}: {text(outcome.word)}", "", *lines, "",
+                      *fenced(commands(outcome)), ""])
+
+
+def told(outcome: Outcome) -> Iterator[str]:
+    """As items of a list."""
+    if outcome.about is not None:
+        yield item(f"ran: {telling.ran(outcome.about)}")
+        yield from (item(line) for line in telling.struck(outcome.about))
+    yield from (item(f"failed in the harness: {reason}") for reason in outcome.harness)
+    for found in telling.worst_first(outcome.told.get("findings") or ()):
+        yield item(group_words(found))
+        examples = (found.get("examples") or ())[:telling.LISTED]
+        yield from (item(str(example.get("text") or dict(example)), 1) for example in examples)
+        left = found["count"] - len(examples)
+        yield item(f"and {left} more", 1) if left else ""
+    for entry in outcome.unknown:
+        yield item(f"cannot tell {telling.shortened(entry['names'])}: {entry['reason']}")
+    yield from (item(f"{head}: {words}") for head, words in outcome.remarks)
+
+
+def item(words: str, depth: int = 0) -> str:
+    return f"{'  ' * depth}- {text(cut(one_line(words), LINE_CHARS))}"
+
+
+def commands(outcome: Outcome) -> list[str]:
+    """Look, why, again; where there is nothing to look at, judge again."""
+    typed = telling.next_commands(outcome.folder, outcome.told, outcome.about)
+    otherwise = ["floodmark", "check" if outcome.about is None else "show", str(outcome.folder)]
+    return [line.split(maxsplit=1)[1] for line in typed] or [shlex.join(otherwise)]
+
+
+def fenced(lines: Sequence[str]) -> list[str]:
+    """The lines as they are, in a fence that none of them can end."""
+    shown = [cut(visible(line), LINE_CHARS) for line in lines]
+    longest = max((len(ticks) for line in shown for ticks in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}sh", *shown, fence]
+
+
+def text(words: str) -> str:
+    """Words on one line that no Markdown takes for markup."""
+    plain = visible(words).replace("\n", " ").replace("\t", " ")
+    return _BEGINS.sub(reference, _MARKUP.sub(reference, plain))
+
+
+def reference(found: re.Match[str]) -> str:
+    return f"&#{ord(found[0])};"

@@ -1,0 +1,90 @@
+"""What the gate makes of one folder, as data, and the words that reports for CI servers share.
+
+Rules
+1. A report says what the exit code says: whether a folder fails is its code, never what the verdict reads
+   like.
+2. Text from a run may hold anything; what no XML and no page can show is spelt out (`\\x1b`).
+3. What is cut for its length says so.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands import telling
+from harness.commands.words import many, told_class
+from harness.verdict import EXIT_INVALID
+
+Told = Mapping[str, Any]
+
+# All but these is allowed in XML 1.0, and harmless on a page.
+_UNFIT = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One folder before the gate."""
+
+    folder: Path
+    code: int
+    word: str  # the code in a word or two
+    told: Told  # the verdict, as verdict.json has it
+    about: Told | None = None  # run.json, where anything was judged
+    failing: tuple[Told, ...] = ()  # the findings that fail the gate, the worst first
+    harness: tuple[str, ...] = ()  # what failed in the harness
+    remarks: tuple[tuple[str, str], ...] = ()  # what a report says besides: a head and a text each
+
+    @property
+    def unknown(self) -> tuple[Told, ...]:
+        """What the judge may have missed."""
+        return tuple(self.told.get("unknown") or ())
+
+
+def report_of(outcome: Outcome) -> str:
+    """The report as `check` prints it, with its colours."""
+    lines = [f"  {head:<9}  {text}" for head, text in outcome.remarks]
+    return "\n".join([telling.report(outcome.folder, outcome.told, outcome.about), *lines])
+
+
+def why(outcome: Outcome) -> str:
+    """On one line, why the folder fails, or why nobody can tell; nothing for one that is simply valid."""
+    if outcome.code == EXIT_INVALID and outcome.failing:
+        groups = "; ".join(group_words(found) for found in outcome.failing)
+        return one_line(f"{groups}. {sentence(outcome.failing[0])}")
+    reasons = list(outcome.harness)
+    if outcome.unknown:
+        first, *others = outcome.unknown
+        more = f" (and {many(len(others), 'more reason')})" if others else ""
+        reasons.append(f"cannot tell {telling.shortened(first['names'])}: {first['reason']}{more}")
+    return one_line("; ".join(reasons))
+
+
+def group_words(found: Told) -> str:
+    """`lost-write: 3 findings, a bug`."""
+    return f"{found['name']}: {many(found['count'], 'finding')}, {click.unstyle(told_class(found))}"
+
+
+def sentence(found: Told) -> str:
+    """The worst of a group, in words."""
+    examples = found.get("examples") or ()
+    return str(examples[0].get("text") or dict(examples[0])) if examples else ""
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def visible(text: str) -> str:
+    """The text without colours, and with nothing in it that is not to be seen."""
+    return _UNFIT.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), click.unstyle(text))
+
+
+def cut(text: str, limit: int) -> str:
+    """At most so many characters, and how many more there were."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]} ... (cut: {many(len(text) - limit, 'more character')})"

@@ -1,0 +1,209 @@
+"""The gate itself: which folders a call means, and what their exit code is; all without Spark."""
+
+import json
+from collections.abc import Callable
+from itertools import chain, combinations, product
+from pathlib import Path
+
+import pytest
+from command_line import floodmark
+
+from harness.commands import check, rejudge, run
+from harness.commands.folders import chosen
+from harness.errors import UsageError
+from harness.run import RUNS
+from harness.verdict import (
+    EXIT_HARNESS,
+    EXIT_INVALID,
+    EXIT_UNKNOWN,
+    EXIT_VALID,
+    Finding,
+    Policy,
+    Unknown,
+    Verdict,
+    worst,
+)
+
+BUG = Finding(name="lost-write", klass="bug", permitted_by=None, count=1)
+PERMITTED = Finding(name="duplicate", klass="permitted", permitted_by="retries", count=1)
+UNSEEN = Unknown(names=("unseen",), reason="no final reads of partition 0")
+COUNTS = {"ops": 5}
+POLICIES = [
+    Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown)
+    for strict, allow_unknown in product((False, True), repeat=2)
+    for allow in ((), ("lost-write",), ("duplicate",), ("lost-write", "duplicate"))
+]
+VERDICTS = [
+    Verdict(valid=False if BUG in findings else "unknown" if unknown else True, findings=findings,
+            unknown=unknown, counts=COUNTS)
+    for findings in ((), (BUG,), (PERMITTED,), (PERMITTED, BUG))
+    for unknown in ((), (UNSEEN,))
+]
+
+
+# -- the folders of a call ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """histories/runs as runs leave it, and the tests stand above it."""
+    runs = tmp_path / RUNS
+    for name in ("b", "a", "c", ".begun"):
+        (runs / name).mkdir(parents=True)
+    (runs / "latest").symlink_to("b")
+    (runs / "0-last-of-all").symlink_to("c")
+    (runs / "gone").symlink_to("nowhere")
+    (runs / "notes.txt").write_text("no run")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("words", "folders"), [
+    ((), ["latest"]),
+    (("{}/*",), ["a", "b", "c"]),  # in order, without the file, the links to b, c and nothing, what is hidden
+    (("{}/l*",), ["latest"]),
+    (("{}/[ab]", "{}/?"), ["a", "b", "c"]),
+    (("{}/c", "{}/*"), ["c", "a", "b"]),
+    (("{}/latest", "{}/*"), ["latest", "a", "c"]),
+    (("{}/a", "{}/../runs/a", "{}/a"), ["a"]),
+    (("{}/notes.txt",), ["notes.txt"]),  # named, so it is told what it is not
+])
+def test_words_and_patterns_name_each_folder_once(
+        here: Path, words: tuple[str, ...], folders: list[str]) -> None:
+    assert list(chosen([Path(word.format(RUNS)) for word in words])) == [RUNS / name for name in folders]
+
+
+def test_a_name_with_a_wildcard_in_it_is_itself(here: Path) -> None:
+    """Where there is such a folder; what it would match is left alone."""
+    (RUNS / "[ab]").mkdir()
+    assert chosen([RUNS / "[ab]"]) == (RUNS / "[ab]",)
+
+
+@pytest.mark.parametrize(("word", "told"), [
+    ("histories/runs/*.txt", "'histories/runs/[*].txt' matches no folder"),
+    ("histories/golden/*", "matches no folder"),
+    ("histories/runs/[", "does not exist|matches no folder"),
+    ("histories/runs/d", "histories/runs/d does not exist"),
+])
+def test_what_names_nothing_is_usage_whatever_else_is_named(here: Path, word: str, told: str) -> None:
+    """A gate that judged nothing must not pass."""
+    with pytest.raises(UsageError, match=told):
+        chosen([RUNS / "a", Path(word)])
+
+
+def test_a_name_that_no_report_can_hold_is_usage(here: Path) -> None:
+    (RUNS / "caf\udcff").mkdir()
+    with pytest.raises(UsageError, match="no UTF-8"):
+        chosen([RUNS / "*"])
+
+
+# -- exit codes ---------------------------------------------------------------------------------------------
+
+
+def test_the_worst_of_any_set_of_codes_masks_no_failure() -> None:
+    """A bug before a broken harness, that before what nobody can tell; in whatever order they come."""
+    order = (EXIT_INVALID, EXIT_HARNESS, EXIT_UNKNOWN, EXIT_VALID)
+    for codes in chain.from_iterable(combinations(order, size) for size in range(1, 5)):
+        assert worst(codes) == worst(codes[::-1]) == codes[0]
+    assert worst([]) == EXIT_VALID
+
+
+def saved(folder: Path, **about: object) -> Path:
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps({"format": 1, "nodes": ["n1"], "ended": "done", **about}))
+    return folder
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_of_one_folder_a_bug_outranks_the_harness_and_that_what_is_unknown(
+        tmp_path: Path, policy: Policy) -> None:
+    """Whatever the options let through; and what is said to fail is what makes the code 1."""
+    good, died = saved(tmp_path / "good"), saved(tmp_path / "died", died=["n1"])
+    for verdict in VERDICTS:
+        outcome = check.outcome_of(good, verdict, policy, unsaved=False)
+        counted = {found.name for found in verdict.findings
+                   if found.name not in policy.allow and (policy.strict or found.klass == "bug")}
+        assert {found["name"] for found in outcome.failing} == counted
+        otherwise = EXIT_UNKNOWN if verdict.unknown and not policy.allow_unknown else EXIT_VALID
+        assert outcome.code == (EXIT_INVALID if counted else otherwise)
+        assert check.code_of(good, verdict, policy) == outcome.code
+        assert check.code_of(died, verdict, policy) == (EXIT_INVALID if counted else EXIT_HARNESS)
+
+
+@pytest.mark.parametrize(("about", "told"), [
+    ({"ended": "interrupted"}, "the run ended early: interrupted"),
+    ({"ended": "n1 would not start"}, "the run ended early: n1 would not start"),
+    ({"died": ["n1"]}, "n1 ended by itself"),
+    ({"died": 5}, "has no list"),
+    ({"schedule": "none"}, "has no list"),
+    ({"format": 2}, "has gone"),
+])
+def test_what_failed_in_the_harness_is_let_through_by_no_option(
+        tmp_path: Path, about: dict[str, object], told: str) -> None:
+    """A saved run is answered as on the day it was made; a bug that it shows is a bug all the same."""
+    folder = saved(tmp_path / "run", **about)
+    lenient = Policy(allow_unknown=True)
+    for verdict in VERDICTS:
+        outcome = check.outcome_of(folder, verdict, lenient, unsaved=False)
+        assert outcome.code == (EXIT_INVALID if BUG in verdict.findings else EXIT_HARNESS)
+        assert told in outcome.harness[0]
+        assert check.code_of(folder, verdict, lenient) == outcome.code
+
+
+def test_a_run_that_was_killed_says_nothing_of_its_end_and_is_judged_for_what_it_is(tmp_path: Path) -> None:
+    """Its run.json has no `ended`: the judge says unknown, and no more is said here."""
+    folder = saved(tmp_path / "run")
+    (folder / "run.json").write_text('{"format":1,"nodes":["n1"]}')
+    assert check.code_of(folder, VERDICTS[0], Policy()) == EXIT_VALID
+
+
+@pytest.mark.parametrize(("policy", "verdict", "word"), [
+    (Policy(), VERDICTS[0], "valid"),
+    (Policy(allow_unknown=True), VERDICTS[1], "unknown, let through"),
+    (Policy(), VERDICTS[2], "invalid"),
+    (Policy(allow=frozenset({"lost-write"})), VERDICTS[2], "invalid, let through"),
+    (Policy(allow=frozenset({"lost-write"})), VERDICTS[3], "unknown (invalid let through)"),
+    (Policy(), VERDICTS[4], "valid"),
+    (Policy(strict=True), VERDICTS[4], "invalid by --strict"),
+    (Policy(strict=True), VERDICTS[5], "invalid by --strict"),
+])
+def test_the_word_for_a_folder_is_the_gate_s_and_hides_no_verdict(
+        tmp_path: Path, policy: Policy, verdict: Verdict, word: str) -> None:
+    assert check.outcome_of(saved(tmp_path / "run"), verdict, policy, unsaved=False).word == word
+
+
+# -- the options --------------------------------------------------------------------------------------------
+
+
+def test_run_and_check_go_through_the_same_gate_and_rejudge_writes_no_reports(
+        here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gates: dict[str, check.Gate] = {}
+
+    def keep(command: str) -> Callable[[object, check.Gate], int]:
+        def kept(_: object, through: check.Gate) -> int:
+            gates[command] = through
+            return 3
+
+        return kept
+
+    monkeypatch.setattr(run, "run_and_judge", keep("run"))
+    monkeypatch.setattr(check, "check_folders", keep("check"))
+    monkeypatch.setattr(rejudge, "rejudge_folders", keep("rejudge"))
+    words = ("--strict", "--allow", "lost-write", "--allow", "duplicate", "--allow-unknown", "--json", "all")
+    reports = ("--junit", "junit.xml", "--markdown", "summary.md")
+    assert [floodmark(command, *words, *reports).code for command in ("run", "check", "rejudge")] == [3, 3, 2]
+    assert floodmark("rejudge", *words).code == 3
+    policy = Policy(strict=True, allow=frozenset({"lost-write", "duplicate"}), allow_unknown=True)
+    assert gates["run"] == gates["check"] == check.Gate(
+        policy=policy, json_file=Path("all"), junit_file=Path("junit.xml"), markdown_file=Path("summary.md"))
+    assert gates["rejudge"] == check.Gate(policy=policy, json_file=Path("all"))
+
+
+@pytest.mark.parametrize("words", [
+    ("check", "histories/golden/*"), ("rejudge", "histories/golden/*"), ("check", "--junit", "histories"),
+    ("check", "--markdown", "histories/runs/latest"), ("check", "--json", "a", "--junit", "a"),
+], ids=" ".join)
+def test_off_words_are_usage_before_anything_is_done(here: Path, words: tuple[str, ...]) -> None:
+    answer = floodmark(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("floodmark: ")

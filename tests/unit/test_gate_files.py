@@ -1,0 +1,363 @@
+"""What CI servers get to see of a gate: the JUnit report, the page for people; all without Spark."""
+
+import datetime
+import html
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from harness import catalog
+from harness.commands import again, check, gate_markdown
+from harness.commands.gate_junit import junit, seconds_of
+from harness.commands.gate_markdown import markdown
+from harness.commands.outcomes import Outcome, visible, why
+from harness.errors import FloodmarkError, UsageError
+from harness.verdict import Finding, Unknown, Verdict
+
+NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
+LOST = Finding(name="lost-write", klass="bug", permitted_by=None, count=7, examples=(
+    {"partition": 0, "offset": 5, "text": "It was acked, and is gone."}, {"text": "So is this."}))
+TWICE = Finding(name="duplicate", klass="permitted", permitted_by="retries", count=2,
+                examples=({"text": "It is there twice."},))
+UNSEEN = Unknown(names=("unseen",), reason="no final reads of partition 0")
+COUNTS = {"ops": 5, "ok": 2, "records": {"n1": 6}}
+ABOUT = {"format": 1, "id": "00ff", "seed": 7, "cluster": "local", "rules": "kip-320", "nodes": ["n1"],
+         "ended": "done", "died": []}
+VERDICTS = {
+    "valid": Verdict(valid=True, counts=COUNTS),
+    "permitted": Verdict(valid=True, findings=(TWICE,), counts=COUNTS),
+    "invalid": Verdict(valid=False, findings=(TWICE, LOST), unknown=(UNSEEN,), counts=COUNTS),
+    "unknown": Verdict(valid="unknown", unknown=(UNSEEN,), counts=COUNTS),
+    "no-run": Verdict(valid="unknown", unknown=(Unknown(names=("unseen",), reason="it has no run.json"),)),
+}
+
+
+def gate(**options: Any) -> check.Gate:
+    return check.gate(**{"strict": False, "allow": (), "allow_unknown": False, **options})
+
+
+def run_folder(parent: Path, name: str, **about: Any) -> Path:
+    folder = parent / name
+    folder.mkdir(parents=True)
+    if name != "no-run":
+        (folder / "run.json").write_text(json.dumps({**ABOUT, **about}))
+        (folder / "history.jsonl").write_text('{"index":0,"time":1500000000}\n{"index":1,"ti')
+    return folder
+
+
+class Judge:
+    """Says of each folder what its name asks for; of `broken` nothing at all."""
+
+    def judge(self, chosen: Sequence[Path]) -> list[Verdict]:
+        if any(folder.name == "broken" for folder in chosen):
+            raise FloodmarkError("Spark cannot start")
+        return [VERDICTS[folder.name] for folder in chosen]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of each kind, and a judge that knows them."""
+    monkeypatch.setattr(catalog, "judge", Judge)
+    for name in VERDICTS:
+        run_folder(tmp_path / "runs", name)
+    return tmp_path / "runs"
+
+
+# -- a JUnit report -----------------------------------------------------------------------------------------
+
+ATTRIBUTES = {  # Jenkins' junit-10.xsd: what must be there, what may
+    "testsuites": ((), ("name", "time", "tests", "failures", "errors")),
+    "testsuite": (("name", "tests", "failures", "errors"), ("time", "skipped", "timestamp")),
+    "properties": ((), ()),
+    "property": (("name", "value"), ()),
+    "testcase": (("name",), ("time", "classname")),
+    **dict.fromkeys(("failure", "error", "skipped"), ((), ("type", "message"))),
+    "system-out": ((), ()),
+}
+CHILDREN = {
+    "testsuites": {"testsuite"}, "testsuite": {"properties", "testcase"}, "properties": {"property"},
+    "testcase": {"failure", "error", "skipped", "system-out"},
+}
+
+
+def read(report: bytes) -> ElementTree.Element:
+    """The suite, if the report keeps the rules of the schema and its sums are right."""
+    root = ElementTree.fromstring(report)
+    assert root.tag == "testsuites"
+    for element in root.iter():
+        must, may = ATTRIBUTES[element.tag]
+        assert set(must) <= set(element.keys()) <= {*must, *may}
+        assert {child.tag for child in element} <= CHILDREN.get(element.tag, set())
+        assert re.fullmatch(r"\d+\.\d{3}", element.get("time", "0.000"))
+    (suite,) = root
+    cases = suite.findall("testcase")
+    for case in cases:
+        assert sum(case.find(tag) is not None for tag in ("failure", "error", "skipped")) <= 1
+    for counted, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        assert suite.get(counted) == str(len(suite.findall(f"testcase/{tag}")))
+    assert suite.get("tests") == str(len(cases))
+    return suite
+
+
+def cases_of(report: bytes) -> dict[str, ElementTree.Element]:
+    return {Path(case.get("name", "")).name: case for case in read(report).findall("testcase")}
+
+
+def outcome_in(case: ElementTree.Element) -> tuple[str, str] | None:
+    """The element that tells it, and its type."""
+    told = [child for child in case if child.tag != "system-out"]
+    return (told[0].tag, told[0].get("type", "")) if told else None
+
+
+@pytest.mark.parametrize(("options", "told"), [
+    ({}, {"valid": None, "permitted": None, "invalid": ("failure", "lost-write"),
+          "unknown": ("failure", "unknown"), "no-run": ("error", "harness")}),
+    ({"allow_unknown": True}, {"invalid": ("failure", "lost-write"), "unknown": ("skipped", "unknown"),
+                               "no-run": ("error", "harness")}),
+    ({"strict": True}, {"permitted": ("failure", "duplicate"), "invalid": ("failure", "lost-write")}),
+    ({"allow": ("lost-write",)}, {"invalid": ("failure", "unknown"), "permitted": None}),
+    ({"allow": ("lost-write",), "allow_unknown": True}, {"invalid": ("skipped", "unknown")}),
+])
+def test_a_case_is_as_red_as_its_exit_code(
+        runs: Path, tmp_path: Path, options: dict[str, Any], told: dict[str, Any]) -> None:
+    """A run that fails the gate is a failure or an error, one that passes is neither."""
+    through = gate(junit_file=tmp_path / "junit.xml", **options)
+    check.check_folders([runs / name for name in VERDICTS], through)
+    cases = cases_of((tmp_path / "junit.xml").read_bytes())
+    assert set(cases) == set(VERDICTS)
+    assert {name: outcome_in(cases[name]) for name in told} == told
+    for name, verdict in VERDICTS.items():
+        red = cases[name].find("failure") is not None or cases[name].find("error") is not None
+        assert red == (check.code_of(runs / name, verdict, through.policy) != 0)
+
+
+def test_a_failure_says_what_was_found_and_the_suite_what_was_run(runs: Path, tmp_path: Path) -> None:
+    """Name, class, count and the first sentence in the message; all of the report in the text."""
+    check.check_folders([runs / "invalid"], gate(junit_file=tmp_path / "junit.xml"))
+    suite = read((tmp_path / "junit.xml").read_bytes())
+    case = suite.find("testcase")
+    assert case is not None
+    assert (case.get("classname"), case.get("name"), case.get("time")) == (
+        "floodmark", str(runs / "invalid"), "1.500")
+    failure = case.find("failure")
+    assert failure is not None
+    assert failure.get("message") == "lost-write: 7 findings, a bug. It was acked, and is gone."
+    for words in ("duplicate: 2 findings, permitted by retries", "So is this.", "no final reads",
+                  f"floodmark show {runs / 'invalid'} --finding lost-write"):
+        assert words in (failure.text or "")
+    properties = {one.get("name"): one.get("value") for one in suite.iter("property")}
+    assert {name: properties[f"{runs / 'invalid'}: {name}"] for name in ("id", "seed", "rules", "cluster")
+            } == {"id": "00ff", "seed": "7", "rules": "kip-320", "cluster": "local"}
+
+
+@settings(deadline=None)
+@given(st.text(), st.text())
+def test_the_report_is_xml_whatever_is_in_it(words: str, folder: str) -> None:
+    """And what can be shown arrives as it was."""
+    passed = Outcome(folder=Path("good"), code=0, word="valid", told={"unknown": outcome_with(words).unknown})
+    suite = read(junit([outcome_with(words, folder), passed], NOW))
+    assert visible(words) in (suite.findtext("testcase/system-out") or "")
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert visible(words) in (failure.text or "")
+
+
+def test_what_no_xml_can_hold_is_spelt_out() -> None:
+    """Control characters, half a surrogate pair; colours go."""
+    report = junit([outcome_with("a\x00b\x1b[31mred\x1b[0m\x1b\x7f\ud800\ufffe\r.\N{BEETLE}")], NOW)
+    text = read(report).findtext("testcase/failure") or ""
+    assert r"a\x00bred\x1b\x7f\ud800\ufffe\r." + "\N{BEETLE}" in text
+
+
+def test_a_report_of_any_length_is_cut_and_says_so() -> None:
+    failure = read(junit([outcome_with("x" * 100_000)], NOW)).find("testcase/failure")
+    assert failure is not None
+    assert len(failure.text or "") < 21_000
+    assert re.search(r"\(cut: \d+ more characters\)$", failure.text or "")
+    assert re.search(r"\(cut: \d+ more characters\)$", failure.get("message", ""))
+
+
+@pytest.mark.parametrize(("history", "seconds"), [
+    (b'{"time":5}\n{"time":2500000000}\n', 2.5), (b'{"time":2000000000}\n{"time":9', 2.0),
+    (b'{"time":1000000000}\n\n \n', 1.0), (b'{"time":3000000000}\n' + b" " * 70_000 + b"\n", 3.0),
+    (b'{"time":1}\n{"time":4000000000,"reads":"' + b"x" * 70_000 + b'"}\n', 4.0),
+    (b"", None), (b"[]\n", None), (b"{}\n", None), (b"no json\n", None),
+    (b'{"time":"soon"}\n', None), (b'{"time":-1}\n', None), (None, None),
+])
+def test_the_seconds_of_a_run_are_its_last_whole_line_s(
+        tmp_path: Path, history: bytes | None, seconds: float | None) -> None:
+    if history is not None:
+        (tmp_path / "history.jsonl").write_bytes(history)
+    assert seconds_of(tmp_path) == seconds
+
+
+# -- a page -------------------------------------------------------------------------------------------------
+
+
+def outcome_with(words: str, folder: str = "runs/one") -> Outcome:
+    """An invalid run that holds these words wherever a run can hold any."""
+    found = {"name": "lost-write", "class": "bug", "permitted_by": None, "count": 1,
+             "examples": [{"text": words}]}
+    told = {"valid": False, "findings": [found], "unknown": [{"names": ["unseen"], "reason": words}]}
+    return Outcome(folder=Path(folder.replace("\0", "")), code=1, word="invalid", told=told, failing=(found,),
+                   harness=(words,), remarks=(("bad line", words),))
+
+
+def test_the_page_has_a_row_for_each_run_and_a_section_for_each_that_fails(
+        runs: Path, tmp_path: Path) -> None:
+    """The worst first; with the commands to look at it and to have it again."""
+    file = tmp_path / "summary.md"
+    check.check_folders([runs / name for name in VERDICTS], gate(markdown_file=file))
+    page = html.unescape(file.read_text())
+    rows = [line for line in page.splitlines() if line.startswith("| /")]
+    assert rows == [
+        f"| {runs}/invalid | **invalid** | lost-write 7 | duplicate 2 (retries) "
+        "| no final reads of partition 0 |",
+        f"| {runs}/no-run | **failed in the harness**: nothing was judged |  |  | it has no run.json |",
+        f"| {runs}/unknown | **unknown** |  |  | no final reads of partition 0 |",
+        f"| {runs}/valid | valid |  |  |  |",
+        f"| {runs}/permitted | valid |  | duplicate 2 (retries) |  |",
+    ]
+    assert page.startswith("## floodmark: 5 runs: 1 invalid, 1 failed in the harness, 1 unknown, 2 valid\n")
+    assert re.findall("^### .*/(.*)$", page, re.M) == [
+        "invalid: invalid", "no-run: failed in the harness", "unknown: unknown"]
+    invalid = page.split("\n### ")[1]
+    for line in ("- lost-write: 7 findings, a bug", "  - It was acked, and is gone.", "  - and 5 more",
+                 "- duplicate: 2 findings, permitted by retries",
+                 f"floodmark show {runs / 'invalid'} --finding lost-write", "floodmark explain lost-write"):
+        assert line in invalid.splitlines()
+
+
+def test_the_page_shows_how_to_have_a_bug_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the folder has what that takes."""
+    monkeypatch.setattr(again, "command", lambda folder, *_: f"floodmark reproduce {folder}")
+    told = {"valid": False, "unknown": [], "findings": [{**outcome_with("").failing[0]}]}
+    outcome = Outcome(folder=Path("a"), code=1, word="invalid", told=told, about={"nodes": []})
+    assert "\nfloodmark reproduce a\n```" in markdown("1 run", [outcome]).decode()
+
+
+@settings(deadline=None)
+@example("|")
+@example("```sh\n````")
+@example("1. one\n- two\n# three\n<b>four</b>")
+@given(st.text(alphabet=st.one_of(st.sampled_from("|`<>&*_[]()#~$!\\-+=1.\n\r\t\x1b @:/"), st.characters())))
+def test_words_of_a_run_are_never_markup(words: str) -> None:
+    """Outside of fences only the page's own stars and bars are left; inside, no line ends the fence."""
+    lines = markdown("1 run", [outcome_with(words, words)]).decode().split("\n")
+    opens = next(place for place, line in enumerate(lines) if line.startswith("```"))
+    fence = lines[opens].removesuffix("sh")
+    assert set(fence) == {"`"}
+    closes = lines.index(fence, opens)
+    assert [line for line in lines[closes + 1:] if line] == []
+    assert not any(fence in line for line in lines[opens + 1:closes])
+    assert [line.endswith(": invalid") for line in lines if line.startswith("### ")] == [True]
+    for line in lines[:opens]:
+        assert not re.search(r"[<>`\\\[\]~$]|&(?!#\d+;)|(?<!&)#(?!#* )", line)
+        assert line.count("*") in (0, 4)
+        assert line.count("|") in (0, 6)
+        assert not re.match(r"\s*- ([-+=]|\d+[.)])", line)
+
+
+def test_words_come_out_of_the_page_as_they_went_in() -> None:
+    words = "a|b <script> `c` *d* _e_ [f](g) #1 ~~h~~ $i$ &amp; \\j"
+    page = markdown("1 run", [outcome_with(words)]).decode()
+    assert f"  - {words}" in html.unescape(page).splitlines()
+
+
+@pytest.mark.parametrize("limit", [gate_markdown.LIMIT, 40_000, 5_000])
+def test_a_page_is_bounded_and_says_what_was_cut(limit: int) -> None:
+    """10,000 runs, half of them with much to tell: the valid ones go first, and all are accounted for."""
+    valid = Outcome(folder=Path("runs/good"), code=0, word="valid", told={"valid": True})
+    runs = [valid, outcome_with("what happened | " * 40)] * 5_000
+    page = markdown("10000 runs", runs, limit).decode()
+    assert len(page.encode()) <= limit
+    rows = page.count("\n| runs/")
+    assert f"*Cut for length: {10_000 - rows} more runs are not in this table.*" in page
+    assert rows > 0
+    assert rows <= 5_000 or "| runs/good |" in page
+    sections = page.count("\n### ")
+    assert f"*Cut for length: the sections of {5_000 - sections} more failing runs are not here.*" in page
+    assert page.endswith("*\n")
+
+
+def test_a_section_is_bounded_too() -> None:
+    told = {"valid": "unknown", "unknown": [
+        {"names": ["unseen"], "reason": f"no final reads of partition {number}"} for number in range(5_000)]}
+    outcome = Outcome(folder=Path("a"), code=3, word="unknown", told=told)
+    page = markdown("1 run", [outcome]).decode()
+    assert "- ... and 4960 more lines: verdict.json has all" in page
+    assert len(page) < 10_000
+    assert why(outcome).endswith("partition 0 (and 4999 more reasons)")
+
+
+# -- when nothing could be judged, or written ---------------------------------------------------------------
+
+
+def test_a_judge_that_cannot_start_is_an_error_in_every_report(runs: Path, tmp_path: Path) -> None:
+    """The call still fails with its sentence."""
+    run_folder(runs, "broken")
+    through = gate(junit_file=tmp_path / "junit.xml", markdown_file=tmp_path / "summary.md")
+    with pytest.raises(FloodmarkError, match="Spark cannot start"):
+        check.check_folders([runs / "valid", runs / "broken"], through)
+    cases = cases_of((tmp_path / "junit.xml").read_bytes())
+    assert {name: outcome_in(case) for name, case in cases.items()} == dict.fromkeys(
+        ("valid", "broken"), ("error", "harness"))
+    assert (tmp_path / "summary.md").read_text().count("Spark cannot start") == 4
+
+
+def test_a_report_that_cannot_be_written_fails_the_harness_and_keeps_the_other(
+        runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file stands where its folder should; nothing half written is left."""
+    (tmp_path / "file").write_text("")
+    through = gate(junit_file=tmp_path / "file" / "junit.xml", markdown_file=tmp_path / "summary.md")
+    assert check.check_folders([runs / "valid"], through) == 4
+    assert "cannot write" in capsys.readouterr().err
+    assert (tmp_path / "summary.md").read_text().startswith("## floodmark")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "runs", "summary.md"]
+
+
+def test_a_verdict_that_cannot_be_saved_is_an_error_of_that_run(runs: Path, tmp_path: Path) -> None:
+    (runs / "valid" / "verdict.json").mkdir()
+    assert check.check_folders([runs / "valid", runs / "permitted"],
+                               gate(junit_file=tmp_path / "junit.xml")) == 4
+    cases = cases_of((tmp_path / "junit.xml").read_bytes())
+    assert outcome_in(cases["valid"]) == ("error", "harness")
+    assert outcome_in(cases["permitted"]) is None
+
+
+def test_files_are_written_before_anything_is_said(
+        runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`floodmark check ... | head` has its report too."""
+
+    def gone(_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(check, "tell", gone)
+    with pytest.raises(BrokenPipeError):
+        check.check_folders([runs / "invalid"], gate(junit_file=tmp_path / "junit.xml"))
+    assert outcome_in(cases_of((tmp_path / "junit.xml").read_bytes())["invalid"]) == ("failure", "lost-write")
+
+
+@pytest.mark.parametrize("option", ["json_file", "junit_file", "markdown_file"])
+def test_what_cannot_be_replaced_by_a_report_is_refused_at_once(tmp_path: Path, option: str) -> None:
+    """A folder, a pipe, a link (/dev/stdout is one, and root could replace it)."""
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(tmp_path / "pipe")
+    for there in (tmp_path, tmp_path / "link", tmp_path / "pipe"):
+        with pytest.raises(UsageError, match="is no plain file"):
+            gate(**{option: there})
+    (tmp_path / "file").write_text("of the last call")
+    assert getattr(gate(**{option: tmp_path / "file"}), option) == tmp_path / "file"
+
+
+def test_two_reports_need_two_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a file of its own"):
+        gate(junit_file=tmp_path / "report", markdown_file=tmp_path / "." / "report")

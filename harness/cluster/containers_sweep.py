@@ -1,0 +1,150 @@
+"""What runs leave on the Docker engine, and how it goes: at the end of a run, and at the start of the next.
+
+Rules
+1. Whose keeper container runs is alive, and nothing of it is touched. The engine itself knows that: the
+   keeper ends when the harness does, however the harness ends.
+2. A run without a keeper, or whose keeper was made but not started, may be about to begin: it is swept only
+   when all it has is older than GRACE_S.
+3. The keeper goes last: what is interrupted is swept by the next start.
+4. What is gone already is no error: two harnesses may sweep at once.
+"""
+
+import contextlib
+import datetime
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from docker.errors import APIError, DockerException, NotFound
+
+import docker
+from harness.errors import FloodmarkError
+
+LABEL = "org.floodmark"
+LABEL_RUN = "org.floodmark.run"
+LABEL_ROLE = "org.floodmark.role"  # keeper, net, broker, helper, network, volume
+KEEPER = "keeper"
+GRACE_S = 60.0
+AT_ONCE = 4  # removals: the engine does them beside one another, and gains nothing from more
+REMOVE_S = 10.0  # for the engine to let go of a container whose removal it has begun
+
+Hook = Callable[[docker.DockerClient, str], None]  # client, run: what else a dead run may have left
+
+
+@dataclass(slots=True, kw_only=True)
+class Remains:
+    """What there is of one run. Containers by id; networks and volumes by name."""
+
+    keepers: list[str] = field(default_factory=list)
+    containers: list[str] = field(default_factory=list)
+    networks: list[str] = field(default_factory=list)
+    volumes: list[str] = field(default_factory=list)
+    alive: bool = False  # its keeper runs
+    begun: bool = False  # its keeper was started once
+    newest_s: float = 0.0  # when the youngest of it was made, by the engine's clock
+
+
+def sweep(client: docker.DockerClient, hooks: Iterable[Hook] = ()) -> dict[str, str | None]:
+    """Remove what dead runs have left: run -> None, or why it could not be removed."""
+    found = remains(client)
+    now_s = _now_s(client) if found else 0.0
+    swept: dict[str, str | None] = {}
+    for run, there in sorted(found.items()):
+        if dead(there, now_s):
+            try:
+                _remove(client, run, there, hooks)
+                swept[run] = None
+            except (DockerException, FloodmarkError) as error:
+                swept[run] = str(error)
+    return swept
+
+
+def dead(there: Remains, now_s: float) -> bool:
+    """now_s: by the engine's clock."""
+    return not there.alive and (there.begun or now_s - there.newest_s > GRACE_S)
+
+
+def remove_run(client: docker.DockerClient, run: str, hooks: Iterable[Hook] = ()) -> None:
+    """Remove everything of this run, alive as it may be."""
+    there = remains(client, f"{LABEL_RUN}={run}").get(run)
+    if there is not None:
+        _remove(client, run, there, hooks)
+
+
+def _remove(client: docker.DockerClient, run: str, there: Remains, hooks: Iterable[Hook]) -> None:
+    """The keeper is killed, and all processes with it; then containers, what the hooks know of, volumes and
+    networks are removed; the keeper last."""
+    api = client.api
+    for keeper in there.keepers if there.alive else ():
+        with contextlib.suppress(NotFound, APIError):  # it ended meanwhile
+            api.kill(keeper)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(partial(_remove_container, client), there.containers))
+        for hook in hooks:
+            hook(client, run)
+        list(pool.map(partial(_gone, api.remove_volume), there.volumes))
+        list(pool.map(partial(_gone, api.remove_network), there.networks))
+    for keeper in there.keepers:
+        _remove_container(client, keeper)
+
+
+def remains(client: docker.DockerClient, label: str = LABEL_RUN) -> dict[str, Remains]:
+    """By run: everything on this engine that bears the label."""
+    found: dict[str, Remains] = {}
+
+    def of(one: Mapping[str, Any], made_s: float) -> tuple[Remains, str]:
+        labels = one.get("Labels") or {}
+        there = found.setdefault(labels.get(LABEL_RUN, ""), Remains())
+        there.newest_s = max(there.newest_s, made_s)
+        return there, labels.get(LABEL_ROLE, "")
+
+    wanted = {"label": label}
+    for one in client.api.containers(all=True, filters=wanted):
+        there, role = of(one, float(one["Created"]))
+        if role == KEEPER:
+            there.keepers.append(one["Id"])
+            there.alive |= one["State"] in ("running", "paused", "restarting")
+            there.begun |= one["State"] != "created"
+        else:
+            there.containers.append(one["Id"])
+    for one in client.api.networks(filters=wanted):
+        of(one, _seconds(one["Created"]))[0].networks.append(one["Id"])
+    for one in client.api.volumes(filters=wanted)["Volumes"] or ():
+        of(one, _seconds(one["CreatedAt"]))[0].volumes.append(one["Name"])
+    found.pop("", None)
+    return found
+
+
+def _remove_container(client: docker.DockerClient, container: str) -> None:
+    """And its anonymous volumes. Where somebody else is removing it, wait until it is gone."""
+    deadline = time.monotonic() + REMOVE_S
+    while True:
+        try:
+            client.api.remove_container(container, force=True, v=True)
+        except NotFound:
+            return
+        except APIError as error:
+            if "already in progress" not in str(error.explanation) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _gone(act: Callable[[str], None], what: str) -> None:
+    with contextlib.suppress(NotFound):
+        act(what)
+
+
+def _now_s(client: docker.DockerClient) -> float:
+    """By the engine's clock, which need not be ours."""
+    return _seconds(client.info()["SystemTime"])
+
+
+def _seconds(told: str) -> float:
+    """Go's time-stamps have nanoseconds; Python's reader knows microseconds."""
+    return datetime.datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", told)).timestamp()

@@ -1,0 +1,279 @@
+"""The cluster in containers: every ability of its hosts once, seen in what brokers and the engine say.
+
+The stories of the module's one cluster leave it whole for the next; those that cannot have their own.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from container_stage import LONG, NODES, SPECS, Stage, left
+
+from harness import logdir
+from harness.cluster import containers_pods
+from harness.errors import FloodmarkError
+from harness.protocols import CONTROLLER, View
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    one = Stage(tmp_path_factory.mktemp("containers") / "run", **LONG)
+    try:
+        one.play(one.begin())
+        yield one
+    finally:
+        one.close()
+
+
+def isr(look: View, key: int = 0) -> set[str]:
+    return set(look.partitions[key].isr)
+
+
+def test_a_started_cluster_is_led_and_every_replica_is_seen(stage: Stage) -> None:
+    """As assigned: the preferred leader leads; what processes write lies in the run's folder."""
+
+    async def story() -> None:
+        look = await stage.whole()
+        assert look.unfenced == look.running == set(NODES)
+        assert [look.partitions[spec.key].leader for spec in SPECS] == ["n1", "n2"]
+        assert set(look.replicas) == {(node, key) for node in NODES for key in (0, 1)}
+        assert stage.cluster.died() == []
+
+    stage.play(story())
+    for name in (*NODES, CONTROLLER):
+        assert "started" in (stage.folder / "work" / f"{name}.log").read_text()
+        assert (stage.folder / "work" / f"{name}.trace").stat().st_size > 0
+
+
+def test_a_broker_has_no_rights_and_its_ports_are_on_loopback_alone(stage: Stage) -> None:
+    """The net container may change its network, nobody else; all processes live in the keeper's namespace."""
+    lab = stage.lab
+    for name in (*NODES, CONTROLLER):
+        broker, net = stage.of_engine(lab.broker(name)), stage.of_engine(lab.net(name))
+        assert broker["HostConfig"]["CapDrop"] == ["ALL"]
+        assert not broker["HostConfig"]["CapAdd"]
+        assert broker["Config"]["User"].split(":")[0] not in ("", "0")
+        assert broker["HostConfig"]["NetworkMode"] == f"container:{net['Id']}"
+        assert net["HostConfig"]["CapAdd"] == ["NET_ADMIN"]
+        bindings = [one for bound in net["NetworkSettings"]["Ports"].values() for one in bound or ()]
+        assert {one["HostIp"] for one in bindings} == {"127.0.0.1"}
+        assert len(bindings) == 2
+        keeper = f"container:{stage.of_engine(lab.keeper)['Id']}"
+        assert broker["HostConfig"]["PidMode"] == net["HostConfig"]["PidMode"] == keeper
+
+
+def test_what_is_written_is_on_every_brokers_disk(stage: Stage) -> None:
+    """By the client of record; read back by it, and from copies of running brokers' log directories."""
+
+    async def story() -> list[int]:
+        await stage.calm()
+        values = await stage.write(20)
+        assert await stage.read(len(values)) == values
+        await stage.seen(lambda look: len({look.replicas[node, 0].leo for node in NODES}) == 1,
+                         "all to have the records")
+        for node in NODES:
+            folder = await stage.cluster.log_dir(node)
+            rows = logdir.dump(folder, SPECS, "0" * 16, node, running=True)
+            assert [row["value"] for row in rows if row["partition"] == 0] == values
+        return values
+
+    assert len(stage.play(story())) == 20
+
+
+def test_an_expired_leader_is_succeeded_and_a_dead_one_comes_back(stage: Stage) -> None:
+    """Killed is gone: the engine has no process of it any more. A second kill is none, a second start too."""
+
+    async def story() -> None:
+        one = stage.cluster
+        await stage.calm()
+        await one.kill("n1")
+        assert stage.of_engine(stage.lab.broker("n1"))["State"]["Running"] is False
+        await one.kill("n1")
+        look = await one.observe()
+        assert look.running == {"n2", "n3"}
+        assert look.partitions[0].leader == "n1", "its session goes on"
+        await one.expire("n1")
+        look = await one.observe()
+        assert look.partitions[0].leader in {"n2", "n3"}
+        assert "n1" not in isr(look)
+        await one.start_node("n1")
+        await one.start_node("n1")
+        with pytest.raises(FloodmarkError, match="cannot start n1: it is running"):
+            await stage.pods.spawn("n1")
+        assert ("n1", 0) in (await stage.whole()).replicas
+        assert one.died() == []
+
+    stage.play(story())
+
+
+def test_a_preferred_election_brings_the_first_replica_back_to_lead(stage: Stage) -> None:
+    """Whoever led meanwhile; and who leads already is neither elected nor refused."""
+
+    async def story() -> None:
+        one = stage.cluster
+        await one.expire("n1")
+        await stage.whole()
+        assert (await one.observe()).partitions[0].leader != "n1"
+        assert await one.elect([0]) == {"elected": [0], "refused": {}}
+        assert (await one.observe()).partitions[0].leader == "n1"
+
+    stage.play(story())
+
+
+def test_an_orderly_stop_hands_leadership_over(stage: Stage) -> None:
+    """Before the process is gone; and its next start knows that it was orderly."""
+
+    async def story() -> None:
+        one = stage.cluster
+        await stage.calm()
+        await one.stop_node("n1")
+        look = await one.observe()
+        assert look.running == {"n2", "n3"}
+        assert look.partitions[0].leader in {"n2", "n3"}
+        await one.start_node("n1")
+        assert (await stage.whole()).replicas["n1", 0].clean
+        assert one.died() == []
+
+    stage.play(story())
+
+
+def test_a_paused_broker_stands_still_and_resumes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel says so, here and in the keeper; it runs, shows no replicas, leaves the ISR, and comes back.
+    A paused one dies."""
+
+    async def story() -> None:
+        one = stage.cluster
+        await stage.calm()
+        await one.pause("n2")
+        assert await stage.pods.stands_still("n2")
+        assert not await stage.pods.stands_still("n1")
+        with monkeypatch.context() as elsewhere:  # as where the harness does not see the engine's processes
+            elsewhere.setattr(containers_pods, "Path", lambda path: Path("/nowhere") / path.lstrip("/"))
+            assert await stage.pods.stands_still("n2")
+            assert not await stage.pods.stands_still("n1")
+        await one.pause("n2")
+        await stage.write(3)
+        look = await stage.seen(lambda look: isr(look) == {"n1", "n3"}, "n2 to leave the ISR")
+        assert "n2" in look.running
+        assert ("n2", 0) not in look.replicas
+        with pytest.raises(FloodmarkError, match="n2 is paused and cannot stop in order"):
+            await one.stop_node("n2")
+        await one.resume("n2")
+        await one.resume("n2")
+        assert not await stage.pods.stands_still("n2")
+        assert ("n2", 0) in (await stage.whole()).replicas
+
+        await one.pause("n2")
+        await one.kill("n2")
+        assert not stage.of_engine(stage.lab.broker("n2"))["State"]["Running"]
+        assert not stage.pods.paused("n2")
+        with pytest.raises(FloodmarkError, match="cannot pause n2: it is not running"):
+            await one.pause("n2")
+        await one.start_node("n2")
+        await stage.whole()
+
+    stage.play(story())
+
+
+def test_who_ends_at_an_armed_failpoint_has_not_died_by_himself(stage: Stage) -> None:
+    """Armed alive, and armed while down; both times the trace tells where it ended."""
+
+    async def story() -> None:
+        one = stage.cluster
+        await stage.calm()
+        await one.arm("n3", {"name": "F.appended", "action": "crash"})
+        await stage.write(1)
+        await stage.seen(lambda look: "n3" not in look.running, "n3 to end")
+        await one.arm("n3", {"name": "B.registered", "action": "crash"})
+        await one.start_node("n3")
+        await stage.seen(lambda look: "n3" not in look.running, "n3 to end at its start")
+        assert [met.name for met in one.crashes()] == ["F.appended", "B.registered"]
+        await one.start_node("n3")
+        await stage.whole()
+        assert one.died() == []
+
+    stage.play(story())
+
+
+def test_an_end_that_is_excused_is_no_death(stage: Stage) -> None:
+    """It is kept with its reason."""
+
+    async def story() -> None:
+        stage.pods.excused["n3"] = "a test"
+        began_ns = time.monotonic_ns()
+        await stage.lab.call("kill n3", stage.lab.client.api.kill, stage.lab.broker("n3"))
+        await stage.seen(lambda look: "n3" not in look.running, "n3 to end")
+        del stage.pods.excused["n3"]
+        assert stage.cluster.died() == []
+        [(name, why, time_ns)] = stage.pods.felled
+        assert (name, why) == ("n3", "a test")
+        assert began_ns < time_ns <= time.monotonic_ns()
+        await stage.cluster.start_node("n3")
+        await stage.whole()
+
+    stage.play(story())
+
+
+def test_mending_undoes_everything_and_leaves_nothing_behind(stage: Stage) -> None:
+    """A cut, a pause, a kill, a dead controller, a clock: all at once, then mended twice."""
+
+    async def story() -> None:
+        one = stage.cluster
+        await stage.calm()
+        await one.cut({"n1": ["n2"]})
+        await one.pause("n2")
+        await one.kill("n3")
+        await one.kill(CONTROLLER)
+        assert (await one.observe()).partitions == {}
+        assert await one.mend() == []
+        await stage.seen(lambda look: bool(look.partitions), "the controller to be back")
+        await stage.whole()
+        assert await one.mend() == []
+        assert one.died() == []
+
+    stage.play(story())
+
+
+def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(stage: Stage) -> None:
+    """Here the engine kills it, and nobody of ours had asked for that."""
+
+    async def story() -> None:
+        await stage.lab.call("kill n2", stage.lab.client.api.kill, stage.lab.broker("n2"))
+        await stage.seen(lambda look: "n2" not in look.running, "n2 to end")
+        assert stage.cluster.died() == ["n2"]
+        log = (stage.folder / "work" / "n2.log").read_text().splitlines()
+        assert log[-1] in stage.cluster.last_words("n2")
+        await stage.cluster.start_node("n2")
+        await stage.whole()
+
+    stage.play(story())
+
+
+def test_a_freeze_holds_all_and_the_end_leaves_nothing(stage: Stage) -> None:
+    """The last story: logs are read of the frozen and the dead; then nothing of the run is on the engine."""
+
+    async def story() -> None:
+        one = stage.cluster
+        await stage.calm()
+        await one.pause("n3")
+        look = await one.freeze()
+        assert look.running == {"n1", "n2"}
+        assert set(look.replicas) == {(node, key) for node in ("n1", "n2") for key in (0, 1)}
+        assert (await one.observe()).replicas == look.replicas
+        for node in NODES:
+            state = logdir.describe(await one.log_dir(node), SPECS[0], running=node != "n3")
+            assert state.leo == look.replicas["n1", 0].leo
+        assert await one.mend() == []
+        await one.stop()
+        await one.stop()
+
+    run = stage.lab.run
+    stage.play(story())
+    assert left(run) == {}
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("docker-")]

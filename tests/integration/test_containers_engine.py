@@ -1,0 +1,176 @@
+"""Trouble with the engine, at a start and in mid-run: said clearly, without a hang, and nothing is left."""
+
+import asyncio
+import gc
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from container_stage import WAIT_S, Stage, left, running, wait_until
+from docker.types import Mount
+
+from harness.cluster import containers_lab
+from harness.cluster.containers import containers_cluster
+from harness.cluster.containers_client import connect
+from harness.cluster.containers_lab import MOUNTED, Lab
+from harness.cluster.containers_sweep import remove_run
+from harness.errors import FloodmarkError
+from harness.protocols import CONTROLLER
+
+pytestmark = pytest.mark.docker
+
+
+def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    """A value no broker understands."""
+    stage = Stage(tmp_path, 1, **{"replica.lag.time.max.ms": "soon"})
+    try:
+        with pytest.raises(FloodmarkError, match=r"ended at once: .*replica\.lag\.time\.max\.ms"):
+            stage.play(stage.cluster.start())
+        assert stage.cluster.died() != []
+        assert left(stage.lab.run) == {}
+    finally:
+        stage.close()
+
+
+def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    """By a program of somebody else."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        cluster = containers_cluster(tmp_path, 1, rules="kip-320", bugs=(), config={}, links="direct",
+                                     first_port=port)
+        with pytest.raises(FloodmarkError, match=f"port {port} is taken"):
+            asyncio.run(cluster.start())
+        lab = next(iter(cluster.abilities))._rules._lab
+        assert left(lab.run) == {}
+
+
+def test_without_an_engine_the_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it looked, and what to do; nothing hangs."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    cluster = containers_cluster(tmp_path / "run", 1, rules="kip-320", bugs=(), config={}, links="direct")
+    began_s = time.monotonic()
+    with pytest.raises(FloodmarkError, match=rf"no container engine answers at unix://{tmp_path}/no\.sock"):
+        asyncio.run(cluster.start())
+    assert time.monotonic() - began_s < 10
+
+
+def test_an_engine_that_sees_other_folders_is_on_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the keeper wrote is not to be found here."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o777)
+    monkeypatch.setattr(containers_lab, "KEEPER_S", 1.0)
+    monkeypatch.setattr(Lab, "mount", lambda _lab: Mount(MOUNTED, str(elsewhere), type="bind"))
+    lab = Lab(tmp_path / "work", ("n1",))
+
+    async def story() -> None:
+        with pytest.raises(FloodmarkError, match="the engine must run on this machine"):
+            await lab.open()
+        await lab.close()
+
+    asyncio.run(story())
+    assert left(lab.run) == {}
+
+
+def test_without_a_common_clock_there_is_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a desktop, where the engine has a kernel of its own: the run says so and goes on."""
+    other = tmp_path / "boot_id"
+    other.write_text("another kernel\n")
+    monkeypatch.setattr(containers_lab, "BOOT_ID", other)
+    stage = Stage(tmp_path / "run", 1)
+    try:
+        stage.play(stage.cluster.start())
+        assert stage.cluster.traces() is None
+        assert "no trace is written" in capsys.readouterr().err
+        assert not list((tmp_path / "run" / "work").glob("*.trace"))
+    finally:
+        stage.close()
+
+
+class Relay:
+    """A socket before the engine's. `end` closes it and all that goes through, as if the engine had died."""
+
+    def __init__(self, path: Path) -> None:
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(path))
+        self._listening.listen(64)
+        self._through: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def end(self) -> None:
+        for one in (self._listening, *self._through):
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            one.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            engine = socket.socket(socket.AF_UNIX)
+            engine.connect("/var/run/docker.sock")
+            self._through += [client, engine]
+            for source, target in ((client, engine), (engine, client)):
+                threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
+
+    @staticmethod
+    def _copy(source: socket.socket, target: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
+# docker-py leaves a socket that could not be connected to the collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.skipif(bool(os.environ.get("DOCKER_HOST")), reason="the engine is not at its usual socket")
+def test_an_engine_that_dies_in_mid_run_is_an_error_and_no_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All brokers count as dead, every act says why; what was there ends, and the next start can sweep it."""
+    relay = Relay(tmp_path / "engine.sock")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
+    stage = Stage(tmp_path / "run", 1)
+    try:
+        stage.play(stage.begin(()))
+        run = stage.lab.run
+
+        async def story() -> None:
+            relay.end()
+            await stage.seen(lambda look: not look.running, "the loss to be heard of")
+            assert set(stage.cluster.died()) == {"n1", CONTROLLER}
+            assert "ended its stream of events" in stage.cluster.last_words("n1")
+            with pytest.raises(FloodmarkError, match="cannot start n1: the Docker engine ended"):
+                await stage.cluster.start_node("n1")
+            with pytest.raises(FloodmarkError, match="does it still run"):
+                await stage.cluster.log_dir("n1")
+            with pytest.raises(FloodmarkError, match="does it still run"):
+                await stage.cluster.mend()
+            await stage.cluster.stop()
+
+        stage.play(story(), WAIT_S)
+    finally:
+        stage.close()
+    monkeypatch.delenv("DOCKER_HOST")
+    wait_until("the containers to end with the keeper", lambda: running(run) == [])
+    client = connect()
+    try:
+        remove_run(client, run, stage.lab.hooks)
+    finally:
+        client.close()
+    assert left(run) == {}
+    gc.collect()

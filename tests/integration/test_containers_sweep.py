@@ -1,0 +1,115 @@
+"""Killed harnesses: what they leave on the engine is dead at once, and swept by the next start."""
+
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from container_stage import NODES, Stage, argv_of_harness, left, running, wait_until
+
+from harness.cluster.containers_client import connect
+from harness.cluster.containers_disks import Volumes
+from harness.cluster.containers_lab import Lab
+from harness.cluster.containers_sweep import (
+    KEEPER,
+    LABEL,
+    LABEL_ROLE,
+    LABEL_RUN,
+    Remains,
+    dead,
+    remains,
+    sweep,
+)
+
+pytestmark = pytest.mark.docker
+
+ENDS_WITHIN_S = 15.0  # on a busy machine; usually it takes half a second
+
+
+def killed(what: str, folder: Path) -> str:
+    """A harness that was killed when its containers ran, one of them stopped; the run's number. Nothing of it
+    runs any more."""
+    with subprocess.Popen(argv_of_harness(what, folder), stdout=subprocess.PIPE, text=True) as harness:
+        try:
+            assert harness.stdout is not None
+            run = harness.stdout.readline().strip()
+            assert run
+            assert running(run)
+        finally:
+            harness.kill()
+    wait_until(f"the containers of {run} to end", lambda: running(run) == [], ENDS_WITHIN_S)
+    return run
+
+
+def test_a_killed_harness_takes_its_cluster_along_and_the_next_start_sweeps_it(tmp_path: Path) -> None:
+    """Of a whole cluster: containers, network, volumes, loop devices; and a living run is not touched."""
+    run = killed("cluster", tmp_path / "killed")
+    stage = Stage(tmp_path / "living", 1)
+    try:
+        stage.play(stage.begin(()))
+        assert left(run) == {}
+
+        gone = killed("lab", tmp_path / "another")
+        client = connect()
+        try:
+            assert sweep(client, stage.lab.hooks).get(gone) is None
+        finally:
+            client.close()
+        wait_until("all to be removed, by whomever", lambda: left(gone) == {})
+
+        look = stage.play(stage.cluster.observe())
+        assert look.running == {"n1"}
+        assert stage.cluster.died() == []
+    finally:
+        stage.close()
+
+
+def test_two_sweeps_at_once_are_no_error(tmp_path: Path) -> None:
+    """What is gone already, or about to go, is no trouble; a hook is called for the dead run."""
+    run = killed("lab", tmp_path)
+    lab = Lab(tmp_path, NODES)
+    Volumes(lab)  # so that whatever dead run is met here is swept as a whole
+    outcomes: list[dict[str, str | None]] = []
+    hooked: list[str] = []
+    start = threading.Barrier(2)
+
+    def one() -> None:
+        client = connect()
+        try:
+            start.wait()
+            outcomes.append(sweep(client, [*lab.hooks, lambda _client, which: hooked.append(which)]))
+        finally:
+            client.close()
+
+    threads = [threading.Thread(target=one) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {outcome.get(run) for outcome in outcomes} == {None}
+    wait_until("all to be removed, by whomever", lambda: left(run) == {})
+    assert run in hooked
+
+
+def test_what_has_no_keeper_yet_is_given_time(tmp_path: Path) -> None:
+    """A network of a run that is only beginning, with the time the engine gives. Later, it is dead."""
+    client = connect()
+    labels = {LABEL: "1", LABEL_RUN: "beginning", LABEL_ROLE: "network"}
+    network = client.networks.create("floodmark-beginning", labels=labels)
+    try:
+        there = remains(client, f"{LABEL_RUN}=beginning")["beginning"]
+        assert there.networks == [network.id]
+        assert not dead(there, there.newest_s + 1)
+        assert dead(there, there.newest_s + 61)
+    finally:
+        network.remove()
+        client.close()
+
+
+def test_a_run_is_dead_when_its_keeper_has_ended() -> None:
+    """However young it is; one whose keeper was made but not started may be about to begin."""
+    assert KEEPER == "keeper"
+    assert dead(Remains(keepers=["k"], begun=True, newest_s=100.0), 100.1)
+    assert not dead(Remains(keepers=["k"], begun=True, alive=True, newest_s=100.0), 10_000.0)
+    assert not dead(Remains(keepers=["k"], newest_s=100.0), 101.0)
+    assert dead(Remains(keepers=["k"], newest_s=100.0), 10_000.0)

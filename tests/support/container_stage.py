@@ -1,0 +1,189 @@
+"""A cluster in containers for the tests that need one: it, its parts, and what the engine says of them."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from harness.client.client import Client, ClientConfig
+from harness.cluster.broker_cluster import BrokerCluster
+from harness.cluster.containers import containers_cluster
+from harness.cluster.containers_client import connect
+from harness.cluster.containers_lab import Lab
+from harness.cluster.containers_pods import Pods
+from harness.cluster.containers_sweep import LABEL_RUN
+from harness.op import Send, Type
+from harness.protocols import PartitionSpec, View
+
+WAIT_S = 60.0
+NODES = ("n1", "n2", "n3")
+SPECS = (
+    PartitionSpec(key=0, topic="log", partition=0, replicas=("n1", "n2", "n3")),
+    PartitionSpec(key=1, topic="log", partition=1, replicas=("n2", "n3", "n1")),
+)
+LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only when they are told to
+# A harness that is to be killed: it tells its run's number, and waits.
+HARNESS = """
+import asyncio, sys
+from pathlib import Path
+from harness.cluster.containers_lab import Lab
+from harness.cluster.containers import containers_cluster
+
+async def lab_only(folder):
+    lab = Lab(folder, ("n1",))
+    await lab.open()
+    return lab.run
+
+async def cluster(folder):
+    one = containers_cluster(folder, 1, rules="kip-320", bugs=(), config={}, links="direct")
+    await one.start()
+    await one.pause("n1")  # a process that stands still does not see that anybody goes
+    return one._house.hosts._lab.run
+
+async def main():
+    print(await {"lab": lab_only, "cluster": cluster}[sys.argv[1]](Path(sys.argv[2])), flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+T = TypeVar("T")
+
+
+class Stage:
+    """Stories of one cluster, told one after the other in one event loop."""
+
+    def __init__(self, folder: Path, nodes: int = 3, **config: str) -> None:
+        self.folder = folder
+        self.cluster: BrokerCluster = containers_cluster(
+            folder, nodes, rules="kip-320", bugs=(), config=config, links="direct")
+        self._runner = asyncio.Runner()
+        self._values = iter(range(1_000_000))
+
+    def play(self, story: Awaitable[T], timeout_s: float = 3 * WAIT_S) -> T:
+        async def bounded() -> T:
+            return await asyncio.wait_for(story, timeout_s)
+
+        return self._runner.run(bounded())
+
+    def close(self) -> None:
+        try:
+            self.play(self.cluster.stop())
+        finally:
+            self._runner.close()
+
+    @property
+    def pods(self) -> Pods:
+        assert self.cluster._house is not None
+        assert isinstance(self.cluster._house.hosts, Pods)
+        return self.cluster._house.hosts
+
+    @property
+    def lab(self) -> Lab:
+        return self.pods._lab
+
+    async def begin(self, specs: Sequence[PartitionSpec] = SPECS) -> None:
+        await self.cluster.start()
+        await self.cluster.create(specs)
+
+    async def seen(self, condition: Callable[[View], bool], what: str) -> View:
+        """The first look at which the condition holds."""
+        deadline = time.monotonic() + WAIT_S
+        while not condition(look := await self.cluster.observe()):
+            assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}; {look}"
+            await asyncio.sleep(0.02)
+        return look
+
+    async def whole(self) -> View:
+        """Every ISR is full, of the incarnations that run now."""
+        specs = self.cluster.partitions
+
+        def is_whole(look: View) -> bool:
+            return look.unfenced == set(self.cluster.nodes) and all(
+                set(look.partitions[spec.key].isr) == set(spec.replicas) for spec in specs)
+
+        return await self.seen(is_whole, "every ISR to be full")
+
+    async def calm(self) -> View:
+        """Whole, and led by the preferred leaders."""
+        await self.whole()
+        await self.cluster.elect([])
+        return await self.whole()
+
+    async def write(self, count: int, key: int = 0) -> list[int]:
+        """So many records by the client of record, one a request; their values, all acked."""
+        client = self._client()
+        values = [next(self._values) for _ in range(count)]
+        try:
+            for value in values:
+                deadline = time.monotonic() + WAIT_S
+                while (await client.send((Send(partition=key, value=value),))).type is not Type.OK:
+                    assert time.monotonic() < deadline, f"waited {WAIT_S} s for an ack of {value}"
+        finally:
+            await client.close()
+        return values
+
+    async def read(self, count: int, key: int = 0) -> list[int]:
+        """The first so many values that a client reads."""
+        client = self._client()
+        found: list[int] = []
+        deadline = time.monotonic() + WAIT_S
+        try:
+            client.assign([key])
+            while len(found) < count:
+                assert time.monotonic() < deadline, f"waited {WAIT_S} s for {count} records; {found}"
+                found += [one.value for one in (await client.poll()).reads or ()]
+        finally:
+            await client.close()
+        return found[:count]
+
+    def of_engine(self, container: str) -> dict[str, Any]:
+        """What the engine knows of a container."""
+        return dict(self.lab.client.api.inspect_container(container))
+
+    def _client(self) -> Client:
+        return Client(ClientConfig(
+            run_id="0" * 16, bootstrap=self.cluster.addresses,
+            keys={spec.key: (spec.topic, spec.partition) for spec in self.cluster.partitions}), Random(1))
+
+
+def argv_of_harness(what: str, folder: Path) -> list[str]:
+    """what: lab (keeper and network) or cluster (of one broker)."""
+    return [sys.executable, "-P", "-c", HARNESS, what, str(folder)]
+
+
+def left(run: str) -> dict[str, list[str]]:
+    """What bears the run's label, or its number in its name, on the engine; loop devices among it."""
+    client = connect()
+    try:
+        wanted = {"label": f"{LABEL_RUN}={run}"}
+        found = {
+            "containers": [one["Names"][0] for one in client.api.containers(all=True, filters=wanted)],
+            "networks": [one["Name"] for one in client.api.networks(filters=wanted)],
+            "volumes": [one["Name"] for one in client.api.volumes(filters={"name": run})["Volumes"] or ()],
+            "devices": [str(path) for path in Path("/sys/block").glob("loop*/loop/backing_file")
+                        if run in path.read_text()],
+        }
+    finally:
+        client.close()
+    return {what: names for what, names in found.items() if names}
+
+
+def running(run: str) -> list[str]:
+    """The containers of the run in which processes run."""
+    client = connect()
+    try:
+        there = client.api.containers(filters={"label": f"{LABEL_RUN}={run}"})
+    finally:
+        client.close()
+    return [one["Names"][0] for one in there]
+
+
+def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
+        time.sleep(0.02)

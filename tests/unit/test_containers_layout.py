@@ -1,0 +1,110 @@
+"""Addresses, ports and paths of a cluster in containers, as its processes are told them; no engine needed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from harness.cluster.containers_lab import Lab
+from harness.cluster.containers_layout import lay_out
+from harness.cluster.layout import Layout
+from harness.cluster.ports import Ports
+from harness.cluster.properties import properties, settings
+from harness.errors import FloodmarkError
+from harness.protocols import CLIENTS, CONTROLLER
+
+NODES = ("n1", "n2", "n3")
+NAMES = (*NODES, CONTROLLER)
+
+
+class Addresses:
+    """All of a lab that is asked for here."""
+
+    def address(self, name: str) -> str:
+        return f"198.19.7.{11 + NAMES.index(name)}"
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    one = Ports()
+    yield one
+    one.close()
+
+
+def laid_out(folder: Path, ports: Ports, *, first_port: int | None = None, trace: bool = True) -> Layout:
+    return lay_out(cast(Lab, Addresses()), folder, NODES, ports=ports, first_port=first_port, trace=trace)
+
+
+def told(layout: Layout, name: str) -> dict[str, str]:
+    """The properties file of a process."""
+    text = properties(layout.places[name], settings({}, nodes=3), rules="kip-320", bugs=())
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_brokers_dial_one_another_inside_and_are_dialled_on_loopback(tmp_path: Path, ports: Ports) -> None:
+    """Everybody else by address; where clients go is a published port."""
+    layout = laid_out(tmp_path, ports)
+    lines = told(layout, "n2")
+    host, port = layout.places["n2"].advertised
+    assert host == "127.0.0.1"
+    assert lines["listeners"] == "PLAINTEXT://0.0.0.0:9092"
+    assert lines["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:{port}"
+    assert lines["floodmark.dial"] == "1@198.19.7.11:9092,3@198.19.7.13:9092"
+    assert lines["controller.quorum.voters"] == "100@198.19.7.14:9092"
+    assert told(layout, CONTROLLER)["floodmark.dial"] == (
+        "1@198.19.7.11:9092,2@198.19.7.12:9092,3@198.19.7.13:9092")
+
+
+def test_every_published_port_is_another(tmp_path: Path, ports: Ports) -> None:
+    """For clients and for the control socket of each process."""
+    places = laid_out(tmp_path, ports).places.values()
+    assert len({place.reached for place in places} | {place.asked for place in places}) == 8
+    assert {place.control for place in places} == {("0.0.0.0", 9090)}
+
+
+def test_the_first_port_is_n1s_and_the_next_the_others(tmp_path: Path, ports: Ports) -> None:
+    """What clients were told beforehand holds."""
+    free = ports.choose()
+    ports.close()
+    layout = laid_out(tmp_path, ports, first_port=free)
+    assert [layout.places[node].advertised[1] for node in NODES] == [free, free + 1, free + 2]
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path, ports: Ports) -> None:
+    """By another run of ours, here."""
+    other = Ports()
+    try:
+        taken = other.choose()
+        with pytest.raises(FloodmarkError, match=f"port {taken} is taken"):
+            laid_out(tmp_path, ports, first_port=taken)
+    finally:
+        other.close()
+
+
+def test_files_are_named_as_the_process_finds_them(tmp_path: Path, ports: Ports) -> None:
+    """The run's folder is /floodmark there, a broker's disk /data."""
+    layout = laid_out(tmp_path, ports)
+    lines = told(layout, "n1")
+    assert lines["log.dirs"] == "/data"
+    assert lines["floodmark.durable"] == "/floodmark/n1.durable"
+    assert lines["floodmark.trace"] == "/floodmark/n1.trace"
+    assert layout.places["n1"].trace == tmp_path / "work" / "n1.trace"
+    assert told(layout, CONTROLLER)["log.dirs"] == "/floodmark/controller"
+
+
+def test_without_a_trace_none_is_written(tmp_path: Path, ports: Ports) -> None:
+    """Neither told to the process nor looked for."""
+    layout = laid_out(tmp_path, ports, trace=False)
+    assert "floodmark.trace" not in told(layout, "n1")
+    assert layout.raw_traces(()) is None
+
+
+def test_names_of_a_run_bear_its_number(tmp_path: Path) -> None:
+    """And no two runs have the same."""
+    one, other = Lab(tmp_path, NODES), Lab(tmp_path, NODES)
+    assert one.run != other.run
+    for name in (one.net("n1"), one.broker("n1"), one.volume("n1"), one.keeper, one.network):
+        assert one.run in name
+    with pytest.raises(FloodmarkError, match="not started"):
+        one.address(CLIENTS)

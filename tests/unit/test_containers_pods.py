@@ -1,0 +1,102 @@
+"""What an end of a container means, from the engine's events alone; no engine needed."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cluster.containers_lab import Lab
+from harness.cluster.containers_pods import Pod, Pods
+from harness.cluster.layout import Layout
+from harness.errors import FloodmarkError
+from harness.protocols import CONTROLLER
+
+NODES = ("n1", "n2")
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Pods:
+    """Of two brokers and a controller that all live."""
+    (tmp_path / "work").mkdir()
+    places = dict.fromkeys((*NODES, CONTROLLER))
+    layout = Layout(folder=tmp_path, nodes=NODES, places=places, links={})  # type: ignore[arg-type]
+    one = Pods(Lab(tmp_path / "work", NODES), layout)
+    one._alive.update({name: Pod() for name in layout.names})
+    return one
+
+
+def ended(pods: Pods, container: str, code: int = 137) -> None:
+    pods._heard({"Action": "die", "Actor": {"Attributes": {"name": container, "exitCode": str(code)}}})
+
+
+def of_kernel(pods: Pods, name: str) -> None:
+    pods._heard({"Action": "oom", "Actor": {"Attributes": {"name": pods._lab.broker(name)}}})
+
+
+def test_an_end_that_nobody_asked_for_is_a_death(pods: Pods) -> None:
+    """An asked one is none."""
+    ended(pods, pods._lab.broker("n1"), 70)
+    pods._alive["n2"].wanted = True
+    ended(pods, pods._lab.broker("n2"))
+    assert pods.died == ["n1"]
+    assert [pods.lives(name) for name in ("n1", "n2", CONTROLLER)] == [False, False, True]
+
+
+def test_a_foreseen_end_is_told_with_the_signal_and_is_no_death(pods: Pods) -> None:
+    """As processes' exits are: minus the signal's number. An orderly exit is its code."""
+    asked: list[tuple[str, int]] = []
+
+    def foreseen(name: str, code: int) -> bool:
+        asked.append((name, code))
+        return code == -9
+
+    pods.foreseen = foreseen
+    ended(pods, pods._lab.broker("n1"), 137)
+    ended(pods, pods._lab.broker("n2"), 70)
+    assert asked == [("n1", -9), ("n2", 70)]
+    assert pods.died == ["n2"]
+
+
+def test_an_excused_end_is_kept_with_its_reason(pods: Pods) -> None:
+    """And is no death; that the kernel wanted memory is among its last words."""
+    pods.excused["n1"] = "memory limit"
+    of_kernel(pods, "n1")
+    ended(pods, pods._lab.broker("n1"))
+    [(name, why, _)] = pods.felled
+    assert (name, why, pods.died) == ("n1", "memory limit", [])
+    pods._layout.log_of("n1").write_text("the end\n")
+    assert pods.last_words("n1") == "the end | the kernel killed it for want of memory"
+
+
+def test_other_containers_of_the_run_may_end(pods: Pods) -> None:
+    """Helpers do."""
+    ended(pods, pods._lab.broker("disks"))
+    assert pods.died == []
+    assert pods.lives("n1")
+
+
+@pytest.mark.parametrize("what", ["keeper", "net", "stream"])
+def test_without_its_bearers_everything_is_lost(pods: Pods, what: str) -> None:
+    """The logs say why; nothing can be done any more, and nobody waits for ever."""
+    waiting: Any = pods._alive["n1"].ended
+    if what == "stream":
+        pods._lose("the Docker engine ended its stream of events")
+    else:
+        ended(pods, pods._lab.keeper if what == "keeper" else pods._lab.net("n2"))
+    assert sorted(pods.died) == sorted((*NODES, CONTROLLER))
+    assert waiting.is_set()
+    assert "counts as dead" in pods.last_words("n1")
+    with pytest.raises(FloodmarkError, match=r"cannot start n1: .* counts as dead"):
+        asyncio.run(pods.spawn("n1"))
+    with pytest.raises(FloodmarkError, match=r"cannot pause n1: .* counts as dead"):
+        asyncio.run(pods.pause("n1"))
+
+
+def test_at_the_end_nothing_is_a_death(pods: Pods) -> None:
+    """Neither of brokers nor of what bears them."""
+    pods._ending = True
+    ended(pods, pods._lab.keeper)
+    ended(pods, pods._lab.broker("n1"))
+    pods._lose("the Docker engine ended its stream of events")
+    assert pods.died == []

@@ -179,16 +179,19 @@ class _Carrying:
             return f"mending failed: {error}"
 
     async def _after_main(self, ended: str) -> None:
-        """Settles, reads and collects."""
+        """Settles, reads and collects. Where no broker could be mended nobody is waited for."""
         plan = self._plan
         self._enter("settle")
-        settled = await settle(
-            plan.cluster, plan.workload, self._recorder, plan.partitions, plan.settle_timeout_s)
+        mended = await self._look()
+        hopeless = mended is not None and not mended.running
+        settled = await settle(plan.cluster, plan.workload, self._recorder, plan.partitions,
+                               0.0 if hopeless else plan.settle_timeout_s)
         self._about["settle"] = dict(settled.about)
         self._enter("read")
         before = await self._look()
-        self._about["final_reads"] = await read_all(
-            plan.workload, self._recorder, plan.partitions, plan.read_timeout_s)
+        if not hopeless:
+            self._about["final_reads"] = await read_all(
+                plan.workload, self._recorder, plan.partitions, plan.read_timeout_s)
         self._enter("collect")
         self._about["died"] = list(plan.cluster.died())
         collected = await collect(

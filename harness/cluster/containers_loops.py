@@ -125,7 +125,7 @@ class Loops:
         try:
             client.containers.run(
                 image, ["-c", _GIVE_BACK, "give back", _folder(run)], entrypoint=["sh"], user="0",
-                labels=self._lab.labels("helper"), remove=True, network_mode="none", cap_add=list(CAPS),
+                labels=self._lab.labels("helper"), remove=True, network_disabled=True, cap_add=list(CAPS),
                 device_cgroup_rules=list(RULES), volumes=[f"{images}:{IMAGES}", "/dev:/dev"])
         except ContainerError as error:
             raise FloodmarkError(f"the loop devices of run {run} cannot be given back: {error}") from error
@@ -145,9 +145,9 @@ class Loops:
         binds = [*(f"{host}:{path}" for host, path in BINDS.items()), f"{lab.volume('images')}:{IMAGES}"]
         made: Mapping[str, Any] = api.create_container(
             lab.image, ["infinity"], entrypoint=["sleep"], name=self._container, user="0",
-            labels=lab.labels("disks"),
+            labels=lab.labels("disks"), network_disabled=True,
             host_config=api.create_host_config(
-                binds=binds, network_mode="none", pid_mode=f"container:{lab.keeper}", cap_drop=["ALL"],
+                binds=binds, pid_mode=f"container:{lab.keeper}", cap_drop=["ALL"],
                 cap_add=list(CAPS), device_cgroup_rules=list(RULES), log_config=LogConfig(type="none")))
         api.start(made["Id"])
 

@@ -196,16 +196,19 @@ def import_() -> None:
     metavar="KEY=VALUE",
     help="What was promised, by a Kafka key (repeatable): acks=1, isolation.level=read_uncommitted, ...",
 )
+@click.option("--loses", multiple=True, metavar="ACT", help="An act of the nemesis that loses data.")
+@click.option("--spares", multiple=True, metavar="ACT", help="One that loses none, known to or not.")
 @exits
-def import_jepsen(file: Path, out: Path | None, config: tuple[str, ...]) -> int:
+def import_jepsen(file: Path, **options: Any) -> int:
     """Turn FILE, the history.edn (or JSON lines) of a jepsen.tests.kafka run, into a run folder.
 
     What cannot be carried is counted on stderr and in run.json. No replica's log is there: whatever needs
-    one will be unknown.
+    one will be unknown. Kills spare what was written, unless a lazy file system makes them lose it:
+    --loses kill.
     """
     from harness.commands.import_jepsen import import_history
 
-    return import_history(file, out=out, config=config)
+    return import_history(file, **options)
 
 
 # -- the zoo ---------------------------------------------------------------------------------------------

@@ -1,0 +1,226 @@
+"""`floodmark import jepsen`: a history of jepsen.tests.kafka becomes a run folder that check can judge.
+
+Rules
+1. The folder appears when it is whole, by one rename; where anything goes wrong there is none.
+2. A client's history says nothing of replicas: logs/, replicas.jsonl and trace.jsonl are not there, nobody
+   is said to lead, nothing settled. So the checks that rest on logs are unknown.
+3. What could not be carried and what was changed is counted by kind, on stderr and in run.json (`imported`).
+4. A history does not say what was promised. Where -c does not either, it is what Jepsen's own checker holds
+   every cluster to; it is told.
+"""
+
+import datetime
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness import __version__
+from harness.commands.run import commit, pairs
+from harness.commands.words import many
+from harness.errors import FloodmarkError, UsageError
+from harness.jepsen_faults import SPARES, Nemesis
+from harness.jepsen_lines import HistoryLines
+from harness.jepsen_names import LIFE, SPAN, Names
+from harness.jepsen_ops import Carrier
+from harness.jepsen_read import JepsenFile
+from harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_full, write_pieces
+from harness.verdict import EXIT_VALID
+
+TOLD_EVERY = 500_000  # ops: some twenty seconds
+WORKLOAD = "jepsen.tests.kafka"
+NO_REPLICAS = "imported from Jepsen: a history of clients says nothing of the replicas"
+ASSUMED: Mapping[str, str] = {
+    "acks": "all", "isolation.level": "read_committed", "unclean.leader.election.enable": "false",
+    "enable.idempotence": "false", "retries": "0", "cleanup.policy": "delete",
+}
+
+
+def import_history(
+    file: Path,
+    *,
+    out: Path | None = None,
+    config: Iterable[str] = (),
+    loses: Iterable[str] = (),
+    spares: Iterable[str] = (),
+) -> int:
+    """Writes the folder and says what is in it; the last line on stdout is the folder."""
+    told = pairs(tuple(config))
+    promised = guarantees(told)
+    folder = out or RUNS / f"{datetime.datetime.now():%Y%m%dT%H%M%S}-jepsen"
+    refuse_full(folder)
+    source = JepsenFile(file)
+    click.echo(f"reading {file} ({'JSON lines' if source.is_json else 'EDN'})", err=True)
+    with whole_folder(folder) as begun:
+        carrier = carried(source, begun, (SPARES | set(spares)) - set(loses))
+        about = about_of(carrier, promised, told)
+        begun.rewrite(about)
+        if carrier.names.odd:
+            write_pieces(begun.folder / "values.jsonl", map(json_line, carrier.names.odd_values()))
+    if folder.parent == RUNS:
+        link_latest(folder)
+    for line in summary(carrier, about, told):
+        click.echo(line, err=True)
+    click.echo(f"judge it: floodmark check {folder} --allow-unknown", err=True)
+    click.echo(str(folder))
+    return EXIT_VALID
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Run]:
+    """A folder beside the one wanted, which takes its place in the end, or is gone."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        begun = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise FloodmarkError(f"cannot begin the run folder {folder}: {error.strerror}") from error
+    try:
+        begun.chmod(0o755)
+        yield Run(folder=begun)
+        os.rename(begun, folder)  # takes the place of an empty folder, and of nothing else
+    except BaseException as error:
+        shutil.rmtree(begun, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise FloodmarkError(f"cannot write the run folder {folder}: {error.strerror}") from error
+        raise
+
+
+def carried(source: JepsenFile, run: Run, spares: frozenset[str]) -> Carrier:
+    """Every op of the file, written to the run's history."""
+    with HistoryLines(run.history_path) as lines:
+        names, nemesis = Names(json=source.is_json), Nemesis(json=source.is_json, spares=spares)
+        carrier = Carrier(source=source, lines=lines, names=names, nemesis=nemesis)
+        for number, told in enumerate(source.ops(), 1):
+            carrier.take(told)
+            if number % TOLD_EVERY == 0:
+                click.echo(f"... {number} ops, line {told.line}", err=True)
+        carrier.end()
+    if not carrier.records:
+        raise UsageError(f"{source.path} has no send, poll or txn: it is no history of {WORKLOAD}")
+    return carrier
+
+
+# -- what was promised --------------------------------------------------------------------------------------
+
+
+def guarantees(told: Mapping[str, str]) -> dict[str, Any]:
+    """run.json's guarantees from Kafka's keys; UsageError for one that promises nothing."""
+    strange = sorted(told.keys() - _PROMISES.keys() - {"cleanup.policy"})
+    if strange:
+        raise UsageError(f"-c {strange[0]} promises nothing that a history is held to; "
+                         f"these do: {', '.join(sorted([*_PROMISES, 'cleanup.policy']))}")
+    words = {**ASSUMED, **told}
+    promised = {}
+    for key, (name, read) in _PROMISES.items():
+        if key in words:
+            try:
+                promised[name] = read(words[key])
+            except (KeyError, ValueError) as error:
+                raise UsageError(f"-c {key}={words[key]}: Kafka has no such value for it") from error
+    return promised
+
+
+def whole(word: str) -> int:
+    """An integer that is not negative."""
+    if not word.isascii() or not word.isdigit() or len(word) > 18:
+        raise ValueError(word)
+    return int(word)
+
+
+def one_of(words: Mapping[str, Any]) -> Callable[[str], Any]:
+    return words.__getitem__
+
+
+_BOOLEANS = {"true": True, "false": False}
+_PROMISES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "acks": ("acks", one_of({"all": "all", "-1": "all", "1": "1", "0": "0"})),
+    "min.insync.replicas": ("min_insync_replicas", whole),
+    "default.replication.factor": ("replication_factor", whole),
+    "unclean.leader.election.enable": ("unclean_leader_election", one_of(_BOOLEANS)),
+    "enable.idempotence": ("idempotence", one_of(_BOOLEANS)),
+    "retries": ("retries", whole),
+    "log.flush.interval.messages": ("flush", lambda word: "every" if whole(word) == 1 else "os"),
+    "isolation.level": ("isolation", one_of({
+        level: level for level in ("read_committed", "read_uncommitted")})),
+}
+
+
+# -- run.json -----------------------------------------------------------------------------------------------
+
+
+def about_of(carrier: Carrier, promised: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
+    """run.json, with what the import did under `imported`."""
+    source, names = carrier.source, carrier.names
+    nodes = sorted(carrier.nemesis.nodes)  # which of them hold a partition is not known: any may
+    cleanup = told.get("cleanup.policy", ASSUMED["cleanup.policy"])
+    digest = source.digest.hexdigest()
+    return {
+        "format": FORMAT, "version": __version__, "commit": commit(), "id": digest[:16],
+        "cluster": "jepsen", "workload": WORKLOAD, "nodes": nodes,
+        "partitions": {
+            str(number): {"topic": key, "partition": 0, "replicas": nodes, "cleanup": cleanup}
+            for number, key in sorted(names.partitions.items())
+        },
+        "config": {}, "guarantees": dict(promised), "schedule": [], "missed": [],
+        "settled": False,
+        "settle": {"processes": [], "no_leader": [], "no_ack": [], "isr_short": [], "why": NO_REPLICAS},
+        "leaders": {}, "final_reads": {"processes": [], "partitions": []},
+        "died": [], "residue": None, "clock_error_ns": 0,
+        "history_lines": carrier.lines.count + carrier.missing, "ended": "done",
+        "imported": {
+            "from": WORKLOAD, "file": source.path.name, "sha256": digest,
+            "form": "json" if source.is_json else "edn",
+            "values": f"partition * {SPAN} + value", "later_lives": f"process + n * {LIFE}",
+            "odd_values": "values.jsonl" if names.odd else None,
+            "assumed": dict(sorted(assumed(told))),
+            "left_out": dict(sorted(carrier.left_out.items())),
+            "changed": dict(sorted(changes(carrier))),
+        },
+    }
+
+
+def assumed(told: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What nobody said of the promises."""
+    return ((key, word) for key, word in ASSUMED.items() if key not in told)
+
+
+def changes(carrier: Carrier) -> Iterator[tuple[str, int]]:
+    """What is told otherwise than Jepsen told it."""
+    yield from carrier.changed.items()
+    yield from ((f"act :{f}, taken for one that may lose data", number)
+                for f, number in carrier.nemesis.feared.items())
+    renamed = sum(key != str(number) for number, key in carrier.names.partitions.items())
+    for what, number in (
+        ("key with a number of its own (partitions: topic)", renamed),
+        ("value with a number of its own (values.jsonl)", len(carrier.names.odd)),
+        ("time that fell: that of the line before", carrier.lines.clamped),
+    ):
+        if number:
+            yield what, number
+
+
+def summary(carrier: Carrier, about: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[str]:
+    """What was imported and what was not, for people."""
+    imported = about["imported"]
+    yield (f"imported {many(carrier.lines.count, 'line')}: {carrier.records} sends, polls and txns of "
+           f"{many(len(carrier.processes), 'client')}, {many(len(about['partitions']), 'partition')}, "
+           f"{many(len(about['nodes']), 'node')} that the nemesis met")
+    yield from listed("not carried", imported["left_out"].items())
+    yield from listed("changed", imported["changed"].items())
+    if carrier.missing:
+        yield (f"{many(carrier.missing, 'op')} may have sent or read and cannot be judged: "
+               "the history counts as incomplete")
+    words = ", ".join(f"{key}={word}" for key, word in assumed(told))
+    yield f"assumed: {words} (say otherwise with -c KEY=VALUE)"
+    yield ("logs, replicas and final reads are not known: lost-write, unseen and all that compares logs "
+           "will be unknown")
+
+
+def listed(head: str, counts: Iterable[tuple[str, int]]) -> Iterator[str]:
+    for what, number in counts:
+        yield f"{head}: {number} x {what}"

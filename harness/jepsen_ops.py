@@ -1,0 +1,351 @@
+"""Jepsen's Kafka ops (jepsen.tests.kafka) carried into format 1, one by one and in their order.
+
+Rules
+1. Nothing is invented: an op becomes one line or none. What is left out or changed is counted by kind.
+2. What is left out excuses: where the reads of a partition cannot be carried, the process has no position in
+   its logs any more (it goes on in another life, names.py); where ops are missing that may have sent, `lines`
+   says so, and no check rests on what was not sent.
+3. A process that seeks to the beginning goes on in another life too: it may be shown everything again.
+4. A poll during which partitions were reassigned owes no order inside itself. If it has none, it is a txn,
+   which keeps none.
+5. Jepsen's word is taken for what an outcome is: ok happened, fail certainly did not, info nobody knows.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import Any, TypeGuard
+
+from harness.edn_forms import Keyword, text_of
+from harness.jepsen_faults import Act, Nemesis
+from harness.jepsen_lines import HistoryLines
+from harness.jepsen_names import LIFE, Names
+from harness.jepsen_read import JepsenFile, Told, shown, word
+from harness.op import NEMESIS
+
+TYPES = frozenset({"invoke", "ok", "fail", "info"})
+RECORDS = frozenset({"send", "poll", "txn"})
+HOLDS = frozenset({"assign", "subscribe"})
+LOOKS = frozenset({"debug-topic-partitions"})  # asks about the cluster, sends and reads nothing
+FIELDS = frozenset({"index", "time", "process", "type", "f", "value", "error", "rebalance-log",
+                    "seek-to-beginning?"})  # fmt: skip
+ERRORS = {"timeout": "TIMEOUT", "kafka-timeout": "TIMEOUT", "disconnect": "CONNECTION",
+          "connection-refused": "CONNECTION"}  # fmt: skip
+SEQUENCE = (tuple, list)
+_SIZES = {"send": (3, 3), "poll": (1, 2)}
+_INT64 = 1 << 63
+_FAR = 1 << 53  # no history has so many ops
+
+Sends = list[dict[str, int]]
+Reads = list[dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """An op without its completion."""
+
+    process: int
+    told_f: str
+    f: str  # as it was written
+    place: int  # of its f in the history's file
+    sends: Sends
+    values: list[object]  # of the sends, as Jepsen has them
+    partitions: list[int]  # of an assign or subscribe
+
+
+@dataclass(slots=True, kw_only=True)
+class Carrier:
+    """Takes every op of the file and writes what format 1 has for it."""
+
+    source: JepsenFile
+    lines: HistoryLines
+    names: Names
+    nemesis: Nemesis
+    left_out: Counter[str] = field(default_factory=Counter)
+    changed: Counter[str] = field(default_factory=Counter)
+    missing: int = 0  # ops that may have sent or read, and are not carried or not in the file
+    records: int = 0  # sends, polls and txns
+    processes: set[int] = field(default_factory=set)
+    _open: dict[int, Open] = field(default_factory=dict)
+    _positioned: set[int] = field(default_factory=set)  # processes that were shown records in this life
+    _subscribed: set[int] = field(default_factory=set)
+    _next: int = 0  # the index that Jepsen's next op should have
+
+    def take(self, told: Told) -> None:
+        fields = told.fields
+        kind, f, process = word(fields.get("type")), word(fields.get("f")), fields.get("process")
+        if f is None:
+            raise self.source.wrong(told.line, f"an op without :f: {shown(dict(fields))}")
+        self._count_index(fields.get("index"))
+        if not fields.keys() <= FIELDS:
+            self.left_out.update(f"field :{name}" for name in sorted(fields.keys() - FIELDS))
+        if type(process) is not int:
+            self._other(told, f, word(process))
+        elif not 0 <= process < LIFE:
+            raise self.source.wrong(told.line, f":process is {process}, and clients are 0 to {LIFE - 1}")
+        elif kind not in TYPES:
+            raise self.source.wrong(told.line, f":type is {shown(fields.get('type'))}, "
+                                               f"not one of {', '.join(sorted(TYPES))}")
+        elif f in LOOKS:
+            self.left_out[f"{f} (line)"] += 1
+        elif f not in RECORDS and f not in HOLDS and f != "crash":
+            self.left_out[f"op :{f} (line)"] += 1
+            self.missing += 1
+        else:
+            self.processes.add(process)
+            step = self._invoked if kind == "invoke" else self._completed
+            step(told, process, str(kind), f)
+
+    def end(self) -> None:
+        """The history ends here."""
+        for f, fault in self.nemesis.end():
+            self._struck(None, None, f, fault)
+
+    # -- who is no client ---------------------------------------------------------------------------------
+
+    def _other(self, told: Told, f: str, who: str | None) -> None:
+        if who != "nemesis":
+            self.left_out[f"process {who or shown(told.fields.get('process'))} (line)"] += 1
+            self.missing += f in RECORDS
+            return
+        time = self._time(told)
+        for name, fault in self.nemesis.take(Act(f=f, time=time or 0, value=told.fields.get("value"))):
+            self._struck(told, time, name, fault)
+
+    def _struck(self, told: Told | None, time: int | None, f: str, fault: dict[str, Any]) -> None:
+        self.lines.write(time, NEMESIS, "info", f, {"fault": fault, **self._from(told)})
+
+    # -- clients ------------------------------------------------------------------------------------------
+
+    def _invoked(self, told: Told, process: int, kind: str, f: str) -> None:
+        rest: dict[str, Any] = {}
+        sends: Sends = []
+        values: list[object] = []
+        partitions: list[int] = []
+        micro: list[tuple[str, Sequence[Any]]] = []
+        if f in HOLDS:
+            rest["partitions"] = partitions = self._keys(told)
+            if told.fields.get("seek-to-beginning?") and process in self._positioned:
+                self._forget(process)
+                self.changed["process in another life: it sought the beginning"] += 1
+        elif f in RECORDS:
+            self.records += 1
+            micro = list(self._micro(told))
+            for name, mop in micro:
+                if name == "send":
+                    partition = self.names.partition(mop[1])
+                    values.append(mop[2])
+                    sends.append({"partition": partition, "value": self._value(partition, mop[2])})
+            if sends:
+                rest["sends"] = sends
+        as_f = f if f not in RECORDS or is_what_it_says(f, {name for name, _ in micro}) else "txn"
+        number = self.names.process(process)
+        place = self.lines.write(self._time(told), number, kind, as_f, rest | self._from(told))
+        self._open[process] = Open(
+            process=number, told_f=f, f=as_f, place=place, sends=sends, values=values, partitions=partitions)
+
+    def _completed(self, told: Told, process: int, kind: str, f: str) -> None:
+        asked = self._open.pop(process, None)
+        number = self.names.process(process) if asked is None else asked.process
+        rest: dict[str, Any] = {}
+        blind = False
+        if f in HOLDS:
+            asked_for = asked.partitions if asked is not None and told.fields.get("value") is None else None
+            rest["partitions"] = self._keys(told) if asked_for is None else asked_for
+            self._moved(process, kind, f)
+        elif f in RECORDS:
+            f, rest, blind = self._carried(told, kind, asked, f)
+        if error := self._error(told.fields.get("error")):
+            rest["error"] = error
+        self.lines.write(self._time(told), number, kind, f, rest | self._from(told))
+        if rest.get("reads"):
+            self._positioned.add(process)
+        if blind and process not in self._subscribed:  # whose position may move anyway
+            self._forget(process)
+
+    def _carried(self, told: Told, kind: str, asked: Open | None, f: str) -> tuple[str, dict[str, Any], bool]:
+        """f, what was sent and read, and whether some of it could not be carried."""
+        rest: dict[str, Any] = {}
+        sends: Sends = []
+        reads: Reads = []
+        blind: set[int] = set()
+        micro = list(self._micro(told, or_none=True))
+        for name, mop in micro:
+            if name == "send":
+                sends.append(self._sent(mop, asked, len(sends)))
+            else:
+                reads += self._read(told, mop, blind)
+        if blind:
+            kept = [read for read in reads if read["partition"] not in blind]
+            self.left_out["read of a partition of which one had no offset"] += len(reads) - len(kept)
+            reads = kept
+        if asked is not None and asked.told_f == f:
+            sends, f = sends or asked.sends, asked.f
+        elif not is_what_it_says(f, {name for name, _ in micro}):
+            f = "txn"
+        if f == "poll" and not in_step(reads, self._reassigned(told)):
+            f = "txn"
+            self.changed["poll that is a txn: partitions were reassigned in it"] += 1
+            if asked is not None and asked.f == "poll":
+                self.lines.make_txn(asked.place)
+        if sends:
+            rest["sends"] = sends
+        if reads or (f == "poll" and kind == "ok"):
+            rest["reads"] = reads
+        return f, rest, bool(blind)
+
+    def _micro(self, told: Told, *, or_none: bool = False) -> Iterator[tuple[str, Sequence[Any]]]:
+        """Each micro-op with its name, as [:send key value] and [:poll] or [:poll {key pairs}]."""
+        value = told.fields.get("value")
+        if value is None and or_none:
+            return
+        for mop in value if isinstance(value, SEQUENCE) else (value,):
+            name = word(mop[0]) if isinstance(mop, SEQUENCE) and mop else None
+            if name not in ("send", "poll") or not _SIZES[name][0] <= len(mop) <= _SIZES[name][1]:
+                raise self.source.wrong(told.line, f"{shown(mop)} is no micro-op of jepsen.tests.kafka: "
+                                                   "those are [:send key value] and [:poll]")
+            yield name, mop
+
+    def _sent(self, mop: Sequence[Any], asked: Open | None, place: int) -> dict[str, int]:
+        """A micro-send of a completion: `[offset value]`, or the value alone."""
+        partition, told = self.names.partition(mop[1]), mop[2]
+        value, offset = told, None
+        if isinstance(told, SEQUENCE) and len(told) == 2 and not self._was_asked(told, asked, place):
+            offset, value = told
+        send = {"partition": partition, "value": self._value(partition, value)}
+        if offset is not None:
+            if _is_offset(offset):
+                send["offset"] = offset
+            else:
+                self.left_out["offset of a send that is none"] += 1
+        return send
+
+    def _was_asked(self, told: object, asked: Open | None, place: int) -> bool:
+        """Whether this pair is the value itself, as it was to be sent."""
+        return asked is not None and place < len(asked.values) and bool(told == asked.values[place])
+
+    def _read(self, told: Told, mop: Sequence[Any], blind: set[int]) -> Iterator[dict[str, int]]:
+        """The reads of a micro-poll; the partitions of which one had no offset are put into `blind`."""
+        found = mop[1] if len(mop) > 1 and mop[1] is not None else {}
+        if not isinstance(found, dict):
+            raise self.source.wrong(told.line, f"a poll brings {{key [[offset value]]}}, not {shown(found)}")
+        for key, pairs in found.items():
+            partition = self.names.partition(key)
+            for pair in pairs or ():
+                if not isinstance(pair, SEQUENCE) or len(pair) != 2:
+                    raise self.source.wrong(told.line, f"a poll brings [offset value], not {shown(pair)}")
+                offset, value = pair
+                number = self.names.value(partition, value, new=value is not None)
+                if not _is_offset(offset):
+                    self.left_out["read without an offset"] += 1
+                    blind.add(partition)
+                elif number is None:
+                    self.left_out["read of nil, which nobody sent"] += 1
+                else:
+                    yield {"partition": partition, "offset": offset, "value": number}
+
+    def _reassigned(self, told: Told) -> set[int] | None:
+        """The partitions that came or went during the op; None: any may have."""
+        found: set[int] = set()
+        log = told.fields.get("rebalance-log") or ()
+        for event in log if isinstance(log, SEQUENCE) else (log,):
+            keys = _get(event, "keys")
+            if not isinstance(keys, (*SEQUENCE, frozenset)):
+                return None
+            found.update(map(self.names.partition, in_order(keys)))
+        return found
+
+    def _keys(self, told: Told) -> list[int]:
+        value = told.fields.get("value")
+        if not isinstance(value, (*SEQUENCE, frozenset, NoneType)):
+            raise self.source.wrong(told.line, f":value names no keys: {shown(value)}")
+        return sorted(map(self.names.partition, in_order(value or ())))
+
+    # -- small things -------------------------------------------------------------------------------------
+
+    def _value(self, partition: int, value: object) -> int:
+        number = self.names.value(partition, value)
+        assert number is not None, f"no number for {value!r}"
+        return number
+
+    def _time(self, told: Told) -> int | None:
+        time = told.fields.get("time")
+        if type(time) is int and 0 <= time < _INT64:
+            return time
+        self.changed["time that is none: that of the line before"] += 1
+        return None
+
+    def _from(self, told: Told | None) -> dict[str, int]:
+        """Jepsen's index, where it is another than ours."""
+        index = None if told is None else told.fields.get("index")
+        return {"jepsen": index} if _is_index(index) and index != self.lines.count else {}
+
+    def _error(self, error: object) -> str | None:
+        """The error by one word: the first of Jepsen's, as Kafka writes it where Kafka has it."""
+        if error is None:
+            return None
+        said = _get(error, "type") if isinstance(error, dict) else error
+        name = word(said[0]) if isinstance(said, SEQUENCE) and said else word(said)
+        if said is not error or not isinstance(said, str | Keyword):
+            self.left_out["words of an error"] += 1
+        return ERRORS.get(name, name.upper().replace("-", "_")) if name else "UNKNOWN"
+
+    def _count_index(self, index: object) -> None:
+        """An index that leaps tells of ops that are not in the file."""
+        if not _is_index(index):
+            if index is not None:
+                self.changed["index that is none"] += 1
+            return
+        if index > self._next:
+            self.left_out["op that the file lacks (its :index)"] += index - self._next
+            self.missing += index - self._next
+        elif index < self._next:
+            self.changed["index that is not above the one before"] += 1
+        self._next = max(self._next, index + 1)
+
+    def _moved(self, process: int, kind: str, f: str) -> None:
+        if kind == "ok" and f == "subscribe":
+            self._subscribed.add(process)
+        elif kind == "ok":
+            self._subscribed.discard(process)
+
+    def _forget(self, process: int) -> None:
+        self.names.new_life(process)
+        self._positioned.discard(process)
+
+
+def is_what_it_says(f: str, names: set[str]) -> bool:
+    """Whether an op of these micro-ops may be called so in format 1."""
+    return f == "txn" or names == {f} or (f == "poll" and not names)
+
+
+def in_step(reads: Iterable[dict[str, int]], reassigned: set[int] | None) -> bool:
+    """Whether each read of a partition that was reassigned is right behind the one before."""
+    last: dict[int, int] = {}
+    for read in reads if reassigned is None or reassigned else ():
+        partition, offset = read["partition"], read["offset"]
+        if (reassigned is None or partition in reassigned) and last.get(partition, offset - 1) != offset - 1:
+            return False
+        last[partition] = offset
+    return True
+
+
+def _get(form: object, name: str) -> Any:
+    """A field of a map, by a keyword or by JSON's string."""
+    if not isinstance(form, dict):
+        return None
+    return next((value for key, value in form.items() if word(key) == name), None)
+
+
+def in_order(keys: Iterable[object]) -> Iterable[object]:
+    """A set's keys by their text: the same numbers whenever it is read."""
+    return sorted(keys, key=text_of) if isinstance(keys, frozenset) else keys
+
+
+def _is_index(index: object) -> TypeGuard[int]:
+    return type(index) is int and 0 <= index < _FAR
+
+
+def _is_offset(offset: object) -> bool:
+    return type(offset) is int and 0 <= offset < _INT64

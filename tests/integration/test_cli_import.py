@@ -1,0 +1,284 @@
+"""`floodmark import jepsen` and the judge: small histories by hand, and what must be found in each."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import GOLDEN, Answer, floodmark, verdict
+from jepsen_runs import history as told_by_jepsen
+
+from harness import history
+from harness.jepsen_names import SPAN
+from harness.op import NEMESIS, Op, Type
+
+# What a history alone cannot tell, whatever is in it.
+OF_LOGS = {
+    "diverged", "epoch-lineage", "malformed-log", "under-replicated", "lost-write", "saw-then-lost", "unseen"}
+
+
+def ops(*steps: str) -> str:
+    """A history from `PROCESS TYPE F VALUE` a step, e.g. `0 ok send [[:send 0 [5 1]]]`."""
+    lines = []
+    for index, step in enumerate(steps):
+        process, kind, f, value = (*step.split(" ", 3), "nil")[:4]
+        who = ":nemesis" if process == "nemesis" else process
+        lines.append(f"{{:index {index}, :time {index * 1000000}, :process {who}, :type :{kind}, :f :{f}, "
+                     f":value {value}}}")
+    return "\n".join(lines) + "\n"
+
+
+def sent(process: int, value: int, offset: int, key: int = 0) -> tuple[str, str]:
+    return (f"{process} invoke send [[:send {key} {value}]]",
+            f"{process} ok send [[:send {key} [{offset} {value}]]]")
+
+
+def polled(process: int, reads: str) -> tuple[str, str]:
+    return f"{process} invoke poll [[:poll]]", f"{process} ok poll [[:poll {reads}]]"
+
+
+def held(process: int, keys: str = "[0 1]", f: str = "assign") -> tuple[str, str]:
+    return f"{process} invoke {f} {keys}", f"{process} ok {f} {keys}"
+
+
+HISTORIES: dict[str, tuple[str, tuple[str, ...], dict[str, str | None]]] = {
+    # name: text, options, findings (and what permits each)
+    "clean": (ops(
+        *sent(0, 1, 0), *sent(0, 1, 0, key=1), *sent(0, 2, 1), *held(1), *polled(1, "{0 [[0 1]], 1 [[0 1]]}"),
+        *polled(1, "{0 [[1 2]]}"), "1 invoke crash", "1 info crash", *held(2),
+        "nemesis info kill :all", 'nemesis info kill {"n1" :killed}',
+        *polled(2, "{0 [[0 1] [1 2]]}"), "0 invoke send [[:send 0 3]]", "0 info send [[:send 0 3]]"), (), {}),
+    "lost": (ops(
+        *sent(0, 1, 0), *sent(0, 2, 1), *sent(0, 3, 2), *held(1), *polled(1, "{0 [[0 1] [2 3]]}")), (),
+        {"int-poll-skip": None}),
+    "lost-between": (ops(
+        *sent(0, 1, 0), *sent(0, 2, 1), *sent(0, 3, 2), *held(1), *polled(1, "{0 [[0 1]]}"),
+        *polled(1, "{0 [[2 3]]}")), (), {"poll-skip": None}),
+    "lost-between-subscribed": (ops(
+        *sent(0, 1, 0), *sent(0, 2, 1), *sent(0, 3, 2), *held(1, f="subscribe"), *polled(1, "{0 [[0 1]]}"),
+        *polled(1, "{0 [[2 3]]}")), (), {"poll-skip": "subscribe"}),
+    "overwritten": (ops(
+        *sent(0, 1, 0), *sent(0, 2, 1), *sent(1, 7, 1), *held(2), *polled(2, "{0 [[0 1] [1 7]]}")), (),
+        {"inconsistent-offsets": None}),
+    "against-real-time": (ops(
+        *sent(0, 1, 0), *sent(0, 2, 5), *sent(1, 7, 3), *held(2), *polled(2, "{0 [[0 1] [3 7] [5 2]]}")), (),
+        {"realtime-order": None}),
+    "overwritten-under-acks-1": (ops(
+        *sent(0, 1, 0), *sent(0, 2, 1), "1 invoke send [[:send 0 7]]", "1 info send [[:send 0 7]]", *held(2),
+        *polled(2, "{0 [[0 1] [1 7]]}")), ("-c", "acks=1"), {"inconsistent-offsets": "acks"}),
+    "overwritten-after-a-power-cut": (ops(
+        *sent(0, 1, 0), *sent(0, 2, 1), 'nemesis info lose-unfsynced-writes ["n1"]',
+        'nemesis info lose-unfsynced-writes {"n1" :done}', "1 invoke send [[:send 0 7]]",
+        "1 info send [[:send 0 7]]", *held(2), *polled(2, "{0 [[0 1] [1 7]]}")), (),
+        {"inconsistent-offsets": "fault budget"}),
+    "twice": (ops(*sent(0, 1, 0), *held(1), *polled(1, "{0 [[0 1] [1 1]]}")), (), {"duplicate": None}),
+    "twice-for-a-retry": (ops(*sent(0, 1, 0), *held(1), *polled(1, "{0 [[0 1] [1 1]]}")), ("-c", "retries=9"),
+                          {"duplicate": "retries"}),
+    "aborted-and-read": (ops(
+        "0 invoke txn [[:send 0 1] [:poll]]", "0 fail txn [[:send 0 [0 1]] [:poll]]", *held(1),
+        *polled(1, "{0 [[0 1]]}"), *sent(0, 2, 2)), (), {"G1a": None}),
+    "aborted-and-read-uncommitted": (ops(
+        "0 invoke txn [[:send 0 1] [:poll]]", "0 fail txn [[:send 0 [0 1]] [:poll]]", *held(1),
+        *polled(1, "{0 [[0 1]]}"), *sent(0, 2, 2)), ("-c", "isolation.level=read_uncommitted"),
+        {"G1a": "isolation"}),
+    "never-sent": (ops(*sent(0, 1, 0), *held(1), *polled(1, '{0 [[0 1] [1 "?"]]}')), (), {"phantom": None}),
+    "never-sent-perhaps": (ops(  # an op that is not known may have sent it
+        *sent(0, 1, 0), "0 invoke load 9", "0 ok load 9", *held(1), *polled(1, "{0 [[0 1] [1 9]]}")), (), {}),
+    "goes-back": (ops(*sent(0, 1, 0), *held(1), *polled(1, "{0 [[0 1]]}"), *polled(1, "{0 [[0 1]]}")), (),
+                  {"nonmonotonic-poll": None}),
+    "goes-back-for-it-sought": (ops(
+        *sent(0, 1, 0), *held(1), *polled(1, "{0 [[0 1]]}"), *held(1), *polled(1, "{0 [[0 1]]}")
+        ).replace(":index 7, ", ":index 7, :seek-to-beginning? true, ").replace(
+        ":index 6, ", ":index 6, :seek-to-beginning? true, "), (), {}),
+    "out-of-order-in-a-rebalance": (ops(
+        *sent(0, 1, 0), *sent(0, 2, 1), *held(1, f="subscribe"), *polled(1, "{0 [[1 2] [0 1]]}")
+        ).replace(":index 7, ", ":index 7, :rebalance-log [{:keys [0]}], "), (), {}),
+    "out-of-order": (ops(
+        *sent(0, 1, 0), *sent(0, 2, 1), *held(1, f="subscribe"), *polled(1, "{0 [[1 2] [0 1]]}")), (),
+        {"int-nonmonotonic-poll": None}),
+    "sent-twice": (ops(*sent(0, 1, 0), *sent(0, 1, 1), *held(1), *polled(1, "{0 [[0 1] [1 1]]}")), (), {}),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    folder: Path
+    answer: Answer
+
+    def findings(self, name: str) -> dict[str, str | None]:
+        return {found["name"]: found["permitted_by"] for found in verdict(self.folder / name)["findings"]}
+
+    def unknown(self, name: str) -> set[str]:
+        return {check for entry in verdict(self.folder / name)["unknown"] for check in entry["names"]}
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """All of them, imported one by one and judged in one call."""
+    texts, folder = tmp_path_factory.mktemp("edn"), tmp_path_factory.mktemp("runs")
+    for name, (text, options, _) in HISTORIES.items():
+        (texts / f"{name}.edn").write_text(text)
+        answer = floodmark("import", "jepsen", texts / f"{name}.edn", "--out", folder / name, *options)
+        assert (answer.code, answer.last) == (0, str(folder / name)), answer
+    return Judged(folder=folder, answer=floodmark("check", *(folder / name for name in HISTORIES)))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", HISTORIES)
+def test_the_judge_finds_what_was_planted_and_nothing_else(judged: Judged, name: str) -> None:
+    """Nothing is ever valid: whether a write is lost, only a log can tell."""
+    planted = HISTORIES[name][2]
+    assert judged.findings(name) == planted
+    assert judged.unknown(name) >= OF_LOGS
+    assert verdict(judged.folder / name)["valid"] == (False if None in planted.values() else "unknown")
+    assert verdict(judged.folder / name)["counts"]["records"] == {}
+
+
+@pytest.mark.spark
+def test_what_is_known_is_known(judged: Judged) -> None:
+    """Beside the logs' checks nothing is unknown in a clean history; much is where ops are missing."""
+    of_clients = {"phantom", "G1a", "duplicate", "poll-skip", "nonmonotonic-poll", "realtime-order"}
+    assert not judged.unknown("clean") & of_clients
+    assert judged.unknown("never-sent-perhaps") >= {"phantom", "poll-skip"}
+    assert judged.unknown("sent-twice") >= {"duplicate", "G1a"}
+    assert judged.answer.code == 1
+
+
+@pytest.mark.spark
+def test_an_imported_run_can_be_shown(judged: Judged) -> None:
+    """A glance and a finding; there are no logs to lay side by side, and nothing to be had again."""
+    glance = floodmark("show", judged.folder / "overwritten-after-a-power-cut")
+    assert glance.code == 0
+    assert "lose-unfsynced-writes" in glance.out
+    told = floodmark("show", judged.folder / "overwritten", "--finding", "inconsistent-offsets")
+    assert told.code == 0
+    assert "floodmark reproduce" not in glance.out + told.out + judged.answer.out
+    assert floodmark("reproduce", judged.folder / "lost").code == 4
+
+
+@pytest.mark.spark
+def test_no_history_of_a_log_that_never_errs_has_a_bug(tmp_path: Path) -> None:
+    """Seeks, rebalances, aborts, reads without an offset: what cannot be carried is never held against it."""
+    of_clients = {"phantom", "G1a", "duplicate", "poll-skip", "nonmonotonic-poll", "realtime-order"}
+    folders = []
+    for seed in range(24):
+        text = told_by_jepsen(seed, txn=bool(seed % 2), subscribe=bool(seed // 2 % 2))
+        (tmp_path / f"{seed}.edn").write_text(text)
+        folders.append(tmp_path / f"run-{seed}")
+        assert floodmark("import", "jepsen", tmp_path / f"{seed}.edn", "--out", folders[-1]).code == 0
+
+    answer = floodmark("check", *folders, "--allow-unknown")
+
+    assert answer.code == 0, answer.out
+    told = [json.loads((folder / "run.json").read_text())["imported"] for folder in folders]
+    assert {kind for each in told for kind in each["changed"]} == {
+        "poll that is a txn: partitions were reassigned in it",
+        "process in another life: it sought the beginning"}  # they did happen
+    assert sum("read without an offset" in each["left_out"] for each in told) > 5
+    for folder in folders:  # and nothing was called unknown that a history alone can tell
+        unknown = {name for entry in verdict(folder)["unknown"] for name in entry["names"]}
+        assert not unknown & of_clients
+
+
+# -- without the judge --------------------------------------------------------------------------------------
+
+
+def in_edn(run: Iterable[Op]) -> str:
+    """One of our own histories as Jepsen would have told it. The nemesis tells an act twice."""
+    def value(op: Op) -> str:
+        sends = [f"[:send {send.partition} {told(send.offset, send.value % SPAN, op.type)}]"
+                 for send in op.sends or ()]
+        reads: dict[int, list[str]] = {}
+        for read in op.reads or ():
+            reads.setdefault(read.partition, []).append(f"[{read.offset} {read.value % SPAN}]")
+        pairs = " ".join(f"{key} [{' '.join(found)}]" for key, found in reads.items())
+        poll = "[:poll]" if op.type is Type.INVOKE else f"[:poll {{{pairs}}}]"
+        polls = [poll] if op.f == "poll" else []
+        return f"[{' '.join(sends + polls)}]" if op.f in ("send", "poll") else str(list(op.partitions or ()))
+
+    def told(offset: int | None, sent: int, kind: Type) -> str:
+        return str(sent) if kind is Type.INVOKE else f"[{'nil' if offset is None else offset} {sent}]"
+
+    lines = []
+    for op in run:
+        if op.process == NEMESIS:
+            nodes = json.dumps((op.fault or {}).get("nodes", []))
+            lines += [f"{{:process :nemesis, :type :info, :time {op.time}, :f :{op.f}, :value {nodes}}}"] * 2
+        elif op.f != "list_offsets":
+            lines.append(f"{{:process {op.process}, :type :{op.type}, :time {op.time}, :f :{op.f}, "
+                         f":value {value(op)}}}")
+    return "\n".join(lines)
+
+
+def gist(run: Iterable[Op]) -> list[Any]:
+    """What must survive: who, when, what, which records in which order within their partition."""
+    return [
+        (op.process, op.time, op.type, op.f, op.sends,
+         sorted(op.reads or (), key=lambda read: read.partition), sorted(op.partitions or ()))
+        for op in run if op.process != NEMESIS and op.f != "list_offsets"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir() if path.is_dir()))
+def test_our_own_runs_told_by_jepsen_and_imported_are_what_they_were(tmp_path: Path, name: str) -> None:
+    """Values of partition 0 stay, those of p come back p * 10^12 higher; epochs are not Jepsen's."""
+    def plain(op: Op) -> Op:
+        def named(items: Any) -> Any:
+            return items and tuple(replace(
+                item, value=item.value % SPAN + item.partition * SPAN, epoch=None) for item in items)
+
+        return replace(op, sends=named(op.sends), reads=named(op.reads))
+
+    run = list(history.read(GOLDEN / name / "history.jsonl", on_bad=lambda _: None))
+    if not any(op.f in ("send", "poll", "txn") for op in run) or any(op.f == "txn" for op in run):
+        pytest.skip("no send or poll in it, or a txn")
+    (tmp_path / "history.edn").write_text(in_edn(run))
+
+    answer = floodmark("import", "jepsen", tmp_path / "history.edn", "--out", tmp_path / "run")
+
+    assert answer.code == 0, answer.err
+    assert gist(history.read(tmp_path / "run" / "history.jsonl")) == gist(map(plain, run))
+
+
+def test_bad_edn_is_a_wrong_call_with_file_line_and_column(tmp_path: Path) -> None:
+    text = HISTORIES["clean"][0].splitlines()
+    text[4] = text[4].replace("]}", "}")
+    (tmp_path / "history.edn").write_text("\n".join(text))
+
+    answer = floodmark("import", "jepsen", tmp_path / "history.edn", "--out", tmp_path / "run")
+
+    assert (answer.code, answer.out) == (2, "")
+    place = f"{tmp_path}/history.edn:5:{len(text[4])}: "
+    assert answer.err.splitlines()[-1] == f"floodmark: {place}}} closes the [ of line 5"
+    assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("nowhere.edn",), "nowhere.edn does not exist"),
+    (("history.edn", "-c", "acks=some"), "acks=some"),
+    (("history.edn", "--out", "full"), "full is not empty"),
+])
+def test_a_wrong_call_is_exit_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "history.edn").write_text(HISTORIES["clean"][0])
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("!")
+
+    answer = floodmark("import", "jepsen", *words)
+
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+
+
+def test_what_was_left_out_is_said(tmp_path: Path) -> None:
+    text = HISTORIES["clean"][0].replace(":f :poll,", ":poll-ms 100, :f :poll,")
+    (tmp_path / "history.edn").write_text(text)
+    answer = floodmark("import", "jepsen", tmp_path / "history.edn", "--out", tmp_path / "run")
+    assert "not carried: 6 x field :poll-ms" in answer.err
+    assert "assumed: acks=all" in answer.err
+    told = json.loads((tmp_path / "run" / "run.json").read_text())["imported"]
+    assert told["left_out"] == {"field :poll-ms": 6}

@@ -1,0 +1,186 @@
+"""EDN: what each text is, where each mistake stands, and that no cut into pieces makes a difference."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import edn
+from harness.edn import EdnError, forms
+from harness.edn_forms import Character, Symbol, Tagged, keyword, text_of
+
+A, B = keyword("a"), keyword("b")
+
+
+def read(text: str | bytes, step: int = 1 << 20) -> list[object]:
+    data = text.encode() if isinstance(text, str) else text
+    return [form for _, form in forms(data[at:at + step] for at in range(0, len(data), step))]
+
+
+FORMS = [
+    ("nil true false", [None, True, False]),
+    ("0 -7 +7 12N -0 123456789012345678901234567890", [0, -7, 7, 12, 0, 123456789012345678901234567890]),
+    ("1.5 -2e3 1E-2 3. 1.5M 2M 1/2 -4/6", [1.5, -2000.0, 0.01, 3.0, Decimal("1.5"), Decimal(2),
+                                           Fraction(1, 2), Fraction(-2, 3)]),
+    ("##Inf ##-Inf 0x1f -0XA", [float("inf"), float("-inf"), 31, -10]),
+    (":a :a/b :seek-to-beginning? :33% :/", [A, keyword("a/b"), keyword("seek-to-beginning?"),
+                                            keyword("33%"), keyword("/")]),
+    ("foo a.b/c - -> .x + / a#b x' é", [Symbol(name) for name in (
+        "foo", "a.b/c", "-", "->", ".x", "+", "/", "a#b", "x'", "é")]),
+    (r'"" "a b" "\t\n\"\\A" "x;y #_ [" "é"', ["", "a b", '\t\n"\\A', "x;y #_ [", "é"]),
+    ('"two\nlines" 1', ["two\nlines", 1]),
+    (r"\a \newline \space \u0041 \] \é", [Character(char) for char in ("a", "\n", " ", "A", "]", "é")]),
+    (" {:a 1, :b [2 (3)]}", [{A: 1, B: (2, (3,))}]),
+    ("#{1 2} #{}", [frozenset({1, 2}), frozenset()]),
+    ("{} {:a {}}", [{}, {A: {}}]),
+    ('#inst "2020" #a/b {:a 1} #x #y 1', [Tagged("inst", "2020"), Tagged("a/b", {A: 1}),
+                                          Tagged("x", Tagged("y", 1))]),
+    ("#_ 1 2 #_#_ 3 4 5 #_ #x 6 #_[7 {:a #_8 9}] 10", [2, 5, 10]),
+    (r'"\ud83d\ude00"', ["😀"]), ("1 ; [ \" {\n2;3", [1, 2]),
+    ("1,2,,3", [1, 2, 3]),
+    ("", []), (" ; nothing", []), ("\n\n", []),
+    ("#{ {:a 1} [ {:b 2} ] }", [frozenset({Tagged("map", frozenset({(A, 1)})),
+                                           (Tagged("map", frozenset({(B, 2)})),)})]),
+    ("{ {:a 1} 2 }", [{Tagged("map", frozenset({(A, 1)})): 2}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), FORMS)
+def test_a_text_is_its_forms_however_it_is_cut(text: str, expected: list[object]) -> None:
+    """In one piece, byte by byte, and in threes; True is no 1 and 2.0 no 2."""
+    for step in (1 << 20, 1, 3):
+        found = read(text, step)
+        assert found == expected
+        assert [type(form) for form in found] == [type(form) for form in expected]
+
+
+def test_a_keyword_is_one_object() -> None:
+    assert read(":a {:a 1}")[0] is A
+    assert A is not keyword("b")
+
+
+@pytest.mark.parametrize("text", [
+    "[{:a 1} {:a 2}]", "({:a 1}, {:a 2})\n; end", "\n;head\n[ {:a 1}\n{:a 2} ]\n"])
+def test_one_vector_or_list_is_read_as_its_elements(text: str) -> None:
+    assert read(text) == read(text, 1) == [{A: 1}, {A: 2}]
+
+
+def test_each_form_has_the_line_it_begins_on() -> None:
+    text = b'{:a\n1}\n\n; x\n7 {:a "two\nlines"} :b'
+    assert [line for line, _ in forms([text])] == [1, 5, 5, 6]
+    assert [line for line, _ in forms([b"[\n1\n{:a\n2}]"])] == [2, 3]
+
+
+MISTAKES = [
+    ("[1 2}", 1, 5, "} closes the [ of line 1"),
+    ("{:a\n  (1 2]}", 2, 7, "] closes the ( of line 2"),
+    ("]", 1, 1, "] closes nothing"),
+    ("{:a 1 :b}", 1, 9, "a key that has no value"),
+    ("\n{:a 1 :a 2}", 2, 11, "one key twice"),
+    ("#{1 1}", 1, 6, "one element twice"),
+    ("1 007", 1, 3, "007"), ("1_000", 1, 1, "1_000"), ("1a", 1, 1, "1a"), ("-1x", 1, 1, "-1x"),
+    ("1/0", 1, 1, "1/0"), (":", 1, 1, ":"), ("::a", 1, 1, "::a"), ("#_/a 1", 1, 3, "/a"),
+    ("#*x 1", 1, 1, "no tag"),
+    ("é ^x", 1, 3, "^x"), ("@x", 1, 1, "@x"), ("'x", 1, 1, "'x"), ("#'x", 1, 1, "no tag"),
+    ('#"re"', 1, 1, "no tag"), ("# x", 1, 1, "no tag"), ("##Foo", 1, 1, "no tag"),
+    ('  "never\nends', 1, 3, "does not end"), ('["\\q"]', 1, 2, "\\q"), ('"\\u12"', 1, 1, "\\u"),
+    ("\\foo", 1, 1, "no character"), ("\\", 1, 1, "no character"), ("\\ x", 1, 1, "no character"),
+    ("{:a [1 2", 1, 9, "ends inside the [ of line 1"), ("{:a 1}\n{", 2, 2, "ends inside the { of line 2"),
+    ("1 #foo", 1, 7, "behind a tag"), ("[#foo]", 1, 6, "nothing behind it"),
+    ("{:a #_}", 1, 7, "nothing behind it"),
+    ("[1] [2]", 1, 6, "behind the one vector"), ("[1]\n 2", 2, 2, "behind the one vector"),
+    (b"{:a \xff}", 1, 5, "UTF-8"), (b'"\xc3"', 1, 1, "UTF-8"), ("9" * 5000, 1, 1, "number"),
+    ("1e99999999999999999999M", 1, 1, "number"), ("0x" + "f" * 65, 1, 1, "0xff"),
+    ('"\\ud83d"', 1, 1, "surrogate"), ("\\ud83d", 1, 1, "surrogate"),
+    ("[" * 300, 1, 202, "more than 200"), ("#a " * 300, 1, 604, "more than 200"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "column", "what"), MISTAKES)
+def test_a_mistake_is_told_with_its_place_however_the_text_is_cut(
+    text: str | bytes, line: int, column: int, what: str
+) -> None:
+    for step in (1 << 20, 1, 7):
+        with pytest.raises(EdnError) as caught:
+            read(text, step)
+        assert (caught.value.line, caught.value.column) == (line, column), caught.value
+        assert what in caught.value.what
+    assert str(caught.value) == f"{line}:{column}: {caught.value.what}"
+
+
+def test_arabic_digits_are_no_number() -> None:
+    assert read("٣") == [Symbol("٣")]
+
+
+# -- memory -------------------------------------------------------------------------------------------------
+
+
+def test_a_form_is_there_before_the_next_block_is_asked_for() -> None:
+    """Nothing but the form at hand is held, in one vector as in a file of lines."""
+    for opening in (b"", b"["):
+        asked: list[int] = []
+
+        def blocks(opening: bytes = opening, asked: list[int] = asked) -> Iterator[bytes]:
+            for number in range(1000):
+                asked.append(number)
+                yield (opening if number == 0 else b"") + b"{:a %d}\n" % number
+
+        found = forms(blocks())
+        assert next(found) == (1, {A: 0})
+        assert len(asked) <= 2
+
+
+def test_what_never_ends_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bracket or a quote that nobody closes must not swallow a file of any size."""
+    monkeypatch.setattr(edn, "LARGEST", 1000)
+    monkeypatch.setattr(edn, "LONGEST", 1000)
+
+    def endless(head: bytes, body: bytes) -> Iterator[bytes]:
+        yield head
+        for _ in range(100_000):
+            yield body
+        pytest.fail("the whole text was read")
+
+    for head, body, place in ((b"1\n{:x ", b"{:a 1}\n", None), (b'1\n "', b"abc", (2, 2)),
+                              (b"", b"a" * 9, (1, 1)), (b"\n;", b"comment ", (2, 1))):
+        with pytest.raises(EdnError) as caught:
+            list(forms(endless(head, body)))
+        assert "no end" in caught.value.what
+        assert place in (None, (caught.value.line, caught.value.column))
+    assert len(read("[" + "{:a 1} " * 5000 + "]", 64)) == 5000  # many forms are not one
+
+
+# -- there and back -----------------------------------------------------------------------------------------
+
+TAGS = st.from_regex(r"[a-z][a-z0-9.]{0,5}(/[a-z]{1,3})?", fullmatch=True)
+NAMES = st.from_regex(r"[a-z*!_?][a-z0-9*!_?.\-]{0,8}(/[a-z][a-z0-9\-]{0,4})?", fullmatch=True)
+ATOMS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.text(), NAMES.filter(
+        lambda name: name not in ("nil", "true", "false")).map(Symbol), NAMES.map(keyword),
+    st.floats(allow_nan=False), st.characters(categories=["L"], max_codepoint=0x7F).map(Character),
+)  # fmt: skip
+KEYS = st.one_of(NAMES.map(keyword), st.text(), st.integers())
+TREES = st.recursive(ATOMS, lambda inner: st.one_of(
+    st.lists(inner, max_size=5).map(tuple), st.dictionaries(KEYS, inner, max_size=4),
+    st.frozensets(KEYS, max_size=4), st.builds(Tagged, TAGS, inner)), max_leaves=20)
+
+
+@given(st.lists(TREES, min_size=1, max_size=5), st.integers(1, 40))
+def test_forms_written_and_read_again_are_the_same(trees: list[object], step: int) -> None:
+    text = "[" + "\n".join(map(text_of, trees)) + "]"
+    assert read(text, step) == trees
+
+
+@given(st.one_of(st.binary(max_size=40), st.text('[](){}#_";:\\ \n,a1-/é', max_size=40).map(str.encode)),
+       st.integers(1, 9))
+def test_any_bytes_are_forms_or_a_mistake_and_the_same_in_pieces(data: bytes, step: int) -> None:
+    def outcome(size: int) -> object:
+        try:
+            return [text_of(form) for form in read(data, size)]
+        except EdnError as error:
+            return str(error)
+
+    assert outcome(step) == outcome(1 << 20)

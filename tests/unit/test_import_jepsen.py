@@ -1,0 +1,187 @@
+"""`import jepsen` as a whole: every form of a file, what was promised, what is refused, what is left."""
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+from jepsen_text import READ, SEND, imported, in_json, nemesis, numbered, places
+
+from harness.commands import import_jepsen
+from harness.commands.import_jepsen import import_history
+from harness.errors import FloodmarkError, UsageError
+
+# -- the forms of a file ------------------------------------------------------------------------------------
+
+OPS = numbered(*SEND, *READ, ":process :nemesis, :type :info, :f :kill, :value [\"n1\"]",
+               ":process :nemesis, :type :info, :f :kill, :value {\"n1\" :killed}")
+
+
+@pytest.mark.parametrize("written", [
+    OPS, f"[{OPS}]", f"({OPS})", OPS.replace("{:index", "#jepsen.history.Op{:index"), OPS.replace("\n", " "),
+    in_json(OPS), in_json(OPS).replace('"send"', '":send"').replace("\n", "\n\n"),
+], ids=["lines", "vector", "list", "tagged", "one line", "JSON", "JSON with colons"])
+def test_every_form_of_the_file_gives_the_same_history(tmp_path: Path, written: str) -> None:
+    (tmp_path / "plain").mkdir()
+    plain = imported(tmp_path / "plain", OPS)
+    run = imported(tmp_path, written)
+    assert run.told["form"] == ("json" if written.startswith('{"') else "edn")
+    assert [(op.f, op.type, places(op), op.time) for op in run.ops] == [
+        (op.f, op.type, places(op), op.time) for op in plain.ops]
+    assert run.about["partitions"] == plain.about["partitions"]
+    assert run.about["nodes"] == ["n1"]
+
+
+def test_in_json_a_word_is_no_node_and_a_map_spells_its_keys(tmp_path: Path) -> None:
+    run = imported(tmp_path, in_json(nemesis(
+        ":f :start-partition, :value :majority",
+        ':f :start-partition, :value [:isolated {"n1" ["n2"], "n2" ["n1"]}]',
+        ":f :wipe-out, :value :all", ":f :wipe-out, :value :done",
+        ':f :kill, :value "n3"', ':f :kill, :value {"n3" :killed}')))
+    assert [(op.f, (op.fault or {})["nodes"]) for op in run.ops[2:]] == [
+        ("cut", ["n1", "n2"]), ("wipe-out", ["unnamed"]), ("kill", ["n3"])]
+
+
+def test_the_same_file_gives_the_same_folder(tmp_path: Path) -> None:
+    """Nothing of now or of here is in it; where it came from is."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        run = imported(tmp_path / name, OPS)
+        assert run.told["file"] == "history.edn"
+        assert run.told["sha256"] == hashlib.sha256(OPS.encode()).hexdigest()
+        assert run.about["id"] == run.told["sha256"][:16]
+    for file in ("history.jsonl", "run.json"):
+        assert (tmp_path / "one/run" / file).read_bytes() == (tmp_path / "two/run" / file).read_bytes()
+
+
+# -- what was promised --------------------------------------------------------------------------------------
+
+
+def test_what_nobody_promised_is_assumed_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = imported(tmp_path, OPS, config=("acks=1", "retries=5"))
+    assert run.about["guarantees"] == {"acks": "1", "isolation": "read_committed", "retries": 5,
+                                       "unclean_leader_election": False, "idempotence": False}
+    assert "acks" not in run.told["assumed"]
+    assert "assumed: isolation.level=read_committed, " in capsys.readouterr().err
+
+
+def test_every_promise_is_kafkas_key(tmp_path: Path) -> None:
+    run = imported(
+        tmp_path, OPS, config=("acks=-1", "min.insync.replicas=2", "default.replication.factor=3",
+        "unclean.leader.election.enable=true", "enable.idempotence=true", "retries=1",
+        "log.flush.interval.messages=1", "isolation.level=read_uncommitted", "cleanup.policy=compact"))
+    assert run.about["guarantees"] == {
+        "acks": "all", "min_insync_replicas": 2, "replication_factor": 3, "unclean_leader_election": True,
+        "idempotence": True, "retries": 1, "flush": "every", "isolation": "read_uncommitted"}
+    assert run.about["partitions"]["0"]["cleanup"] == "compact"
+    assert run.told["assumed"] == {}
+
+
+@pytest.mark.parametrize(("word", "said"), [
+    ("acks=2", "acks=2"), ("linger.ms=5", "linger.ms"), ("retries=-1", "retries=-1"), ("acks", "KEY=VALUE"),
+    ("isolation.level=serializable", "serializable"), ("enable.idempotence=yes", "yes"),
+])  # fmt: skip
+def test_a_promise_that_is_none_is_refused(tmp_path: Path, word: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        imported(tmp_path, OPS, config=(word,))
+    assert not (tmp_path / "run").exists()
+
+
+# -- refused ------------------------------------------------------------------------------------------------
+
+REFUSED = [
+    ("{:f :send", "1:10: the text ends inside the { of line 1"),
+    (OPS + "\n{:a 1 :a 2}", "7:11: a map with one key twice"),
+    (OPS + "\n7", "7: an op is a map, and this is 7"),
+    ("0\t:invoke\t:send\t[[:send 0 1]]", "1: an op is a map"),
+    ("{:type :invoke, :process 0}", "1: an op without :f"),
+    (OPS + "\n{:type :maybe, :f :send, :process 0}", "7: :type is :maybe"),
+    ("{:type :invoke, :f :send, :process -4}", "1: :process is -4"),
+    ("{:type :invoke, :f :send, :process 1000000000}", "1: :process is 1000000000"),
+    ("{:type :invoke, :f :txn, :process 0, :value [[:append 1 2]]}", r"1: \[:append 1 2\] is no micro-op"),
+    ("{:type :invoke, :f :send, :process 0, :value nil}", "1: nil is no micro-op"),
+    ("{:type :invoke, :f :send, :process 0, :value [[:send 1]]}", "1: .:send 1. is no micro-op"),
+    ("{:type :ok, :f :poll, :process 0, :value [[:poll [1 2]]]}", "1: a poll brings"),
+    ("{:type :ok, :f :poll, :process 0, :value [[:poll {0 [[1 2 3]]}]]}", "1: a poll brings"),
+    ("{:type :ok, :f :assign, :process 0, :value 7}", "1: :value names no keys"),
+    ("{:type :invoke, :f :read, :process 0, :value nil}", "no send, poll or txn"),
+    ("", "no send, poll or txn"), ("; nothing\n", "no send, poll or txn"), ("[]", "no send, poll or txn"),
+    ('{"type": "invoke", ', "1: not JSON"), (in_json(OPS) + "{]", "7: not JSON"),
+    ('[{"type": "invoke"}]', "jq -c"), ("JEPSEN\0\0", "binary store"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED)
+def test_what_is_no_such_history_is_refused_and_leaves_nothing(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        imported(tmp_path, text)
+    assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]
+
+
+def test_the_sentence_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=rf"^{tmp_path}/history\.edn:2:8: \] closes the \{{ of line 2$"):
+        imported(tmp_path, "{:a 1}\n{:a [1]]".replace("{:a 1}", "; a comment"))
+
+
+def test_no_file_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        import_history(tmp_path / "none", out=tmp_path / "run")
+    with pytest.raises(UsageError, match=r"is a folder: name the history\.edn in it"):
+        import_history(tmp_path, out=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_folder_is_left_alone_and_an_empty_one_is_used(tmp_path: Path) -> None:
+    (tmp_path / "history.edn").write_text(OPS)
+    full, empty = tmp_path / "full", tmp_path / "empty"
+    full.mkdir(), empty.mkdir()
+    (full / "mine").write_text("!")
+    with pytest.raises(UsageError, match="not empty"):
+        import_history(tmp_path / "history.edn", out=full)
+    assert [path.name for path in full.iterdir()] == ["mine"]
+    assert import_history(tmp_path / "history.edn", out=empty) == 0
+    assert sorted(path.name for path in empty.iterdir()) == ["history.jsonl", "run.json"]
+
+
+def test_a_disk_that_fills_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(import_jepsen.Run, "rewrite", full)
+    with pytest.raises(FloodmarkError, match=r"cannot write the run folder .*: No space left on device"):
+        imported(tmp_path, OPS)
+    assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]
+
+
+def test_damaged_files_are_imported_or_refused_and_never_anything_else(tmp_path: Path) -> None:
+    """Bytes changed, lost, doubled at random, in EDN and in JSON: a folder of format 1, or a sentence."""
+    outcomes = Counter[str]()
+    for seed in range(300):
+        random = Random(seed)
+        text = list(OPS if seed % 2 else in_json(OPS))
+        for _ in range(random.randint(1, 4)):
+            at = random.randrange(len(text))
+            text[at:at + random.choice((0, 1, 1, 9))] = random.choice(
+                ("", "{", "]", "nil", '"', "-", "9" * 20, "#_", ":send", text[at] * 2, "\\ud83d", "\n"))
+        place = tmp_path / str(seed)
+        place.mkdir()
+        said = ""
+        try:
+            imported(place, "".join(text))
+        except UsageError as error:
+            said = str(error)
+        left = sorted(path.name for path in place.iterdir())
+        assert left == (["history.edn"] if said else ["history.edn", "run"])
+        assert not said or str(place / "history.edn") in said
+        outcomes["refused" if said else "imported"] += 1
+    assert min(outcomes.values()) > 30, outcomes
+
+
+def test_without_out_it_is_the_latest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "history.edn").write_text(OPS)
+    assert import_history(tmp_path / "history.edn", out=None) == 0
+    assert (tmp_path / "histories/runs/latest/history.jsonl").is_file()

@@ -1,0 +1,316 @@
+"""Jepsen's ops carried into format 1, one by one: what each becomes, and what is counted."""
+
+import json
+from pathlib import Path
+
+import pytest
+from jepsen_text import POLL, READ, SEND, imported, nemesis, numbered, places
+
+from harness.jepsen_names import LIFE, SPAN
+from harness.op import NEMESIS, Type
+
+# -- sends and reads ----------------------------------------------------------------------------------------
+
+
+def test_a_send_and_a_poll_are_what_jepsen_says(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(
+        *SEND, POLL, ":type :ok, :f :poll, :value [[:poll {0 [[5 1] [6 2]], 3 [[0 1]]}]]"))
+
+    assert [(op.type, op.f) for op in run.ops] == [
+        (Type.INVOKE, "send"), (Type.OK, "send"), (Type.INVOKE, "poll"), (Type.OK, "poll")]
+    assert places(run.ops[0]) == [(0, None, 1)]
+    assert places(run.ops[1]) == [(0, 5, 1)]
+    assert places(run.ops[3]) == [(0, 5, 1), (0, 6, 2), (3, 0, 3 * SPAN + 1)]
+    assert [op.time for op in run.ops] == [0, 1000, 2000, 3000]
+    assert run.told["left_out"] == run.told["changed"] == {}
+
+
+def test_values_are_unique_in_the_run_though_they_were_in_their_key_alone(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(
+        ":type :invoke, :f :txn, :value [[:send 0 1] [:send 1 1] [:send 7 1]]"))
+    assert [send.value for send in run.ops[0].sends or ()] == [1, SPAN + 1, 7 * SPAN + 1]
+
+
+@pytest.mark.parametrize(("told", "offset"), [
+    ("[[:send 0 [5 1]]]", 5), ("([:send 0 (5 1)])", 5), ("[[:send 0 [nil 1]]]", None),
+    ("[[:send 0 1]]", None), ("nil", None), ("[[:send 0 [-1 1]]]", None), ("[[:send 0 [1.5 1]]]", None),
+    ("[[:send 0 [9223372036854775808 1]]]", None),
+])  # fmt: skip
+@pytest.mark.parametrize("kind", ["ok", "fail", "info"])
+def test_a_completion_has_the_offset_if_it_was_told(
+    tmp_path: Path, kind: str, told: str, offset: int | None
+) -> None:
+    """A completion without a value has that of its invocation: the pair stays a pair."""
+    run = imported(tmp_path, numbered(SEND[0], f":type :{kind}, :f :send, :value {told}"))
+    assert places(run.ops[1]) == [(0, offset, 1)]
+    odd = "-1" in told or "1.5" in told or "922" in told
+    assert run.told["left_out"] == ({"offset of a send that is none": 1} if odd else {})
+
+
+def test_what_a_txn_sends_and_reads_is_one_line(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(
+        ":type :invoke, :f :txn, :value [[:poll] [:send 1 4] [:poll]]",
+        ":type :ok, :f :txn, :value [[:poll {0 [[1 1]]}] [:send 1 [9 4]] [:poll {0 [[2 2]]}]]",
+        ":type :invoke, :f :txn, :value [[:send 1 5] [:poll]]",
+        ":type :fail, :f :txn, :value [[:send 1 [10 5]] [:poll]], :error {:type :abort, :body-error \"x\"}"))
+    assert [op.f for op in run.ops] == ["txn"] * 4
+    assert places(run.ops[1]) == [(1, 9, SPAN + 4), (0, 1, 1), (0, 2, 2)]
+    assert run.ops[2].reads is None
+    assert (run.ops[3].type, run.ops[3].error, places(run.ops[3])) == (
+        Type.FAIL, "ABORT", [(1, 10, SPAN + 5)])
+    assert run.told["left_out"] == {"words of an error": 1}
+
+
+@pytest.mark.parametrize(("f", "value", "written"), [
+    ("send", "[[:send 0 1] [:send 0 2]]", "send"), ("poll", "[[:poll] [:poll]]", "poll"),
+    ("send", "[[:send 0 1] [:poll]]", "txn"), ("poll", "[[:poll] [:send 0 1]]", "txn"),
+    ("send", "[]", "txn"), ("poll", "[]", "poll"), ("txn", "[]", "txn"),
+])  # fmt: skip
+def test_an_op_is_called_what_it_does(tmp_path: Path, f: str, value: str, written: str) -> None:
+    """Format 1's send sends and its poll reads; both at once is a txn. The completion is called the same."""
+    run = imported(tmp_path, numbered(f":type :invoke, :f :{f}, :value {value}",
+                                      f":type :ok, :f :{f}, :value {value}"))
+    assert [op.f for op in run.ops] == [written, written]
+
+
+def test_a_completion_of_another_op_is_left_so_for_the_judge_to_see(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(
+        SEND[0], ":type :ok, :f :poll, :value [[:poll {0 [[1 1]]}]]",
+        SEND[0], ":type :ok, :f :send, :value [[:send 0 [5 2]]]"))
+    assert [op.f for op in run.ops] == ["send", "poll", "send", "send"]
+    assert places(run.ops[1]) == [(0, 1, 1)]  # the send's values are not the poll's
+    assert places(run.ops[3]) == [(0, 5, 2)]
+
+
+def test_info_and_fail_polls_keep_what_they_were_shown(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(
+        POLL, ":type :fail, :f :poll, :value [[:poll {0 [[1 1]]}]], :error :timeout",
+        POLL, ":type :info, :f :poll, :value [[:poll {0 [[1 1]]}] [:poll]], :error [:disconnect \"gone\"]"))
+    assert [places(op) for op in run.ops] == [[], [(0, 1, 1)], [], [(0, 1, 1)]]
+    assert [op.error for op in run.ops] == [None, "TIMEOUT", None, "CONNECTION"]
+
+
+# -- odd names ----------------------------------------------------------------------------------------------
+
+
+def test_odd_values_get_a_number_each_and_the_folder_says_which(tmp_path: Path) -> None:
+    """One to one: 1, 1.0, "1", true and [1 1] are five values; a number is no other key's."""
+    run = imported(tmp_path, numbered(
+        ':type :invoke, :f :send, :value [[:send 0 1] [:send 0 1.0] [:send 0 "1"] [:send 0 true] '
+        '[:send 0 [1 1]] [:send 0 -3] [:send 0 1000000000000] [:send 1 "1"] [:send 0 nil]]',
+        ':type :ok, :f :send, :value [[:send 0 [0 1]] [:send 0 [1 1.0]] [:send 0 [2 "1"]] '
+        '[:send 0 [3 true]] [:send 0 [4 [1 1]]] [:send 0 [5 -3]] [:send 0 [6 1000000000000]] '
+        '[:send 1 [0 "1"]] [:send 0 [7 nil]]]',
+        POLL, ':type :ok, :f :poll, :value [[:poll {0 [[2 "1"] [7 nil]]}]]'))
+    asked, done = ([send.value for send in op.sends or ()] for op in run.ops[:2])
+    assert asked == done == [1, -1, -2, -3, -4, -5, -6, -7, -8]
+    assert places(run.ops[1])[4] == (0, 4, -4)
+    assert places(run.ops[3]) == [(0, 2, -2), (0, 7, -8)]
+    legend = [json.loads(line) for line in (run.folder / "values.jsonl").read_text().splitlines()]
+    assert legend[1] == {"value": -2, "partition": 0, "was": '"1"'}
+    assert len(legend) == 8
+    assert run.told["odd_values"] == "values.jsonl"
+
+
+def test_a_pair_that_was_to_be_sent_is_no_offset_and_value(tmp_path: Path) -> None:
+    """The completion of an info op shows the value as it was asked, and that value is a pair here."""
+    run = imported(tmp_path, numbered(":type :invoke, :f :send, :value [[:send 0 [3 4]]]",
+                                      ":type :info, :f :send, :value [[:send 0 [3 4]]]"))
+    assert places(run.ops[1]) == places(run.ops[0]) == [(0, None, -1)]
+
+
+def test_keys_of_any_kind_are_partitions_one_to_one(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(
+        ':type :invoke, :f :subscribe, :value [2 "5" :k "x" 5 -1 [0 1] 0]',
+        ':type :ok, :f :subscribe, :value [2 "5" :k "x" 5 -1 [0 1] 0]', *SEND))
+    topics = {key: told["topic"] for key, told in run.about["partitions"].items()}
+    assert topics == {
+        "2": "2", "5": '"5"', "0": ":k", "1": '"x"', "3": "5", "4": "-1", "6": "[0 1]", "7": "0"}
+    assert run.ops[1].partitions == (0, 1, 2, 3, 4, 5, 6, 7)
+    assert places(run.ops[2]) == [(7, None, 7 * SPAN + 1)]
+    assert run.told["changed"]["key with a number of its own (partitions: topic)"] == 7
+
+
+def test_a_sets_keys_are_numbered_alike_whenever_it_is_read(tmp_path: Path) -> None:
+    """A set has no order of its own: :a is 0 and :e is 4."""
+    run = imported(tmp_path, numbered(":type :invoke, :f :assign, :value #{:d :a :c :b :e}", *SEND))
+    topics = [run.about["partitions"][str(number)]["topic"] for number in range(5)]
+    assert topics == [":a", ":b", ":c", ":d", ":e"]
+
+
+def test_a_record_of_nil_that_nobody_sent_is_none_of_ours(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(
+        *SEND, POLL, ":type :ok, :f :poll, :value [[:poll {0 [[5 1] [6 nil]]}]]"))
+    assert places(run.ops[3]) == [(0, 5, 1)]
+    assert run.told["left_out"] == {"read of nil, which nobody sent": 1}
+
+
+# -- positions ----------------------------------------------------------------------------------------------
+
+
+def seek(value: str = "true") -> tuple[str, str]:
+    return (f":type :invoke, :f :assign, :value [0], :seek-to-beginning? {value}",
+            f":type :ok, :f :assign, :value [0], :seek-to-beginning? {value}")
+
+
+
+
+def test_a_process_that_seeks_the_beginning_goes_on_in_another_life(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(*seek(), *READ, *seek(), *READ, *seek("false"), *READ, *seek(), *READ))
+    assert [op.process for op in run.ops] == [0] * 4 + [LIFE] * 8 + [2 * LIFE] * 4
+    assert run.told["changed"] == {"process in another life: it sought the beginning": 2}
+
+
+def test_where_a_read_has_no_offset_its_partition_is_left_out_and_the_position_forgotten(
+    tmp_path: Path,
+) -> None:
+    run = imported(tmp_path, numbered(
+        POLL, ":type :ok, :f :poll, :value [[:poll {0 [[5 1] [nil 2] [7 3]], 1 [[0 1]]}]]", *READ))
+    assert places(run.ops[1]) == [(1, 0, SPAN + 1)]
+    assert [op.process for op in run.ops] == [0, 0, LIFE, LIFE]
+    assert run.told["left_out"] == {"read of a partition of which one had no offset": 2,
+                                    "read without an offset": 1}
+
+
+def test_who_subscribed_stays_who_it_was(tmp_path: Path) -> None:
+    """Another number would have no subscribe, which is what excuses its jumps."""
+    subscribe = ":type :invoke, :f :subscribe, :value [0]", ":type :ok, :f :subscribe, :value [0]"
+    blind = POLL, ":type :ok, :f :poll, :value [[:poll {0 [[nil 2]]}]]"
+    run = imported(tmp_path, numbered(*subscribe, *blind, *READ))
+    assert {op.process for op in run.ops} == {0}
+
+
+@pytest.mark.parametrize(("log", "reads", "f"), [
+    ("[{:keys [0]}]", "{0 [[1 1] [4 2]]}", "txn"), ("[{:keys [0]}]", "{0 [[1 1] [1 1]]}", "txn"),
+    ("[{:keys [3]} {:keys [0]}]", "{0 [[2 2] [1 1]]}", "txn"),
+    ("[{:type :lost}]", "{0 [[2 2] [1 1]]}", "txn"),
+    ("[{:keys [0]}]", "{0 [[1 1] [2 2]]}", "poll"),
+    ("[{:keys [1]}]", "{0 [[2 2] [1 1]], 1 [[5 5]]}", "poll"),
+    ("[]", "{0 [[2 2] [1 1]]}", "poll"), ("nil", "{0 [[2 2] [1 1]]}", "poll"),
+])  # fmt: skip
+def test_a_poll_that_met_a_rebalance_owes_no_order_inside(
+    tmp_path: Path, log: str, reads: str, f: str
+) -> None:
+    """Only where it has none: else it is a poll as any other. Its invocation, long written, says the same."""
+    run = imported(tmp_path, numbered(
+        POLL, *(op.replace(":process 0", ":process 1") for op in (":process 1, " + op for op in SEND)),
+        f":type :ok, :f :poll, :value [[:poll {reads}]], :rebalance-log {log}"))
+    assert [op.f for op in run.ops] == [f, "send", "send", f]
+    assert len(places(run.ops[3])) == reads.count("[") - reads.count(" [[")
+    assert bool(run.told["changed"]) == (f == "txn")
+
+
+# -- who is no client, and what is no op --------------------------------------------------------------------
+
+
+def test_an_act_of_the_nemesis_is_one_line_when_it_had_taken_effect(tmp_path: Path) -> None:
+    run = imported(tmp_path, nemesis(
+        ":f :kill, :value :primaries", ':f :kill, :value {"n1" :killed, "n2" "x"}',
+        ":f :start-partition, :value :one",
+        ':f :start-partition, :value [:isolated {"n3" #{"n1" "n2"}, "n1" #{"n3"}}]',
+        ":f :stop-partition, :value nil", ":f :stop-partition, :value :network-healed",
+        ":f :start, :value :all", ':f :start, :value {"n1" "", "n2" "", "n3" ""}'))
+    acts = [op for op in run.ops if op.process == NEMESIS]
+    assert [(op.f, op.type, (op.fault or {})["nodes"]) for op in acts] == [
+        ("kill", Type.INFO, ["n1", "n2"]), ("cut", Type.INFO, ["n1", "n2", "n3"]), ("heal", Type.INFO, []),
+        ("start", Type.INFO, ["n1", "n2", "n3"])]
+    assert [op.time for op in acts] == [3000, 5000, 7000, 9000]
+    assert [(op.fault or {})["began"] for op in acts] == [2000, 4000, 6000, 8000]
+    assert (acts[1].fault or {})["grudge"] == {"n1": ["n3"], "n3": ["n1", "n2"]}
+    assert not any("lost" in (op.fault or {}) for op in acts)
+    assert run.about["nodes"] == ["n1", "n2", "n3"]
+    assert run.about["partitions"]["0"]["replicas"] == ["n1", "n2", "n3"]
+
+
+def test_an_act_that_may_lose_data_excuses_and_so_does_one_that_is_not_known(tmp_path: Path) -> None:
+    run = imported(tmp_path, nemesis(
+        ':f :lose-unfsynced-writes, :value ["n2"]', ':f :lose-unfsynced-writes, :value {"n2" :done}',
+        ":f :wipe-out, :value nil", ":f :wipe-out, :value nil",
+        ':f :free-node, :value "n3"'))  # never done: told in the end
+    assert [(op.f, op.fault and op.fault["nodes"], op.fault and op.fault["lost"]) for op in run.ops[2:]] == [
+        ("lose-unfsynced-writes", ["n2"], True), ("wipe-out", ["unnamed"], True), ("free-node", ["n3"], True)]
+    assert run.about["nodes"] == ["n2", "n3", "unnamed"]
+    assert run.told["changed"] == {
+        "act :lose-unfsynced-writes, taken for one that may lose data": 1,
+        "act :wipe-out, taken for one that may lose data": 1,
+        "act :free-node, taken for one that may lose data": 1}
+
+
+def test_which_acts_lose_data_can_be_said(tmp_path: Path) -> None:
+    """On a lazy file system a kill loses what was not fsynced."""
+    run = imported(tmp_path, nemesis(
+        ':f :kill, :value ["n1"]', ':f :kill, :value {"n1" :killed}', ":f :shuffle, :value nil",
+        ":f :shuffle, :value nil"), loses=["kill"], spares=["shuffle"])
+    assert [(op.f, (op.fault or {}).get("lost"), (op.fault or {})["nodes"]) for op in run.ops[2:]] == [
+        ("kill", True, ["n1"]), ("shuffle", None, [])]
+
+
+def test_an_act_told_once_is_told_where_the_next_begins(tmp_path: Path) -> None:
+    run = imported(tmp_path, nemesis(':f :pause, :value ["n1"]', ":f :kill, :value nil",
+                                     ':f :kill, :value {"n1" :killed}'))
+    assert [(op.f, op.time) for op in run.ops[2:]] == [("pause", 3000), ("kill", 4000)]
+
+
+def test_the_partitioner_of_old_says_start_and_means_a_cut(tmp_path: Path) -> None:
+    run = imported(tmp_path, nemesis(":f :start, :value nil", ':f :start, :value [:isolated {"n1" #{"n2"}}]'))
+    assert [op.f for op in run.ops[2:]] == ["cut"]
+
+
+def test_what_asks_only_about_the_cluster_is_left_out_and_counted(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(
+        ":type :invoke, :f :debug-topic-partitions, :value [0]",
+        ':type :ok, :f :debug-topic-partitions, :value {:node "n1", :partitions {0 {:hw 5}}}',
+        ":type :invoke, :f :crash", ":type :info, :f :crash",
+        ":process :checker, :type :info, :f :note", f":process 1, {SEND[0]}, :poll-ms 100, :keys #{{0}}",
+        f":process 1, {SEND[1]}, :poll-ms 100"))
+    assert [(op.f, op.process) for op in run.ops] == [("crash", 0), ("crash", 0), ("send", 1), ("send", 1)]
+    assert run.told["left_out"] == {
+        "debug-topic-partitions (line)": 2, "process checker (line)": 1,
+        "field :keys": 1, "field :poll-ms": 2}
+    assert run.about["history_lines"] == 4  # nothing is missing that a check could rest on
+    assert [run.line(index)["jepsen"] for index in range(4)] == [2, 3, 5, 6]
+
+
+def test_an_op_not_known_may_have_sent_so_the_history_counts_as_incomplete(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = imported(tmp_path, numbered(*SEND, ":type :invoke, :f :bulk-send, :value [1 2]",
+                                      ":type :ok, :f :bulk-send, :value [1 2]"))
+    assert (len(run.ops), run.about["history_lines"]) == (2, 4)
+    assert "not carried: 2 x op :bulk-send (line)" in (said := capsys.readouterr().err)
+    assert "the history counts as incomplete" in said
+
+
+def test_an_index_that_leaps_tells_of_ops_that_are_not_there(tmp_path: Path) -> None:
+    text = numbered(*SEND).replace(":index 1,", ":index 8,")
+    run = imported(tmp_path, text)
+    assert run.about["history_lines"] == 2 + 7
+    assert run.told["left_out"] == {"op that the file lacks (its :index)": 7}
+    assert "jepsen" not in run.line(0)
+    assert run.line(1)["jepsen"] == 8
+
+
+def test_an_index_that_is_none_tells_nothing(tmp_path: Path) -> None:
+    text = numbered(*SEND).replace(":index 1,", f":index {10**30},").replace(":index 0,", ":index nil,")
+    run = imported(tmp_path, text)
+    assert run.about["history_lines"] == 2
+    assert run.told["changed"] == {"index that is none": 1}
+
+
+def test_somebody_else_who_sends_makes_the_history_incomplete(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(
+        *SEND, ":process :loader, :type :invoke, :f :send, :value [[:send 0 2]]"))
+    assert (len(run.ops), run.about["history_lines"]) == (2, 3)
+
+
+def test_time_never_falls_and_where_it_did_that_is_told(tmp_path: Path) -> None:
+    text = numbered(*SEND, *READ, *SEND).replace(":time 2000", ":time 500").replace(":time 3000", ":time nil")
+    run = imported(tmp_path, text)
+    assert [op.time for op in run.ops] == [0, 1000, 1000, 1000, 4000, 5000]
+    assert run.told["changed"] == {"time that fell: that of the line before": 1,
+                                   "time that is none: that of the line before": 1}
+
+
+def test_an_op_that_never_ends_stays_open(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(SEND[0], f":process 1, {POLL}"))
+    assert [(op.type, op.f) for op in run.ops] == [(Type.INVOKE, "send"), (Type.INVOKE, "poll")]

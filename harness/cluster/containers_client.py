@@ -48,6 +48,15 @@ def connect() -> docker.DockerClient:
     raise FloodmarkError(f"the container engine at {where} {reason}")
 
 
+
+@contextlib.contextmanager
+def engine_errors(about: str = "") -> Iterator[None]:
+    """What the engine refuses, or that it is gone, as one of ours. about: what for ("images: ")."""
+    try:
+        yield
+    except (DockerException, OSError) as error:  # requests' errors are of the latter family
+        raise FloodmarkError(f"{about}{why_not(error, address())}") from error
+
 def _knock(where: str) -> None:
     """OSError if nobody opens; docker-py would leave its half-made socket to the garbage collector."""
     if where.startswith(_SOCKET):

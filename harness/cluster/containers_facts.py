@@ -3,26 +3,21 @@
 Everything here blocks; a caller with an event loop uses a thread.
 """
 
-import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import DockerException
 
 import docker
-from harness.cluster.containers_client import address, why_not
+from harness.cluster.containers_client import engine_errors
 from harness.cluster.containers_images import (
     BASE_VARIABLE,
     OFFICIAL_BASE,
-    STAND_IN_BASE,
-    context_files,
-    context_folder,
-    tag_of,
+    found_base,
+    found_image,
 )
-from harness.errors import FloodmarkError
 
 REGISTRY_S = 10.0
 
@@ -40,40 +35,20 @@ class Facts:
 
 def facts(client: docker.DockerClient) -> Facts:
     """Asks a registry only where the base image is not there; it has REGISTRY_S to answer."""
-    with _engine_errors():
+    with engine_errors():
         about, version = client.info(), client.version()
-        base = _base(client)
+        base = found_base(client)
         wanted = base or os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE
         said = None if base else _registry(client, wanted)
         return Facts(
             name=f"Docker {version.get('Version', '?')}, API {version.get('ApiVersion', '?')}",
             storage=f"{about.get('Driver', '?')}, control groups v{about.get('CgroupVersion', '1')}",
-            tools=_tools(client, base) if base else None,
+            tools=found_image(client, "tools"),
             base=base,
             wanted_base=wanted,
             base_to_be_had=None if base else said is None or _can_stand_in(),
             base_why_not=said or "",
         )
-
-
-def _base(client: docker.DockerClient) -> str | None:
-    """As containers_images chooses it."""
-    asked = os.environ.get(BASE_VARIABLE)
-    names = (asked,) if asked else (OFFICIAL_BASE, STAND_IN_BASE)
-    return next((name for name in names if _id(client, name)), None)
-
-
-def _tools(client: docker.DockerClient, base: str) -> str | None:
-    """FloodmarkError where there is no checkout to build from."""
-    name = f"floodmark-tools:{tag_of(context_files(context_folder()), _id(client, base) or '')}"
-    return name if _id(client, name) else None
-
-
-def _id(client: docker.DockerClient, name: str) -> str | None:
-    try:
-        return client.images.get(name).id
-    except ImageNotFound:
-        return None
 
 
 def _can_stand_in() -> bool:
@@ -97,11 +72,3 @@ def _registry(client: docker.DockerClient, name: str) -> str | None:
     asking.start()
     asking.join(REGISTRY_S)
     return answers[0] if answers else f"no answer in {REGISTRY_S:g} s"
-
-
-@contextlib.contextmanager
-def _engine_errors() -> Iterator[None]:
-    try:
-        yield
-    except (DockerException, OSError) as error:
-        raise FloodmarkError(why_not(error, address())) from error

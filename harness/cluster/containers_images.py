@@ -30,7 +30,7 @@ from pathlib import Path
 from docker.errors import DockerException, ImageNotFound
 
 import docker
-from harness.cluster.containers_client import address, why_not
+from harness.cluster.containers_client import address, engine_errors
 from harness.errors import FloodmarkError
 
 OFFICIAL_BASE = "python:3.11-slim-bookworm"
@@ -97,19 +97,29 @@ def tag_of(files: Files, base_id: str) -> str:
 def _image(client: docker.DockerClient, target: str, say: Say) -> str:
     folder = context_folder()
     files = context_files(folder)
-    with _engine_errors():
-        base = _base_there(client)
-        name = f"floodmark-{target}:{tag_of(files, _id(client, base) or '')}" if base else ""
-        if base and _id(client, name):
-            return name
+    with engine_errors("images: "):
+        found = found_image(client, target)
+        if found:
+            return found
         with _one_at_a_time(say):
             base = base_image(client, say)
-            name = f"floodmark-{target}:{tag_of(files, _id(client, base) or '')}"
+            name = _name(client, target, files, base)
             if not _id(client, name):  # another run may have built it meanwhile
                 wheels = _wheels(client, folder, say)
                 say(f"building the image {name} on {base}: once, about half a minute")
                 _build(client, _packed({**files, **wheels}), base=base, target=target, name=name)
     return name
+
+
+def found_image(client: docker.DockerClient, target: str) -> str | None:
+    """The image of this target as it would be built now, if it is there; nothing is built."""
+    base = found_base(client)
+    name = base and _name(client, target, context_files(context_folder()), base)
+    return name if name and _id(client, name) else None
+
+
+def _name(client: docker.DockerClient, target: str, files: Files, base: str) -> str:
+    return f"floodmark-{target}:{tag_of(files, _id(client, base) or '')}"
 
 
 def _id(client: docker.DockerClient, name: str) -> str | None:
@@ -125,7 +135,7 @@ def _id(client: docker.DockerClient, name: str) -> str | None:
 
 def base_image(client: docker.DockerClient, say: Say) -> str:
     """A base image that is in the engine: fetched or made, if it was not."""
-    found = _base_there(client)
+    found = found_base(client)
     if found:
         return found
     wanted = os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE
@@ -142,7 +152,7 @@ def base_image(client: docker.DockerClient, say: Say) -> str:
     return _stand_in(wanted)
 
 
-def _base_there(client: docker.DockerClient) -> str | None:
+def found_base(client: docker.DockerClient) -> str | None:
     """The base to use, if it is in the engine. A stand-in made before is not given up for a registry that has
     come back: the images would be built anew at every change of the weather."""
     asked = os.environ.get(BASE_VARIABLE)
@@ -310,14 +320,3 @@ def _build(client: docker.DockerClient, context: io.BytesIO, *, base: str, targe
                 f"the image {name} could not be built on {base}: {str(step['error']).strip()}\n"
                 + "\n".join(f"  {line}" for line in said)
             )
-
-
-@contextlib.contextmanager
-def _engine_errors() -> Iterator[None]:
-    """What the engine refuses, or that it is gone, as one of ours."""
-    try:
-        yield
-    except DockerException as error:
-        raise FloodmarkError(f"images: {why_not(error, address())}") from error
-    except OSError as error:  # requests' errors are of this family
-        raise FloodmarkError(f"images: {why_not(error, address())}") from error

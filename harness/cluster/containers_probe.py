@@ -16,17 +16,17 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from docker.errors import APIError, DockerException
+from docker.errors import APIError
 from docker.types import LogConfig, Mount
 
 import docker
-from harness.cluster.containers_client import address, why_not
+from harness.cluster.containers_client import address, engine_errors
 from harness.cluster.containers_sweep import LABEL, LABEL_ROLE, LABEL_RUN
 from harness.errors import FloodmarkError
 
@@ -71,7 +71,7 @@ Abilities = Mapping[str, Ability]
 
 def probe(client: docker.DockerClient, image: str, *, anew: bool = False) -> Abilities:
     """What this engine can do, by the names above. anew: whatever was found before."""
-    with _engine_errors():
+    with engine_errors():
         key = _key(client, image)
         found = None if anew else _kept(key)
         if found is None:
@@ -266,12 +266,3 @@ def _keep(key: str, found: Abilities) -> None:
         new = file.with_suffix(f".{os.getpid()}")
         new.write_text(json.dumps(told, indent=1), encoding="utf-8")
         os.replace(new, file)
-
-
-@contextlib.contextmanager
-def _engine_errors() -> Iterator[None]:
-    """What the engine refuses, or that it is gone, as one of ours."""
-    try:
-        yield
-    except (DockerException, OSError) as error:
-        raise FloodmarkError(why_not(error, address())) from error

@@ -159,18 +159,17 @@ class Lab:
         api = self.client.api
         mounts = [f"{source}:{path}" for source, path in {**(volumes or {}), **(binds or {})}.items()]
         host = api.create_host_config(
-            binds=mounts, cap_add=list(caps), device_cgroup_rules=list(device_rules), log_config=NO_LOG)
+            binds=mounts, cap_add=list(caps), device_cgroup_rules=list(device_rules),
+            log_config=LogConfig(type="json-file"))  # whatever the engine prefers: it must be read back
 
         def run() -> tuple[int, str]:
             made = api.create_container(
                 self.image, list(argv[1:]), entrypoint=[argv[0]], user="0", labels=self.labels("helper"),
                 network_disabled=True, host_config=host)["Id"]
             try:
-                stream = api.attach(made, stream=True, logs=False)
                 api.start(made)
-                printed = b"".join(stream)
                 code = api.wait(made, timeout=round(timeout_s))["StatusCode"]
-                return code, printed.decode(errors="replace")
+                return code, api.logs(made).decode(errors="replace")
             finally:
                 with contextlib.suppress(NotFound):
                     api.remove_container(made, force=True)

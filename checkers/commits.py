@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from checkers import names
 from checkers.agreement import named
 from checkers.facts import Facts
-from checkers.findings import finding, kept, spread, together
+from checkers.findings import finding, gathered, kept, spread, together
 
 _EXCUSED = """array_min(transform(
     filter(excuses, x -> x.tick <= tick and coalesce(x.epoch >= written, true)), x -> x.by))"""
@@ -43,13 +43,13 @@ def incomplete(
     facts: Facts,
 ) -> list[DataFrame]:
     """All three checks, as findings."""
-    committed = kept(pieces_of(steps, lineage))
+    committed = kept(pieces_of(steps, lineage, facts))
     epochs = kept(committed.groupBy("run", "partition", "written").agg(
         *named(lo="min(lo)", hi="max(hi)", first="min(tick)", last="max(tick)")
     ))  # fmt: skip
     cases = together(
         [
-            leaders(standings, epochs, committed),
+            leaders(standings, epochs, committed, facts),
             candidates(standings, epochs, committed, facts),
             strangers(lineage, epochs, committed, steps, facts),
             truncations(lineage, committed, steps, facts),
@@ -59,7 +59,7 @@ def incomplete(
     return [classed(cases, values, entries, facts)]
 
 
-def pieces_of(steps: DataFrame, lineage: DataFrame) -> DataFrame:
+def pieces_of(steps: DataFrame, lineage: DataFrame, facts: Facts) -> DataFrame:
     """Every range of records of one epoch that a leader's HW has newly covered, and when."""
     moved = steps.where("fresh is not null").select(
         "run", "partition", "node", "seq", "tick", *named(written="epoch", lo="fresh.lo", hi="fresh.hi")
@@ -67,10 +67,10 @@ def pieces_of(steps: DataFrame, lineage: DataFrame) -> DataFrame:
     of_others = lineage.where("kind = 'inherited'").select(
         "run", "partition", "node", "seq", *named(tick="gone", written="epoch", lo="lo", hi="hi")
     )
-    return moved.unionAll(of_others)
+    return together([moved, of_others], facts.small)
 
 
-def first_lacked(rows: DataFrame, epochs: DataFrame, committed: DataFrame) -> DataFrame:
+def first_lacked(rows: DataFrame, epochs: DataFrame, committed: DataFrame, facts: Facts) -> DataFrame:
     """Which record each row lacks first, of every epoch of which it lacks any: `has` is its LEO. Only what
     was committed of that epoch by then is lacked: an offset may have been committed before in another."""
     lost = rows.join(epochs, ["run", "partition"], "left").where(
@@ -83,15 +83,17 @@ def first_lacked(rows: DataFrame, epochs: DataFrame, committed: DataFrame) -> Da
     reached = committed.select("run", "partition", "written", "tick", "hi").unionByName(
         asked.withColumn("asks", F.lit(True)), allowMissingColumns=True
     )
-    told = reached.select("*", F.max("hi").over(by_then).alias("reached"))
+    told = gathered(reached, facts.small).select("*", F.max("hi").over(by_then).alias("reached"))
     return told.where("asks and (written is null or reached > offset)").drop("asks", "hi", "reached")
 
 
-def leaders(standings: DataFrame, epochs: DataFrame, committed: DataFrame) -> DataFrame:
+def leaders(
+    standings: DataFrame, epochs: DataFrame, committed: DataFrame, facts: Facts
+) -> DataFrame:
     """A leader that begins with a LEO below what was committed."""
     rows = standings.where("event = 'become_leader' and goal > leo and goal_epoch <= epoch and not crowded")
     told = rows.select("run", "partition", "node", "seq", "tick", "goal", *named(has="leo", who="node"))
-    return first_lacked(told, epochs, committed).select(*case(names.LEADER_INCOMPLETE, "'short'"))
+    return first_lacked(told, epochs, committed, facts).select(*case(names.LEADER_INCOMPLETE, "'short'"))
 
 
 def case(name: str, how: str) -> list[Column]:
@@ -118,7 +120,7 @@ def candidates(
         .agg(line)
         .select("run", "partition", "who", "has", "line.*")
     )
-    return first_lacked(firsts, epochs, committed).select(*case(names.CANDIDATE_INCOMPLETE, "'short'"))
+    return first_lacked(firsts, epochs, committed, facts).select(*case(names.CANDIDATE_INCOMPLETE, "'short'"))
 
 
 def only_active(rows: DataFrame, facts: Facts) -> DataFrame:
@@ -207,8 +209,8 @@ def truncations(lineage: DataFrame, committed: DataFrame, steps: DataFrame, fact
 
 
 def classed(cases: DataFrame, values: DataFrame, entries: DataFrame, facts: Facts) -> DataFrame:
-    """The findings: of all that one line shows of one replica, a bug if any of it is not excused. What is in
-    the final log of the leader was not lost, whatever else was lost at its offset."""
+    """The findings: a bug if any record of it is not excused. What is in the final log of the leader was not
+    lost, whatever else was lost at its offset."""
     assert facts.traced is not None
     excuses = facts.traced.select("run", "partition", "excuses")
     gone = values.where("cause is not null and ack is not null").groupBy(
@@ -224,14 +226,15 @@ def classed(cases: DataFrame, values: DataFrame, entries: DataFrame, facts: Fact
         .withColumn("cause", F.expr("if(coalesce(final = written, false), null, cause)"))
         .select("*", F.expr(f"coalesce(cause, {_EXCUSED})").alias("by"))
     )
-    # Of leader-incomplete all that one election lacks is one; of the others each record that is lacked first.
-    apart = F.expr(f"if(name = '{names.LEADER_INCOMPLETE}', null, struct(offset, written))").alias("apart")
-    line = F.expr(f"if(name = '{names.CANDIDATE_INCOMPLETE}', null, struct(node, seq))").alias("line")
+    # All that a candidate lacks of one epoch is one finding, else all that one line shows: the worst is told.
+    candidate = f"name = '{names.CANDIDATE_INCOMPLETE}'"
     one = ["run", "name", "partition", "who"]
-    first = "offset", "tick", "node", "seq", "by", "written", "upto", "how", "seen"
-    worst = F.min(F.struct(F.expr("by is not null"), *first)).alias("worst")
-    grouped = told.select("*", apart, line).groupBy(*one, "apart", "line").agg(worst)
-    rows = grouped.select(*one, "worst.*")
+    apart = named(of=f"if({candidate}, written, null)", line=f"if({candidate}, null, struct(node, seq))")
+    first = "offset", "tick", "node", "seq", "by", "written", "how", "seen"
+    worst = F.min(F.struct(F.expr("coalesce(by, 0)"), *first)).alias("worst")
+    upto = F.expr("if(count(upto) < count(*), null, max(upto))").alias("upto")  # null: to the end of the log
+    grouped = told.select("*", *apart).groupBy(*one, "of", "line").agg(worst, upto)
+    rows = grouped.select(*one, "worst.*", "upto")
     laws = (names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION)
     return spread(rows, *(
         finding(

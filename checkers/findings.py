@@ -70,6 +70,10 @@ def kept(frame: DataFrame) -> DataFrame:
 
 
 def together(parts: list[DataFrame], small: bool) -> DataFrame:
-    """Frames under one another; of small work in the one task, so that nothing behind needs a shuffle."""
-    under = reduce(DataFrame.unionAll, parts)
-    return under.coalesce(1) if small else under
+    """Frames under one another, gathered."""
+    return gathered(reduce(DataFrame.unionAll, parts), small)
+
+
+def gathered(frame: DataFrame, small: bool) -> DataFrame:
+    """Small work in the one task, so that nothing behind needs a shuffle: a union is no longer one."""
+    return frame.coalesce(1) if small else frame

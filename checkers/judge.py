@@ -35,6 +35,7 @@ from checkers.verdicts import EXAMPLES, crashed, verdict_of
 from harness.verdict import Verdict
 
 ROW_BYTES = 150  # a row that passed the sieve, as work
+TRACE_WEIGHT = 4  # a byte of a trace is as much work as so many of a history
 
 
 class SparkJudge:
@@ -79,7 +80,8 @@ def judge_together(
     sifted = sift(spark, folders, sizes, os.cpu_count() or 1)
     timings["sieve"] = watch.lap()
     rest = [run for run, folder in enumerate(folders) if folder.judged and run not in sifted.surveys]
-    size = sum(sizes[run] for run in rest) + sifted.rows * ROW_BYTES + frames.trace_bytes(folders)
+    size = sum(sizes[run] for run in rest) + sifted.rows * ROW_BYTES
+    size += TRACE_WEIGHT * frames.trace_bytes(folders)
     traced_runs = [folder for folder in folders if folder.judged and folder.trace]
     session.suit(spark, size)
     probes = [frozenset(folder.settle_processes) for folder in folders]

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from checkers.agreement import named
-from checkers.findings import kept
+from checkers.findings import kept, together
 from checkers.traces import looked_at, ruled
 
 _PAST = Window.unboundedPreceding
@@ -30,9 +30,12 @@ _TICK = "if(clock_error = 0, 2 * time, time div (clock_error + 1))"
 
 def steps_of(trace: DataFrame, partitions: DataFrame, small: bool) -> DataFrame:
     """The frame described above, one row a line that is looked at; `partitions`: the traced ones' facts."""
-    lines = looked_at(trace)
+    lines, partitions = looked_at(trace), partitions.drop("excuses", "bottom")
     of_logs = lines.where("partition is not null").join(partitions, ["run", "partition"])
-    told = of_logs.withColumn("alone", F.lit(False)).unionByName(started(lines, partitions))
+    logs = of_logs.withColumn("alone", F.lit(False))
+    told = together([logs, started(lines, partitions).select(*logs.columns)], small)
+    if not small:  # what follows goes by partition, or finer, and needs no more shuffles
+        told = told.repartition("run", "partition")
     replica = Window.partitionBy("run", "node", "partition").orderBy("seq")
     before, until_now = replica.rowsBetween(_PAST, -1), replica.rowsBetween(_PAST, 0)
     rows = told.select("*", ruled().alias("ruling"), *named(leads=_LEADS, tick=_TICK)).select(

@@ -1,9 +1,9 @@
 """Every check of the trace: what a node's own lines show, what the other nodes' lines show beside them.
 
 Choices. A finding is: of hw-regressed and epoch-regressed a line; of two-leaders an epoch; of ack-rule an
-ack; of leader-incomplete an election; of candidate-incomplete a record that a replica lacks first, at the
-first line that shows it; of unsafe-truncation what one truncation cuts of one epoch; of unsafe-isr a line of
-the controller, or what a leader's ISR lacks of the controller's in one epoch.
+ack; of leader-incomplete an election; of candidate-incomplete all that one replica lacks of one epoch's
+records, told by the first of them; of unsafe-truncation a truncation; of unsafe-isr a line of the controller,
+or what a leader's ISR lacks of the controller's in one epoch.
 
 Why a correct broker is never accused, with clean elections and whatever else befalls it: see commits.py
 (incompleteness, truncation) and quorums.py (acks, ISRs). What is told here stands on one node's own lines:

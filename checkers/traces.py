@@ -126,9 +126,9 @@ def ruled() -> Column:
 
 
 def looked_at(lines: DataFrame) -> DataFrame:
-    """The good lines that checks look at."""
+    """The good lines that checks look at, and of them what these ask."""
     moves = F.col("event").isin(*_LOOKED_AT) & ~F.expr("event = 'hw' and role = 'follower'")
-    return lines.where(~F.col("bad") & moves)
+    return lines.where(~F.col("bad") & moves).drop("bad", "broker", "clean")
 
 
 def seen_of(lines: DataFrame) -> list[DataFrame]:

@@ -1,7 +1,7 @@
-"""The command that does a run again: the same schedule, cluster and load, from run.json alone.
+"""Whether a saved run can be had again from its folder, and the command that has it again.
 
-A moment asked by what is observed (an ack, a state) comes again; one asked by time comes again at that time.
-The interleaving of the clients does not: what was found may take several tries.
+The command is `floodmark reproduce`: it strikes where the saved run struck and tells how often the finding
+came back, for the interleaving of the clients does not come again, and one try tells little.
 """
 
 import shlex
@@ -10,53 +10,39 @@ from pathlib import Path
 from typing import Any
 
 from harness import catalog
-from harness.cluster.properties import settings, typed
 from harness.errors import FloodmarkError
+from harness.replay import Settings, schedule_of, settings_of
+from harness.run import Run
 
-_NEEDED = ("seed", "rules", "workload", "nodes", "partitions", "schedule", "concurrency", "duration_s")
-_OURS = ("floodmark.rules", "floodmark.bugs")
 
-
-def command(folder: Path, about: Mapping[str, Any]) -> str | None:
-    """`floodmark run ...`, to be typed; None where run.json is of no run that we could make."""
+def command(folder: Path, about: Mapping[str, Any], finding: str | None = None) -> str | None:
+    """`floodmark reproduce ...`, to be typed; None where the folder lacks what that needs."""
     try:
-        return shlex.join(["floodmark", *words(folder, about)])
-    except (KeyError, TypeError, ValueError, AttributeError, FloodmarkError):
+        settings = settings_of(about, str(folder))
+        refuse_unknown(settings, str(folder))
+        schedule_of(about, settings, str(folder))
+    except FloodmarkError:
         return None  # a foreign or damaged run.json: there is nothing to be typed then
+    if not Run(folder=folder).history_path.exists():
+        return None
+    return shlex.join(["floodmark", "reproduce", str(folder), *(["--finding", finding] if finding else [])])
 
 
-def words(folder: Path, about: Mapping[str, Any]) -> list[str]:
-    """The command's words; whatever is the default is left out, save what makes it readable."""
-    if any(name not in about for name in _NEEDED) or about["cluster"] not in catalog.CLUSTERS:
-        raise ValueError("not a run of ours")
-    nodes, partitions = list(about["nodes"]), dict(about["partitions"])
-    if nodes != [f"n{number}" for number in range(1, len(nodes) + 1)] or not partitions:
-        raise ValueError("not a run of ours")
-    factor = len(next(iter(partitions.values()))["replicas"])
-    said = ["run", "--rules", str(about["rules"]), "--nodes", str(len(nodes))]
-    said += ["--partitions", str(len(partitions)), "--replication-factor", str(factor)]
-    said += ["--workload", str(about["workload"]), "--concurrency", str(int(about["concurrency"]))]
-    said += ["--rate", f"{float(about['rate']):g}"] if about.get("rate") else []
-    said += ["--duration", f"{float(about['duration_s']):g}", "--seed", str(int(about["seed"]))]
-    acks = str(about["guarantees"].get("acks", "all"))
-    said += ["--acks", acks] if acks != "all" else []
-    said += ["--schedule", str(folder / "run.json")] if about["schedule"] else []
-    return [*said, *config_words(about, len(nodes), factor)]
-
-
-def config_words(about: Mapping[str, Any], nodes: int, factor: int) -> list[str]:
-    """-c KEY=VALUE for each key that is not what this run would have had anyway; --bug NAME likewise."""
-    config = dict(about["config"]["n1"])
-    usual = typed(settings(defaults(factor), nodes=nodes), rules=str(about["rules"]), bugs=())
-    said: list[str] = []
-    for bug in filter(None, str(config.get("floodmark.bugs", "")).split(",")):
-        said += ["--bug", bug]
-    for key, value in config.items():
-        if key not in _OURS and usual.get(key) != value:
-            said += ["-c", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
-    return said
-
-
-def defaults(factor: int) -> dict[str, str]:
-    """What a run sets when nothing else is said."""
-    return {"min.insync.replicas": str(max(1, factor - 1)), "default.replication.factor": str(factor)}
+def refuse_unknown(settings: Settings, source: str) -> None:
+    """Names that this floodmark does not know are refused before anything starts."""
+    for kind, name, names in (
+        ("rules", settings.rules, catalog.RULES),
+        ("cluster", settings.cluster, sorted(catalog.CLUSTERS)),
+        ("workload", settings.workload, sorted(catalog.WORKLOADS)),
+        ("links", settings.links, ("direct", "proxied")),
+        ("acks", settings.acks, ("all", "1", "0")),
+    ):
+        if name not in names:
+            raise FloodmarkError(f"{source} cannot be had again: this floodmark has no {kind} {name!r}; "
+                                 f"there are: {', '.join(names)}")
+    usual = tuple(f"n{number}" for number in range(1, len(settings.nodes) + 1))
+    if settings.nodes != usual:
+        raise FloodmarkError(f"{source} cannot be had again: its nodes are {', '.join(settings.nodes)}, and "
+                             f"a cluster of so many has {', '.join(usual)}")
+    if not settings.assignment:
+        raise FloodmarkError(f"{source} cannot be had again: its run.json names no partition")

@@ -20,6 +20,7 @@ import orjson
 from checkers import report
 from harness import catalog, history
 from harness.commands import replaying, telling
+from harness.commands.again import refuse_unknown
 from harness.commands.replaying import Attempt, Told
 from harness.commands.run import RunOptions, commit, planned, record
 from harness.commands.show import latest, read_verdict
@@ -83,24 +84,6 @@ def read_first(folder: Path, finding: str | None) -> First:
     ground = Ground(past=past_of(ops, schedule), partitions=partitions, focus=focus_of(sought))
     return First(run=run, settings=settings, schedule=schedule, ground=ground, verdict=verdict, sought=sought,
                  anchors=anchored(schedule, ground))
-
-
-def refuse_unknown(settings: Settings, source: str) -> None:
-    """Names that this floodmark does not know are refused before anything starts."""
-    for kind, name, names in (
-        ("rules", settings.rules, catalog.RULES),
-        ("cluster", settings.cluster, sorted(catalog.CLUSTERS)),
-        ("workload", settings.workload, sorted(catalog.WORKLOADS)),
-        ("links", settings.links, ("direct", "proxied")),
-        ("acks", settings.acks, ("all", "1", "0")),
-    ):
-        if name not in names:
-            raise FloodmarkError(f"{source} cannot be had again: this floodmark has no {kind} {name!r}; "
-                                 f"there are: {', '.join(names)}")
-    usual = tuple(f"n{number}" for number in range(1, len(settings.nodes) + 1))
-    if settings.nodes != usual:
-        raise FloodmarkError(f"{source} cannot be had again: its nodes are {', '.join(settings.nodes)}, and "
-                             f"a cluster of so many has {', '.join(usual)}")
 
 
 def sought_in(verdict: Told, finding: str | None) -> Told | None:

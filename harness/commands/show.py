@@ -134,7 +134,7 @@ def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
     for entry in reasons:
         click.echo(f"{name}: {click.style('cannot tell', fg='yellow')} whether there is "
                    f"{'more' if groups else 'any'}: {entry['reason']}")
-    once_more = again.command(run.folder, about) if groups else None
+    once_more = again.command(run.folder, about, name) if groups else None
     click.echo(f"\nwhy    floodmark explain {name}")
     if once_more:
         click.echo(f"again  {once_more}")

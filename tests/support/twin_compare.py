@@ -25,16 +25,11 @@ def as_dict(verdict: Any) -> dict[str, Any]:
             "unknown": {name for unknown in verdict.unknown for name in unknown.names}}
 
 
-# One hole in a log may be told record by record or as a whole: here only that it is found is compared.
-HOLES = ("candidate-incomplete", "unsafe-truncation")
-
-
 def spoken(verdict: dict[str, Any]) -> tuple[Any, ...]:
     """The comparable part of a verdict: checks that only one of the two makes are left out."""
     known = {*twin.NAMES} & {*MADE} | {twin.UNFIT}
     return (verdict["valid"],
-            sorted((one["name"], one["class"], one["permitted_by"] or "",
-                    1 if one["name"] in HOLES else one["count"])
+            sorted((one["name"], one["class"], one["permitted_by"] or "", one["count"])
                    for one in verdict["findings"] if one["name"] in known),
             sorted(set(verdict["unknown"]) & known))
 

@@ -12,9 +12,9 @@ Readings that had to be chosen:
 - hw-regressed counts falls: a line as leader whose HW is below the one before in that (node, epoch).
 - leader-incomplete counts become_leader lines and looks at LEO alone; what a leader of a later epoch has
   committed does not count, for a leader that learns of its election late cannot have it.
-- candidate-incomplete counts (replica, record). Registered is an incarnation: from its `start` or `crash`
-  to the controller's next `unfence` it is not, nor from `register` until then, nor is it where no line
-  tells of it.
+- candidate-incomplete counts (replica, epoch of the records that it lacks). Registered is an incarnation:
+  from its `start` or `crash` to the controller's next `unfence` it is not, nor from `register` until then,
+  nor is it where no line tells of it.
 - two-leaders counts (partition, epoch); a line `append`, `ack` or `hw` as leader is an act.
 - ack-rule counts acks. An append that may have come before the ack is enough, be it cut later;
   min.insync.replicas is the guarantee's, at most as many as there are replicas.
@@ -120,6 +120,7 @@ def candidate_incomplete(world: World, trace: Trace) -> Iterator[Found]:
         isr = controllers_isr(trace, key)
         for node in partition.replicas:
             alive = registered(trace, node)
+            lacking: dict[int | None, list[Record]] = {}
             for record, leaders in trace.commits[key].items():
                 if record[0] < partition.log_start:
                     continue
@@ -127,7 +128,9 @@ def candidate_incomplete(world: World, trace: Trace) -> Iterator[Found]:
                 if any(instant(trace, [(commit, None), member, *life, lack])
                        for commit in leaders.values() for member in isr.get(node, [])
                        for life in alive for lack in lacks):
-                    yield (key, node, *record), excuse(world, trace, partition, record)
+                    lacking.setdefault(record[1], []).append(record)
+            for epoch, records in lacking.items():
+                yield (key, node, epoch), excuse_of_all(world, trace, partition, records)
 
 
 def lacking_spans(trace: Trace, key: int, node: str, record: Record) -> list[Span]:

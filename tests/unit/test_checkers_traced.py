@@ -127,6 +127,16 @@ def a_member_cuts_what_is_committed(story: Story, tale: Tale) -> None:
     story.produce(3).elect("n2", "n2", "n3").truncate("n3", 1)
 
 
+@traced("unsafe-truncation bug 1", "candidate-incomplete bug 2")
+def one_cut_is_one_and_what_is_lacked_is_one_of_each_epoch(story: Story, tale: Tale) -> None:
+    story.produce(3).elect("n2", *ALL).produce(2).truncate("n3", 1)
+
+
+@traced("unsafe-truncation bug 2", "candidate-incomplete bug 1")
+def two_cuts_are_two_and_what_is_lacked_of_one_epoch_is_one(story: Story, tale: Tale) -> None:
+    story.produce(3).truncate("n3", 1).append("n3", 2).truncate("n3", 2).append("n3").truncate("n2", 3)
+
+
 @traced("unsafe-truncation bug 1")
 def a_replica_outside_the_isr_cuts_what_is_committed(story: Story, tale: Tale) -> None:
     story.produce(3).ruling("isr", ["n1", "n2"], cause="alter").truncate("n3", 1)
@@ -146,7 +156,7 @@ def what_recovery_cuts_is_no_truncation(story: Story, tale: Tale) -> None:
 
 
 @traced(
-    f"unsafe-truncation {UNCLEAN} 1", f"leader-incomplete {UNCLEAN} 1", f"candidate-incomplete {UNCLEAN} 2"
+    f"unsafe-truncation {UNCLEAN} 1", f"leader-incomplete {UNCLEAN} 1", f"candidate-incomplete {UNCLEAN} 1"
 )
 def an_unclean_election_before_it_excuses(story: Story, tale: Tale) -> None:
     tale.run["guarantees"]["unclean_leader_election"] = True
@@ -316,3 +326,10 @@ def test_the_guilty_line_is_named(verdicts: dict[str, Verdict]) -> None:
     assert (cut["partition"], cut["offset"], cut["epoch"], cut["nodes"]) == (0, 1, 0, ["n3"])
     assert "truncated its log to 1" in cut["text"]
     assert cut["event"] > 0
+
+
+def test_the_first_record_is_named(verdicts: dict[str, Verdict]) -> None:
+    """Of each epoch that a candidate lacks the lowest offset."""
+    verdict = verdicts["one_cut_is_one_and_what_is_lacked_is_one_of_each_epoch"]
+    lacked = next(one for one in verdict.findings if one.name == "candidate-incomplete").examples
+    assert [(one["offset"], one["epoch"], one["nodes"]) for one in lacked] == [(1, 0, ["n3"]), (3, 1, ["n3"])]

@@ -83,29 +83,33 @@ def test_a_summary_counts_what_there_is() -> None:
 
 ABOUT: dict[str, Any] = {
     "cluster": "local", "seed": 3, "rules": "high-watermark", "workload": "log", "nodes": ["n1", "n2"],
-    "partitions": {"0": {"replicas": ["n1", "n2"]}}, "schedule": [{"f": "kill", "nodes": ["n1"]}],
+    "partitions": {"0": {"topic": "t", "partition": 0, "replicas": ["n1", "n2"]}},
+    "schedule": [{"f": "kill", "nodes": ["n1"], "moment": {"at": "time", "time": 1}}],
     "concurrency": 4, "rate": None, "duration_s": 30.0, "guarantees": {"acks": "1"},
-    "config": {"n1": {"min.insync.replicas": 1, "floodmark.rules": "high-watermark",
-                      "floodmark.bugs": "ack-before-isr", "unclean.leader.election.enable": True}},
+    "config": {node: {"min.insync.replicas": 1, "floodmark.bugs": "ack_on_append"} for node in ("n1", "n2")},
 }
 
 
-def test_a_run_is_done_again_with_all_that_it_was_made_of() -> None:
-    """What is not the default is said: the bug, the acks, the keys; the schedule comes from its run.json."""
-    command = again.command(Path("/runs/my run"), ABOUT)
-    assert command is not None
-    assert command.startswith("floodmark run --rules high-watermark --nodes 2 --partitions 1 ")
-    for words in ("--seed 3", "--acks 1", "--schedule '/runs/my run/run.json'", "--bug ack-before-isr",
-                  "-c unclean.leader.election.enable=true"):
-        assert words in command
-    assert "--rate" not in command
-    assert "min.insync.replicas" not in command
+def test_a_run_is_had_again_from_its_folder(tmp_path: Path) -> None:
+    """The one command, with the finding that is looked for where one was asked about."""
+    folder = tmp_path / "my run"
+    folder.mkdir()
+    (folder / "history.jsonl").touch()
+    assert again.command(folder, ABOUT) == f"floodmark reproduce '{folder}'"
+    assert again.command(folder, ABOUT, "duplicate") == f"floodmark reproduce '{folder}' --finding duplicate"
+
+
+def test_a_run_without_its_history_is_not_had_again(tmp_path: Path) -> None:
+    """Where its faults struck stands there."""
+    assert again.command(tmp_path, ABOUT) is None
 
 
 @pytest.mark.parametrize("change", [
     {"cluster": "elsewhere"}, {"nodes": ["a", "b"]}, {"partitions": {}}, {"config": {}}, {"seed": "x"},
     {"guarantees": None}, {"partitions": {"0": {}}}])
-def test_a_run_of_somebody_elses_making_is_not_done_again(change: dict[str, Any]) -> None:
-    assert again.command(Path("run"), {**ABOUT, **change}) is None
+def test_a_run_of_somebody_elses_making_is_not_had_again(change: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").touch()
+    assert again.command(tmp_path, ABOUT) is not None
+    assert again.command(tmp_path, {**ABOUT, **change}) is None
     lacking = {key: value for key, value in ABOUT.items() if key not in change}
-    assert again.command(Path("run"), lacking) is None
+    assert again.command(tmp_path, lacking) is None

@@ -34,8 +34,9 @@ BIG_BYTES = 128 << 20  # below this the JVM spends its time compiling itself
 _ADVICE = (
     f"the judge needs Java {JAVA_AT_LEAST} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
 )
-# The first compiler only, one collector thread, no look for better code: half the time of a small folder, a
-# fifth less of 120 MB that are trace for the most part, a third more of 140 MB that no sieve takes (measured).
+# The first compiler only, one collector thread, no look for better code: half the time of a small folder,
+# a fifth less of 120 MB that are trace for the most part, a third more of 140 MB that no sieve takes (as
+# measured).
 _SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _BIG_JVM = "-XX:+UseParallelGC -XX:-UsePerfData"
 

@@ -75,7 +75,7 @@ def test_directly_everybody_dials_listeners(tmp_path: Path, ports: Ports) -> Non
     for node in NODES:
         keys = read(layout, node)
         assert keys["listeners"] == keys["advertised.listeners"]
-        assert keys["controller.quorum.voters"] == f"100@127.0.0.1:{layout.places[CONTROLLER].port}"
+        assert keys["controller.quorum.voters"] == f"100@127.0.0.1:{layout.places[CONTROLLER].listens[1]}"
         assert "floodmark.dial" not in keys
     assert layout.links_told() == []
 
@@ -87,13 +87,13 @@ def test_proxied_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
 
     keys = read(layout, "n2")
     links = layout.links
-    assert keys["listeners"] == f"PLAINTEXT://127.0.0.1:{layout.places['n2'].port}"
+    assert keys["listeners"] == f"PLAINTEXT://127.0.0.1:{layout.places['n2'].listens[1]}"
     assert keys["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:{links[CLIENTS, 'n2']}"
     assert keys["controller.quorum.voters"] == f"100@127.0.0.1:{links['n2', CONTROLLER]}"
     assert keys["floodmark.dial"] == f"1@127.0.0.1:{links['n2', 'n1']},3@127.0.0.1:{links['n2', 'n3']}"
     assert keys["floodmark.bugs"] == "a,b"
     assert read(layout, CONTROLLER)["floodmark.dial"].count("@") == 3
-    listening = {place.port for place in layout.places.values()}
+    listening = {place.listens[1] for place in layout.places.values()}
     assert listening & set(links.values()) == set()
     assert {tuple(link["to"])[1] for link in layout.links_told()} == listening
 
@@ -142,7 +142,7 @@ def test_fixed_ports_follow_one_another_or_are_told_as_taken(tmp_path: Path, por
 
     layout = lay_out(tmp_path, NODES[:1], proxied=True, ports=ports, first_port=first)
 
-    assert layout.for_clients("n1") == ("127.0.0.1", first)
+    assert layout.places["n1"].advertised == ("127.0.0.1", first)
 
 
 def controller(**changes: Any) -> dict[str, Any]:

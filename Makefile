@@ -13,6 +13,7 @@ setup:  ## Python environment and Java, checked and made ready (all other target
 
 demo: setup  ## see Kafka's two historical disasters happen and be caught, and leader epochs prevent them
 	@$(BIN)/floodmark demo
+	@$(BIN)/python -m checkers.archive
 
 test: setup  ## all tests that need neither Docker nor root, then what was left out
 	@$(BIN)/python -m pytest -q -m "not docker and not kafka" $(ARGS)

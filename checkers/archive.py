@@ -1,12 +1,14 @@
 """A class-data archive for the judge's JVM: half the start of Spark is reading classes that never change.
 
-    python -m checkers.archive        builds it (about half a minute, 200 MB); `session` uses it where it is
-    there
+    python -m checkers.archive        builds it where there is none: half a minute, 170 MB
+
+`session` uses it where it is there.
 
 Rules
-1. The file's name holds the versions of Java and Spark and the JVM's path: another JVM finds another file or
-none.
+1. The file's name holds the versions of Java and Spark, where they lie and when Spark was installed: another
+   JVM finds another file or none.
 2. It is renamed into place only when its JVM has ended well; a JVM that cannot use it goes on without it.
+3. Of such files the newest few are kept: every new environment makes one.
 """
 
 import hashlib
@@ -24,6 +26,7 @@ from harness.errors import FloodmarkError
 
 BUILDING = "FLOODMARK_CLASS_ARCHIVE"  # in the environment of the process that builds: where to
 BUILD_TIMEOUT_S = 300
+KEPT = 3
 
 
 def archive_path(java: Path) -> Path:
@@ -35,7 +38,13 @@ def archive_path(java: Path) -> Path:
     except OSError:
         about = b""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    key = hashlib.sha256(b"\0".join((str(real).encode(), about, pyspark.__file__.encode()))).hexdigest()[:16]
+    spark = Path(pyspark.__file__).parent
+    try:
+        installed = str((spark / "jars").stat().st_mtime_ns)
+    except OSError:
+        installed = ""
+    told = (str(real).encode(), about, str(spark).encode(), installed.encode())
+    key = hashlib.sha256(b"\0".join(told)).hexdigest()[:16]
     return cache / "floodmark" / f"spark-{pyspark.__version__}-{key}.jsa"
 
 
@@ -46,8 +55,9 @@ def options(java: Path) -> str:
         return f"-XX:ArchiveClassesAtExit={to_write}"
     archive = archive_path(java)
     # Spark splits the options at blanks; a path with one is not worth the trouble.
+    # Silent: a JVM that cannot use it would say so on standard output.
     return (
-        f"-XX:SharedArchiveFile={archive} -Xshare:auto"
+        f"-XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
         if archive.is_file() and " " not in str(archive)
         else ""
     )
@@ -70,7 +80,16 @@ def build(java: Path) -> Path:
         if child.returncode != 0 or not fresh.is_file():
             raise FloodmarkError(f"the class archive was not built: {child.stderr.strip()[-300:]}")
         os.replace(fresh, archive)
+    prune(archive)
     return archive
+
+
+def prune(newest: Path) -> None:
+    """Takes away what was built for environments of long ago. Who has one of them open keeps it."""
+    others = [path for path in newest.parent.glob("spark-*.jsa") if path != newest]
+    by_age = sorted(others, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    for path in by_age[KEPT - 1 :]:
+        path.unlink(missing_ok=True)
 
 
 # A run in which something is wrong, so that every check's code is met.
@@ -130,8 +149,15 @@ def main() -> None:
 
         SparkJudge().judge([Path(sys.argv[2])])
         leave()
-    else:
-        print(build(find_java()))
+        return
+    try:
+        java = find_java()
+        archive = archive_path(java)
+        if not archive.is_file():
+            print(f"so that the judge starts quicker (once, half a minute): making {archive}", flush=True)
+            build(java)
+    except (FloodmarkError, OSError, subprocess.TimeoutExpired) as error:
+        print(f"floodmark: no class archive: {error} (the judge works without it)", file=sys.stderr)
 
 
 if __name__ == "__main__":

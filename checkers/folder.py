@@ -14,11 +14,13 @@ from typing import Any, TypeGuard
 import orjson
 
 from checkers import names
+from harness.dump_twin import is_twin
 from harness.errors import FloodmarkError
 from harness.run import Run
 
 INT64 = 1 << 63
 TAIL_BYTES = 1 << 16
+TWIN_FROM_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,8 +273,8 @@ def look_at_files(folder: Folder) -> None:
     folder.trace = trace if unreadable(trace) is None else None
     for node in folder.nodes:
         lines, parquet = run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet"
-        if parquet.is_file() and is_parquet(parquet):
-            folder.dumps[node] = parquet  # the same columns, quicker to read
+        if stands_for(parquet, lines):
+            folder.dumps[node] = parquet
         elif (why := unreadable(lines)) is not None:
             damage_dump(folder, node, f"logs/{node}.jsonl: {why}")
         else:
@@ -296,6 +298,16 @@ def unreadable(path: Path) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None
+
+
+def stands_for(parquet: Path, lines: Path) -> bool:
+    """Whether to read the Parquet file: where it is alone, or was made of these lines, and there are so many
+    that this pays."""
+    if not parquet.is_file() or not is_parquet(parquet):
+        return False
+    if unreadable(lines) is not None:
+        return True
+    return lines.stat().st_size >= TWIN_FROM_BYTES and is_twin(parquet, lines)
 
 
 def is_parquet(path: Path) -> bool:

@@ -267,6 +267,7 @@ def test_dumps_may_be_parquet_and_a_rotten_one_spoils_nobody(tmp_path: Path) -> 
     for node in ("n1", "n2", "n3"):
         as_parquet(good, node)
     (rotten / "logs" / "n2.parquet").write_bytes(b"PAR1 is no Parquet PAR1")
+    (rotten / "logs" / "n2.jsonl").unlink()
 
     verdicts = SparkJudge().judge([good, rotten])
 

@@ -1,0 +1,73 @@
+"""A dump's Parquet twin: the same rows, and void as soon as the lines are others."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+from harness.dump_twin import is_twin, write_twin
+from harness.errors import FloodmarkError
+
+ROWS = [
+    {"node": "n1", "partition": 0, "offset": 5, "epoch": 2, "value": 17, "crc": 2774521},
+    {"node": "n1", "partition": 0, "offset": 6, "epoch": 2, "value": None, "crc": 1, "crc_ok": False},
+    {"node": "n1", "partition": 1, "offset": 1 << 62, "epoch": -1, "value": -5, "crc": 0, "aborted": True},
+]
+
+
+def dump(folder: Path, rows: list[dict[str, object]]) -> Path:
+    path = folder / "n1.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_it_holds_the_same_rows(tmp_path: Path) -> None:
+    twin = write_twin(dump(tmp_path, ROWS))
+
+    told = pyarrow.parquet.read_table(twin).to_pylist()
+    assert [{name: row[name] for name in row if row[name] is not None} for row in told] == [
+        {name: value for name, value in row.items() if value is not None} for row in ROWS
+    ]
+    assert is_twin(twin, tmp_path / "n1.jsonl")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["n1.jsonl", "n1.parquet"]
+
+
+def test_an_empty_dump_has_an_empty_twin(tmp_path: Path) -> None:
+    twin = write_twin(dump(tmp_path, []))
+
+    assert pyarrow.parquet.read_table(twin).num_rows == 0
+    assert is_twin(twin, tmp_path / "n1.jsonl")
+
+
+def test_a_changed_digit_makes_it_void(tmp_path: Path) -> None:
+    """As many bytes as before."""
+    twin = write_twin(dump(tmp_path, ROWS))
+    lines = tmp_path / "n1.jsonl"
+    lines.write_text(lines.read_text().replace("17", "18"))
+
+    assert not is_twin(twin, lines)
+
+
+@pytest.mark.parametrize("rubbish", [b"", b"PAR1", b"PAR1 and no more PAR1"])
+def test_what_is_no_parquet_is_no_twin(tmp_path: Path, rubbish: bytes) -> None:
+    lines = dump(tmp_path, ROWS)
+    (tmp_path / "n1.parquet").write_bytes(rubbish)
+
+    assert not is_twin(tmp_path / "n1.parquet", lines)
+
+
+def test_somebody_elses_parquet_is_no_twin(tmp_path: Path) -> None:
+    lines = dump(tmp_path, ROWS)
+    pyarrow.parquet.write_table(pyarrow.table({"offset": [1]}), tmp_path / "n1.parquet")
+
+    assert not is_twin(tmp_path / "n1.parquet", lines)
+
+
+def test_lines_that_are_none_leave_nothing_behind(tmp_path: Path) -> None:
+    lines = tmp_path / "n1.jsonl"
+    lines.write_text('{"node": "n1", "partition": "zero"}\n')
+
+    with pytest.raises(FloodmarkError, match=r"n1.parquet could not be made"):
+        write_twin(lines)
+    assert [path.name for path in tmp_path.iterdir()] == ["n1.jsonl"]

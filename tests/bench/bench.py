@@ -1,24 +1,22 @@
 """Figures, side by side: the cluster, the recorder, the judge. `make bench`, on an idle machine.
 
-    make bench ARGS='--only cluster,trace,recorder,judge,luck,containers --seconds 8 --repeat 3'
+    make bench ARGS='--only cluster,trace,recorder,judge,duckdb,luck,containers --seconds 8 --repeat 3'
 
 Every figure is a median over --repeat runs, with the range beside it. Nothing here passes or fails.
 """
 
 import argparse
 import asyncio
-import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import big
+import duck
 import engine
+import judge_figures
 import luck
 import orjson
 
@@ -27,8 +25,7 @@ from harness.commands.run import RunOptions, planned, record
 from harness.history import Recorder
 from harness.op import Intent, Outcome, Send, Type
 
-PARTS = ("cluster", "trace", "recorder", "judge", "luck", "containers")
-SMALL_FOLDERS = 200
+PARTS = ("cluster", "trace", "recorder", "judge", "duckdb", "luck", "containers")
 
 
 def main() -> None:
@@ -50,13 +47,19 @@ def main() -> None:
         if "recorder" in parts:
             bench_recorder(scratch, options.repeat)
         if "judge" in parts:
-            bench_judge(scratch, [int(ops) for ops in options.ops.split(",")], options.repeat)
+            judge_figures.bench_judge(scratch, sizes_of(options.ops), options.repeat)
+        if "duckdb" in parts:
+            duck.bench_duckdb(scratch, sizes_of(options.ops), options.repeat, say)
         if "luck" in parts:
             luck.bench_luck(scratch, options.luck_runs, options.luck_seconds)
         if "containers" in parts:
             engine.bench_containers(
                 scratch, options.repeat, say,
                 lambda folder, cluster: acked(folder, "direct", 20, options.seconds, cluster=cluster)[0])
+
+
+def sizes_of(words: str) -> list[int]:
+    return [int(ops) for ops in words.split(",")]
 
 
 def say(what: str, values: Sequence[float], unit: str) -> None:
@@ -173,35 +176,6 @@ async def recorded(path: Path, processes: int = 20, each: int = 5_000) -> float:
     await asyncio.gather(*map(process, range(processes)))
     recorder.close()
     return processes * each / (time.perf_counter() - begun_s)
-
-
-# -- the judge --------------------------------------------------------------------------------------------
-
-
-def bench_judge(scratch: Path, sizes: Sequence[int], repeat: int) -> None:
-    """Process start to verdict, all checks."""
-    print("judge: `floodmark check`, process start to verdict", flush=True)
-    for ops in sizes:
-        folders = [big.write(scratch / f"big-{ops}", ops=ops)]
-        say(f"one folder of {ops:,} ops", [checked(folders) for _ in range(repeat)], "s")
-        shutil.rmtree(scratch / f"big-{ops}")
-    folders = [big.write(scratch / f"small-{number}", ops=50) for number in range(SMALL_FOLDERS)]
-    say(f"{SMALL_FOLDERS} folders of 50 ops in one call", [checked(folders) for _ in range(repeat)], "s")
-
-
-def checked(folders: Sequence[Path]) -> float:
-    begun_s = time.perf_counter()
-    ran = subprocess.run(
-        [sys.executable, "-m", "harness", "check", *map(str, folders)],
-        capture_output=True,
-        text=True,
-        env=dict(os.environ),
-        check=False,
-    )
-    took_s = time.perf_counter() - begun_s
-    if ran.returncode != 0:
-        raise SystemExit(f"check answered {ran.returncode}:\n{ran.stdout[-2000:]}\n{ran.stderr[-2000:]}")
-    return took_s
 
 
 if __name__ == "__main__":

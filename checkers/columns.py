@@ -9,7 +9,6 @@ Rules
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+
+from harness.places import Place
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -103,7 +104,7 @@ class Dump:
 # -- reading ----------------------------------------------------------------------------------------------
 
 
-def lines_of(path: Path) -> tuple[bytes, Ints]:
+def lines_of(path: Place) -> tuple[bytes, Ints]:
     """The file and where its lines begin; every line must look like one object."""
     data = path.read_bytes()
     refuse_if(not data or data[-1] != _LF, "no lines, or half of one")
@@ -130,7 +131,7 @@ def parse(data: bytes, schema: pa.Schema, lines: int) -> pa.Table:
     return table
 
 
-def read_history(path: Path) -> History:
+def read_history(path: Place) -> History:
     """The whole history."""
     data, starts = lines_of(path)
     table = parse(data, _HISTORY, len(starts))
@@ -156,7 +157,7 @@ def read_history(path: Path) -> History:
     return history
 
 
-def read_dump(path: Path, node: str) -> Dump:
+def read_dump(path: Place, node: str) -> Dump:
     """A whole dump in JSON lines, all of it this node's; an empty file is an empty log."""
     if path.stat().st_size == 0:
         none = np.zeros(0, dtype=np.int64)

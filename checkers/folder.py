@@ -8,7 +8,6 @@ Rules
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeGuard
 
 import orjson
@@ -16,7 +15,8 @@ import orjson
 from checkers import names
 from harness.dump_twin import is_twin
 from harness.errors import FloodmarkError
-from harness.run import Run
+from harness.places import Place
+from harness.run import RunAt
 
 INT64 = 1 << 63
 TAIL_BYTES = 1 << 16
@@ -55,15 +55,15 @@ class Partition:
 class Folder:
     """What the driver knows of a run; `reasons` and what follows them grow while it is looked at."""
 
-    path: Path
+    path: Place
     about: Mapping[str, Any] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
     partitions: dict[int, Partition] = field(default_factory=dict)
     replicas: dict[tuple[str, int], Replica] = field(default_factory=dict)
     rows_damaged: bool = False  # replicas.jsonl is missing or a line of it is bad
-    dumps: dict[str, Path] = field(default_factory=dict)  # node -> the file to read, where one can be read
-    history: Path | None = None
-    trace: Path | None = None
+    dumps: dict[str, Place] = field(default_factory=dict)  # node -> the file to read, where one can be read
+    history: Place | None = None
+    trace: Place | None = None
     torn: int = 0  # half lines at the end of the history, ignored
     damaged: set[str] = field(default_factory=set)  # nodes whose dump is missing, torn or damaged
     reasons: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
@@ -102,11 +102,11 @@ class Folder:
         )
 
 
-def open_folder(path: Path) -> Folder:
+def open_folder(path: Place) -> Folder:
     """Reads the small files. A folder that is no run comes back with judged=False and the reason."""
     folder = Folder(path=path)
     try:
-        folder.about = whole(Run(folder=path).about())
+        folder.about = whole(RunAt(folder=path).about())
     except FloodmarkError as error:
         folder.judged = False
         folder.reasons.append(((*names.MADE, names.UNFIT), str(error)))
@@ -184,7 +184,7 @@ def agreed_leader(rows: Sequence[Replica | None]) -> Replica | None:
 def read_replicas(folder: Folder) -> None:
     """Every good row; a missing file, a bad line or a missing row is told and makes the logs' checks
     unknown."""
-    path = Run(folder=folder.path).replicas_path
+    path = RunAt(folder=folder.path).replicas_path
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -262,7 +262,7 @@ def is_cache(cache: Any) -> bool:
 
 def look_at_files(folder: Folder) -> None:
     """Which of the big files can be read, and whether their last lines are whole."""
-    run = Run(folder=folder.path)
+    run = RunAt(folder=folder.path)
     why = unreadable(run.history_path)
     if why is None:
         folder.history = run.history_path
@@ -290,7 +290,7 @@ def damage_dump(folder: Folder, node: str, reason: str) -> None:
     folder.reasons.append(((*names.OF_THE_LOGS, *(names.OF_THE_LEADERS_LOG if leads else ())), reason))
 
 
-def unreadable(path: Path) -> str | None:
+def unreadable(path: Place) -> str | None:
     """Why the file cannot be read; None if it can."""
     try:
         with path.open("rb") as file:
@@ -310,7 +310,7 @@ def stands_for(parquet: Path, lines: Path) -> bool:
     return lines.stat().st_size >= TWIN_FROM_BYTES and is_twin(parquet, lines)
 
 
-def is_parquet(path: Path) -> bool:
+def is_parquet(path: Place) -> bool:
     """Whether the file begins and ends as Parquet does."""
     try:
         with path.open("rb") as file:
@@ -321,7 +321,7 @@ def is_parquet(path: Path) -> bool:
         return False
 
 
-def torn_tail(path: Path) -> bool:
+def torn_tail(path: Place) -> bool:
     """Whether the last line lacks its LF and is no JSON object (a whole one is never the beginning of
     another)."""
     last = b"".join(reversed(list(last_line(path))))
@@ -333,7 +333,7 @@ def torn_tail(path: Path) -> bool:
         return True
 
 
-def last_line(path: Path) -> Iterator[bytes]:
+def last_line(path: Place) -> Iterator[bytes]:
     """What stands behind the last LF, in pieces from the end."""
     with path.open("rb") as file:
         at = file.seek(0, os.SEEK_END)

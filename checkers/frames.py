@@ -14,17 +14,15 @@ history: run block at bad kind(line|send|read|end|held) pos index time process t
 entries: run node block at bad partition offset epoch value crc crc_ok aborted
 """
 
-import tempfile
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import quote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from checkers.findings import kept
 from checkers.folder import Folder
+from checkers.sources import Source, Sources, scan
 
 CLIENT_FS = ("send", "poll", "txn", "assign", "subscribe", "crash", "list_offsets")
 TYPES = ("invoke", "ok", "fail", "info")
@@ -74,59 +72,19 @@ def trace_bytes(folders: Sequence[Folder]) -> int:
     return sum(folder.trace.stat().st_size for folder in folders if folder.trace)
 
 
-def link_files(folders: Sequence[Folder], root: Path, sieved: Container[int]) -> None:
-    """Links every file that must be parsed under a name that Spark reads `run` and `node` from, whatever the
-    folder's own name."""
-    for kind in ("history", "lines", "parquet", "trace"):
-        (root / kind).mkdir()
-    for run, folder in enumerate(folders):
-        if not folder.judged:
-            continue
-        if folder.trace:
-            link(folder.trace, root / "trace" / f"run={run}" / "trace.jsonl")
-        if run in sieved:
-            continue
-        if folder.history:
-            link(folder.history, root / "history" / f"run={run}" / "history.jsonl")
-        for node, dump in folder.dumps.items():
-            kind = "parquet" if dump.suffix == ".parquet" else "lines"
-            link(dump, root / kind / f"run={run}" / f"node={quote(node, safe='')}" / f"dump.{kind}")
-
-
-def link(path: Path, name: Path) -> None:
-    name.parent.mkdir(parents=True, exist_ok=True)
-    name.symlink_to(path.resolve())
-
-
-def scratch() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="floodmark-judge-")
-
-
-def read(spark: SparkSession, root: Path, passed: DataFrame | None, *, small: bool) -> Frames:
-    """The frames of all linked files and of what passed the sieve; small ones in a single task, where nothing
-    needs to be shuffled."""
-    history = history_of(text(spark, root / "history", "run int"))
-    entries = entries_of(text(spark, root / "lines", "run int, node string"))
-    if any((root / "parquet").iterdir()):
-        entries = entries.unionByName(parquet_entries(spark, root / "parquet"))
+def read(spark: SparkSession, sources: Sources, passed: DataFrame | None, *, small: bool) -> Frames:
+    """The frames of all files and of what passed the sieve; small ones in a single task, where nothing needs
+    to be shuffled."""
+    history = history_of(scan(spark, sources.history, "text", "value string", ["run"]))
+    entries = entries_of(scan(spark, sources.lines, "text", "value string", ["run", "node"]))
+    if sources.parquet:
+        entries = entries.unionByName(parquet_entries(spark, sources.parquet))
     if passed is not None:
         history = history.unionByName(passed.where("what = 'history'").select(*history.columns))
         entries = entries.unionByName(passed.where("what = 'entry'").select(*entries.columns))
     if small:
         history, entries = history.coalesce(1), entries.coalesce(1)
     return Frames(history=kept(history), entries=kept(entries), small=small)
-
-
-def text(spark: SparkSession, folder: Path, keys: str) -> DataFrame:
-    """Lines that are not blank, with where they stood."""
-    schema = f"value string, {keys}"
-    if not any(folder.iterdir()):
-        lines = spark.createDataFrame([], schema)
-    else:
-        lines = spark.read.format("text").schema(schema).option("lineSep", "\n").load(str(folder))
-    return lines.where(F.trim("value") != "").select(
-        "*", F.input_file_block_start().alias("block"), F.monotonically_increasing_id().alias("at")
-    )
 
 
 def is_one_object(line: Column) -> Column:
@@ -312,18 +270,11 @@ def placed(rows: DataFrame) -> DataFrame:
     )
 
 
-def parquet_entries(spark: SparkSession, folder: Path) -> DataFrame:
+def parquet_entries(spark: SparkSession, source: Source) -> DataFrame:
     """The same of dumps kept as Parquet (their columns were looked at before)."""
-    schema = f"{_ENTRY.removeprefix('node string, ').removesuffix(', _bad string')}, run int, node string"
-    rows = spark.read.schema(schema).parquet(str(folder))
+    columns = _ENTRY.removeprefix("node string, ").removesuffix(", _bad string")
+    rows = scan(spark, source, "parquet", columns, ["run", "node"])
     good = (
         (F.col("partition") >= 0) & (F.col("offset") >= 0) & (F.col("epoch") >= -1) & F.col("crc").isNotNull()
     )
-    return placed(
-        rows.select(
-            "*",
-            F.input_file_block_start().alias("block"),
-            F.monotonically_increasing_id().alias("at"),
-            good.alias("good"),
-        )
-    )
+    return placed(rows.select("*", good.alias("good")))

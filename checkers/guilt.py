@@ -8,12 +8,12 @@ Rules
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import orjson
 from pyspark.sql import Row
 
 from checkers import names
+from harness.places import Place
 
 SUSPECTS = 1_000  # of one run, the earliest
 Lines = Mapping[tuple[str, int], int]  # (node, seq) -> line of trace.jsonl, from 0
@@ -42,7 +42,7 @@ def suspects_of(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row["name"] in names.GUILTY and row["seq"] is not None]
 
 
-def lines_of(trace: Path | None, rows: Sequence[Row]) -> Lines:
+def lines_of(trace: Place | None, rows: Sequence[Row]) -> Lines:
     """Where the lines stand that any of these findings may blame."""
     wanted = {(row["node"], row["seq"]) for row in rows if row["seq"] is not None}
     if trace is None or not wanted:

@@ -1,7 +1,7 @@
 """The judge: any number of run folders to as many verdicts, in one set of Spark jobs.
 
-Theory of operation. The driver reads the small files (folder.py) and links the big ones into one tree; Spark
-parses them once (frames.py). A first action surveys what is wrong with them (survey.py); with that the
+Theory of operation. The driver reads the small files (folder.py) and tells Spark of the big ones (sources.py),
+which parses them once (frames.py). A first action surveys what is wrong with them (survey.py); with that the
 driver knows what each run's checks may claim (facts.py). A second action runs every check (durability,
 agreement, order, polls), counts each group of findings and keeps its worst examples. The driver puts the
 verdicts together (verdicts.py).
@@ -9,7 +9,6 @@ verdicts together (verdicts.py).
 A folder that makes Spark itself fail is found by halving the call; it is unknown, its neighbours are judged.
 """
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from checkers import agreement, durability, frames, names, order, polls, session, traced, traces
+from checkers import agreement, durability, frames, names, order, polls, session, sources, traced, traces
 from checkers.facts import Facts, Run, beside, facts_of
 from checkers.faults import bounds_of
 from checkers.findings import together
@@ -32,7 +31,9 @@ from checkers.sifted import sift
 from checkers.survey import Survey, survey
 from checkers.values import values_of
 from checkers.verdicts import EXAMPLES, crashed, verdict_of
+from harness.places import Place
 from harness.verdict import Verdict
+from harness.workers import HERE, Workers
 
 ROW_BYTES = 150  # a row that passed the sieve, as work
 TRACE_WEIGHT = 4  # a byte of a trace is as much work as so many of a history
@@ -41,20 +42,19 @@ TRACE_WEIGHT = 4  # a byte of a trace is as much work as so many of a history
 class SparkJudge:
     """Implements protocols.Judge."""
 
-    def __init__(self, spark: SparkSession | None = None) -> None:
-        self._spark = spark
+    def __init__(self, workers: Workers = HERE) -> None:
+        self._workers = workers
 
-    def judge(self, folders: Sequence[Path]) -> list[Verdict]:
+    def judge(self, folders: Sequence[Place]) -> list[Verdict]:
         """A verdict for each folder, in order."""
-        opened = [open_folder(Path(folder)) for folder in folders]
+        opened = [open_folder(folder) for folder in folders]
         if not any(folder.judged for folder in opened):
             return [verdict_of(folder, Survey(), [], {}, {}) for folder in opened]
         size = frames.work_bytes(opened) + frames.trace_bytes(opened)
         began = time.perf_counter()
-        if self._spark is None:
-            self._spark = session.session(size)
-        session.suit(self._spark, size)
-        return judge_all(self._spark, opened, {"spark_start": time.perf_counter() - began})
+        spark = session.session(size, self._workers)
+        session.suit(spark, size)
+        return judge_all(spark, opened, {"spark_start": time.perf_counter() - began})
 
 
 def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]) -> list[Verdict]:
@@ -62,9 +62,9 @@ def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[st
     it."""
     try:
         return judge_together(spark, folders, timings_s)
-    except AnalysisException:
-        raise  # a plan of ours that is none: no folder's fault
     except (PySparkException, Py4JError) as error:  # a task failed: that is an unknown, not an answer
+        if isinstance(error, AnalysisException) and error.getCondition() != "PATH_NOT_FOUND":
+            raise  # a plan of ours that is none: no folder's fault
         again = [open_folder(folder.path) for folder in folders]  # what was noted of them so far is void
         if len(again) == 1:
             return [crashed(again[0], error, timings_s)]
@@ -77,7 +77,7 @@ def judge_together(
 ) -> list[Verdict]:
     timings, watch = dict(timings_s), Watch()
     sizes = [frames.work_bytes([folder]) for folder in folders]
-    sifted = sift(spark, folders, sizes, os.cpu_count() or 1)
+    sifted = sift(spark, folders, sizes, session.sieves_at_once(spark, max(sizes)))
     timings["sieve"] = watch.lap()
     rest = [run for run, folder in enumerate(folders) if folder.judged and run not in sifted.surveys]
     size = sum(sizes[run] for run in rest) + sifted.rows * ROW_BYTES
@@ -87,12 +87,14 @@ def judge_together(
     probes = [frozenset(folder.settle_processes) for folder in folders]
     surveys = [sifted.surveys.get(run, Survey()) for run in range(len(folders))]
     found: list[Row] = []
-    with frames.scratch() as scratch:
+    with sources.scratch() as scratch:
         if rest or sifted.rows or traced_runs:
             small = size < session.SMALL_BYTES
-            frames.link_files(folders, Path(scratch), sifted.surveys)
-            read = frames.read(spark, Path(scratch), sifted.passed, small=small)
-            read = replace(read, trace=traces.traces(spark, Path(scratch) / "trace", small=small))
+            files = sources.sources_of(
+                folders, Path(scratch), sifted.surveys, link=session.works_here(spark)
+            )
+            read = frames.read(spark, files, sifted.passed, small=small)
+            read = replace(read, trace=traces.traces(spark, files.trace, small=small))
         if rest or traced_runs:
             seen = survey(read, probes)
             surveys = [with_trace(sifted.surveys.get(run), seen[run]) for run in range(len(folders))]

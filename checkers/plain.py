@@ -1,13 +1,13 @@
 """The laws of a line once more, plainly: only to find the first bad line where Spark saw there is one."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from checkers.folder import is_int
 from harness.op import NEMESIS, Type
+from harness.places import Place
 
 CLIENT_FS = frozenset({"send", "poll", "txn", "assign", "subscribe", "crash", "list_offsets"})
 TYPES = frozenset(kind.value for kind in Type)
@@ -21,7 +21,7 @@ _NEEDED_BY_OK = {
 Law = Callable[[Mapping[str, Any]], bool]
 
 
-def first_bad(path: Path, law: Law) -> str:
+def first_bad(path: Place, law: Law) -> str:
     """`:LINE` of the first line that breaks the law, blank ones aside; empty if none does."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):

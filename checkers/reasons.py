@@ -6,7 +6,7 @@ from checkers import names
 from checkers.folder import Folder, damage_dump, is_int
 from checkers.plain import first_bad, is_entry, is_op
 from checkers.survey import Survey
-from harness.run import Run
+from harness.run import RunAt
 
 SHOWN = 5  # partitions, values or processes named in a reason
 
@@ -96,7 +96,7 @@ def missing_rows(folder: Folder) -> Iterator[tuple[bool, str]]:
         lacking = [node for node in partition.replicas if (node, partition.key) not in folder.replicas]
         if lacking:
             leads = partition.leader in lacking
-            if leads or Run(folder=folder.path).replicas_path.is_file():
+            if leads or RunAt(folder=folder.path).replicas_path.is_file():
                 yield leads, f"replicas.jsonl has no row of {listed(lacking)} for partition {partition.key}"
 
 

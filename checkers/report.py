@@ -1,11 +1,11 @@
 """A verdict for machines: verdict.json, format 1, by rename (for people: harness.commands.telling)."""
 
-from pathlib import Path
 from typing import Any
 
 import orjson
 
-from harness.run import Run, write_whole
+from harness.places import Place
+from harness.run import RunAt, write_whole
 from harness.verdict import Verdict
 
 FORMAT = 1
@@ -32,9 +32,9 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def write(folder: Path, verdict: Verdict) -> None:
+def write(folder: Place, verdict: Verdict) -> None:
     """Puts verdict.json into the run's folder, whole or not at all."""
     write_whole(
-        Run(folder=folder).verdict_path,
+        RunAt(folder=folder).verdict_path,
         orjson.dumps(as_json(verdict), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE),
     )

@@ -20,6 +20,7 @@ from checkers.columns import FS, MISSING, NEMESIS_F, OK, TYPES, Blemished, Bools
 from checkers.findings import kept
 from checkers.folder import Folder, open_folder
 from checkers.sieve import Sieved, sieve
+from checkers.masters import refuse_bare_workers
 from checkers.survey import Survey
 
 SIEVED_FROM_BYTES = 1 << 20  # in all; below this a worker's start costs more than the checks
@@ -46,7 +47,11 @@ class Sifted:
 
 def sift(spark: SparkSession, folders: Sequence[Folder], sizes: Sequence[int], tasks: int) -> Sifted:
     """Sieves the folders, where there is enough of them for it to pay."""
-    chosen = [run for run, size in enumerate(sizes) if size <= SIEVED_UP_TO_BYTES and folders[run].judged]
+    chosen = [
+        run
+        for run, size in enumerate(sizes)
+        if size <= SIEVED_UP_TO_BYTES and folders[run].judged and isinstance(folders[run].path, Path)
+    ]  # a far run is Spark's to read: a worker's Python sees only what is mounted there
     if sum(sizes[run] for run in chosen) < SIEVED_FROM_BYTES:
         return Sifted()
     if not chosen:
@@ -59,7 +64,8 @@ def sift(spark: SparkSession, folders: Sequence[Folder], sizes: Sequence[int], t
     passed = kept(work.select("job.run", "job.path").mapInArrow(sieve_batches, _COLUMNS))
     try:
         told = passed.where("what = 'survey'").select("run", "text").collect()
-    except (PySparkException, Py4JError):
+    except (PySparkException, Py4JError) as error:
+        refuse_bare_workers(spark, error)
         return Sifted()  # a worker died: the slow way then
     sifted = Sifted(passed=passed)
     for row in told:

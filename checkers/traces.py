@@ -10,14 +10,14 @@ Rules
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from checkers.findings import kept
-from checkers.frames import STRICT, is_one_object, text
+from checkers.frames import STRICT, is_one_object
+from checkers.sources import Source, scan
 
 _LINE = (
     "time bigint, node string, seq bigint, event string, partition bigint, epoch bigint, leo bigint, "
@@ -98,11 +98,12 @@ class Traced:
         return None if self.nodes.keys() - set(nodes) else "it has no line of a controller"
 
 
-def traces(spark: SparkSession, folder: Path, *, small: bool) -> DataFrame | None:
-    """The lines of all linked traces; None if there is none."""
-    if not any(folder.iterdir()):
+def traces(spark: SparkSession, source: Source, *, small: bool) -> DataFrame | None:
+    """The lines of all traces; None if there is none."""
+    if not source:
         return None
-    parsed = text(spark, folder, "run int").withColumn("j", F.from_json("value", _LINE, STRICT))
+    lines = scan(spark, source, "text", "value string", ["run"])
+    parsed = lines.withColumn("j", F.from_json("value", _LINE, STRICT))
     rows = parsed.select(
         "run",
         *(F.col(f"j.{name}") for name in _COLUMNS),

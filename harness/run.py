@@ -12,54 +12,58 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import orjson
 
 from harness.errors import FloodmarkError, UsageError
+from harness.places import Far, Place
 
 FORMAT = 1
 RUNS = Path("histories/runs")
 LATEST = "latest"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """A run folder, by its path. Nothing is read until asked for."""
+P = TypeVar("P", bound=Place)
 
-    folder: Path
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAt(Generic[P]):
+    """A run folder, by its name. Nothing is read until asked for."""
+
+    folder: P
 
     @property
-    def about_path(self) -> Path:
+    def about_path(self) -> P:
         return self.folder / "run.json"
 
     @property
-    def history_path(self) -> Path:
+    def history_path(self) -> P:
         return self.folder / "history.jsonl"
 
     @property
-    def logs_folder(self) -> Path:
+    def logs_folder(self) -> P:
         return self.folder / "logs"
 
     @property
-    def replicas_path(self) -> Path:
+    def replicas_path(self) -> P:
         return self.folder / "replicas.jsonl"
 
     @property
-    def trace_path(self) -> Path:
+    def trace_path(self) -> P:
         return self.folder / "trace.jsonl"
 
     @property
-    def verdict_path(self) -> Path:
+    def verdict_path(self) -> P:
         return self.folder / "verdict.json"
 
     @property
-    def nodes_folder(self) -> Path:
+    def nodes_folder(self) -> P:
         """The raw Kafka directories, one a node."""
         return self.folder / "nodes"
 
     @property
-    def work_folder(self) -> Path:
+    def work_folder(self) -> P:
         """What the cluster needs to run: properties, brokers' own logs, the side files."""
         return self.folder / "work"
 
@@ -81,6 +85,9 @@ class Run:
 
     def write_replicas(self, rows: Iterable[Mapping[str, Any]]) -> None:
         write_whole(self.replicas_path, b"".join(map(json_line, rows)))
+
+
+Run = RunAt[Path]  # in this machine's file system, where runs are made
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:
@@ -138,9 +145,15 @@ def link_latest(folder: Path, runs: Path = RUNS) -> None:
         fresh.unlink(missing_ok=True)  # a convenience only: the folder itself is named on stdout
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Place, data: bytes) -> None:
     """The file with all of this data, or as it was before."""
-    write_pieces(path, (data,))
+    if isinstance(path, Path):
+        write_pieces(path, (data,))
+        return
+    try:
+        cast(Far, path).write_whole(data)
+    except OSError as error:
+        raise FloodmarkError(f"cannot write {path}: {error.strerror}") from error
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:

@@ -79,6 +79,8 @@ def shorten(folder: RunFolder, node: str, partition: int, count: int = 1) -> Non
     row = folder.row(node, partition)
     row["leo"] -= count
     row["hw"] = min(row["hw"], row["leo"])
+    if "lso" in row:
+        row["lso"] = min(row["lso"], row["hw"])
     row["epochs"] = [pair for pair in row["epochs"] if pair[1] <= row["leo"]]
 
 
@@ -94,6 +96,8 @@ def extend(folder: RunFolder, partition: int, value: int | None, nodes: tuple[st
         folder.set_log(node, partition, [*folder.log(node, partition), entry])
         row["leo"] += 1
         row["hw"] = row["leo"]
+        if "lso" in row:
+            row["lso"] = row["hw"]
     return offset
 
 

@@ -130,6 +130,14 @@ class Life:
                             "crc": checksum(key, value)})
         return offset
 
+    def end(self, key: int) -> int:
+        """What consumers see of a partition ends here."""
+        return len(self.logs[key].entries)
+
+    def show(self, entries: list[Line]) -> list[Line]:
+        """What a consumer is given of these."""
+        return ours(entries)
+
     def elect(self, key: int, leader: str) -> None:
         log = self.logs[key]
         log.epoch += self.random.choice((1, 1, 2))
@@ -170,7 +178,9 @@ class Life:
         return self.next_process - 1
 
     def begin(self) -> None:
-        process = self.process()
+        self.ask(self.process())
+
+    def ask(self, process: int) -> None:
         f = self.random.choices(("send", "poll", "assign", "list_offsets"), (6, 3, 1, 1))[0]
         if f == "poll" and process not in self.positions:
             f = "assign"
@@ -224,8 +234,8 @@ class Life:
         positions = self.positions[op["process"]]
         reads = []
         for key in self.random.sample(sorted(positions), self.random.randrange(len(positions) + 1)):
-            end = min(len(self.logs[key].entries), positions[key] + self.random.randrange(1, 6))
-            reads += ours(self.logs[key].entries[positions[key]:end])
+            end = max(positions[key], min(self.end(key), positions[key] + self.random.randrange(1, 6)))
+            reads += self.show(self.logs[key].entries[positions[key]:end])
             if kind == "ok":
                 positions[key] = end
         self.record(op["process"], kind, "poll", reads=reads)
@@ -234,13 +244,13 @@ class Life:
     def answer_assign(self, op: Line) -> str:
         before = self.positions.get(op["process"], {})
         self.positions[op["process"]] = {
-            key: before.get(key, self.random.choice((0, len(self.logs[key].entries) // 2)))
+            key: before.get(key, self.random.choice((0, self.end(key) // 2)))
             for key in op["partitions"]}
         self.record(op["process"], "ok", "assign", partitions=op["partitions"])
         return "ok"
 
     def answer_offsets(self, op: Line) -> str:
-        ends = [{"partition": key, "offset": len(log.entries)} for key, log in sorted(self.logs.items())]
+        ends = [{"partition": key, "offset": self.end(key)} for key in sorted(self.logs)]
         self.record(op["process"], "ok", "list_offsets", offsets=ends)
         return "ok"
 
@@ -259,12 +269,12 @@ class Life:
             middle = self.random.randrange(len(log.entries) + 1)
             for part in (log.entries[:middle], log.entries[middle:]):
                 self.record(READER, "invoke", "poll")
-                self.record(READER, "ok", "poll", reads=ours(part))
+                self.record(READER, "ok", "poll", reads=self.show(part))
 
 
 def ours(entries: list[Line]) -> list[Line]:
     return [{"partition": entry["partition"], "offset": entry["offset"], "value": entry["value"]}
-            for entry in entries if entry["value"] is not None]
+            for entry in entries if entry["value"] is not None and not entry.get("aborted")]
 
 
 # -- folders ------------------------------------------------------------------------------------------------
@@ -273,6 +283,11 @@ def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: boo
     """A run in which nothing went wrong. Unsettled: the main phase alone, followers behind, n3 down or
     lagging."""
     life = Life(random, random.randrange(1, 4))
+    return lived(life, random, steps=steps, settled=settled, trace=trace)
+
+
+def lived(life: Life, random: Random, *, steps: int, settled: bool, trace: bool | None) -> RunFolder:
+    """What a life of so many steps leaves behind; trace None: now and then one."""
     for _ in range(steps):
         life.step()
     while not any(line["type"] == "ok" and line["f"] == "send" for line in life.lines):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import twin_clients
+import twin_cycles
 import twin_logs
 import twin_order
 import twin_trace
@@ -22,7 +23,7 @@ FROM_LEADER = ("lost-write", "unseen", "saw-then-lost")
 POLLS = ("nonmonotonic-poll", "poll-skip")
 HISTORY = ("lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate",
            "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", *POLLS,
-           *(f"int-{name}" for name in POLLS), "end-offset-regressed")
+           *(f"int-{name}" for name in POLLS), "end-offset-regressed", *twin_cycles.NAMES)
 UNTRACED = tuple(sorted({*LOGS, *HISTORY, "stuck"}))  # made without a trace too
 NAMES = tuple(sorted({*UNTRACED, *twin_trace.NAMES}))
 UNFIT = "unfit"
@@ -52,6 +53,7 @@ def judge(path: Path) -> dict[str, Any]:
     for name, check in CHECKS.items():
         found += [(name, one) for one in check(world)]
     found += twin_order.poll_findings(world)
+    found += twin_cycles.cycle_findings(world)
     found += twin_trace.trace_findings(world, unknown)
     unknown |= set(guessing)
     unknown |= {name for name, (_, cause) in found if cause is not None and not cause.sure}
@@ -77,7 +79,7 @@ def unknown_names(world: World) -> Iterator[str]:
     if world.repeated:
         yield from set(UNTRACED) - {*LOGS, "end-offset-regressed"}
     if world.overlapping:
-        yield from ("nonmonotonic-send", *POLLS, "realtime-order")
+        yield from ("nonmonotonic-send", *POLLS, "realtime-order", *twin_cycles.BY_PROCESS)
     if world.folder.breach:
         yield from HISTORY
     held = {node for partition in world.partitions.values() for node in partition.replicas}

@@ -18,6 +18,7 @@ class Send:
     partition: int
     value: int
     process: int
+    f: str  # send, txn
     type: str  # ok, fail, info
     offset: int | None  # only of an ok send: of an info send it is a remark, never evidence
     invoked: int | None  # None: the invocation is not in the history
@@ -36,6 +37,19 @@ class Read:
     process: int
     index: int
     place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """A client's op: its invocation, its completion, or both; and what of its sends and reads is evidence."""
+
+    process: int
+    f: str
+    type: str  # ok, fail, info (also where it never completed)
+    invoked: int | None  # positions in the history
+    completed: int | None
+    sends: list[Send]
+    reads: list[Read]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,6 +96,7 @@ class World:
     folder: Folder
     run: dict[str, Any]
     lines: list[Line]
+    ops: list[Op] = field(default_factory=list)
     sends: list[Send] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     partitions: dict[int, Partition] = field(default_factory=dict)
@@ -96,11 +111,6 @@ class World:
         """Ok sends whose value can be traced: one that was sent twice cannot."""
         return (send for send in self.sends if send.type == "ok" and send.value not in self.repeated)
 
-    def polls(self) -> Iterator[Line]:
-        """Completions of polls, of any outcome, in order."""
-        return (line for line in self.lines
-                if line["process"] >= 0 and line["f"] == "poll" and line["type"] != "invoke")
-
     def was_read(self, send: Send) -> bool:
         return any(read.partition == send.partition and read.value == send.value for read in self.reads)
 
@@ -113,7 +123,8 @@ def facts(folder: Folder) -> World:
     match_ops(world)
     world.complete = not folder.breach and run.get("history_lines") is not None
     world.settled = run.get("settled") is True and run.get("history_lines") is not None
-    world.reads = [read for line in world.polls() for read in reads_of(line)]
+    world.sends = [send for op in world.ops for send in op.sends]
+    world.reads = [read for op in world.ops for read in op.reads]
     world.repeated = repeated_values(world.lines)
     probers = (run.get("settle") or {}).get("processes") or []
     world.acked = sum(1 for send in world.sends if send.type == "ok" and send.process not in probers)
@@ -125,6 +136,9 @@ def facts(folder: Folder) -> World:
 # -- the history ------------------------------------------------------------------------------------------
 
 def reads_of(line: Line) -> list[Read]:
+    """What a completion of a poll or transaction showed, of any outcome."""
+    if line["f"] not in ("poll", "txn") or line["type"] == "invoke":
+        return []
     return [Read(partition=read["partition"], offset=read["offset"], value=read["value"],
                  process=line["process"], index=line["position"], place=place)
             for place, read in enumerate(line.get("reads") or [])]
@@ -133,7 +147,7 @@ def reads_of(line: Line) -> list[Read]:
 def names_of(line: Line) -> tuple[Any, ...]:
     """What an op's invocation and its completion must both say."""
     sends = tuple((send["partition"], send["value"]) for send in line.get("sends") or [])
-    return (line["process"], line["f"], sends if line["f"] == "send" else ())
+    return (line["process"], line["f"], sends if line["f"] in ("send", "txn") else ())
 
 
 def match_ops(world: World) -> None:
@@ -158,25 +172,33 @@ def match_ops(world: World) -> None:
         if line["type"] == "info":
             over.add(process)
         values = {send["value"] for send in line.get("sends") or []}
-        if opened is not None or not values & told:
-            world.sends.extend(sends_of(opened, line))
+        untold = opened is not None or not values & told
+        world.ops.append(op_of(opened, line, sends_of(opened, line) if untold else []))
         told |= values
-    for line in open_ops:
-        world.sends.extend(sends_of(line, None))
+    world.ops += [op_of(line, None, sends_of(line, None)) for line in open_ops]
+
+
+def op_of(opened: Line | None, closed: Line | None, sends: list[Send]) -> Op:
+    line = closed or opened
+    assert line is not None
+    return Op(process=line["process"], f=line["f"], type=closed["type"] if closed is not None else "info",
+              invoked=opened["position"] if opened else None,
+              completed=closed["position"] if closed else None, sends=sends,
+              reads=reads_of(closed) if closed is not None else [])
 
 
 def sends_of(opened: Line | None, closed: Line | None) -> list[Send]:
     line = closed or opened
     assert line is not None
-    if line["f"] != "send":
+    if line["f"] not in ("send", "txn"):
         return []
     fate = closed["type"] if closed is not None else "info"
-    return [Send(partition=send["partition"], value=send["value"], process=line["process"], type=fate,
-                 offset=send.get("offset") if fate == "ok" else None,
+    return [Send(partition=send["partition"], value=send["value"], process=line["process"], f=line["f"],
+                 type=fate, offset=send.get("offset") if fate == "ok" else None,
                  invoked=opened["position"] if opened else None,
                  invoked_time=opened["time"] if opened else -1,
                  completed=closed["position"] if closed else None, place=place)
-            for place, send in enumerate(line["sends"])]
+            for place, send in enumerate(line.get("sends") or [])]
 
 
 def repeated_values(lines: list[Line]) -> set[int]:

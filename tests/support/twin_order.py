@@ -51,8 +51,10 @@ def nonmonotonic_send(world: World) -> Iterator[Found]:
 
 
 def int_nonmonotonic_send(world: World) -> Iterator[Found]:
-    """Inside one ok op, a later micro-send got a lower offset than an earlier one: only retries permit it."""
-    for b, _ in lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place):
+    """Inside one ok send, a later micro-send got a lower offset than an earlier one: only retries permit it.
+    A transaction's sends keep no order."""
+    for b, _ in lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place
+                            and b.f == "send"):
         yield (b.partition, b.offset, b.value), retried(world)
 
 
@@ -79,7 +81,8 @@ def indexed(send: Send) -> int:
 def poll_findings(world: World) -> Iterator[tuple[str, Found]]:
     """Walk every process's lines once. A poll's first read of a partition is held against the last read of
     the last ok poll (nonmonotonic-poll: not higher; poll-skip: a known record between, not shown since); each
-    further read against the one before it in the same poll (the int- forms)."""
+    further read against the one before it in the same poll (the int- forms). A transaction's reads keep no
+    order: its first is its lowest, its last its highest, and it has no int- forms."""
     for process in sorted({line["process"] for line in world.lines if line["process"] >= 0}):
         held: dict[int, Position] = {}
         subscribed = False
@@ -88,7 +91,7 @@ def poll_findings(world: World) -> Iterator[tuple[str, Found]]:
                 subscribed = line["f"] == "subscribe"
                 kept = line.get("partitions")
                 held = {key: held[key] for key in held if kept is None or key in kept}
-            elif line["f"] == "poll":
+            elif line["f"] in ("poll", "txn"):
                 yield from one_poll(world, line, held, subscribed=subscribed)
 
 
@@ -98,10 +101,12 @@ def one_poll(world: World, line: Line, held: dict[int, Position], *, subscribed:
     reads = reads_of(line)
     for partition in {read.partition for read in reads}:
         mine = [read for read in reads if read.partition == partition]
+        if line["f"] == "txn":
+            mine.sort(key=lambda read: (read.offset, read.value))
         if partition in held and across:
             last, shown = held[partition]
             yield from step(world, last, mine[0], shown, "", subscribed=subscribed)
-        for before, after in pairwise(mine):
+        for before, after in pairwise(mine if line["f"] == "poll" else []):
             yield from step(world, before, after, set(), "int-", subscribed=False)
         if line["type"] == "ok":
             held[partition] = (mine[-1], set())

@@ -6,7 +6,15 @@ Counting. What is said of an offset across replicas (diverged, under-replicated,
 is one finding an offset; what is said of one log (malformed-log, epochs that fall, a wrong cache) one a
 place of it; lost-write, unseen, duplicate, phantom and G1a one a value; saw-then-lost one a value and offset;
 inconsistent-offsets one an offset; realtime-order and nonmonotonic-send one a send that has a lower offset
-than some earlier one; stuck one a partition.
+than some earlier one; stuck one a partition; precommitted-read one a transaction.
+
+Cycles. One finding a strong component of ops, at the weakest kinds of edges that make it one; a wider one
+that contains it is not told at kinds that include those. The order of a process is part of real time here.
+In a run without any transaction only a value that was read before its send was invoked counts, one finding
+a value, by the first who read it. Of an op in doubt (info) or of one that failed only the reads are over with
+its completion, and what precedes its writes does not precede its reads. A place in a log whose record nobody
+is known to have sent, or whose send failed, parts the records on both sides of it: neither is next to the
+other. An op whose invocation nobody can tell, in a process with two ops open, may have begun at any time.
 
 Losses. An ok send without an offset is lost only where the log start is 0: else it may have been below.
 Under acks other than all every lost-write is permitted; what comes of it only where the lost value was never

@@ -1,13 +1,15 @@
-"""The big files of one run as arrays: parsed whole, by Arrow, or refused. What they mean is not looked at.
+"""A history as arrays, one row a line, parsed chunk by chunk; what the lines mean is not looked at.
 
 Rules
-1. A file that is not exactly as the format says in every line is refused (Blemished); the judge then reads it
-   line by line, where each fault is found and told. So this reader may be quick and blunt.
-2. Integers that may be missing come with a mask or as MISSING, which no offset is.
+1. A line that breaks the field table is counted and gives nothing. What is right but more than the sieve
+   understands (transactions, items where they do not belong) makes the run one for the checks alone.
+2. Integers that may be missing are MISSING, which no offset is.
+3. A `line` is a row of the history, not a position in the file: broken lines have none.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
+from checkers import chunks
+from checkers.chunks import Lines, narrow, read_lines, refuse_if, table_of
+from checkers.plain import is_op
 from harness.places import Place
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+Ints = chunks.Ints
+Bools = chunks.Bools
 
 MISSING = -1
 TYPES = ("invoke", "ok", "fail", "info")
@@ -28,27 +32,14 @@ FS = ("send", "poll", "assign", "subscribe", "crash", "list_offsets")  # transac
 INVOKE, OK, FAIL, INFO = range(4)
 SEND, POLL, ASSIGN, SUBSCRIBE, CRASH, LIST_OFFSETS = range(6)
 NEMESIS_F = len(FS)
-BLOCK_BYTES = 1 << 24
-_LF, _OPEN, _CLOSE = b"\n{}"
+LISTS = ("sends", "reads", "offsets", "partitions")
+_LF = 10
 
 _ITEM = pa.struct([(name, pa.int64()) for name in ("partition", "value", "offset", "epoch")])
 _INTEGERS = [(name, pa.int64()) for name in ("index", "time", "process")]
 _WORDS = [(name, pa.string()) for name in ("type", "f", "error")]
-_LISTS = [(name, pa.list_(_ITEM)) for name in ("sends", "reads", "offsets")]
-_HISTORY = pa.schema([*_INTEGERS, *_WORDS, *_LISTS, ("partitions", pa.list_(pa.int64()))])
-_DUMP = pa.schema([
-    ("node", pa.string()), ("partition", pa.int64()), ("offset", pa.int64()), ("epoch", pa.int64()),
-    ("value", pa.int64()), ("crc", pa.int64()), ("crc_ok", pa.bool_()), ("aborted", pa.bool_()),
-])  # fmt: skip
-
-
-class Blemished(Exception):
-    """Not for the sieve: this run goes to the checks whole."""
-
-
-def refuse_if(broken: Any, why: str) -> None:
-    if broken:
-        raise Blemished(why)
+_ITEMS = [(name, pa.list_(_ITEM)) for name in ("sends", "reads", "offsets")]
+_HISTORY = pa.schema([*_INTEGERS, *_WORDS, *_ITEMS, ("partitions", pa.list_(pa.int64()))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +62,9 @@ class Items:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A history, one row a line, and the items of its lines."""
+    """A history, one row a line that is not broken, and the items of its lines."""
 
+    index: Ints | None  # rising; None: it is the row
     time: Ints
     process: Ints
     type: Ints  # position in TYPES
@@ -82,140 +74,87 @@ class History:
     ends: Items
     held: Items
     nemesis: list[str]  # its lines
+    broken: int  # lines
+
+    def indexes(self, rows: Ints) -> Ints:
+        return rows if self.index is None else self.index[rows]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dump:
-    """One node's dump, in file order."""
-
-    partition: Ints
-    offset: Ints
-    epoch: Ints
-    value: Ints  # 0 where not ours
-    ours: Bools
-    crc: Ints
-    crc_ok: Bools
-    aborted: Bools
-
-    def where(self, kept: Any) -> "Dump":
-        return Dump(**{name: getattr(self, name)[kept] for name in Dump.__slots__})
-
-
-# -- reading ----------------------------------------------------------------------------------------------
-
-
-def lines_of(path: Place) -> tuple[bytes, Ints]:
-    """The file and where its lines begin; every line must look like one object."""
-    data = path.read_bytes()
-    refuse_if(not data or data[-1] != _LF, "no lines, or half of one")
-    buffer = np.frombuffer(data, dtype=np.uint8)
-    ends = np.flatnonzero(buffer == _LF)
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    refuse_if((ends == starts).any(), "blank lines")
-    refuse_if(
-        (buffer[starts] != _OPEN).any() or (buffer[ends - 1] != _CLOSE).any(), "lines that are no objects"
-    )
-    return data, starts
-
-
-def parse(data: bytes, schema: pa.Schema, lines: int) -> pa.Table:
-    try:
-        table = pj.read_json(
-            pa.BufferReader(data),
-            read_options=pj.ReadOptions(block_size=BLOCK_BYTES),
-            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise Blemished(str(error)) from error
-    refuse_if(table.num_rows != lines, "several objects on a line")
-    return table
-
-
-def read_history(path: Place) -> History:
+def read_history(path: Place, pool: Executor, ahead: int) -> History:
     """The whole history."""
-    data, starts = lines_of(path)
-    table = parse(data, _HISTORY, len(starts))
-    index = numbers(table, "index")
-    refuse_if((index != np.arange(len(starts))).any(), "index is not the position")
+    lines = read_lines(path, read_piece, is_op, pool, ahead)
+    refuse_if(not lines.pieces, "no lines")
+    time, starts = lines.take("time"), np.cumsum([0, *(len(piece["type"]) for piece in lines.pieces)])
+    index = lines.take("index")
+    refuse_if((np.diff(index) <= 0).any(), "index does not rise")
+    there = index[0] != 0 or index[-1] != len(index) - 1
+    return History(
+        index=index if there else None, time=time, process=lines.take("process"), type=lines.take("type"),
+        f=lines.take("f"), nemesis=lines.take("nemesis").tolist(), broken=lines.broken,
+        **{name: items_of(lines, field, starts)
+           for name, field in zip(("sends", "reads", "ends", "held"), LISTS, strict=True)},
+    )  # fmt: skip
+
+
+def items_of(lines: Lines, name: str, starts: npt.NDArray[np.int64]) -> Items:
+    """The items of one list; `starts`: the row of the history at which each piece begins."""
+    for piece, start in zip(lines.pieces, starts, strict=False):
+        piece[f"{name}.line"] = narrow(piece[f"{name}.line"] + start)
+    line, partition = lines.take(f"{name}.line"), lines.take(f"{name}.partition")
+    none = np.broadcast_to(np.int32(MISSING), len(line))
+    return Items(
+        line=line,
+        partition=partition,
+        value=lines.take(f"{name}.value") if name in LISTS[:2] else none,
+        offset=lines.take(f"{name}.offset") if name in LISTS[:3] else none,
+    )
+
+
+# -- one piece --------------------------------------------------------------------------------------------
+
+
+def read_piece(chunk: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Some whole lines."""
+    table = table_of(chunk, _HISTORY)
     kinds, fs = coded(table, "type", TYPES), coded(table, "f", FS)
-    process = numbers(table, "process")
+    process = numbers(table, "process", least=-1)
     nemesis = process == -1
-    refuse_if((kinds < 0).any() or (process < -1).any(), "a type or process that is none")
+    refuse_if((kinds < 0).any(), "a type that is none")
     refuse_if((fs[~nemesis] < 0).any(), "an f for the checks")
     refuse_if((kinds[nemesis] != INFO).any(), "a nemesis's line that is no info")
+    refuse_if(table["f"].null_count, "f is missing")
     fs[nemesis] = NEMESIS_F
-    history = History(
-        time=numbers(table, "time"), process=process, type=kinds, f=fs,
-        sends=items(table, "sends", fs == SEND, need_offset=False),
-        reads=items(table, "reads", (kinds == OK) & (fs == POLL)),
-        ends=items(table, "offsets", (kinds == OK) & (fs == LIST_OFFSETS), need_value=False),
-        held=held(table, (kinds == OK) & ((fs == ASSIGN) | (fs == SUBSCRIBE))),
-        nemesis=list(nemesis_lines(data, starts, np.flatnonzero(nemesis))),
-    )  # fmt: skip
-    for items_of_it, f in ((history.sends, SEND), (history.reads, POLL), (history.ends, LIST_OFFSETS)):
-        refuse_if((fs[items_of_it.line] != f).any(), "items that another f carries")
-    return history
-
-
-def read_dump(path: Place, node: str) -> Dump:
-    """A whole dump in JSON lines, all of it this node's; an empty file is an empty log."""
-    if path.stat().st_size == 0:
-        none = np.zeros(0, dtype=np.int64)
-        flags = np.zeros(0, dtype=np.bool_)
-        return Dump(
-            partition=none,
-            offset=none,
-            epoch=none,
-            value=none,
-            ours=flags,
-            crc=none,
-            crc_ok=flags,
-            aborted=flags,
-        )
-    data, starts = lines_of(path)
-    table = parse(data, _DUMP, len(starts))
-    refuse_if(not pc.all(pc.equal(table["node"], node), min_count=0).as_py(), "another node's entry")
-    refuse_if(table["node"].null_count, "an entry of nobody")
-    value = table["value"].combine_chunks()
-    ours = value.is_valid().to_numpy(zero_copy_only=False)
-    refuse_if(not ours.all() and data.count(b'"value"') != len(starts), "an entry without a value")
-    return Dump(
-        partition=numbers(table, "partition"),
-        offset=numbers(table, "offset"),
-        epoch=numbers(table, "epoch", least=-1),
-        value=value.fill_null(0).to_numpy(),
-        ours=ours,
-        crc=numbers(table, "crc", least=None),
-        crc_ok=flag(table, "crc_ok", default=True),
-        aborted=flag(table, "aborted", default=False),
-    )
+    told = {
+        "index": numbers(table, "index"), "time": numbers(table, "time"), "process": process, "type": kinds,
+        "f": fs, "nemesis": nemesis_lines(chunk, np.flatnonzero(nemesis)),
+        **items(table, "sends", fs == SEND, need_offset=False),
+        **items(table, "reads", (kinds == OK) & (fs == POLL)),
+        **items(table, "offsets", (kinds == OK) & (fs == LIST_OFFSETS), need_value=False),
+        **held(table, (kinds == OK) & ((fs == ASSIGN) | (fs == SUBSCRIBE))),
+    }  # fmt: skip
+    for name, f in (("sends", SEND), ("reads", POLL), ("offsets", LIST_OFFSETS)):
+        refuse_if((fs[told[f"{name}.line"]] != f).any(), "items that another f carries")
+    return told
 
 
 def numbers(table: pa.Table, name: str, least: int | None = 0) -> Ints:
     """A column of integers that must all be there."""
     refuse_if(table[name].null_count, f"{name} is missing")
-    column: Ints = table[name].to_numpy()
-    if name == "process":
-        least = -1
+    column = table[name].to_numpy()
     refuse_if(least is not None and len(column) and column.min() < least, f"{name} is too low")
-    return column
-
-
-def flag(table: pa.Table, name: str, *, default: bool) -> Bools:
-    column: Bools = pc.fill_null(table[name], default).to_numpy()
-    return column
+    return narrow(column)
 
 
 def coded(table: pa.Table, name: str, words: Sequence[str]) -> Ints:
     """Positions in the words; MISSING where it is none of them."""
     found = pc.index_in(table[name], value_set=pa.array(words))
-    codes: Ints = pc.fill_null(found, MISSING).to_numpy().astype(np.int64)
+    codes: Ints = pc.fill_null(found, MISSING).to_numpy().astype(np.int8)
     return codes
 
 
 def items(
     table: pa.Table, name: str, needed: Bools, *, need_value: bool = True, need_offset: bool = True
-) -> Items:
+) -> dict[str, npt.NDArray[Any]]:
     """The items of a list column; `needed` lines must have the list, and a send at least one item."""
     column = table[name].combine_chunks()
     there = column.is_valid().to_numpy(zero_copy_only=False)
@@ -225,12 +164,14 @@ def items(
     )
     flat = column.flatten()
     refuse_if(flat.null_count, f"null among {name}")
-    return Items(
-        line=np.repeat(np.arange(len(sizes)), sizes),
-        partition=field(flat, "partition", required=True, least=0),
-        value=field(flat, "value", required=need_value, least=None),
-        offset=field(flat, "offset", required=need_offset, least=0),
-    )
+    told = {
+        "line": np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
+        "partition": field(flat, "partition", required=True, least=0),
+        "offset": field(flat, "offset", required=need_offset, least=0),
+    }
+    if need_value:
+        told["value"] = field(flat, "value", required=True, least=None)
+    return {f"{name}.{key}": told[key] for key in told}
 
 
 def field(flat: pa.StructArray, name: str, *, required: bool, least: int | None) -> Ints:
@@ -238,12 +179,12 @@ def field(flat: pa.StructArray, name: str, *, required: bool, least: int | None)
     column = flat.field(name)
     refuse_if(required and column.null_count, f"an item without {name}")
     there = column.is_valid().to_numpy(zero_copy_only=False)
-    filled: Ints = pc.fill_null(column, MISSING).to_numpy()
+    filled = pc.fill_null(column, MISSING).to_numpy()
     refuse_if(least is not None and (filled[there] < least).any(), f"{name} is too low")
-    return filled
+    return narrow(filled)
 
 
-def held(table: pa.Table, needed: Bools) -> Items:
+def held(table: pa.Table, needed: Bools) -> dict[str, npt.NDArray[Any]]:
     """The partitions of assign and subscribe."""
     column = table["partitions"].combine_chunks()
     there = column.is_valid().to_numpy(zero_copy_only=False)
@@ -251,15 +192,19 @@ def held(table: pa.Table, needed: Bools) -> Items:
     sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     flat = column.flatten()
     refuse_if(flat.null_count, "null among partitions")
-    partition: Ints = flat.to_numpy()
+    partition = flat.to_numpy()
     refuse_if((partition < 0).any(), "a partition that is none")
-    none = np.full(len(partition), MISSING)
-    return Items(line=np.repeat(np.arange(len(sizes)), sizes), partition=partition, value=none, offset=none)
+    line = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    return {"partitions.line": line, "partitions.partition": narrow(partition)}
 
 
-def nemesis_lines(data: bytes, starts: Ints, which: Ints) -> Iterator[str]:
-    for line in which:
-        end = int(starts[line + 1]) if line + 1 < len(starts) else len(data)
-        text = data[int(starts[line]) : end].decode()
-        refuse_if(not isinstance(json.loads(text).get("fault"), dict), "a fault that is none")
-        yield text
+def nemesis_lines(chunk: bytes, which: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """The text of these lines, each with a fault that is one."""
+    texts: list[str] = []
+    if len(which):
+        ends = np.flatnonzero(np.frombuffer(chunk, dtype=np.uint8) == _LF)
+        for line in which:
+            text = chunk[int(ends[line - 1]) + 1 if line else 0 : int(ends[line])].decode()
+            refuse_if(not isinstance(json.loads(text).get("fault"), dict), "a fault that is none")
+            texts.append(text)
+    return np.array(texts, dtype=object)

@@ -21,7 +21,7 @@ def by_value(values: DataFrame, entries: DataFrame) -> DataFrame:
         *named(
             places="if(size(live) > 1, array_sort(live), array_sort(read_at))",
             standing="exists(live, o -> o < hw)",
-            in_sight="filter(live, o -> o >= log_start and o < readable and (ack is null or o = ack))",
+            in_sight="filter(held, o -> o >= log_start and o < readable and (ack is null or o = ack))",
         ),
     )
     return together(

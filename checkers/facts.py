@@ -4,12 +4,16 @@ A check asks these frames whether it may claim anything at all; so every gate st
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import orjson
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from checkers.faults import Bounds, min_insync
 from checkers.folder import Folder, Partition, Replica, is_int
@@ -36,6 +40,9 @@ TRACED = (
     "whole boolean, excuses array<struct<by:int,epoch:bigint,tick:bigint>>"
 )
 ACTIVE = "run int, node string, since bigint, until bigint"  # ticks
+UNKNOWN_NS = 1 << 62  # more than any two times of a run lie apart
+LITERAL_ROWS = 20_000  # as many as travel in the plan itself; of more its text would fill the driver
+BATCH_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,8 @@ class Run:
     vouched: frozenset[int] = (
         frozenset()
     )  # partitions of which the sieve let only the odd pass; their logs are logs
+    transactional: bool = False  # some op of it is a transaction
+    repeated: bool = False  # some value was sent more than once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +73,7 @@ class Facts:
     active: DataFrame | None  # when which broker was registered and not fenced
     most_replicas: int  # of any traced partition
     small: bool  # all of it is one task's work
+    transactional: tuple[int, ...] = ()  # runs
 
 
 def facts_of(spark: SparkSession, runs: Sequence[Run], small: bool) -> Facts:
@@ -71,39 +81,41 @@ def facts_of(spark: SparkSession, runs: Sequence[Run], small: bool) -> Facts:
     final = [(number, process) for number, run in judged for process in set(run.folder.final_processes)]
     overlapping = [(number, process) for number, run in judged for process in run.overlapping]
     traced = [(number, run) for number, run in judged if run.folder.trace is not None]
-    rows = [row for number, run in traced for row in traced_rows(number, run)]
     active = [row for number, run in traced for row in active_rows(number, run)]
     return Facts(
         partitions=beside(
-            spark,
-            [
-                partition_row(number, run, partition)
-                for number, run in judged
-                for partition in run.folder.partitions.values()
-            ],
-            PARTITION,
-            small,
+            spark, (row for number, run in judged for row in partition_rows(number, run)), PARTITION, small
         ),
         replicas=beside(
-            spark, [row for number, run in judged for row in replica_rows(number, run)], REPLICA, small
+            spark, (row for number, run in judged for row in replica_rows(number, run)), REPLICA, small
         ),
         final=beside(spark, final, PROCESS, small) if final else None,
         overlapping=beside(spark, overlapping, PROCESS, small) if overlapping else None,
-        traced=beside(spark, rows, TRACED, small) if rows else None,
-        active=beside(spark, active, ACTIVE, small) if rows else None,
+        traced=beside(
+            spark, (row for number, run in traced for row in traced_rows(number, run)), TRACED, small
+        )
+        if traced
+        else None,
+        active=beside(spark, active, ACTIVE, small) if traced else None,
         most_replicas=max(
             (len(partition.replicas) for _, run in traced for partition in run.folder.partitions.values()),
             default=0,
         ),
         small=small,
+        transactional=tuple(number for number, run in judged if run.transactional),
     )
 
 
-def beside(spark: SparkSession, rows: Sequence[tuple[object, ...]], schema: str, small: bool) -> DataFrame:
+def beside(spark: SparkSession, rows: Iterable[tuple[object, ...]], schema: str, small: bool) -> DataFrame:
     """A small frame that a join hashes where it stands (one task) or sends to every task (many). It travels
-    as one JSON literal: rows of Python's would have Spark start a Python worker to read them."""
+    as one JSON literal: rows of Python's would have Spark start a Python worker to read them. One of many
+    rows travels as Arrow's batches, and is joined like any other big frame."""
+    coming = iter(rows)
+    first = list(islice(coming, LITERAL_ROWS + 1))
+    if len(first) > LITERAL_ROWS:
+        return spark.createDataFrame(arrow_of(chain(first, coming), schema))
     names = [column.split()[0] for column in _COLUMN.findall(schema)]
-    told = orjson.dumps([dict(zip(names, row, strict=True)) for row in rows]).decode()
+    told = orjson.dumps([dict(zip(names, row, strict=True)) for row in first]).decode()
     frame = spark.range(0, 1, 1, 1).select(
         F.inline(F.from_json(F.lit(told), f"array<struct<{_typed(schema)}>>"))
     )
@@ -121,6 +133,19 @@ def _typed(schema: str) -> str:
     )
 
 
+def arrow_of(rows: Iterable[tuple[object, ...]], schema: str) -> pa.Table:
+    """The rows as a table, a batch at a time."""
+    fields = StructType.fromDDL(schema)
+    assert isinstance(fields, StructType)
+    told = to_arrow_schema(fields)
+    coming, batches = iter(rows), []
+    while some := list(islice(coming, BATCH_ROWS)):
+        columns = zip(*some, strict=True)
+        arrays = [pa.array(column, type=one.type) for column, one in zip(columns, told, strict=True)]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=told))
+    return pa.Table.from_batches(batches, schema=told)
+
+
 def known_leader(folder: Folder, partition: Partition) -> bool:
     """The leader is known, has its row, and its dump can be relied on."""
     leader = partition.leader
@@ -132,12 +157,17 @@ def known_leader(folder: Folder, partition: Partition) -> bool:
     )
 
 
-def partition_row(number: int, run: Run, partition: Partition) -> tuple[object, ...]:
+def partition_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
+    final = finally_read(run.folder)
+    return (partition_row(number, run, partition, final) for partition in run.folder.partitions.values())
+
+
+def partition_row(number: int, run: Run, partition: Partition, final: Container[int]) -> tuple[object, ...]:
     folder, bounds, key = run.folder, run.bounds[partition.key], partition.key
     known, row = known_leader(folder, partition), folder.leader_row(key)
     judged = known and not partition.compact
     readable = readable_of(folder, row) if row is not None else None
-    unseen = unseen_judged(folder, key, breached=run.breached)
+    unseen = unseen_judged(folder, key, breached=run.breached, final=final)
     return (
         number,
         key,
@@ -166,10 +196,19 @@ def readable_of(folder: Folder, leader: Replica) -> int:
     return min(leader.hw, leader.lso) if committed and leader.lso is not None else leader.hw
 
 
-def unseen_judged(folder: Folder, key: int, *, breached: bool) -> bool:
-    """Whether a record that no final read returned may be held against this partition."""
-    known = known_leader(folder, folder.partitions[key])
-    return known and folder.settled and not breached and key in folder.final_partitions
+def finally_read(folder: Folder) -> frozenset[int]:
+    """The partitions that were read to the end by processes that are known."""
+    told = (folder.about.get("final_reads") or {}).get("processes")
+    known = isinstance(told, list) and 0 < len(told) == len(folder.final_processes)
+    return frozenset(folder.final_partitions) if known else frozenset()
+
+
+def unseen_judged(folder: Folder, key: int, *, breached: bool, final: Container[int] | None = None) -> bool:
+    """Whether a record that no final read returned may be held against this partition. `final`: where many
+    are asked about, finally_read of them all."""
+    if breached or not folder.settled or not known_leader(folder, folder.partitions[key]):
+        return False
+    return key in (finally_read(folder) if final is None else final)
 
 
 def members(folder: Folder, partition: Partition) -> list[dict[str, object]]:
@@ -192,10 +231,9 @@ def retried(folder: Folder) -> bool:
     return isinstance(retries, int) and retries > 0 and folder.guarantee("idempotence", False) is not True
 
 
-def replica_rows(number: int, run: Run) -> list[tuple[object, ...]]:
+def replica_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
     """A row for every node and partition: what replicas.jsonl says of it, if it says anything."""
     folder = run.folder
-    rows: list[tuple[object, ...]] = []
     for node in folder.nodes:
         for key, partition in folder.partitions.items():
             replica = folder.replicas.get((node, key))
@@ -203,23 +241,21 @@ def replica_rows(number: int, run: Run) -> list[tuple[object, ...]]:
             placed = (number, node, key, node == partition.leader, node in partition.isr)
             judged = (whole, folder.settled, run.bounds[key].struck, partition.compact)
             if replica is None:
-                rows.append((*placed, None, None, None, None, *judged, None))
+                yield (*placed, None, None, None, None, *judged, None)
                 continue
             cache = None
             if replica.epochs is not None and replica.running and not partition.compact:
                 cache = [{"start": start, "epoch": epoch} for epoch, start in replica.epochs]
-            rows.append(
-                (*placed, replica.hw, replica.log_start, replica.leo, replica.running, *judged, cache)
-            )
-    return rows
+            yield (*placed, replica.hw, replica.log_start, replica.leo, replica.running, *judged, cache)
 
 
 # -- the trace --------------------------------------------------------------------------------------------
 
 
 def clock_error_ns(folder: Folder) -> int:
-    told = folder.about.get("clock_error_ns")
-    return told if is_int(told) and told > 0 else 0
+    """Where it is told in a way that nobody understands, no two times are far enough apart."""
+    told = folder.about.get("clock_error_ns", 0)
+    return told if is_int(told) and 0 <= told < UNKNOWN_NS else UNKNOWN_NS
 
 
 def tick(time_ns: int, error_ns: int) -> int:
@@ -230,30 +266,20 @@ def tick(time_ns: int, error_ns: int) -> int:
     return whole if time_ns >= 0 else -whole
 
 
-def traced_rows(number: int, run: Run) -> list[tuple[object, ...]]:
+def traced_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
     """A row for every partition of a run that has a trace."""
     folder, error_ns = run.folder, clock_error_ns(run.folder)
-    rows: list[tuple[object, ...]] = []
+    bottoms: dict[int, int] = {}
+    for row in folder.replicas.values():
+        bottoms[row.partition] = max(bottoms.get(row.partition, 0), row.log_start)
     for key, partition in folder.partitions.items():
-        starts = [row.log_start for row in folder.replicas.values() if row.partition == key]
         excuses = [
             {"by": each.by, "epoch": each.epoch, "tick": tick(each.time, error_ns)}
             for each in run.bounds[key].excuses
         ]
         needed = min(min_insync(folder, partition), len(partition.replicas))
-        rows.append(
-            (
-                number,
-                key,
-                list(partition.replicas),
-                error_ns,
-                needed,
-                max(starts, default=0),
-                run.rulings.whole,
-                excuses,
-            )
-        )
-    return rows
+        bottom = bottoms.get(key, 0)
+        yield number, key, list(partition.replicas), error_ns, needed, bottom, run.rulings.whole, excuses
 
 
 def active_rows(number: int, run: Run) -> list[tuple[object, ...]]:

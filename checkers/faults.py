@@ -10,7 +10,7 @@ struck.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from checkers.findings import BUDGET, UNCLEAN
@@ -66,8 +66,16 @@ class Bounds:
 def bounds_of(folder: Folder, nemesis: Sequence[Mapping[str, Any]], trace: Rulings) -> dict[int, Bounds]:
     """The bounds of every partition, from the nemesis's lines and the trace."""
     strikes = strikes_of(nemesis)
+    elections = [op for op in nemesis if op["f"] == "elect"]
+    events = trace.by_partition()
     return {
-        key: bounds_of_partition(folder, partition, strikes, unclean_index(nemesis, key), trace)
+        key: bounds_of_partition(
+            folder,
+            partition,
+            strikes,
+            unclean_index(elections, key),
+            replace(trace, events=tuple(events.get(key, ()))),
+        )
         for key, partition in folder.partitions.items()
     }
 
@@ -75,8 +83,9 @@ def bounds_of(folder: Folder, nemesis: Sequence[Mapping[str, Any]], trace: Rulin
 def bounds_of_partition(
     folder: Folder, partition: Partition, strikes: Sequence[Strike], asked_index: int, trace: Rulings
 ) -> Bounds:
+    """`trace`: what it says of this partition."""
+    events = trace.events
     here = [strike for strike in strikes if strike.node in partition.replicas]
-    events = trace.of_partition(partition.key)
     unclean_time = max((event.time for event in events if event.clean is False), default=NEVER)
     maybe = unclean_setting(folder) and not trace.whole
     index = maybe_index = NEVER

@@ -8,6 +8,7 @@ Rules
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import orjson
@@ -300,13 +301,15 @@ def unreadable(path: Place) -> str | None:
     return None
 
 
-def stands_for(parquet: Path, lines: Path) -> bool:
+def stands_for(parquet: Place, lines: Place) -> bool:
     """Whether to read the Parquet file: where it is alone, or was made of these lines, and there are so many
     that this pays."""
-    if not parquet.is_file() or not is_parquet(parquet):
+    if not is_parquet(parquet):
         return False
     if unreadable(lines) is not None:
         return True
+    if not (isinstance(parquet, Path) and isinstance(lines, Path)):
+        return False  # to know whose twin it is all of the lines would have to be fetched
     return lines.stat().st_size >= TWIN_FROM_BYTES and is_twin(parquet, lines)
 
 

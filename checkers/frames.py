@@ -31,12 +31,11 @@ PARQUET_FACTOR = 6  # how much more a byte of Parquet says than one of JSON
 _ITEM = "struct<partition:bigint,value:bigint,offset:bigint,epoch:bigint>"
 _LINE = (
     f"index bigint, time bigint, process bigint, type string, f string, sends array<{_ITEM}>, "
-    f"reads array<{_ITEM}>, offsets array<{_ITEM}>, partitions array<bigint>, fault string, error string, "
-    "_bad string"
+    f"reads array<{_ITEM}>, offsets array<{_ITEM}>, partitions array<bigint>, fault string, error string"
 )
 _ENTRY = (
     "node string, partition bigint, offset bigint, epoch bigint, value bigint, crc bigint, crc_ok boolean, "
-    "aborted boolean, _bad string"
+    "aborted boolean"
 )
 _ENTRY_COLUMNS = ("partition", "offset", "epoch", "value", "crc", "crc_ok", "aborted")
 STRICT = {
@@ -87,9 +86,12 @@ def read(spark: SparkSession, sources: Sources, passed: DataFrame | None, *, sma
     return Frames(history=kept(history), entries=kept(entries), small=small)
 
 
-def is_one_object(line: Column) -> Column:
-    """from_json takes the first value of a line and is silent about a rest, two glued lines among it."""
-    return F.rtrim(line).endswith("}") & ~line.contains("}{") & ~line.contains("} {")
+def object_of(schema: str) -> Column:
+    """The line's object, null where the line is not one object of this schema. from_json takes the first
+    value of a line and is silent about a rest, which may be the next line: here something must follow it."""
+    told = f"j struct<{schema}>, end int, _bad string"
+    read = F.from_json(F.concat(F.lit('{"j":'), "value", F.lit(',"end":0}')), told, STRICT)
+    return F.when(read["_bad"].isNull() & read["end"].isNotNull(), read["j"])
 
 
 def is_text(line: Column, name: str) -> Column:
@@ -103,7 +105,7 @@ def is_text(line: Column, name: str) -> Column:
 def history_of(lines: DataFrame) -> DataFrame:
     """One row a line (kind line) and one for everything it carries; of a bad line only the row of the
     line."""
-    parsed = lines.withColumn("j", F.from_json("value", _LINE, STRICT))
+    parsed = lines.withColumn("j", object_of(_LINE))
     keep = "run", "block", "at"
     checked = parsed.select(
         *keep,
@@ -151,8 +153,7 @@ def good_line() -> Column:
     nemesis = (j("j.process") == -1) & (j("j.type") == "info") & j("j.fault").startswith("{")
     nemesis &= is_text(j("value"), "f")
     return (
-        j("j._bad").isNull()
-        & is_one_object(j("value"))
+        j("j").isNotNull()
         & F.when(j("j.error").isNotNull(), is_text(j("value"), "error")).otherwise(True)
         & number
         & j("j.type").isin(*TYPES)
@@ -233,12 +234,10 @@ def kind_of() -> Column:
 
 def entries_of(lines: DataFrame) -> DataFrame:
     """One row a line of a dump; a bad one keeps its place and nothing else."""
-    parsed = lines.withColumn("j", F.from_json("value", _ENTRY, STRICT))
+    parsed = lines.withColumn("j", object_of(_ENTRY))
     j = F.col
     good = (
-        j("j._bad").isNull()
-        & is_one_object(j("value"))
-        & (j("j.node") == j("node"))
+        (j("j.node") == j("node"))
         & (j("j.partition") >= 0)
         & (j("j.offset") >= 0)
         & (j("j.epoch") >= -1)
@@ -272,7 +271,7 @@ def placed(rows: DataFrame) -> DataFrame:
 
 def parquet_entries(spark: SparkSession, source: Source) -> DataFrame:
     """The same of dumps kept as Parquet (their columns were looked at before)."""
-    columns = _ENTRY.removeprefix("node string, ").removesuffix(", _bad string")
+    columns = _ENTRY.removeprefix("node string, ")
     rows = scan(spark, source, "parquet", columns, ["run", "node"])
     good = (
         (F.col("partition") >= 0) & (F.col("offset") >= 0) & (F.col("epoch") >= -1) & F.col("crc").isNotNull()

@@ -1,10 +1,10 @@
 """The judge: any number of run folders to as many verdicts, in one set of Spark jobs.
 
-Theory of operation. The driver reads the small files (folder.py) and tells Spark of the big ones (sources.py),
-which parses them once (frames.py). A first action surveys what is wrong with them (survey.py); with that the
-driver knows what each run's checks may claim (facts.py). A second action runs every check (durability,
-agreement, order, polls), counts each group of findings and keeps its worst examples. The driver puts the
-verdicts together (verdicts.py).
+Theory of operation. The driver reads the small files (folder.py) and names the big ones to Spark
+(sources.py), which parses them once (frames.py). A first action surveys what is wrong with them (survey.py);
+with that the driver knows what each run's checks may claim (facts.py). A second action runs every check
+(durability, agreement, order, polls), counts each group of findings and keeps its worst examples. The driver
+puts the verdicts together (verdicts.py).
 
 A folder that makes Spark itself fail is found by halving the call; it is unknown, its neighbours are judged.
 """
@@ -19,7 +19,20 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from checkers import agreement, durability, frames, names, order, polls, session, sources, traced, traces
+from checkers import (
+    agreement,
+    cycles,
+    durability,
+    frames,
+    names,
+    order,
+    polls,
+    session,
+    sources,
+    traced,
+    traces,
+    transactions,
+)
 from checkers.facts import Facts, Run, beside, facts_of
 from checkers.faults import bounds_of
 from checkers.findings import together
@@ -89,7 +102,7 @@ def judge_together(
     found: list[Row] = []
     with sources.scratch() as scratch:
         if rest or sifted.rows or traced_runs:
-            small = size < session.SMALL_BYTES
+            small = session.is_small(spark, size)
             files = sources.sources_of(
                 folders, Path(scratch), sifted.surveys, link=session.works_here(spark)
             )
@@ -144,6 +157,8 @@ def run_of(folder: Folder, seen: Survey, vouched: frozenset[int]) -> Run:
         breached=is_breached(folder, seen),
         overlapping=frozenset(seen.overlapping),
         vouched=vouched,
+        transactional=seen.txns > 0,
+        repeated=bool(seen.repeated),
     )
 
 
@@ -152,7 +167,8 @@ def findings(spark: SparkSession, read: frames.Frames, runs: Sequence[Run]) -> l
     facts = facts_of(spark, runs, read.small)
     entries = agreement.placed_entries(read, facts)
     values = values_of(read, entries, facts)
-    found = together(checks(read, facts, entries, values), read.small)
+    made = [*checks(read, facts, entries, values), *cycles.by_component(spark, read, runs, facts)]
+    found = together(made, read.small)
     silent = [(number, name) for number, run in enumerate(runs) for name in silenced(run)]
     if silent:
         found = found.join(
@@ -201,5 +217,6 @@ def checks(read: frames.Frames, facts: Facts, entries: DataFrame, values: DataFr
         agreement.by_log(entries, facts),
         order.by_send(values, facts),
         polls.by_read(read, values, facts),
+        transactions.read_too_early(values, facts),
         *of_trace,
     ]

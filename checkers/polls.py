@@ -59,7 +59,7 @@ _MOVES = "type = 'ok' and f in ('assign', 'subscribe')"
 
 def inside(reads: DataFrame) -> DataFrame:
     """Each read of an op with the one before of the same partition."""
-    op = Window.partitionBy("run", "index", "partition").orderBy("pos")
+    op = Window.partitionBy("run", "block", "at", "partition").orderBy("pos")  # an index may lie
     steps = reads.select("*", F.lag("offset").over(op).alias("seen"), *named(last_index="index"))
     return steps.select(*named(**{name: name for name in _STEP} | {"name": "'int'", "sub": "false"}))
 
@@ -120,7 +120,7 @@ def skipped(jumps: DataFrame, values: DataFrame, history: DataFrame) -> DataFram
         *named(there="explode(if(known, live, if(ack is null, read_at, array_union(read_at, array(ack)))))"),
     )
     over = (
-        jumps.select(*_STEP, "log_start")
+        passing_over(jumps.select(*_STEP, "log_start"), standing)
         .join(standing, ["run", "partition"])
         .where("there > seen and there < offset and there >= coalesce(log_start, 0)")
     )
@@ -130,9 +130,22 @@ def skipped(jumps: DataFrame, values: DataFrame, history: DataFrame) -> DataFram
     unshown = (
         over.join(shown, ["run", "process", "partition", "there"], "left")
         .groupBy(*_STEP, "there")
-        .agg(F.max(F.expr("shown <= index and (shown > last_index or name = 'int')")).alias("excused"))
+        .agg(F.max(F.expr("shown > last_index and shown < index or shown = index")).alias("excused"))
     )
     return unshown.where("not coalesce(excused, false)").select(*_STEP).distinct()
+
+
+def passing_over(jumps: DataFrame, standing: DataFrame) -> DataFrame:
+    """The jumps that passed over a record at all: hardly any of those over markers, which can be as many as
+    records, so that each must not be held against every record of its partition."""
+    none = {name: F.lit(None).cast(kind).alias(name) for name, kind in jumps.dtypes}
+    keys = "run", "partition"
+    columns = (F.col(name) if name in keys else none[name] for name in jumps.columns)
+    records = standing.select(*columns, F.col("there").alias("place"))
+    both = jumps.withColumn("place", F.col("seen")).unionByName(records)
+    above = Window.partitionBy(*keys).orderBy(F.col("place").desc()).rangeBetween(_PAST, -1)
+    record = F.min(F.expr("if(index is null, place, null)")).over(above)
+    return both.withColumn("above", record).where("above < offset").drop("place", "above")
 
 
 def ends_fall(history: DataFrame) -> DataFrame:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from checkers import names
+from checkers.facts import UNKNOWN_NS, clock_error_ns, finally_read
 from checkers.folder import Folder, damage_dump, is_int
 from checkers.plain import first_bad, is_entry, is_op
 from checkers.survey import Survey
@@ -34,9 +35,7 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
     if folder.killed:
         told = "run.json has no history_lines: the run was killed, and lines of the history may be missing"
         folder.reasons.append((names.IF_KILLED, told))
-    flaw = seen.traced.flaw(folder.nodes) if folder.trace else None
-    if flaw is not None:
-        folder.reasons.append((names.OF_THE_TRACE, f"trace.jsonl: {flaw}"))
+    folder.reasons += [(names.OF_THE_TRACE, told) for told in trace_unclear(folder, seen)]
     if seen.acked == 0:
         folder.reasons.append((names.IF_NOTHING_ACKED, "nothing was acked at all"))
     missed = folder.about.get("missed")
@@ -91,13 +90,34 @@ def damaged_dumps(folder: Folder, seen: Survey) -> None:
 
 
 def missing_rows(folder: Folder) -> Iterator[tuple[bool, str]]:
-    """Replicas without a row in replicas.jsonl (all of them at once where the file itself is not there)."""
+    """Replicas without a row in replicas.jsonl (of followers only where the file itself is there), the first
+    few by name."""
+    is_there = RunAt(folder=folder.path).replicas_path.is_file()
+    lacked = {True: 0, False: 0}  # partitions whose leader has none, others
     for partition in folder.partitions.values():
         lacking = [node for node in partition.replicas if (node, partition.key) not in folder.replicas]
-        if lacking:
-            leads = partition.leader in lacking
-            if leads or RunAt(folder=folder.path).replicas_path.is_file():
+        leads = partition.leader in lacking
+        if lacking and (leads or is_there):
+            lacked[leads] += 1
+            if lacked[leads] <= SHOWN:
                 yield leads, f"replicas.jsonl has no row of {listed(lacking)} for partition {partition.key}"
+    for leads, count in lacked.items():
+        if count > SHOWN:
+            yield (
+                leads,
+                f"replicas.jsonl has no row of {'the leader' if leads else 'some'} of {count} partitions",
+            )
+
+
+def trace_unclear(folder: Folder, seen: Survey) -> Iterator[str]:
+    """What is wrong with the trace, or with what run.json says of its times."""
+    if not folder.trace:
+        return
+    flaw = seen.traced.flaw(folder.nodes)
+    if flaw is not None:
+        yield f"trace.jsonl: {flaw}"
+    if clock_error_ns(folder) == UNKNOWN_NS:
+        yield "run.json: clock_error_ns is no number of nanoseconds, so no two nodes' times can be compared"
 
 
 def partitions_unknown(folder: Folder, seen: Survey) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -111,7 +131,8 @@ def partitions_unknown(folder: Folder, seen: Survey) -> Iterator[tuple[tuple[str
     leaderless = [key for key, partition in folder.partitions.items() if partition.leader is None]
     if leaderless:
         yield names.IF_LEADER_UNKNOWN, f"nobody knows the leader of partition {listed(leaderless)}"
-    unread = [key for key in folder.partitions if key not in folder.final_partitions]
+    final = finally_read(folder)
+    unread = [key for key in folder.partitions if key not in final]
     if unread:
         yield (names.UNSEEN,), f"no final reads of partition {listed(unread)}"
     compact = [key for key, partition in folder.partitions.items() if partition.compact]

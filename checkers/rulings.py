@@ -49,8 +49,12 @@ class Rulings:
     starts: Mapping[str, Sequence[int]] = field(default_factory=dict)  # times at which a node was started
     whole: bool = False
 
-    def of_partition(self, key: int) -> list[Ruling]:
-        return [event for event in self.events if event.partition == key]
+    def by_partition(self) -> dict[int, list[Ruling]]:
+        """The events of each partition that has any, in order."""
+        grouped: dict[int, list[Ruling]] = {}
+        for event in self.events:
+            grouped.setdefault(event.partition, []).append(event)
+        return grouped
 
 
 def rulings_of(folder: Folder, traced: Traced) -> Rulings:

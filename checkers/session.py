@@ -1,5 +1,5 @@
-"""The one Spark session a judge works on: local, quiet, bound to loopback, its JVM chosen by the size of the
-work.
+"""The one Spark session a judge works on: quiet, its JVM chosen by the size of the work; on this machine, or
+on a cluster that its user named.
 
 Rules
 1. Java is looked for before Spark is loaded; its absence or age is a FloodmarkError that says what to
@@ -7,6 +7,7 @@ install.
 2. The size of the first work decides the JVM (it cannot be changed later); what a session can change, `suit`
 sets.
 3. Nobody's JVM is kept alive: it ends with this process.
+4. Where a session is there already, or spark-submit has started us, that is the one.
 """
 
 import logging
@@ -16,16 +17,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from checkers import archive
-from harness.errors import FloodmarkError
+from checkers import archive, masters, settings
+from harness.errors import FloodmarkError, UsageError
+from harness.workers import HERE, Workers
+from harness.workers import SMALL_BYTES as SMALL_BYTES_KEY
 
 JAVA_AT_LEAST = 17
 END_TIMEOUT_S = 120  # writing a class archive takes long
@@ -39,94 +42,174 @@ _ADVICE = (
 # measured).
 _SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _BIG_JVM = "-XX:+UseParallelGC -XX:-UsePerfData"
+_COMPLAINT = re.compile(r"Error|Exception|Invalid|Unrecognized|Could not|.*Error:")
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 
-_settings = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "2g",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "false",  # a number out of range spoils its own line, never its neighbours
-    "spark.sql.adaptive.enabled": "false",  # re-planning costs more than it finds in plans known beforehand
-    "spark.sql.autoBroadcastJoinThreshold": "-1",  # what is broadcast is said in the plan
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",  # no job only to list files
-    "spark.sql.files.openCostInBytes": "65536",  # many small files in one task
-    "spark.sql.inMemoryColumnarStorage.batchSize": "20000",
-    "spark.sql.execution.arrow.pyspark.enabled": "false",
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    "spark.log.level": "ERROR",
-    "spark.sql.catalogImplementation": "in-memory",
-    "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
-    "spark.sql.debug.maxToStringFields": "0",
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack trace for every column costs seconds
-}
+_running: list[SparkSession] = []  # one, or none yet
 
 
-def session(work_bytes: int) -> SparkSession:
-    """The process's Spark session, started if there is none yet."""
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        return running
-    java = find_java()
-    check_version(java)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    options = f"{_SMALL_JVM if work_bytes < BIG_BYTES else _BIG_JVM} {archive.options(java)}"
-    builder = SparkSession.builder.master("local[*]").appName("floodmark")
-    for key, value in _settings.items():
-        builder = builder.config(key, value)
-    builder = builder.config("spark.driver.extraJavaOptions", options)
-    with quiet() as said:
+def session(work_bytes: int | None, workers: Workers = HERE) -> SparkSession:
+    """The process's Spark session, started if there is none yet. work_bytes: of the first work; None where
+    nobody can know, for it lies where only Spark can look."""
+    if not _running or _running[0].sparkContext._jsc is None:
+        theirs = SparkSession.getActiveSession()
+        _running[:] = [_started(work_bytes, workers) if theirs is None else _beside(theirs)]
+    asked, there = workers.master, _running[0].sparkContext.master
+    if asked not in (None, there):
+        raise UsageError(f"--master {asked}: Spark works for this process at {there} already")
+    return _running[0]
+
+
+def _beside(running: SparkSession) -> SparkSession:
+    """A session on somebody's context, whose own settings are left alone."""
+    ours = running.newSession()
+    for key, value in {**settings.QUICK, **settings.CERTAIN}.items():
+        ours.conf.set(key, value)
+    return ours
+
+
+def _started(work_bytes: int | None, workers: Workers) -> SparkSession:
+    submitted = _SUBMITTED in os.environ
+    if submitted:
+        if workers != HERE:
+            raise UsageError("--master and --conf are spark-submit's here: give them before the program")
+        SparkContext._ensure_initialized()
+        said, java = dict(SparkConf().getAll()), None
+        master = said.get("spark.master", masters.LOCAL)
+    else:
+        java = find_java()
+        check_version(java)
+        said = {**settings.said_by_default(), **dict(workers.conf)}
+        master = workers.master or masters.LOCAL
+        said |= launching(java, work_bytes, said)
+    masters.refuse_odd(master)
+    near = masters.on_loopback(master)
+    if masters.is_local(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if near:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    told = {**settings.chosen(said, loopback=near), "spark.master": master}
+    told.setdefault("spark.app.name", "floodmark")
+    with quiet() as heard:
         try:
-            return builder.getOrCreate()
+            return _context(told, master)
+        except FloodmarkError:
+            raise
         except Exception as error:  # py4j and pyspark each have their own
-            said.seek(0)
-            last = said.read().decode(errors="replace").strip().splitlines()[-3:]
-            raise FloodmarkError(
-                f"Spark does not start with {java}: {error} {' '.join(last)}; {_ADVICE}"
-            ) from error
+            raise _refused(error, heard, master, java) from error
+
+
+def launching(java: Path, work_bytes: int | None, said: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM must be told when it starts."""
+    jvm = _SMALL_JVM if work_bytes is not None and work_bytes < BIG_BYTES else _BIG_JVM
+    options = f"{jvm} {archive.options(java)} {said.get(settings.JVM_OPTIONS, '')}"
+    heap = f"{settings.heap_mb(settings.own_cores(), settings.own_memory_mb())}m"
+    return {settings.JVM_OPTIONS: options.strip(), settings.HEAP: said.get(settings.HEAP, heap)}
+
+
+def _context(told: Mapping[str, str], master: str) -> SparkSession:
+    """The session; of a cluster its master is asked first, and its first worker awaited."""
+    conf = SparkConf(loadDefaults=False)
+    for key, value in told.items():
+        conf.set(key, value)
+    if not masters.is_local(master):
+        SparkContext._ensure_initialized(conf=conf)
+        masters.refuse_silent(SparkContext._jvm, master)
+    builder = SparkSession.builder
+    for key, value in told.items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    if not masters.is_local(master):
+        masters.await_worker(made, master)
+    return made
+
+
+def _refused(error: Exception, heard: IO[bytes], master: str, java: Path | None) -> FloodmarkError:
+    """Why there is no session, in a sentence: the JVM's last words where it did not even start."""
+    heard.seek(0)
+    said = [line.strip() for line in heard.read().decode(errors="replace").splitlines() if line.strip()]
+    words = masters.words_of(error)
+    if SparkContext._jvm is None:
+        words = " ".join(told_by_jvm(said)) or words
+    if "UnsupportedClassVersionError" in words:
+        words += f"; {_ADVICE}"
+    at = f"with {java}" if java is not None and masters.is_local(master) else f"at {master}"
+    if "Could not parse Master URL" in words:
+        return UsageError(f"--master {master}: Spark knows no such master")
+    return FloodmarkError(f"Spark does not start {at}: {words}")
+
+
+def told_by_jvm(said: list[str]) -> list[str]:
+    """What a JVM that did not start complains of: its errors, or else its last words."""
+    errors = [line for line in said if _COMPLAINT.match(line)]
+    return [line[:300] for line in (errors or said[-3:])][:2]
 
 
 @contextmanager
 def quiet() -> Iterator[IO[bytes]]:
-    """What the JVM says on standard error, now and for as long as it lives, goes into a file without a
-    name."""
+    """What the JVM says, now and for as long as it lives, goes into a file without a name: on standard output
+    it would stand among the verdicts."""
+    sys.stdout.flush()
     sys.stderr.flush()
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # pyspark prints each error as well
-    kept = os.dup(2)
+    kept = {number: os.dup(number) for number in (1, 2)}
     with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
+        for number in kept:
+            os.dup2(said.fileno(), number)
         try:
             yield said
         finally:
+            sys.stdout.flush()
             sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
+            for number, copy in kept.items():
+                os.dup2(copy, number)
+                os.close(copy)
 
 
 def leave() -> None:
     """Ends Spark and its JVM, and waits for it."""
-    running = SparkSession.getActiveSession()
     gateway = SparkContext._gateway
-    if running is not None and gateway is not None:
-        running.stop()
-        process: subprocess.Popen[bytes] = gateway.proc
-        assert process.stdin is not None
-        process.stdin.close()  # the JVM ends when its standard input does
-        process.wait(timeout=END_TIMEOUT_S)
+    if _running and gateway is not None:
+        _running.pop().stop()
+        process: subprocess.Popen[bytes] | None = gateway.proc
+        if process is not None:  # spark-submit's JVM is not ours to end
+            assert process.stdin is not None
+            process.stdin.close()  # the JVM ends when its standard input does
+            process.wait(timeout=END_TIMEOUT_S)
 
 
 def suit(spark: SparkSession, work_bytes: int) -> None:
     """Small work runs as one task without generated code, whose compiling would cost more than it saves."""
-    small = work_bytes < SMALL_BYTES
-    cores = str(os.cpu_count() or 1)
-    spark.conf.set("spark.sql.shuffle.partitions", "1" if small else cores)
+    small = is_small(spark, work_bytes)
+    partitions = 1 if small else settings.shuffle_partitions(cores(spark), work_bytes)
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     spark.conf.set("spark.sql.codegen.wholeStage", "false" if small else "true")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if small else "FALLBACK")
     # Else Spark shuffles into one partition what is in one, where it guesses that to be too much for one.
     spark.conf.set("spark.sql.maxSinglePartitionBytes", "8191p" if small else "128m")
+
+
+def is_small(spark: SparkSession, work_bytes: int) -> bool:
+    """Whether one task is to do it all."""
+    return work_bytes < int(spark.conf.get(SMALL_BYTES_KEY, str(SMALL_BYTES)) or SMALL_BYTES)
+
+
+def works_here(spark: SparkSession) -> bool:
+    """Whether the tasks run in this very machine, and see its scratch folder."""
+    return masters.is_local(spark.sparkContext.master)
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks run at once, as far as is known."""
+    return max(1, spark.sparkContext.defaultParallelism)
+
+
+def sieves_at_once(spark: SparkSession, biggest_bytes: int) -> int:
+    """How many runs may be sieved side by side. A cluster knows its own memory."""
+    if not works_here(spark):
+        return cores(spark)
+    return settings.sieves_at_once(cores(spark), settings.own_memory_mb(), biggest_bytes)
 
 
 def find_java() -> Path:
@@ -167,5 +250,6 @@ def _say_version(java: Path) -> str:
     try:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise FloodmarkError(f"{java} does not start: {error}; {_ADVICE}") from error
+        why = error.strerror if isinstance(error, OSError) else "no answer within 30 s"
+        raise FloodmarkError(f"{java} does not start: {why}; {_ADVICE}") from error
     return asked.stderr + asked.stdout

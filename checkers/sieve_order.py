@@ -5,105 +5,163 @@ Each law here is at least as strict as the check it stands for: it may stop what
 never the reverse.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from checkers.columns import ASSIGN, CRASH, MISSING, OK, SUBSCRIBE, Bools, Dump, History, Ints, Items
+from checkers.chunks import Bools, Ints
+from checkers.columns import ASSIGN, CRASH, MISSING, OK, SUBSCRIBE, History, Items
+from checkers.groups import in_order
+from checkers.proofs import Proof
+from checkers.sends import Sends
+
+_FAR = 1 << 62
 
 
-def out_of_order(
-    history: History, key: int, leader: Dump, *, offset: Ints, invoked: Ints, done: Ints
-) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves:
+    """Lines at which a process may give partitions up, or keep one."""
+
+    line: Ints
+    process: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one partition's clients asked and were told, as it stands in the file."""
+
+    sends: Items
+    reads: Items
+    ends: Items
+    held: Items
+
+
+def moves_of(history: History) -> Moves:
+    moved = (history.type == OK) & ((history.f == ASSIGN) | (history.f == SUBSCRIBE))
+    lines = np.flatnonzero(moved | (history.f == CRASH))
+    return Moves(line=lines, process=history.process[lines])
+
+
+def out_of_order(history: History, seen: Seen, sends: Sends, proof: Proof, moves: Moves) -> bool:
     """Sends against real time and inside an op, polls that fall or skip, end offsets that fall."""
-    acked = (offset != MISSING) & (done != MISSING)
-    reads = history.reads.where(history.reads.partition == key)
-    ends = history.ends.where(history.ends.partition == key)
+    acked = sends.acked
     return (
-        sends_fall(offset[acked], invoked[acked], done[acked])
-        or polls_fall(history, key, reads, leader)
-        or ends_fall(history, reads, ends)
+        sends_fall(sends.offset[acked], sends.invoked[acked], sends.done[acked])
+        or fall_inside(history, seen.sends)
+        or polls_fall(history, seen, proof, moves)
+        or ends_fall(history, seen.reads, seen.ends)
     )
 
 
 def sends_fall(offset: Ints, invoked: Ints, done: Ints) -> bool:
-    """A send was acked before another began, yet has the higher offset; or offsets fall inside an op. What
-    falls
-    from op to op of one process falls in real time too."""
+    """A send was acked before another began, yet has the higher offset. What falls from op to op of one
+    process falls in real time too."""
     if not len(offset):
         return False
     order = np.argsort(done, kind="stable")
     highest = np.maximum.accumulate(offset[order])
     before = np.searchsorted(done[order], invoked)
-    if (highest[before - 1] > offset)[before > 0].any():
+    return bool(((highest[before - 1] > offset) & (before > 0)).any())
+
+
+def fall_inside(history: History, sends: Items) -> bool:
+    """Offsets that fall inside an op."""
+    acked = (history.type[sends.line] == OK) & (sends.offset != MISSING)
+    line, offset = sends.line[acked], sends.offset[acked]
+    return bool(((np.diff(line) == 0) & (np.diff(offset) < 0)).any())
+
+
+def polls_fall(history: History, seen: Seen, proof: Proof, moves: Moves) -> bool:
+    """A read that is not above the one before it, or passes over a record of ours: inside a poll; or as its
+    first, against the last ok poll of its process, where no assign has come between that gave the partition
+    up."""
+    reads = seen.reads
+    process = history.process[reads.line]
+    order = in_order(process)
+    process, line, offset = process[order], reads.line[order], reads.offset[order]
+    begins = np.flatnonzero((np.diff(line, prepend=-1) != 0) | (np.diff(process, prepend=-1) != 0))
+    inside = np.ones(len(line), dtype=np.bool_)
+    inside[begins] = False
+    if out_of_step(proof, offset[:-1], offset[:-1], offset[1:], np.flatnonzero(inside[1:])).any():
         return True
-    inside = (np.diff(invoked) == 0) & (np.diff(offset) < 0)
-    return bool(inside.any())
-
-
-def polls_fall(history: History, key: int, reads: Items, leader: Dump) -> bool:
-    """A read that does not follow the one before of its process, where no assign has come between that gave
-    the partition up, and no record of ours was passed over."""
-    if not len(reads.line):
-        return False
-    if (history.type[reads.line] != OK).any():
-        return True  # a poll that failed and showed records: its position is for the checks
-    order = np.argsort(history.process[reads.line], kind="stable")
-    process, line, offset = history.process[reads.line][order], reads.line[order], reads.offset[order]
-    same = process[1:] == process[:-1]
-    before, after = offset[:-1], offset[1:]
-    odd = same & (after != before + 1)
-    odd &= (after <= before) | passed_over(leader, before, after)
-    steps = np.flatnonzero(odd)
+    process, line, first = process[begins], line[begins], offset[begins]
+    last = offset[np.append(begins[1:], len(offset))[: len(begins)] - 1]
+    before, position, shown = positions(process, last, history.type[line] == OK)
+    steps = np.flatnonzero((before >= 0) & (process[before] == process))
+    steps = steps[out_of_step(proof, position, shown, first, steps)]
     if not len(steps):
         return False
-    return not gave_up(history, key, process[1:][steps], line[:-1][steps], line[1:][steps]).all()
+    kept = keeps_of(history, seen.held)
+    span = process[steps], line[before[steps]], line[steps]
+    return not (between(moves, *span) != between(kept, *span)).all()
 
 
-def passed_over(leader: Dump, before: Ints, after: Ints) -> Bools:
-    """Whether the leader's log holds a record of ours strictly between."""
-    if not len(leader.offset):
+def out_of_step(proof: Proof, position: Ints, shown: Ints, after: Ints, steps: Ints) -> Bools:
+    """Of these steps: not above the position, or over a record of ours above what had been `shown`."""
+    low, high = shown[steps], after[steps]
+    return (high <= position[steps]) | passed_over(proof, low, high)
+
+
+def positions(process: Ints, last: Ints, ok: Bools) -> tuple[Ints, Ints, Ints]:
+    """Of each poll, by process: the ok poll before it (-1: none), where that ended, and the highest offset
+    shown since. Polls that were not ok move nothing, but what they showed may be passed over then: in step
+    themselves, they leave nothing out up to there."""
+    number = np.arange(len(last))
+    before = np.roll(np.maximum.accumulate(np.where(ok, number, -1)), 1)
+    before[:1] = -1
+    position = last[before] if len(last) else last
+    if ok.all():
+        return before, position, position
+    turn = np.cumsum(ok | (np.diff(process, prepend=-1) != 0))
+    size = int(last.max()) + 1
+    if size * int(turn[-1]) >= _FAR:
+        return before, position, position
+    shown = np.roll(np.maximum.accumulate(turn * size + last) - turn * size, 1)
+    return before, position, np.maximum(shown, position)
+
+
+def passed_over(proof: Proof, before: Ints, after: Ints) -> Bools:
+    """Whether a record of ours stands strictly between."""
+    if not len(proof.shown):
         return np.zeros(len(before), dtype=np.bool_)
-    start = leader.offset[0]
-    ours = np.concatenate(([0], np.cumsum(leader.ours & ~leader.aborted)))
-    size = len(leader.offset)
-    low = np.clip(before + 1 - start, 0, size)
-    high = np.clip(after - start, 0, size)
+    ours = np.concatenate(([0], np.cumsum(proof.shown)))
+    size = len(proof.shown)
+    low = np.clip(before + 1 - proof.start, 0, size)
+    high = np.clip(after - proof.start, 0, size)
     found: Bools = ours[np.maximum(high, low)] > ours[low]
     return found
 
 
-def gave_up(history: History, key: int, process: Ints, first: Ints, second: Ints) -> Bools:
-    """Whether between the two lines the process made a move that did not keep the partition."""
-    moved = (history.type == OK) & ((history.f == ASSIGN) | (history.f == SUBSCRIBE))
-    moves = np.flatnonzero(moved | (history.f == CRASH))
-    keeping = history.held.where(history.held.partition == key).line
-    keeps = np.unique(keeping[moved[keeping]])
-    count_moves = between(history.process[moves], moves, process, first, second)
-    count_keeps = between(history.process[keeps], keeps, process, first, second)
-    lost: Bools = count_moves != count_keeps
-    return lost
+def keeps_of(history: History, held: Items) -> Moves:
+    """The moves that kept the partition."""
+    moved = (history.type[held.line] == OK) & np.isin(history.f[held.line], (ASSIGN, SUBSCRIBE))
+    lines = np.unique(held.line[moved])
+    return Moves(line=lines, process=history.process[lines])
 
 
-def between(process: Ints, line: Ints, whose: Ints, first: Ints, second: Ints) -> Ints:
-    """How many of these (process, line)s are of `whose` and lie between first and second."""
-    known, codes = np.unique(np.concatenate((process, whose)), return_inverse=True)
-    del known
-    mine, asked = codes[: len(process)], codes[len(process) :]
-    size = int(max(line.max(initial=0), second.max(initial=0))) + 2
-    keys = np.sort(mine * size + line)
+def between(moves: Moves, whose: Ints, first: Ints, second: Ints) -> Ints:
+    """How many of the moves are of `whose` and lie between first and second."""
+    codes = np.unique(np.concatenate((moves.process, whose)), return_inverse=True)[1].astype(np.int64)
+    mine, asked = codes[: len(moves.process)], codes[len(moves.process) :]
+    size = int(max(moves.line.max(initial=0), second.max(initial=0))) + 2
+    keys = np.sort(mine * size + moves.line)
     counts: Ints = np.searchsorted(keys, asked * size + second) - np.searchsorted(keys, asked * size + first)
     return counts
 
 
 def ends_fall(history: History, reads: Items, ends: Items) -> bool:
     """An end offset below one told before to the same process, or below what it had read + 1."""
-    for process in np.unique(history.process[ends.line]):
-        told = ends.where((history.process[ends.line] == process) & (history.type[ends.line] == OK))
-        seen = reads.where(history.process[reads.line] == process)
+    if not len(ends.line):
+        return False
+    asked, reader = history.process[ends.line], history.process[reads.line]
+    for process in np.unique(asked):
+        told = ends.where((asked == process) & (history.type[ends.line] == OK))
+        seen = reads.where(reader == process)
         line = np.concatenate((told.line, seen.line))
         least = np.concatenate((told.offset, seen.offset + 1))
         order = np.argsort(line, kind="stable")
         highest = np.maximum.accumulate(least[order])
         before = np.searchsorted(line[order], told.line)
-        if (highest[before - 1] > told.offset)[before > 0].any():
+        if ((highest[before - 1] > told.offset) & (before > 0)).any():
             return True
     return False

@@ -1,6 +1,8 @@
 """The sieve inside Spark: folders go in, rows of what passes come out, in the columns of the checks' frames.
 
-One task sieves one run. A run that is not sieved gives one row that says so, and is then parsed line by line.
+Rules
+1. One task sieves one run after another. A run that is not sieved gives no rows, and is parsed line by line.
+2. Runs are sieved side by side as far as the memory goes, and each with all cores that this leaves.
 """
 
 import json
@@ -16,15 +18,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from checkers.columns import FS, MISSING, NEMESIS_F, OK, TYPES, Blemished, Bools, Ints, Items
+from checkers.chunks import Blemished, Ints
+from checkers.columns import FS, MISSING, TYPES, History, Items
 from checkers.findings import kept
 from checkers.folder import Folder, open_folder
-from checkers.sieve import Sieved, sieve
 from checkers.masters import refuse_bare_workers
+from checkers.settings import own_cores, own_memory_mb
+from checkers.sieve import ITEMS, Sieved, sieve
+from checkers.sieve_survey import survey_of, told_of
 from checkers.survey import Survey
 
 SIEVED_FROM_BYTES = 1 << 20  # in all; below this a worker's start costs more than the checks
-SIEVED_UP_TO_BYTES = 3 << 30  # a worker needs between two and three times as much memory
+SIEVED_UP_TO = 0.8  # of the machine's memory: a worker needs two thirds of its run's bytes
+ROWS_AT_ONCE = 1 << 16
+KINDS = dict(zip(ITEMS, ("send", "read", "end", "held"), strict=True))
+_ENTRY = ("offset", "epoch", "crc", "crc_ok", "aborted")
 _COLUMNS = (
     "what string, run int, node string, block bigint, at bigint, bad boolean, kind string, pos int, "
     "index bigint, time bigint, process bigint, type string, f string, partition bigint, value bigint, "
@@ -47,21 +55,22 @@ class Sifted:
 
 def sift(spark: SparkSession, folders: Sequence[Folder], sizes: Sequence[int], tasks: int) -> Sifted:
     """Sieves the folders, where there is enough of them for it to pay."""
+    most = SIEVED_UP_TO * (own_memory_mb() << 20)
     chosen = [
         run
         for run, size in enumerate(sizes)
-        if size <= SIEVED_UP_TO_BYTES and folders[run].judged and isinstance(folders[run].path, Path)
+        if size <= most and folders[run].judged and isinstance(folders[run].path, Path)
     ]  # a far run is Spark's to read: a worker's Python sees only what is mounted there
-    if sum(sizes[run] for run in chosen) < SIEVED_FROM_BYTES:
+    if not chosen or sum(sizes[run] for run in chosen) < SIEVED_FROM_BYTES:
         return Sifted()
-    if not chosen:
-        return Sifted()
-    paths = json.dumps([{"run": run, "path": str(folders[run].path.resolve())} for run in chosen])
-    jobs = F.from_json(F.lit(paths), "array<struct<run:int,path:string>>")
-    work = spark.range(0, len(chosen), 1, min(tasks, len(chosen))).select(
-        F.get(jobs, F.col("id").cast("int")).alias("job")
-    )
-    passed = kept(work.select("job.run", "job.path").mapInArrow(sieve_batches, _COLUMNS))
+    tasks = min(tasks, len(chosen))
+    threads = max(1, own_cores() // tasks)
+    jobs = json.dumps([
+        {"run": run, "path": str(folders[run].path.resolve()), "threads": threads} for run in chosen
+    ])
+    every = F.from_json(F.lit(jobs), "array<struct<run:int,path:string,threads:int>>")
+    work = spark.range(0, len(chosen), 1, tasks).select(F.get(every, F.col("id").cast("int")).alias("job"))
+    passed = kept(work.select("job.*").mapInArrow(sieve_batches, _COLUMNS))
     try:
         told = passed.where("what = 'survey'").select("run", "text").collect()
     except (PySparkException, Py4JError) as error:
@@ -72,25 +81,24 @@ def sift(spark: SparkSession, folders: Sequence[Folder], sizes: Sequence[int], t
         said = json.loads(row["text"])
         sifted.rows += said.pop("rows")
         sifted.vouched[row["run"]] = frozenset(said.pop("vouched"))
-        sifted.surveys[row["run"]] = Survey(**{**said, "partitions": set(said["partitions"])})
+        sifted.surveys[row["run"]] = survey_of(said)
     return sifted
 
 
-# -- inside a worker
-# ------------------------------------------------------------------------------------------
+# -- inside a worker ----------------------------------------------------------------------------------------
 
 
 def sieve_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """(run, path) rows to rows of _SCHEMA."""
+    """Jobs to rows of _SCHEMA."""
     for batch in batches:
         for job in batch.to_pylist():
-            yield from sieved_rows(job["run"], Path(job["path"]))
+            yield from sieved_rows(job["run"], Path(job["path"]), job["threads"])
 
 
-def sieved_rows(run: int, path: Path) -> Iterator[pa.RecordBatch]:
+def sieved_rows(run: int, path: Path, threads: int) -> Iterator[pa.RecordBatch]:
     folder = open_folder(path)
     try:
-        sieved = sieve(folder)
+        sieved = sieve(folder, threads)
     except Blemished:
         return
     rows = 0
@@ -99,91 +107,73 @@ def sieved_rows(run: int, path: Path) -> Iterator[pa.RecordBatch]:
         rows += batch.num_rows
         yield batch
     said = {
-        **survey_of(folder, sieved),
+        **told_of(folder, sieved),
         "rows": rows,
         "vouched": sorted(folder.partitions.keys() - sieved.whole),
     }
     yield batch_of(run, {"what": "survey", "text": pa.array([json.dumps(said)])})
 
 
-def survey_of(folder: Folder, sieved: Sieved) -> dict[str, Any]:
-    """What survey.Survey holds, of a run without a blemish."""
-    history, sends = sieved.history, sieved.sends
-    clients = history.f != NEMESIS_F
-    kinds = np.bincount(history.type[clients], minlength=len(TYPES)).tolist()
-    acked = (sends.type == OK) & ~np.isin(sends.process, np.array(folder.settle_processes, dtype=np.int64))
-    items = (history.sends, history.reads, history.ends, history.held)
-    return {
-        "told_lines": len(history.time), "ok": kinds[1], "fail": kinds[2], "info": kinds[3],
-        "acked": int(acked.sum()), "nemesis": [json.loads(line) for line in history.nemesis],
-        "entries": {node: len(dump.offset) for node, dump in sieved.dumps.items()},
-        "partitions": sorted({int(key) for one in items for key in np.unique(one.partition)}),
-    }  # fmt: skip
-
-
 def history_rows(sieved: Sieved) -> Iterator[dict[str, Any]]:
-    """Sends and reads of what passes; of a partition that passes whole all else too, and every move of a
-    process."""
-    history = sieved.history
-    for kind, items in (("send", history.sends), ("read", history.reads)):
-        yield client_rows(sieved, kind, items, passing(sieved, items.partition, items.value, sieved.values))
-    for kind, items in (("end", history.ends), ("held", history.held)):
-        yield client_rows(sieved, kind, items, passing(sieved, items.partition, items.value, {}))
-    moves = np.array([FS.index(name) for name in ("assign", "subscribe", "crash")])
-    lines = np.flatnonzero(np.isin(history.f, moves)) if sieved.whole else np.zeros(0, dtype=np.int64)
-    none = np.full(len(lines), MISSING)
-    at_line = Items(line=lines, partition=none, value=none, offset=none)
-    yield client_rows(sieved, "line", at_line, np.ones(len(lines), dtype=np.bool_))
+    """What passes; where a partition passes whole, every move of a process besides."""
+    history, whole = sieved.history, np.array(sorted({MISSING} | sieved.whole))
+    for name, kind in KINDS.items():
+        items = getattr(history, name)
+        for rows in sliced(*(passed.rows[name] for passed in sieved.passed.values())):
+            position = rows - np.searchsorted(items.line, items.line[rows]) + 1
+            yield client_rows(history, kind, items.where(rows), position, whole)
+    for lines in sliced(sieved.moves.line if sieved.whole else whole[:0]):
+        none = np.full(len(lines), MISSING)
+        at_line = Items(line=lines, partition=none, value=none, offset=none)
+        yield client_rows(history, "line", at_line, np.zeros(len(lines)), whole)
 
 
-def passing(sieved: Sieved, partition: Ints, value: Ints, odd: dict[int, Ints]) -> Bools:
-    """Of rows by partition and value (or offset): those of whole partitions, and the odd ones of the
-    others."""
-    passes = np.isin(partition, np.array(sorted(sieved.whole), dtype=np.int64))
-    for key, values in odd.items():
-        if len(values):
-            mine = np.flatnonzero(partition == key)
-            passes[mine[np.isin(value[mine], values)]] = True
-    return passes
+def sliced(*rows: Ints) -> Iterator[Ints]:
+    """The rows in file order, so many at once."""
+    ordered = np.sort(np.concatenate(rows)) if rows else np.zeros(0, dtype=np.int64)
+    for at in range(0, len(ordered), ROWS_AT_ONCE):
+        yield ordered[at : at + ROWS_AT_ONCE]
 
 
-def client_rows(sieved: Sieved, kind: str, items: Items, passes: Bools) -> dict[str, Any]:
+def client_rows(history: History, kind: str, items: Items, position: Any, whole: Ints) -> dict[str, Any]:
     """Rows of the history frame."""
-    history, which = sieved.history, np.flatnonzero(passes)
-    line, partition, offset = items.line[which], items.partition[which], items.offset[which]
-    position = which - np.searchsorted(items.line, line) + (kind != "line")
+    line, offset = items.line, items.offset
     return {
         "what": "history",
         "kind": kind,
-        "block": np.zeros(len(which), dtype=np.int64),
+        "block": np.zeros(len(line), dtype=np.int64),
         "at": line,
-        "index": line,
-        "pos": position.astype(np.int32),
+        "index": history.indexes(line),
+        "pos": position,
         "time": history.time[line],
         "process": history.process[line],
         "type": pa.array(TYPES).take(pa.array(history.type[line])),
         "f": pa.array(FS).take(pa.array(history.f[line])),
-        "partition": masked(partition, kind == "line"),
-        "value": masked(items.value[which], kind not in ("send", "read")),
-        "offset": pa.array(offset, mask=offset == MISSING),
-        "whole": np.isin(partition, np.array([MISSING, *sorted(sieved.whole)])),
+        "partition": masked(items.partition, kind == "line"),
+        "value": masked(items.value, kind not in ("send", "read")),
+        "offset": pa.array(offset.astype(np.int64), mask=offset == MISSING),
+        "whole": np.isin(items.partition, whole),
     }
 
 
-def masked(values: Ints, absent: bool) -> pa.Array:
-    return pa.nulls(len(values), pa.int64()) if absent else pa.array(values)
+def masked(values: Ints, absent: bool) -> Any:
+    return pa.nulls(len(values), pa.int64()) if absent else values
 
 
 def entry_rows(sieved: Sieved) -> Iterator[dict[str, Any]]:
     """Rows of the entries frame."""
     for node, dump in sieved.dumps.items():
-        which = np.flatnonzero(passing(sieved, dump.partition, dump.offset, sieved.offsets))
-        told = dump.where(which)
-        yield {
-            "what": "entry", "node": node, "block": np.zeros(len(which), dtype=np.int64), "at": which,
-            "partition": told.partition, "offset": told.offset, "epoch": told.epoch, "crc": told.crc,
-            "value": pa.array(told.value, mask=~told.ours), "crc_ok": told.crc_ok, "aborted": told.aborted,
-        }  # fmt: skip
+        partition = {key: len(passed.entries[node]) for key, passed in sieved.passed.items()}
+        keys = np.repeat(list(partition.keys()), list(partition.values()))
+        which = np.concatenate([passed.entries[node] for passed in sieved.passed.values()])
+        for at in range(0, len(which), ROWS_AT_ONCE):
+            rows = which[at : at + ROWS_AT_ONCE]
+            yield {
+                **{name: getattr(dump, name)[rows] for name in _ENTRY},
+                "what": "entry", "node": node, "block": np.zeros(len(rows), dtype=np.int64), "at": rows,
+                "partition": keys[at : at + ROWS_AT_ONCE],
+                "value": pa.array(dump.value[rows].astype(np.int64), mask=~dump.ours[rows]),
+            }  # fmt: skip
 
 
 def batch_of(run: int, told: dict[str, Any]) -> pa.RecordBatch:
@@ -198,5 +188,5 @@ def batch_of(run: int, told: dict[str, Any]) -> pa.RecordBatch:
         elif isinstance(value, str):
             columns.append(pa.repeat(value, size))
         else:
-            columns.append(pa.array(value, type=column.type) if not isinstance(value, pa.Array) else value)
+            columns.append((value if isinstance(value, pa.Array) else pa.array(value)).cast(column.type))
     return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)

@@ -18,7 +18,7 @@ from checkers.frames import Frames
 from checkers.traces import Traced
 
 REPEATED_SHOWN = 5
-_COLUMNS = ("what", "run", "node", "process", "text", "a", "b", "c", "d", "e", "g", "h", "i", "j", "k", "l")
+_COLUMNS = ("what", "run", "node", "process", "text", *"abcdeghijklm")
 _TYPES = dict.fromkeys(_COLUMNS, "bigint") | {
     "what": "string",
     "run": "int",
@@ -51,6 +51,7 @@ class Survey:
     fail: int = 0
     info: int = 0
     acked: int = 0
+    txns: int = 0  # lines of transactions; a run with one is not sieved
     nemesis: list[dict[str, Any]] = field(default_factory=list)
     entries: dict[str, int] = field(default_factory=dict)  # node -> lines of its dump
     bad_entries: dict[str, int] = field(default_factory=dict)
@@ -142,6 +143,7 @@ def note(seen: Survey, row: Row, probes: frozenset[int]) -> None:
                 )
             )
             seen.ok, seen.fail, seen.info = seen.ok + row["g"], seen.fail + row["h"], seen.info + row["i"]
+            seen.txns += row["m"]
         case "nemesis":
             seen.nemesis.append(json.loads(row["text"]))
         case "entries":
@@ -190,8 +192,9 @@ def blocks(lines: DataFrame) -> DataFrame:
                 F.count_if(client & (F.col("type") == name)).alias(column)
                 for name, column in (("ok", "g"), ("fail", "h"), ("info", "i"))
             ),
+            F.count_if(client & (F.col("f") == "txn")).alias("m"),
         )
-        .select(tagged("block"), "run", F.col("block").alias("process"), *"abcdeghijkl")
+        .select(tagged("block"), "run", F.col("block").alias("process"), *"abcdeghijklm")
     )
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from checkers.findings import kept
-from checkers.frames import STRICT, is_one_object
+from checkers.frames import object_of
 from checkers.sources import Source, scan
 
 _LINE = (
@@ -24,7 +24,7 @@ _LINE = (
     "hw bigint, role string, offset bigint, count bigint, epochs array<array<bigint>>, from bigint, "
     "to bigint, why string, "
     "isr array<string>, start bigint, leader string, partition_epoch bigint, acks string, broker string, "
-    "clean boolean, _bad string"
+    "clean boolean"
 )
 _COLUMNS = (
     "time", "node", "seq", "event", "partition", "epoch", "leo", "hw", "role", "offset", "count", "epochs",
@@ -103,12 +103,12 @@ def traces(spark: SparkSession, source: Source, *, small: bool) -> DataFrame | N
     if not source:
         return None
     lines = scan(spark, source, "text", "value string", ["run"])
-    parsed = lines.withColumn("j", F.from_json("value", _LINE, STRICT))
+    parsed = lines.withColumn("j", object_of(_LINE))
     rows = parsed.select(
         "run",
         *(F.col(f"j.{name}") for name in _COLUMNS),
         *(F.col(f"j.{name}").alias(f"cut_{name}") for name in ("from", "to")),
-        (F.col("j._bad").isNull() & is_one_object(F.col("value"))).alias("whole"),
+        F.col("j").isNotNull().alias("whole"),
     )
     good = F.coalesce(F.col("whole") & F.expr(_has_what_it_needs()), F.lit(False))
     told = rows.select("*", (~good).alias("bad")).drop("whole")

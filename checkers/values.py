@@ -2,11 +2,12 @@
 together.
 
 Columns: run partition value; sent (invocations to this partition), repeated (sent more than once in the run);
-invoked, invoked_time (of its send); type, done (index of the completion), process, f, pos, ack (offset of an
-ok); read_at (offsets read), read_by (index of the first), final (some final read returned it); held, live
-(offsets in the leader's log; live: not aborted), others (how many other replicas hold it), nodes (all that
-do); lost (an ok or doubtful send whose record is not where it was); cause (what permits that loss and what
-follows from it), excuse (the same, and acks where nobody read it); and the partition's facts.
+invoked, invoked_time, sender (of its send); type, done (index of the completion), process, f, pos, ack
+(offset of an ok); read_at (offsets read), read_by, reader (index and process of the first), final (some final
+read returned it); held, live (offsets in the leader's log; live: not aborted), others (how many other
+replicas hold it), nodes (all that do); lost (an ok or doubtful send whose record is not where it was); cause
+(what permits that loss and what follows from it), excuse (the same, and acks where nobody read it); and the
+partition's facts.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -39,7 +40,8 @@ def values_of(frames: Frames, entries: DataFrame, facts: Facts) -> DataFrame:
     """The frame described above; kept, for most checks begin with it."""
     rows = gathered(frames, entries, facts).groupBy("run", "partition", "value").agg(*gathered_as())
     everywhere = F.sum("sent").over(Window.partitionBy("run", "value"))
-    told = rows.select("*", (everywhere > 1).alias("repeated"), *named(**_UNPACKED)).drop("begun", "ended")
+    told = rows.select("*", (everywhere > 1).alias("repeated"), *named(**_UNPACKED))
+    told = told.drop("begun", "ended", "first_read")
     joined = told.join(facts.partitions, ["run", "partition"], "left")
     lost = joined.select("*", *named(lost=IS_LOST, covered=COVERED, blind=BLIND))
     causes = lost.select("*", cause().alias("cause"))
@@ -51,10 +53,10 @@ def gathered_as() -> list[Column]:
     """All that was seen of one value, as one row."""
     return named(
         sent="count_if(tag = 'invoke')",
-        begun="min(if(tag = 'invoke', struct(index, time), null))",
+        begun="min(if(tag = 'invoke', struct(index, time, process), null))",
         ended="min(if(tag = 'done', struct(index, type, offset, process, f, pos), null))",
         read_at="collect_set(if(tag in ('read', 'final'), offset, null))",
-        read_by="min(if(tag in ('read', 'final'), index, null))",
+        first_read="min(if(tag in ('read', 'final'), struct(index, process), null))",
         final="max(tag = 'final')",
         held="collect_set(if(leads, offset, null))",
         live="collect_set(if(leads and not aborted, offset, null))",
@@ -72,6 +74,9 @@ _UNPACKED = {
     "f": "ended.f",
     "pos": "ended.pos",
     "ack": "if(ended.type = 'ok', ended.offset, null)",
+    "sender": "coalesce(begun.process, ended.process)",
+    "read_by": "first_read.index",
+    "reader": "first_read.process",
 }
 # An acked record that is not at its place in the leader's log; a doubtful one that was read and is not there.
 IS_LOST = """coalesce(lost_judged and not repeated and case

@@ -108,6 +108,8 @@ def example(row: Row, suspects: Sequence[Row], lines: Lines) -> dict[str, Any]:
     told = {
         key: value for key, value in told.items() if value is not None and not (key == "ops" and value == [])
     }
+    if row["name"] in names.CYCLES:
+        told.pop("how", None)  # the cycle, for the words
     blamed = guilty(row, suspects)
     if blamed is not None and blamed in lines:
         told["event"] = lines[blamed]

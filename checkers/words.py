@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from checkers import names
+from checkers import cycle_words, names
 
 Row = Mapping[str, Any]
 
@@ -220,4 +220,6 @@ _TEXTS: dict[str, Callable[[Row], str]] = {
     names.UNSAFE_TRUNCATION: lambda row: (
         f"{who(row)} truncated its log to {row['seen']} and cut {record(row)}, which it held{told_by(row)}."
     ),
+    names.PRECOMMITTED_READ: cycle_words.precommitted,
+    **dict.fromkeys(names.CYCLES, cycle_words.cycle),
 }

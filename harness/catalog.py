@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.places import Far
 from harness.protocols import Cluster, Judge, PartitionSpec, Striker, Workload, WorkloadSettings
 from harness.schedule import Schedule
+from harness.workers import HERE, Workers
 
 RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")  # the protocol generations, oldest first
 
@@ -30,6 +32,7 @@ OFFERS: Mapping[str, str] = {
 }
 ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
 JUDGE = "checkers.judge:SparkJudge"
+FAR_FOLDERS = "checkers.hadoop:far_folders"
 FIND_JAVA = "checkers.session:find_java"
 CHECK_JAVA = "checkers.session:check_version"
 PLANNER = "nemesis.plans:plan"
@@ -95,9 +98,15 @@ def striker(cluster: Cluster, partitions: Sequence[PartitionSpec]) -> Striker:
     return made
 
 
-def judge() -> Judge:
-    made: Judge = _load(JUDGE)()
+def judge(workers: Workers = HERE) -> Judge:
+    made: Judge = _load(JUDGE)(workers)
     return made
+
+
+def far_folders(word: str, workers: Workers = HERE) -> Sequence[Far]:
+    """The run folders that an address of a far file system names; UsageError where there are none."""
+    found: Sequence[Far] = _load(FAR_FOLDERS)(word, workers)
+    return found
 
 
 def can_judge() -> None:

@@ -14,7 +14,9 @@ from harness.cli_options import (
     file_option,
     judge_options,
     report_options,
+    spark_options,
 )
+from harness.workers import Workers
 
 if TYPE_CHECKING:
     from harness.commands.check import Gate
@@ -87,26 +89,29 @@ def run(through: "Gate", **options: Any) -> int:
 
 
 @main.command()
-@click.argument("folders", type=RUN_FOLDER, nargs=-1)
+@click.argument("folders", nargs=-1, metavar="[FOLDER]...")
 @exits
 @judge_options
 @report_options
-def check(folders: tuple[Path, ...], through: "Gate") -> int:
+@spark_options
+def check(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
     """Judge run FOLDERs (default: the latest run), all in one set of Spark jobs.
 
     A FOLDER may be a pattern, quoted: 'histories/runs/*' stands for the folders that it matches, in order.
+    It may be an address that Spark can read: hdfs://, s3a://, viewfs://.
     The exit code is the worst of all folders, in the order 1, 4, 3, 0.
     """
     from harness.commands.check import check_folders
 
-    return check_folders(folders, through)
+    return check_folders(folders, through, workers)
 
 
 @main.command()
-@click.argument("folders", type=RUN_FOLDER, nargs=-1)
+@click.argument("folders", nargs=-1, metavar="[FOLDER]...")
 @exits
 @judge_options
-def rejudge(folders: tuple[Path, ...], through: "Gate") -> int:
+@spark_options
+def rejudge(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
     """Judge saved run FOLDERs (default: the latest) again and say what changed against their verdicts.
 
     The new verdicts take the place of the saved ones. Patterns and the exit code are as of check.
@@ -114,7 +119,7 @@ def rejudge(folders: tuple[Path, ...], through: "Gate") -> int:
     from harness.commands.folders import chosen
     from harness.commands.rejudge import rejudge_folders
 
-    return rejudge_folders(chosen(folders), through)
+    return rejudge_folders(chosen(folders, workers), through, workers)
 
 
 @main.command()

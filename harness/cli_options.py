@@ -1,7 +1,7 @@
 """Options that several commands share, and how a command ends."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import click
 
 from harness import catalog
 from harness.commands import failures
+from harness.workers import workers
 
 RUN_FOLDER = click.Path(path_type=Path)
 GATE = ("strict", "allow", "allow_unknown", "json_file", "junit_file", "markdown_file")
@@ -56,6 +57,31 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where the judge's Spark works; the command gets them as one: `workers`."""
+
+    @wraps(command)
+    def choosing(*args: Any, master: str | None, conf: Sequence[str], **options: Any) -> Any:
+        return command(*args, workers=workers(master, conf), **options)
+
+    given: Callable[..., Any] = choosing
+    for option in (
+        click.option(
+            "--conf",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A key of Spark's (repeatable), such as spark.driver.memory=8g.",
+        ),
+        click.option(
+            "--master",
+            metavar="URL",
+            help="Spark's workers, such as spark://HOST:7077; default: the cores of this machine, local[*].",
+        ),
+    ):
+        given = option(given)
+    return given
 
 
 def file_option(name: str, parameter: str, does: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -19,6 +19,7 @@ import orjson
 
 from harness.errors import FloodmarkError
 from harness.op import NEMESIS, Intent, Op, Outcome, Read, Send, Type
+from harness.places import Place
 
 Item = TypeVar("Item")
 _HOLDS = frozenset({"assign", "subscribe"})  # the f's whose `partitions` are written
@@ -192,7 +193,7 @@ def _read_fields(read: Read) -> dict[str, int]:
 
 # -- reading back -------------------------------------------------------------------------------------------
 
-def read(path: Path, on_bad: Callable[[str], None] | None = None) -> Iterator[Op]:
+def read(path: Place, on_bad: Callable[[str], None] | None = None) -> Iterator[Op]:
     """The ops of a history, one line at a time and in the order of the file.
 
     A torn last line and blank lines are passed over, fields unknown are ignored. Any other line that is no op

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Protocol, runtime_checkable
 
 from harness.op import Intent, Op, Outcome
+from harness.places import Place
 from harness.schedule import Entry, Schedule
 from harness.trace import Raw
 from harness.verdict import Verdict
@@ -343,4 +344,4 @@ class Recording(Protocol):
 class Judge(Protocol):
     """Reads run folders, gives a verdict for each, in order; a rotten folder spoils nobody else's."""
 
-    def judge(self, folders: Sequence[Path]) -> list[Verdict]: ...
+    def judge(self, folders: Sequence[Place]) -> list[Verdict]: ...

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import orjson
 
@@ -87,7 +87,10 @@ class RunAt(Generic[P]):
         write_whole(self.replicas_path, b"".join(map(json_line, rows)))
 
 
-Run = RunAt[Path]  # in this machine's file system, where runs are made
+if TYPE_CHECKING:
+    Run = RunAt[Path]  # in this machine's file system, where runs are made
+else:
+    Run = RunAt  # a frozen dataclass with slots cannot be made through its alias (as of Python 3.11)
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:

@@ -7,21 +7,21 @@ that the judge complains of, for a person to mend.
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from harness import history
 from harness.errors import FloodmarkError
-from harness.run import Run
+from harness.places import Place
+from harness.run import RunAt
 
 TOLD = 5  # lines of one file
 _COMPLAINT = re.compile(r"^(history\.jsonl|logs/[^/]+\.jsonl)(?::\d+)?: \d+ lines? ")
 _ENTRY = {"partition": int, "offset": int, "epoch": int, "crc": int}
 
 
-def bad_lines(run: Run, verdict: Mapping[str, Any]) -> Iterator[str]:
+def bad_lines(run: RunAt[Place], verdict: Mapping[str, Any]) -> Iterator[str]:
     """`FILE:LINE: what`, the first few of each file that the verdict complains of."""
     for entry in verdict.get("unknown") or ():
         complaint = _COMPLAINT.match(str(entry["reason"]))
@@ -31,7 +31,7 @@ def bad_lines(run: Run, verdict: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"{name}:{line}" for line in islice(told, TOLD))
 
 
-def bad_ops(run: Run) -> Iterator[str]:
+def bad_ops(run: RunAt[Place]) -> Iterator[str]:
     told: list[str] = []
     try:
         for _ in history.read(run.history_path, on_bad=told.append):
@@ -42,7 +42,7 @@ def bad_ops(run: Run) -> Iterator[str]:
     yield from (line.removeprefix(f"{run.history_path}:") for line in told)
 
 
-def bad_entries(path: Path) -> Iterator[str]:
+def bad_entries(path: Place) -> Iterator[str]:
     """Lines of a dump that are no entries."""
     try:
         with path.open("rb") as file:

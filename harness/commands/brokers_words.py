@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from harness.run import Run
+from harness.run import P, Run, RunAt
 
 TAIL_BYTES = 2000
 LINES = 3
@@ -16,7 +16,7 @@ def died(about: Mapping[str, Any]) -> list[str]:
     return [str(node) for node in about.get("died") or ()]
 
 
-def last_words(run: Run, about: Mapping[str, Any]) -> dict[str, str]:
+def last_words(run: RunAt[P], about: Mapping[str, Any]) -> dict[str, str]:
     """Of each node that died: the end of its log, or that there is none."""
     return {node: _tail(run, node) for node in died(about)}
 
@@ -31,7 +31,7 @@ def config_warnings(run: Run, node: str) -> list[str]:
     return list(dict.fromkeys(warned.group(1) for warned in found if warned is not None))
 
 
-def _tail(run: Run, node: str) -> str:
+def _tail(run: RunAt[P], node: str) -> str:
     log = run.work_folder / f"{node}.log"
     try:
         with log.open("rb") as file:

@@ -28,7 +28,8 @@ from harness.commands.gate_junit import junit
 from harness.commands.gate_markdown import markdown
 from harness.commands.outcomes import Outcome, Told, report_of
 from harness.errors import FloodmarkError, UsageError
-from harness.run import Run, write_whole
+from harness.places import Place
+from harness.run import RunAt, write_whole
 from harness.verdict import (
     BUG,
     EXIT_HARNESS,
@@ -40,6 +41,7 @@ from harness.verdict import (
     exit_code,
     worst,
 )
+from harness.workers import HERE, Workers
 
 WORDS: Mapping[int, str] = {
     EXIT_INVALID: "invalid",
@@ -91,17 +93,17 @@ def refuse_no_files(files: Mapping[str, Path]) -> None:
         raise UsageError(f"{', '.join(files)}: each needs a file of its own")
 
 
-def check_folders(folders: Sequence[Path], through: Gate) -> int:
+def check_folders(words: Sequence[str | Path], through: Gate, workers: Workers = HERE) -> int:
     """Judges all folders (patterns too) in one call of the judge; the exit code is the worst of them."""
-    return worst(judge_folders(chosen(folders), through))
+    return worst(judge_folders(chosen(words, workers), through, workers))
 
 
-def judge_folders(folders: Sequence[Path], through: Gate) -> list[int]:
+def judge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> list[int]:
     """Judges, tells, and gives each folder's exit code (and 4 besides for what could not be written)."""
     runs = f"{len(folders)} runs" if len(folders) > 1 else "the run"
     click.echo(f"judging {runs} (starting Spark takes a while)", err=True)
     try:
-        verdicts = catalog.judge().judge(folders)
+        verdicts = catalog.judge(workers).judge(folders)
     except FloodmarkError as error:
         not_judged(folders, str(error), through)
         raise
@@ -128,7 +130,7 @@ def tell(outcomes: Sequence[Outcome]) -> None:
         click.echo(str(outcome.folder))
 
 
-def not_judged(folders: Sequence[Path], why: str, through: Gate) -> list[int]:
+def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
     """Where no verdict came about at all, the reports for CI servers say why; [EXIT_HARNESS] for each."""
     outcomes = [Outcome(folder=folder, code=EXIT_HARNESS, word=WORDS[EXIT_HARNESS], told={}, harness=(why,))
                 for folder in folders]
@@ -138,15 +140,15 @@ def not_judged(folders: Sequence[Path], why: str, through: Gate) -> list[int]:
 # -- one folder ---------------------------------------------------------------------------------------------
 
 
-def code_of(folder: Path, verdict: Verdict, policy: Policy) -> int:
+def code_of(folder: Place, verdict: Verdict, policy: Policy) -> int:
     """One folder's exit code. Where nothing at all was looked at (no run, or the judge failed) it is 4."""
     return exit_code(verdict, policy, died=bool(harness_failures(verdict, about_of(folder, verdict))))
 
 
-def about_of(folder: Path, verdict: Verdict) -> Told | None:
+def about_of(folder: Place, verdict: Verdict) -> Told | None:
     """run.json of a folder that was judged; None where it has gone since, or LISTS are none there."""
     try:
-        about = Run(folder=folder).about() if verdict.counts else None
+        about = RunAt(folder=folder).about() if verdict.counts else None
     except FloodmarkError:
         return None
     return about if about and all(isinstance(about.get(name) or [], list) for name in LISTS) else None
@@ -163,9 +165,9 @@ def harness_failures(verdict: Verdict, about: Told | None) -> list[str]:
     return early + [f"{node} ended by itself" for node in died(about)]
 
 
-def outcome_of(folder: Path, verdict: Verdict, policy: Policy, *, unsaved: bool) -> Outcome:
+def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool) -> Outcome:
     """What the gate makes of the folder, and what is said of it."""
-    run, told, about = Run(folder=folder), report.as_json(verdict), about_of(folder, verdict)
+    run, told, about = RunAt(folder=folder), report.as_json(verdict), about_of(folder, verdict)
     harness = harness_failures(verdict, about) + (["its verdict could not be written"] if unsaved else [])
     code = exit_code(verdict, policy, died=bool(harness))
     remarks = [("bad line", line) for line in bad_lines(run, told)]
@@ -178,6 +180,7 @@ def outcome_of(folder: Path, verdict: Verdict, policy: Policy, *, unsaved: bool)
         word=word_of(code, told),
         told=told,
         about=about,
+        accounts=tuple(telling.accounts_of(folder, told, about)),
         failing=tuple(found for found in telling.worst_first(told["findings"]) if fails(found, policy)),
         harness=tuple(harness),
         remarks=tuple(remarks),
@@ -212,12 +215,15 @@ def let_through(verdict: Verdict, policy: Policy) -> list[str]:
 # -- files --------------------------------------------------------------------------------------------------
 
 
-def save(folder: Path, verdict: Verdict) -> list[int]:
+def save(folder: Place, verdict: Verdict) -> list[int]:
     """verdict.json beside what is left of a run (never into a folder named by mistake); [EXIT_HARNESS] if it
     could not be written."""
-    run = Run(folder=folder)
-    if not run.about_path.is_file() and not run.history_path.is_file():
-        return []
+    run = RunAt(folder=folder)
+    try:
+        if not run.about_path.is_file() and not run.history_path.is_file():
+            return []
+    except OSError:
+        return []  # nobody lets us look into it: the verdict has said so
     return written(lambda: report.write(folder, verdict))
 
 
@@ -231,7 +237,7 @@ def written(write: Callable[[], None]) -> list[int]:
         return [EXIT_HARNESS]
 
 
-def write_json(file: Path, folders: Sequence[Path], verdicts: Sequence[Verdict]) -> None:
+def write_json(file: Path, folders: Sequence[Place], verdicts: Sequence[Verdict]) -> None:
     """All verdicts of the call in one file, by folder."""
     together = {
         str(folder): report.as_json(verdict) for folder, verdict in zip(folders, verdicts, strict=True)

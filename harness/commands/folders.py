@@ -1,4 +1,5 @@
-"""Which run folders a command was given: paths as they are, and patterns where no shell has expanded them.
+"""Which run folders a command was given: paths as they are, patterns where no shell has expanded them, and
+addresses of file systems that only Spark can read.
 
 Rules
 1. A word that names something is that thing; only what names nothing and has a wildcard is a pattern.
@@ -10,22 +11,36 @@ Rules
 import glob
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from harness import catalog
 from harness.commands.show import latest
 from harness.errors import UsageError
+from harness.places import LOCAL, Place, path_of, scheme_of
+from harness.workers import HERE, Workers
+
+P = TypeVar("P", bound=Place)
 
 
-def chosen(words: Sequence[Path]) -> tuple[Path, ...]:
+def chosen(words: Sequence[str | Path], workers: Workers = HERE) -> tuple[Place, ...]:
     """The folders that the words name, the latest run if there are no words; else UsageError."""
-    named = [folder for word in words for folder in named_by(word)] or [latest()]
+    named: list[Place] = [folder for word in words for folder in named_by(str(word), workers)] or [latest()]
     for folder in named:
         refuse_other_bytes(folder)
     return once(named)
 
 
-def named_by(word: Path) -> list[Path]:
-    """The path itself, or what it matches."""
-    if word.exists():
+def named_by(word: str, workers: Workers) -> Sequence[Place]:
+    """The thing itself, or what it matches."""
+    scheme = scheme_of(word)
+    if scheme == LOCAL:
+        return paths_named_by(path_of(word))
+    return paths_named_by(Path(word)) if scheme is None else catalog.far_folders(word, workers)
+
+
+def paths_named_by(word: Path) -> list[Path]:
+    """The same in this machine's file system."""
+    if is_there(word):
         return [word]
     if not glob.has_magic(str(word)):
         raise UsageError(f"{word} does not exist")
@@ -37,7 +52,15 @@ def named_by(word: Path) -> list[Path]:
     return sorted(once(folders), key=str)
 
 
-def refuse_other_bytes(folder: Path) -> None:
+def is_there(word: Path) -> bool:
+    """Also where nobody lets us look: the judge will say so of this folder, and judge the others."""
+    try:
+        return word.exists()
+    except PermissionError:
+        return not glob.has_magic(str(word))
+
+
+def refuse_other_bytes(folder: Place) -> None:
     """A name that is no UTF-8 (surrogates stand for its bytes) can be in no report and in no verdict.json."""
     try:
         str(folder).encode()
@@ -45,9 +68,9 @@ def refuse_other_bytes(folder: Path) -> None:
         raise UsageError(f"{str(folder)!a} is named in bytes that are no UTF-8: rename it") from error
 
 
-def once(folders: Iterable[Path]) -> tuple[Path, ...]:
+def once(folders: Iterable[P]) -> tuple[P, ...]:
     """The first name of each."""
-    known: dict[Path, Path] = {}
+    known: dict[P, P] = {}
     for folder in folders:
         known.setdefault(folder.resolve(), folder)
     return tuple(known.values())

@@ -12,7 +12,6 @@ Rules
 import datetime
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import BinaryIO
 from xml.etree import ElementTree
 
@@ -20,7 +19,8 @@ import orjson
 
 from harness import __version__
 from harness.commands.outcomes import Outcome, cut, report_of, visible, why
-from harness.run import Run
+from harness.places import Place
+from harness.run import RunAt
 from harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN
 
 MESSAGE_CHARS = 1_000
@@ -93,10 +93,10 @@ def properties_of(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
         yield from ((f"{outcome.folder}: {name}", str(about[name])) for name in OF_A_RUN if name in about)
 
 
-def seconds_of(folder: Path) -> float | None:
+def seconds_of(folder: Place) -> float | None:
     """How long the run went on, by the last whole line of its history; None where that cannot be told."""
     try:
-        with Run(folder=folder).history_path.open("rb") as file:
+        with RunAt(folder=folder).history_path.open("rb") as file:
             told = orjson.loads(last_line(file))["time"]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return None

@@ -22,7 +22,7 @@ LIMIT = 1_000_000  # bytes
 OF_THE_TABLE = 0.6  # of that at most
 CELL_CHARS = 300
 LINE_CHARS = 1_500
-LINES = 40  # of one section
+LINES = 100  # of one section
 RESERVED = 300  # bytes, for a word on what was left out
 WORST_FIRST = (EXIT_INVALID, EXIT_HARNESS, EXIT_UNKNOWN, EXIT_VALID)
 HEAD = ("| run | verdict | findings | permitted | unknown, because |", "|---|---|---|---|---|")
@@ -99,11 +99,12 @@ def told(outcome: Outcome) -> Iterator[str]:
         yield item(f"ran: {telling.ran(outcome.about)}")
         yield from (item(line) for line in telling.struck(outcome.about))
     yield from (item(f"failed in the harness: {reason}") for reason in outcome.harness)
-    for found in telling.worst_first(outcome.told.get("findings") or ()):
+    for found, parts in outcome.accounts or telling.accounts_of(outcome.folder, outcome.told, outcome.about):
         yield item(group_words(found))
-        examples = (found.get("examples") or ())[:telling.LISTED]
-        yield from (item(str(example.get("text") or dict(example)), 1) for example in examples)
-        left = found["count"] - len(examples)
+        yield from (item(f"{head}: {sentence}", 1) for head, sentence in parts)
+        others = telling.others(found, parts)
+        yield from (item(f"also: {other}" if parts else other, 1) for other in others)
+        left = telling.left_out(found)
         yield item(f"and {left} more", 1) if left else ""
     for entry in outcome.unknown:
         yield item(f"cannot tell {telling.shortened(entry['names'])}: {entry['reason']}")

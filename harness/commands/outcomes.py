@@ -10,13 +10,13 @@ Rules
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.commands import telling
 from harness.commands.words import many, told_class
+from harness.places import Place
 from harness.verdict import EXIT_INVALID
 
 Told = Mapping[str, Any]
@@ -29,11 +29,12 @@ _UNFIT = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 class Outcome:
     """One folder before the gate."""
 
-    folder: Path
+    folder: Place
     code: int
     word: str  # the code in a word or two
     told: Told  # the verdict, as verdict.json has it
     about: Told | None = None  # run.json, where anything was judged
+    accounts: tuple[telling.Account, ...] = ()  # of every group of findings, the worst first
     failing: tuple[Told, ...] = ()  # the findings that fail the gate, the worst first
     harness: tuple[str, ...] = ()  # what failed in the harness
     remarks: tuple[tuple[str, str], ...] = ()  # what a report says besides: a head and a text each
@@ -47,7 +48,8 @@ class Outcome:
 def report_of(outcome: Outcome) -> str:
     """The report as `check` prints it, with its colours."""
     lines = [f"  {head:<9}  {text}" for head, text in outcome.remarks]
-    return "\n".join([telling.report(outcome.folder, outcome.told, outcome.about), *lines])
+    return "\n".join([
+        telling.report(outcome.folder, outcome.told, outcome.about, outcome.accounts), *lines])
 
 
 def why(outcome: Outcome) -> str:

@@ -9,7 +9,6 @@ Rules
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -21,21 +20,23 @@ from harness.commands.check import WORDS, Gate, code_of, save, write_json, writt
 from harness.commands.show import latest, read_verdict
 from harness.commands.words import many, told_class, verdict_word
 from harness.errors import FloodmarkError, UsageError
-from harness.run import Run
+from harness.places import Place
+from harness.run import RunAt
 from harness.verdict import worst
+from harness.workers import HERE, Workers
 
 Told = Mapping[str, Any]
 
 
-def rejudge_folders(folders: Sequence[Path], through: Gate) -> int:
+def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> int:
     """Judges, tells what changed, writes the verdicts; the worst exit code."""
-    chosen = tuple(folders) or (latest(),)
+    chosen: tuple[Place, ...] = tuple(folders) or (latest(),)
     for folder in chosen:
         if not folder.exists():
             raise UsageError(f"{folder} does not exist")
     saved = [saved_verdict(folder) for folder in chosen]
     click.echo(f"judging {many(len(chosen), 'run')} (starting Spark takes a while)", err=True)
-    verdicts = catalog.judge().judge(chosen)
+    verdicts = catalog.judge(workers).judge(chosen)
     codes = [code_of(folder, verdict, through.policy)
              for folder, verdict in zip(chosen, verdicts, strict=True)]
     differing = 0
@@ -55,9 +56,9 @@ def rejudge_folders(folders: Sequence[Path], through: Gate) -> int:
     return worst(codes)
 
 
-def saved_verdict(folder: Path) -> Told | None:
+def saved_verdict(folder: Place) -> Told | None:
     """None where there is none; one that cannot be read counts as none, and is told."""
-    run = Run(folder=folder)
+    run = RunAt(folder=folder)
     if not run.verdict_path.exists():
         return None
     try:
@@ -67,7 +68,7 @@ def saved_verdict(folder: Path) -> Told | None:
         return None
 
 
-def heading(folder: Path, before: Told | None, now: Told, lines: Sequence[str]) -> str:
+def heading(folder: Place, before: Told | None, now: Told, lines: Sequence[str]) -> str:
     """`NAME: was valid, is INVALID`."""
     name, is_now = folder.resolve().name, verdict_word(now["valid"])
     if before is None:

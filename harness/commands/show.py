@@ -5,7 +5,7 @@ can be looked at.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +14,28 @@ import orjson
 
 from checkers.explain import EXPLANATIONS
 from harness.commands import again
+from harness.commands.accounts import account
 from harness.commands.around import faults, focus_of, show_story, story_of
 from harness.commands.brokers_words import last_words
+from harness.commands.evidence import Evidence
 from harness.commands.side_by_side import AROUND, check_partition, show_logs
 from harness.commands.telling import (
+    accounts_of,
+    gathering_of,
+    headed,
     looked_at,
     next_commands,
     paragraph,
     promises,
     ran,
     unknowns,
-    worst_first,
 )
-from harness.commands.words import PERMITS, json_of, many, op_line, told_class, verdict_word
+from harness.commands.words import PERMITS, many, op_line, told_class, verdict_word
 from harness.errors import FloodmarkError, UsageError
-from harness.run import FORMAT, LATEST, RUNS, Run, open_run
+from harness.run import FORMAT, LATEST, RUNS, P, Run, RunAt, open_run
 from harness.verdict import BUG, EXIT_VALID
+
+Told = Mapping[str, Any]
 
 EXAMPLES = 3  # of a finding
 FAULTS_SHOWN = 40
@@ -90,8 +96,8 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
     if verdict is None:
         click.echo(f"  judge      {shlex.join(['floodmark', 'check', str(shown)])}")
         return
-    for found in worst_first(verdict["findings"]):
-        click.echo(paragraph(found))
+    for found, parts in accounts_of(shown, verdict, about):
+        click.echo(paragraph(found, parts))
     for told in unknowns(verdict.get("unknown") or ()):
         click.echo(told)
     click.echo(f"  looked at  {looked_at(verdict.get('counts') or {})}")
@@ -128,9 +134,7 @@ def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
     for found in groups:
         click.echo(f"{click.style(name, bold=True)}: {many(found['count'], 'finding')}, {told_class(found)}")
         click.echo(f"  whose fault: {blame(found, about)}")
-        if name == "stuck":
-            click.echo(f"  settling: {(about.get('settle') or {}).get('why') or 'run.json says no more'}")
-        show_examples(run, about, (found.get("examples") or ())[:EXAMPLES])
+        show_examples(run, about, verdict, found)
     for entry in reasons:
         click.echo(f"{name}: {click.style('cannot tell', fg='yellow')} whether there is "
                    f"{'more' if groups else 'any'}: {entry['reason']}")
@@ -148,11 +152,15 @@ def blame(found: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     return f"the cluster's (rules {about.get('rules', '?')}): with {promised} nothing that struck permits it"
 
 
-def show_examples(run: Run, about: Mapping[str, Any], examples: Sequence[Mapping[str, Any]]) -> None:
-    """Each with its story; the logs once for neighbours."""
+def show_examples(run: Run, about: Told, verdict: Told, found: Told) -> None:
+    """Each with its paragraph and its story; the logs once for neighbours."""
+    gathering, told = gathering_of(run, verdict, about), list[Evidence]()
     pictured: set[tuple[int, int]] = set()
-    for number, example in enumerate(examples, 1):
-        click.echo(f"\n{number}. {example.get('text') or json_of(example)}")
+    for number, example in enumerate((found.get("examples") or ())[:EXAMPLES], 1):
+        evidence = gathering.of(found, example)
+        (_, what), *parts = account(evidence, told)
+        click.echo("\n".join(["", f"{number}. {what}", *headed(parts, indent=2)]))
+        told.append(evidence)
         focus = focus_of(example, about)
         partition, offset = focus.partition, focus.offset
         seen_already = partition is not None and offset is not None and (partition, offset) in pictured
@@ -162,7 +170,7 @@ def show_examples(run: Run, about: Mapping[str, Any], examples: Sequence[Mapping
             pictured |= {(partition, offset + away) for away in range(-AROUND, AROUND + 1)}
 
 
-def read_verdict(run: Run) -> Mapping[str, Any]:
+def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
     """The saved verdict; FloodmarkError where there is none, or none that can be read."""
     judge = f"floodmark check {run.folder}"
     try:

@@ -1,12 +1,14 @@
 """A verdict as text: what happened, whose fault it is, what cannot be told, and the next command to type.
 
-`check`, `run`, `demo` and `show` all say it with these words; what they print is made from verdict.json and
-run.json alone, so that a report of last night reads like one of now.
+`check`, `run`, `demo` and `show` all say it with these words; what they print is made from the folder alone,
+so that a report of last night reads like one of now. A group of findings gets a paragraph about its worst
+example, made from the few lines of the run's files that concern it (evidence.py, accounts.py).
 """
 
 import shlex
+import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +16,37 @@ import click
 
 from checkers import names as checks
 from harness.commands import again
+from harness.commands.accounts import Part, account
+from harness.commands.evidence import Evidence, Gathering
+from harness.commands.run_files import RunFiles
 from harness.commands.words import many, told_class, verdict_word
+from harness.places import Place
+from harness.run import Run, RunAt
 from harness.schedule import ACTS
 from harness.verdict import BUG
 
-LOSSES = ("lost-write", "diverged")
+GRAVEST = (  # what clients suffered, then what the logs are, then how it came about, then what may still come
+    checks.LOST_WRITE, checks.DIVERGED, checks.SAW_THEN_LOST, checks.INCONSISTENT_OFFSETS, checks.G1A,
+    checks.PHANTOM, checks.DUPLICATE, checks.UNSEEN, checks.STUCK, "", checks.EPOCH_LINEAGE,
+    checks.MALFORMED_LOG, checks.UNDER_REPLICATED, checks.UNSAFE_TRUNCATION, checks.LEADER_INCOMPLETE,
+    checks.ACK_RULE, checks.UNSAFE_ISR, checks.TWO_LEADERS, checks.HW_REGRESSED, checks.EPOCH_REGRESSED,
+    checks.CANDIDATE_INCOMPLETE,
+)  # fmt: skip
 LISTED = 3  # examples of one finding
+WIDTH = 110
 ALL_OF_THEM = 8  # more names than these are not spelt out
 
 Told = Mapping[str, Any]
+Account = tuple[Told, tuple[Part, ...]]  # a group of findings, and the paragraph about the worst of it
 
 
-def report(folder: Path, verdict: Told, about: Told | None) -> str:
+def report(
+    folder: Place, verdict: Told, about: Told | None, accounts: Sequence[Account] = ()
+) -> str:
     """The verdict, a paragraph a finding, what is unknown and why, what was looked at, what to type next."""
     parts = [f"{folder.resolve().name}: {verdict_word(verdict.get('valid'))}"]
     parts += [f"  ran        {ran(about)}", *struck(about)] if about else []
-    parts += [paragraph(found) for found in worst_first(verdict.get("findings") or ())]
+    parts += [paragraph(*told) for told in (accounts or accounts_of(folder, verdict, about))]
     parts += unknowns(verdict.get("unknown") or ())
     parts.append(f"  looked at  {looked_at(verdict.get('counts') or {})}")
     parts += next_commands(folder, verdict, about)
@@ -62,15 +79,53 @@ def struck(about: Told) -> list[str]:
 # -- findings -----------------------------------------------------------------------------------------------
 
 
-def paragraph(found: Told) -> str:
-    """What was found, and the worst of it."""
+def accounts_of(folder: Place, verdict: Told, about: Told | None) -> list[Account]:
+    """Every group of findings, the worst first, with its paragraph; without run.json, or where its files
+    lie far away, the sentences alone."""
+    findings = worst_first(verdict.get("findings") or ())
+    if about is None or not isinstance(folder, Path):
+        return [(found, ()) for found in findings]
+    gathering = gathering_of(RunAt(folder=folder), verdict, about)
+    told: list[Evidence] = []
+    accounts: list[Account] = []
+    for found in findings:
+        examples = found.get("examples") or ()
+        evidence = gathering.of(found, examples[0]) if examples else None
+        accounts.append((found, account(evidence, told) if evidence is not None else ()))
+        told += [evidence] if evidence is not None else []
+    return accounts
+
+
+def gathering_of(run: Run, verdict: Told, about: Told) -> Gathering:
+    return Gathering(files=RunFiles(run), about=about, unknown=verdict.get("unknown") or ())
+
+
+def paragraph(found: Told, parts: Sequence[Part] = ()) -> str:
+    """What was found: the worst of it at length, the next few in a sentence each, how many more."""
     name = click.style(found["name"], bold=True)
-    lines = [f"  {name}: {many(found['count'], 'finding')}, {told_class(found)}"]
-    examples = found.get("examples") or ()
-    lines += [f"    {example.get('text') or dict(example)}" for example in examples[:LISTED]]
-    left = found["count"] - min(LISTED, len(examples))
-    lines += [f"    ... and {left} more"] if left else []
+    lines = [f"  {name}: {many(found['count'], 'finding')}, {told_class(found)}", *headed(parts)]
+    also = others(found, parts)
+    lines += headed([("also", other) for other in also]) if parts else [f"    {other}" for other in also]
+    lines += [f"    ... and {left_out(found)} more"] if left_out(found) else []
     return "\n".join(lines)
+
+
+def others(found: Told, parts: Sequence[Part]) -> list[str]:
+    """The sentences of the examples that have no paragraph."""
+    examples = (found.get("examples") or ())[1 if parts else 0:LISTED]
+    return [str(example.get("text") or dict(example)) for example in examples]
+
+
+def left_out(found: Told) -> int:
+    return int(found["count"]) - min(LISTED, len(found.get("examples") or ()))
+
+
+def headed(parts: Iterable[Part], indent: int = 4) -> Iterator[str]:
+    """Sentences behind their heads, in lines of WIDTH."""
+    for head, sentence in parts:
+        first = f"{' ' * indent}{head:<7}"
+        yield textwrap.fill(sentence, WIDTH, initial_indent=first, subsequent_indent=" " * len(first),
+                            break_on_hyphens=False, break_long_words=False)
 
 
 def unknowns(entries: Sequence[Told]) -> Iterator[str]:
@@ -109,11 +164,11 @@ def looked_at(counts: Told) -> str:
 # -- what next ----------------------------------------------------------------------------------------------
 
 
-def next_commands(folder: Path, verdict: Told, about: Told | None) -> list[str]:
+def next_commands(folder: Place, verdict: Told, about: Told | None) -> list[str]:
     """Where there is something to be looked into: how to look, what it means, how to see it again."""
     findings = worst_first(verdict.get("findings") or ())
-    if about is None or (not findings and verdict.get("valid") is True):
-        return []
+    if about is None or not isinstance(folder, Path) or (not findings and verdict.get("valid") is True):
+        return []  # a far run must be copied here before it can be shown or had again
     look = ["floodmark", "show", str(folder)]
     if not findings:
         return [f"  look       {shlex.join(look)}"]
@@ -125,9 +180,13 @@ def next_commands(folder: Path, verdict: Told, about: Told | None) -> list[str]:
 
 
 def worst_first(findings: Sequence[Told]) -> list[Told]:
-    """Bugs before what is permitted; a loss before what comes of it; else by name."""
-    return sorted(
-        findings, key=lambda found: (found["class"] != BUG, found["name"] not in LOSSES, found["name"]))
+    """Bugs before what is permitted; the gravest first, what came of it after it; else by name."""
+    return sorted(findings, key=lambda found: (found["class"] != BUG, gravity(found["name"]), found["name"]))
+
+
+def gravity(name: str) -> int:
+    """The lower the graver; names that are not listed are about orders, as clients saw them."""
+    return GRAVEST.index(name if name in GRAVEST else "")
 
 
 def summary(codes: Sequence[int], words: Mapping[int, str]) -> str:

@@ -10,6 +10,7 @@ from command_line import edit_lines, edit_run, floodmark, golden
 from pyarrow import parquet
 
 from checkers.explain import EXPLANATIONS
+from checkers.semantics import PERMISSIONS
 from histories import write_lines
 
 OVERWRITTEN = "an-offset-is-given-twice"
@@ -185,7 +186,7 @@ def test_a_check_that_found_nothing_and_may_have_missed_something_says_so(tmp_pa
 
 @pytest.mark.parametrize(("name", "told"), [
     ("diverged", "has no finding 'diverged'; it has: lost-write"),
-    ("lost", "no finding is called 'lost'; there are: G1a, ack-rule"),
+    ("lost", "no finding is called 'lost'; there are: G-single, G0"),
 ])
 def test_a_finding_that_is_not_there_is_usage(overwritten: Path, name: str, told: str) -> None:
     """A misspelt name and one that this run does not have are told apart."""
@@ -262,11 +263,21 @@ def test_a_place_that_is_none_is_usage(tmp_path: Path, words: tuple[object, ...]
 
 @pytest.mark.parametrize("name", sorted(EXPLANATIONS))
 def test_every_finding_is_explained(name: str) -> None:
-    """What it means, its near miss, what permits it."""
+    """What it means, its near miss, the law that it breaks, what permits it."""
     answer = floodmark("explain", name)
     assert answer.code == 0
-    assert [word for word in ("means", "near miss", "permitted") if f"\n  {word}" in answer.out] == [
-        "means", "near miss", "permitted"]
+    heads = ["means", "near miss", "the law", "permitted"]
+    assert [word for word in heads if f"\n  {word}" in answer.out] == heads
+
+
+@pytest.mark.parametrize(("name", "heads"), [
+    *((f"S{number}", ["thought", "in fact"]) for number in range(1, 21)),
+    *((cause, ["permits", "not with", "fact S"]) for cause in PERMISSIONS)])
+def test_facts_and_what_permits_a_finding_are_explained_too(name: str, heads: list[str]) -> None:
+    """Reports name them."""
+    answer = floodmark("explain", name)
+    assert answer.code == 0
+    assert [word for word in heads if f"\n  {word}" in answer.out] == heads
 
 
 def test_a_name_that_no_finding_has_is_usage_and_lists_them_all() -> None:

@@ -1,5 +1,5 @@
-"""The product's judge and the twin say the same of hundreds of random folders, healthy and damaged, in one
-call."""
+"""The product's judge and the twin say the same of hundreds of random folders, healthy and damaged, with
+transactions and without, in one call."""
 
 import os
 from pathlib import Path
@@ -7,31 +7,47 @@ from random import Random
 
 import damages_clients
 import damages_files
+import damages_isolation
 import damages_logs
 import damages_losses
+import damages_txn
 import pytest
 from damages import DAMAGES, FILES, NEAR_MISSES
+from tangles import tangle
 from twin_compare import differences, other_promises
+from txn_histories import healthy_txns
 
-from histories import healthy
+from histories import RunFolder, healthy
 
 CATALOGUE = DAMAGES | NEAR_MISSES | FILES
-ADDED_BY = (damages_clients, damages_files, damages_logs, damages_losses)  # imported for what they add
+ADDED_BY = (  # imported for what they add
+    damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_txn)
 FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "200"))
 SEED = os.environ.get("FLOODMARK_SEED", "1")
+
+
+def healthy_one(random: Random) -> RunFolder:
+    """With transactions as often as not."""
+    steps, settled = random.randrange(30, 90), random.random() < 0.85
+    if random.random() < 0.5:
+        return healthy_txns(random, steps=steps, settled=settled, uncommitted=random.random() < 0.2)
+    return healthy(random, steps=steps, settled=settled)
 
 
 def folder_of(number: int, root: Path) -> tuple[str, Path]:
     """What was done to a healthy folder (each damage of the catalogue in its turn, often one more, sometimes
     none), and where it lies."""
     random = Random(f"{SEED} {number}")
-    folder = healthy(random, steps=random.randrange(30, 90), settled=random.random() < 0.85)
+    folder = healthy_one(random)
     if random.random() < 0.3:
         folder.run["guarantees"] |= other_promises(random)
     names = sorted(CATALOGUE)
     asked = [names[number % len(names)]] if number % 10 else []
     asked += random.sample(names, random.choice((0, 0, 1, 2)))
     done = []
+    if random.random() < 0.15:
+        tangle(folder, random)
+        done.append("a tangle")
     for name in asked:
         try:
             planted = CATALOGUE[name](folder, random)

@@ -183,7 +183,8 @@ def against_real_time(folder: RunFolder, random: Random) -> Expect | None:
         read["value"] = swap.get(read["value"], read["value"])
     for send in (one, other):
         rewrite(folder, key, send["offset"], value=send["value"], crc=checksum(key, send["value"]))
-    return found("realtime-order", may=("nonmonotonic-send", "int-nonmonotonic-send"))
+    return found("realtime-order", may=("nonmonotonic-send", "int-nonmonotonic-send", "G1c", "G1c-process",
+                                         "G1c-realtime"))
 
 
 def invoked(folder: RunFolder, line: dict[str, object]) -> int:
@@ -280,6 +281,22 @@ def read_backwards(folder: RunFolder, random: Random) -> Expect | None:
     read = {"partition": ack[0], "offset": ack[1], "value": ack[2]}
     last_reader(folder, ack[0], [read, dict(read)])
     return found("int-nonmonotonic-poll")
+
+
+@damage
+def a_poll_jumps_over_what_was_shown_before(folder: RunFolder, random: Random) -> Expect | None:
+    """What an earlier poll showed does not excuse the jump of a later one."""
+    partition = some_partition(folder, random)
+    reads = [dict(read) for _, read in final_reads(folder, partition)]
+    if len(reads) < 3:
+        return None
+    process = last_reader(folder, partition, reads)
+    for partitions in ([], [partition]):
+        folder.add(process, "invoke", "assign", partitions=partitions)
+        folder.add(process, "ok", "assign", partitions=partitions)
+    folder.add(process, "invoke", "poll")
+    folder.add(process, random.choice(("ok", "fail", "info")), "poll", reads=[reads[0], reads[-1]])
+    return found("int-poll-skip")
 
 
 @near_miss

@@ -14,8 +14,10 @@ from histories import NODES, Line, RunFolder
 LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log"})
 FROM_LEADER = frozenset({"lost-write", "unseen", "saw-then-lost"})
 HISTORY = frozenset({
-    "lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate"})
-ORDER = frozenset({"realtime-order", "nonmonotonic-send", "nonmonotonic-poll", "poll-skip"})
+    "lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate",
+    "precommitted-read", "G0", "G0-realtime", "G1c", "G1c-realtime", "G-single", "G2-item"})
+ORDER = frozenset({"realtime-order", "nonmonotonic-send", "nonmonotonic-poll", "poll-skip", "G0-process",
+                   "G1c-process"})
 
 
 def cannot_tell(*names: frozenset[str]) -> Expect:
@@ -146,6 +148,14 @@ def an_op_completes_twice(folder: RunFolder, random: Random) -> Expect | None:
     line = random.choice([line for line in folder.lines if line["type"] == "ok"])
     told = {key: line[key] for key in ("sends", "reads", "partitions", "offsets") if key in line}
     folder.add(line["process"], "ok", line["f"], **told)
+    return cannot_tell(HISTORY, ORDER)
+
+
+@spoilt_file
+def a_line_is_there_twice(folder: RunFolder, random: Random) -> Expect | None:
+    """A line stands twice in the file, with its index."""
+    spot = random.randrange(len(folder.lines))
+    folder.lines.insert(spot, dict(folder.lines[spot]))
     return cannot_tell(HISTORY, ORDER)
 
 
@@ -289,7 +299,9 @@ def a_compacted_partition(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def nothing_acked(folder: RunFolder, random: Random) -> Expect | None:
-    """Every send but the probes failed or hangs."""
+    """Every send but the probes failed or hangs. (A transaction's reads would go with its answer.)"""
+    if any(line["f"] == "txn" for line in folder.lines):
+        return None
     probers = folder.run["settle"]["processes"]
     folder.lines = [line for line in folder.lines if line["f"] != "send" or line["process"] in probers
                     or line["type"] in ("invoke", "info")]

@@ -80,7 +80,7 @@ def overwritten_and_both_acked(folder: RunFolder, random: Random) -> Expect | No
         return None
     other, process = folder.fresh_value(), folder.fresh_process()
     send = {"partition": ack[0], "value": other}
-    folder.add(process, "invoke", "send", sends=[send])
+    insert(folder, 0, process, "invoke", "send", sends=[send])  # asked first: no read comes too early
     folder.add(process, "ok", "send", sends=[{**send, "offset": ack[1]}])
     for _, read in folder.reads():
         if read["value"] == ack[2]:

@@ -16,7 +16,7 @@ import damages_clients
 import damages_losses
 import twin
 
-from histories import NODES, Life, RunFolder, checksum, freeze, run_json, starts
+from histories import NODES, Life, Line, RunFolder, checksum, freeze, run_json, starts
 
 STORIES: dict[str, Callable[[], RunFolder]] = {}
 
@@ -344,6 +344,38 @@ def the_harness_was_killed() -> RunFolder:
     folder.files = {"history.jsonl": "\n".join([*lines[:3], lines[3][:50]]).encode(), "replicas.jsonl": None,
                     **{f"logs/{node}.jsonl": None for node in NODES}}
     return folder
+
+
+def transaction(life: Life, process: int, kind: str, key: int, value: int, offset: int | None = None,
+                reads: list[Line] | None = None) -> None:
+    """One line of a transaction that sends one value."""
+    told = {"partition": key, "value": value} | ({} if offset is None else {"offset": offset})
+    life.record(process, kind, "txn", sends=[told], **({} if reads is None else {"reads": reads}))
+    life.next_value = max(life.next_value, value + 1)
+
+
+@story
+def two_transactions_read_each_other() -> RunFolder:
+    """Each of two open transactions read what the other one sent: neither of them can be the first."""
+    life = begin(2)
+    transaction(life, 0, "invoke", 0, 1)
+    transaction(life, 1, "invoke", 1, 2)
+    first, second = ({"partition": key, "offset": life.append(key, value), "value": value}
+                     for key, value in ((0, 1), (1, 2)))
+    transaction(life, 0, "ok", 0, 1, first["offset"], reads=[second])
+    transaction(life, 1, "ok", 1, 2, second["offset"], reads=[first])
+    return end(life)
+
+
+@story
+def a_transaction_reads_its_own_write() -> RunFolder:
+    """Before it was committed, the transaction of value 2 read it."""
+    life = begin()
+    send(life, 0, 1)
+    transaction(life, 1, "invoke", 0, 2)
+    record = {"partition": 0, "offset": life.append(0, 2), "value": 2}
+    transaction(life, 1, "ok", 0, 2, record["offset"], reads=[record])
+    return end(life)
 
 
 def main(out: Path) -> None:

@@ -154,7 +154,7 @@ def match_ops(world: World) -> None:
     """Walk the history once, pairing invocations with completions; note breaches and overlaps."""
     open_ops: list[Line] = []
     over: set[int] = set()  # processes that have seen an info
-    told: set[int] = set()  # values whose fate a completion has told
+    told: set[tuple[int, int]] = set()  # (partition, value) whose fate a completion has told
     for line in world.lines:
         process = line["process"]
         if process < 0:
@@ -171,10 +171,10 @@ def match_ops(world: World) -> None:
             open_ops.remove(opened)
         if line["type"] == "info":
             over.add(process)
-        values = {send["value"] for send in line.get("sends") or []}
-        untold = opened is not None or not values & told
-        world.ops.append(op_of(opened, line, sends_of(opened, line) if untold else []))
-        told |= values
+        sends = [send for send in sends_of(opened, line)
+                 if opened is not None or (send.partition, send.value) not in told]
+        world.ops.append(op_of(opened, line, sends))
+        told |= {(send.partition, send.value) for send in sends}
     world.ops += [op_of(line, None, sends_of(line, None)) for line in open_ops]
 
 

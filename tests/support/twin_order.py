@@ -103,11 +103,12 @@ def one_poll(world: World, line: Line, held: dict[int, Position], *, subscribed:
         mine = [read for read in reads if read.partition == partition]
         if line["f"] == "txn":
             mine.sort(key=lambda read: (read.offset, read.value))
+        here = {read.offset for read in mine}
         if partition in held and across:
             last, shown = held[partition]
-            yield from step(world, last, mine[0], shown, "", subscribed=subscribed)
+            yield from step(world, last, mine[0], shown | here, "", subscribed=subscribed)
         for before, after in pairwise(mine if line["f"] == "poll" else []):
-            yield from step(world, before, after, set(), "int-", subscribed=False)
+            yield from step(world, before, after, here, "int-", subscribed=False)
         if line["type"] == "ok":
             held[partition] = (mine[-1], set())
         elif partition in held:

@@ -2,11 +2,13 @@
 absence."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from checkers import explain, names, report, session
+from checkers import explain, names, report, semantics, session
+from checkers.findings import PERMITTED_BY
 from checkers.words import text_of
 from harness.errors import FloodmarkError
 from harness.verdict import Finding, Unknown, Verdict
@@ -51,18 +53,57 @@ def test_every_finding_that_is_made_is_explained() -> None:
     assert all(one.means and one.near_miss and one.permitted for one in explain.EXPLANATIONS.values())
 
 
+def test_every_finding_of_the_format_is_explained() -> None:
+    """Every name of the tables of the run folders' public page, and nothing that they do not have."""
+    page = (Path(__file__).parents[2] / "histories" / "README.md").read_text()
+    tables = page.split("## The findings")[1].split("## Bug or permitted")[0]
+    cells = [line.split("|")[1] for line in tables.splitlines() if line.startswith("| `")]
+    told = {name for cell in cells for name in re.findall("`([^`]+)`", cell)}
+    forms = {name for name in told if name.startswith("-")}
+    cycles = {f"{name}{form}" for name in ("G0", "G1c") for form in forms}
+    assert forms == {"-process", "-realtime"}
+    assert (told - forms) | cycles | {"unfit"} <= set(explain.EXPLANATIONS)
+    assert set(explain.EXPLANATIONS) - cycles - {"unfit", "G-single", "G2-item"} <= told
+
+
+def test_every_finding_has_its_law_and_the_facts_about_it() -> None:
+    """And every cause that permits one has its meaning; no fact is named that is not there."""
+    assert set(explain.EXPLANATIONS) == set(semantics.LAWS) == set(semantics.FACTS_OF)
+    assert set(PERMITTED_BY.values()) == set(semantics.PERMISSIONS)
+    named = [*semantics.FACTS_OF.values(), *(one.facts for one in semantics.PERMISSIONS.values())]
+    assert {fact for facts in named for fact in facts} <= set(semantics.FACTS)
+    assert [*semantics.FACTS] == [f"S{number}" for number in range(1, 21)]
+    assert all(fact.thought.endswith(".") and fact.holds.endswith(".") for fact in semantics.FACTS.values())
+    assert not any(law.endswith(".") for law in semantics.LAWS.values())
+
+
+@pytest.mark.parametrize("name", sorted(set(names.MADE) - set(names.CYCLES)))
+def test_the_sentence_of_an_example_is_short(name: str) -> None:
+    """One or two sentences, however long the numbers."""
+    far = 2**63 - 1
+    numbers = ("partition", "offset", "value", "seen", "process", "seq", "epoch", "timeout_s")
+    row = {**dict.fromkeys(numbers, far), "ops": [far, far, far], "node": "controller"}
+    for how in HOWS.get(name, ("no leader and no ack",)):
+        nodes = [f"node-{number}" for number in range(5)]
+        text = text_of(name, {**row, "how": how, "nodes": nodes})
+        assert len(text) < 400
+        assert text.count(". ") <= 1
+
+
+HOWS = {
+    "lost-write": ("moved", "overwritten", "orphaned", "gone"),
+    "epoch-lineage": ("two records", "falls", "cache", "cache above LEO"),
+    "ack-rule": ("hw", "isr", "member"),
+    "candidate-incomplete": ("short", "other"),
+    "unsafe-isr": ("behind", "leader", "order", "smaller"),
+    "malformed-log": ("gap", "doubled", "disordered", "crc", "hw", "leo", "log_start"),
+}
+
+
 @pytest.mark.parametrize("name", names.MADE)
 def test_every_finding_has_words(name: str) -> None:
     """Even where little is known of it."""
-    hows = {
-        "lost-write": ("moved", "overwritten", "orphaned", "gone"),
-        "epoch-lineage": ("two records", "falls", "cache", "cache above LEO"),
-        "ack-rule": ("hw", "isr", "member"),
-        "candidate-incomplete": ("short", "other"),
-        "unsafe-isr": ("behind", "leader", "order", "smaller"),
-        "malformed-log": ("gap", "doubled", "disordered", "crc", "hw", "leo", "log_start"),
-    }
-    for how in hows.get(name, ("no leader",)):
+    for how in HOWS.get(name, ("no leader",)):
         text = text_of(
             name,
             {

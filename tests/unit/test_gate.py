@@ -179,8 +179,8 @@ def test_run_and_check_go_through_the_same_gate_and_rejudge_writes_no_reports(
         here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gates: dict[str, check.Gate] = {}
 
-    def keep(command: str) -> Callable[[object, check.Gate], int]:
-        def kept(_: object, through: check.Gate) -> int:
+    def keep(command: str) -> Callable[..., int]:
+        def kept(_: object, through: check.Gate, *__: object) -> int:
             gates[command] = through
             return 3
 

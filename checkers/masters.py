@@ -1,0 +1,133 @@
+"""Spark's master: whose machines work, whether they answer, and what a worker of theirs must have.
+
+Rules
+1. A master that is not there is told within seconds where a port can be asked, and else as soon as Spark
+   gives up (a minute); one that gives no worker, after WORKER_S. Nothing is tried again after that.
+2. Where workers are other machines, a run in this machine's file system must lie where they see it under the
+   same path.
+"""
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from harness.errors import FloodmarkError, UsageError
+
+LOCAL = "local[*]"
+DIAL_MS = 5_000
+WORKER_S = 180.0  # a cluster that is busy, or starts machines for us, takes its time
+_STANDALONE = re.compile(r"spark://([^/,\s]+:\d+)(,[^/,\s]+:\d+)*")
+# What a Python that lacks something says, or a machine that lacks the Python.
+_BARE = re.compile(
+    r"((?:ModuleNotFound|Import)Error: .*|Cannot run program .*|.*PYTHON_VERSION_MISMATCH.*"
+    r"|.*PACKAGE_NOT_INSTALLED.*)"
+)
+
+
+def is_local(master: str | None) -> bool:
+    return master is not None and re.fullmatch(r"local(\[[^\]]*\])?", master) is not None
+
+
+def on_loopback(master: str) -> bool:
+    """Whether everything is on this machine, and nobody else need reach the driver."""
+    hosts = [host for host, _ in addresses(master)]
+    near = all(host in ("localhost", "::1") or host.startswith("127.") for host in hosts)
+    return is_local(master) or (bool(hosts) and near)
+
+
+def addresses(master: str) -> list[tuple[str, int]]:
+    """Host and port of each master of a standalone cluster."""
+    if _STANDALONE.fullmatch(master) is None:
+        return []
+    split = [word.rpartition(":") for word in master.removeprefix("spark://").split(",")]
+    return [(host.strip("[]"), int(port)) for host, _, port in split]
+
+
+def refuse_odd(master: str) -> None:
+    """UsageError for what can be no master."""
+    if not re.match(r"local|spark://|yarn$|k8s://", master):
+        raise UsageError(f"--master {master}: Spark knows spark://HOST:PORT, yarn, k8s://..., and local[*]")
+    if master.startswith("spark://") and _STANDALONE.fullmatch(master) is None:
+        raise UsageError(f"--master {master}: a standalone master is spark://HOST:PORT")
+    if master.startswith("local") and not is_local(master) and not master.startswith("local-cluster["):
+        raise UsageError(f"--master {master}: this machine is local[*], or local[N] for N cores")
+
+
+def refuse_silent(jvm: Any, master: str) -> None:
+    """FloodmarkError where no master of a standalone cluster takes a connection."""
+    told = []
+    for host, port in addresses(master):
+        dialled = jvm.java.net.Socket()
+        try:
+            dialled.connect(jvm.java.net.InetSocketAddress(host, port), DIAL_MS)
+            return
+        except (PySparkException, Py4JError) as error:
+            told.append(f"{host}:{port}: {words_of(error)}")
+        finally:
+            dialled.close()
+    if told:
+        raise FloodmarkError(
+            f"no Spark master answers at {master} ({'; '.join(told)}); is it up, and its "
+            "port open to this machine?"
+        )
+
+
+def await_worker(spark: SparkSession, master: str, wait_s: float = WORKER_S) -> None:
+    """Returns when the cluster has done one small job for us; FloodmarkError where it has not in time."""
+    failed: list[Exception] = []
+
+    def job() -> None:
+        try:
+            spark.range(0, 1, 1, 1).count()
+        except (PySparkException, Py4JError) as error:
+            failed.append(error)
+
+    asked = threading.Thread(target=job, daemon=True)
+    asked.start()
+    asked.join(wait_s)
+    if asked.is_alive():
+        spark.sparkContext.cancelAllJobs()
+        raise FloodmarkError(
+            f"{master} answers, but gave no worker within {wait_s:.0f} s: it has none with enough memory and "
+            "cores free, or its workers cannot dial this machine (--conf spark.executor.memory=..., "
+            "spark.cores.max=..., spark.driver.host=...)"
+        )
+    if failed:
+        raise FloodmarkError(f"{master} cannot work: {words_of(failed[0])}")
+
+
+def refuse_bare_workers(spark: SparkSession, error: Exception) -> None:
+    """FloodmarkError where a worker of a cluster has not what the judge's Python functions need."""
+    found = _BARE.search(str(error))
+    if found is not None and not is_local(spark.sparkContext.master):
+        python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        raise FloodmarkError(
+            f"a worker cannot run floodmark's Python code ({found[1].strip()[:200]}): {python} must be there "
+            "on every worker, with floodmark and its packages; PYSPARK_PYTHON names another one"
+        ) from error
+
+
+def words_of(error: BaseException) -> str:
+    """What went wrong in the JVM, in one line: the message of the innermost cause."""
+    java = getattr(error, "java_exception", None)
+    messages = [str(error)] if java is None else list(_causes(java))
+    lines = [line.strip() for message in messages[-1:] for line in message.splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
+def _causes(java: Any) -> Iterator[str]:
+    """From the outermost to the innermost."""
+    for _ in range(20):
+        name = str(java.getClass().getSimpleName())
+        message = java.getMessage()
+        yield name if message is None else str(message)
+        java = java.getCause()
+        if java is None:
+            return

@@ -1,0 +1,64 @@
+"""What people are told of the saved runs, word for word (`pytest --rewrite` writes it anew; then read it).
+
+Beside each text lies the verdict that it tells of, as the judge gave it: what is under test is the telling.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from harness.commands import telling
+
+RUNS = Path(__file__).parents[2] / "histories" / "golden"
+VERDICTS = sorted((Path(__file__).parent / "accounts").glob("*.json"))
+SCREEN = 24  # lines of one finding, at most
+
+
+def report_of(path: Path) -> str:
+    folder = RUNS / path.stem
+    verdict = json.loads(path.read_text())
+    about = json.loads((folder / "run.json").read_text())
+    return click.unstyle(telling.report(folder, verdict, about)).replace(str(folder), folder.name) + "\n"
+
+
+@pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)
+def test_a_saved_run_is_told_as_written(path: Path, request: pytest.FixtureRequest) -> None:
+    """Every sentence of its report is the one in its file."""
+    now, written = report_of(path), path.with_suffix(".txt")
+    if request.config.getoption("--rewrite"):
+        written.write_text(now)
+    assert written.read_text() == now
+
+
+@pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)
+def test_each_finding_fits_on_a_screen(path: Path) -> None:
+    """And no line is longer than a terminal that is somewhat wide."""
+    begun: list[int] = []
+    for number, line in enumerate(lines := report_of(path).splitlines()):
+        if line.startswith("  ") and not line.startswith("   "):
+            begun.append(number)
+    heights = [after - before for before, after in zip(begun, [*begun[1:], len(lines)], strict=True)]
+    assert max(heights) <= SCREEN
+    assert all(len(line) <= telling.WIDTH for line in lines if line.startswith("    "))
+
+
+@pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)
+def test_every_line_that_is_named_is_the_one_meant(path: Path) -> None:
+    """It is there, and what is told of it has its time, and of a client's its process."""
+    folder, words = RUNS / path.stem, " ".join(report_of(path).split())
+    for file, number in re.findall(r"((?:history|trace|logs/\w+)\.jsonl):(\d+)", words):
+        assert int(number) <= len((folder / file).read_text().splitlines())
+    for file, who in (("history", r"process (\d+) "), ("trace", "()")):
+        told = rf"at (-?[\d.]+) s {who}(?:(?!at -?[\d.]+ s ).)*?\({file}\.jsonl:(\d+)[;)]"
+        for time, process, number in re.findall(told, words):
+            line = json.loads((folder / f"{file}.jsonl").read_text().splitlines()[int(number) - 1])
+            assert f"{line['time'] / 1e9:.3f}" == time
+            assert process in ("", str(line.get("process")))
+
+
+def test_there_are_saved_verdicts() -> None:
+    """The folder is found."""
+    assert len(VERDICTS) >= 25

@@ -1,0 +1,107 @@
+"""The judge where one machine is not enough: --master and spark-submit, on a real standalone cluster."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import big
+import pytest
+from command_line import GOLDEN, floodmark, golden
+from standalone import Standalone, standalone
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.spark
+
+SAVED = sorted(folder.name for folder in GOLDEN.iterdir())[:18]
+CALL_S = 540
+# Two executors of a core each on this machine. Nothing is small, and files are cut into many tasks.
+WORKERS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.files.maxPartitionBytes": "300000",
+    "spark.floodmark.smallBytes": "1",
+}
+CONF = [word for pair in WORKERS.items() for word in ("--conf", "=".join(pair))]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with standalone(tmp_path_factory.mktemp("cluster"), workers=2) as made:
+        yield made
+
+
+def called(*words: object, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own: this one's Spark works here already."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    return subprocess.run([str(word) for word in words], env={**kept, **env}, cwd=ROOT, capture_output=True,
+                          text=True, timeout=CALL_S, check=False)
+
+
+def check(*words: object) -> subprocess.CompletedProcess[str]:
+    return called(sys.executable, "-m", "harness", "check", *words)
+
+
+def verdict(folder: Path) -> str:
+    """verdict.json as it was written, but for the timings; it is gone then."""
+    text = (folder / "verdict.json").read_text()
+    (folder / "verdict.json").unlink()
+    kept, timings = re.subn(r'"timings_s": \{[^}]*\}', "", text)
+    assert timings == 1
+    return kept
+
+
+def test_two_workers_say_what_one_machine_says(cluster: Standalone, tmp_path: Path) -> None:
+    """Byte for byte but for timings: saved runs of every kind, and two that the workers' Python sieves, one
+    of them with losses."""
+    for lost in (0, 2):
+        big.write(tmp_path / f"big-{lost}", ops=2500, partitions=2, lost=lost)
+    folders = [golden(tmp_path, name) for name in SAVED] + [tmp_path / "big-0", tmp_path / "big-2"]
+    assert sum(file.stat().st_size for file in (tmp_path / "big-2").rglob("*.jsonl")) > 1 << 20
+    here = floodmark("check", *folders)
+    told = {folder.name: verdict(folder) for folder in folders}
+    there = check("--master", cluster.master, *CONF, *folders)
+    assert (there.returncode, "Traceback" in there.stderr) == (here.code, False), there.stderr
+    assert {folder.name: verdict(folder) for folder in folders} == told
+    assert there.stdout == here.out
+    assert "lost-write" in told["big-2"]
+    worked = [daemon.log.read_text().count("Asked to launch executor") for daemon in cluster.daemons[1:]]
+    assert min(worked) >= 1, "a worker had nothing to do"
+
+
+def test_spark_submit_runs_it_and_gives_its_exit_code(tmp_path: Path) -> None:
+    """The master and the keys are spark-submit's."""
+    folder = golden(tmp_path, "a-kill-loses-the-tail")
+    submit = Path(sys.executable).with_name("spark-submit")
+    quick = ("--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    program = ROOT / "harness" / "__main__.py"
+    ran = called(submit, "--master", "local[1]", *quick, program, "check", folder,
+                 PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    assert ran.returncode == 1, ran.stderr
+    assert ran.stdout.splitlines()[-1] == str(folder)
+    assert "lost-write" in verdict(folder)
+
+
+def test_a_worker_without_the_packages_is_told_with_what_to_do(cluster: Standalone, tmp_path: Path) -> None:
+    """PYSPARK_PYTHON goes before this process's Python."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    big.write(tmp_path / "big", ops=2500, partitions=2, lost=0)
+    ran = called(sys.executable, "-m", "harness", "check", "--master", cluster.master, *CONF,
+                 tmp_path / "big", PYSPARK_PYTHON=str(bare))
+    assert ran.returncode == 4, ran.stderr
+    assert re.search(rf"floodmark: a worker cannot run floodmark's Python code \(.+\): {bare} must be there",
+                     ran.stderr), ran.stderr
+
+
+def test_a_master_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
+    folder = golden(tmp_path, "a-kill-loses-the-tail")
+    ran = check("--master", "spark://127.0.0.1:9", folder)
+    assert ran.returncode == 4
+    assert ran.stderr.splitlines()[-1] == (
+        "floodmark: no Spark master answers at spark://127.0.0.1:9 (127.0.0.1:9: Connection refused); is it "
+        "up, and its port open to this machine?")
+    assert not (folder / "verdict.json").exists()

@@ -1,0 +1,242 @@
+"""Run folders by address: a file: address is a path; a mount table of Hadoop's stands for any far place."""
+
+import errno
+import io
+import os
+import re
+import shutil
+from pathlib import Path
+
+import big
+import pytest
+from command_line import GOLDEN, Answer, floodmark, golden
+from folders import Tale
+
+from checkers import hadoop, session
+from checkers.hadoop import HadoopPlace
+from harness.dump_twin import write_twin
+from harness.places import path_of, scheme_of
+
+pytestmark = pytest.mark.spark
+
+SAVED = sorted(folder.name for folder in GOLDEN.iterdir())[::3]
+FAR = "viewfs://floodmark"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that is mounted at viewfs://floodmark/runs, with runs of every kind in it."""
+    root = tmp_path_factory.mktemp("far")
+    conf = session.session(0).sparkContext._jsc.hadoopConfiguration()
+    conf.set("fs.viewfs.mounttable.floodmark.link./runs", f"file:{root}")
+    for name in SAVED:
+        golden(root, name)
+    big.write(root / "run=7 [x] {y} %41 é", ops=2000, lost=2)  # as long as what is sieved, with an odd name
+    Tale().acked(1, 2).write(root / "no-rows")
+    (root / "no-rows" / "replicas.jsonl").unlink()
+    Tale().acked(1, 2).write(root / "no-dump")
+    (root / "no-dump" / "logs" / "n2.jsonl").unlink()
+    lines = Tale().acked(1, 2).write(root / "only-parquet") / "logs" / "n2.jsonl"
+    write_twin(lines)
+    lines.unlink()
+    torn = Tale().acked(1, 2).write(root / "torn") / "history.jsonl"
+    torn.write_bytes(torn.read_bytes() + b'{"index":99,"ti')
+    garbled = Tale().acked(1, 2).write(root / "garbled") / "history.jsonl"
+    garbled.write_bytes(garbled.read_bytes().replace(b'"time": 1000', b'"time": "x"'))
+    (root / "empty").mkdir()
+    (root / "file").write_text("no folder")
+    return root
+
+
+def place(address: str) -> HadoopPlace:
+    return HadoopPlace(uri=address, conf=session.session(0).sparkContext._jsc.hadoopConfiguration())
+
+
+def verdicts(root: Path) -> dict[str, str]:
+    """Every verdict.json by its folder, but for the timings; they are gone then."""
+    told = {}
+    for file in sorted(root.glob("*/verdict.json")):
+        told[file.parent.name] = re.sub(r'"timings_s": \{[^}]*\}', "", file.read_text())
+        file.unlink()
+    return told
+
+
+@pytest.fixture(scope="module")
+def judged(runs: Path) -> dict[str, tuple[Answer, dict[str, str]]]:
+    """All runs as paths, by a file: address, and from afar: the answer and the verdicts."""
+    told = {}
+    for kind, words in (("path", sorted(runs.glob("*/"))), ("file", [f"file://{runs}/*"]),
+                        ("far", [f"{FAR}/runs/*"])):
+        answer = floodmark("check", *words)
+        told[kind] = answer, verdicts(runs)
+    return told
+
+
+def test_from_everywhere_the_verdicts_are_the_same(judged: dict[str, tuple[Answer, dict[str, str]]]) -> None:
+    """Byte for byte but for timings; of what has no run.json the path is in the reason."""
+    (here, paths), (_, files), (there, far) = (judged[kind] for kind in ("path", "file", "far"))
+    assert len(paths) == len(SAVED) + 6
+    assert '"n2": 2' in paths["only-parquet"]
+    assert files == paths
+    assert far == paths
+    assert here.code == there.code == 1
+    assert "lost-write" in far["run=7 [x] {y} %41 é"]
+
+
+def test_a_far_report_is_the_near_one_without_what_needs_the_files_here(
+        judged: dict[str, tuple[Answer, dict[str, str]]]) -> None:
+    """Sentences for findings, the first bad line; nothing to be typed that takes no address."""
+    there = judged["far"][0]
+    assert there.out.splitlines()[0] == judged["path"][0].out.splitlines()[0]
+    assert there.last == f"{FAR}/runs/{sorted([*judged['far'][1], 'empty'])[-1]}"
+    assert "floodmark show" not in there.out
+    assert "history.jsonl:2: " in there.out
+
+
+def test_a_verdict_takes_the_place_of_the_last_and_leaves_nothing_beside_it(runs: Path) -> None:
+    folder = shutil.copytree(runs / SAVED[0], runs / "again")
+    before = sorted(path.name for path in folder.iterdir())
+    for _ in range(2):
+        floodmark("check", f"{FAR}/runs/again")
+        assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "verdict.json"])
+    answer = floodmark("rejudge", f"{FAR}/runs/again")
+    assert "again: unchanged, " in answer.out
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(("word", "code", "told"), [
+    (f"{FAR}/runs/none", 2, f"{FAR}/runs/none does not exist"),
+    (f"{FAR}/runs/none*", 2, f"'{FAR}/runs/none*' matches no folder"),
+    (f"{FAR}/runs/fil*", 2, "matches no folder"),
+    (f"{FAR}/runs/[", 2, f"{FAR}/runs/["),
+    ("viewfs://nobody/runs", 4, "viewfs://nobody/runs: "),
+    ("foo://bar/x", 2, "foo://bar/x: Spark knows no file system foo://"),
+    ("s3a://bucket/x", 4, "--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3."),
+    ("hdfs://127.0.0.1:1/x", 4, "hdfs://127.0.0.1:1/x: "),
+    ("file://elsewhere/x", 2, "a file: address names no host"),
+    ("file:///no/such/folder", 2, "/no/such/folder does not exist"),
+])
+def test_an_address_of_nothing_is_a_sentence(runs: Path, word: str, code: int, told: str) -> None:
+    session.session(0).sparkContext._jsc.hadoopConfiguration().set("ipc.client.connect.max.retries", "0")
+    answer = floodmark("check", runs / SAVED[0], word)
+    assert (answer.code, len(answer.err.splitlines())) == (code, 1)
+    assert told in answer.err
+    assert verdicts(runs) == {}
+
+
+def test_what_the_far_folder_lacks_is_told_of_it_alone(runs: Path) -> None:
+    answer = floodmark("check", f"{FAR}/runs/empty", f"{FAR}/runs/{SAVED[0]}", f"{FAR}/runs/file")
+    assert answer.code == 1
+    assert f"{FAR}/runs/empty is no run folder: it has no run.json" in answer.out
+    assert list(verdicts(runs)) == [SAVED[0]]
+
+
+# -- a place, call by call ----------------------------------------------------------------------------------
+
+
+def test_a_far_file_is_read_as_a_near_one(runs: Path) -> None:
+    data = bytes(range(256)) * 3000
+    (runs / "data").write_bytes(data)
+    far = place(f"{FAR}/runs") / "data"
+    assert far.read_bytes() == data
+    assert far.stat().st_size == len(data)
+    with far.open("rb") as file:
+        assert file.seek(-4, io.SEEK_END) == len(data) - 4
+        assert file.read() == data[-4:]
+        assert file.read(1) == b""
+        file.seek(1000)
+        assert file.read(70_000) == data[1000:71_000]
+        file.seek(0)
+        assert list(file) == data.splitlines(keepends=True) or b"".join(file) == b""
+    (runs / "data").unlink()
+
+
+def test_what_goes_wrong_is_what_a_path_would_say(runs: Path) -> None:
+    far = place(f"{FAR}/runs")
+    assert (far.exists(), far.is_dir(), far.is_file()) == (True, True, False)
+    assert ((far / "file").is_file(), (far / "none").exists(), (far / "file" / "x").exists()) == (
+        True, False, False)
+    for name in ("none", "empty"):
+        with pytest.raises(OSError) as near:
+            (runs / name).open("rb")
+        with pytest.raises(OSError) as there:
+            (far / name).open("rb")
+        assert (type(there.value), there.value.errno, there.value.strerror) == (
+            type(near.value), near.value.errno, near.value.strerror)
+    assert {far / "a", far / "a"} == {place(f"{FAR}/runs/a")}
+    assert ((far / "n1.jsonl").name, (far / "n1.jsonl").suffix, (far / ".x").suffix) == (
+        "n1.jsonl", Path("n1.jsonl").suffix, Path(".x").suffix)
+
+
+def test_a_write_that_fails_leaves_the_last_as_it_was(runs: Path) -> None:
+    """A folder stands where the file should."""
+    (runs / "taken" / "verdict.json" / "x").mkdir(parents=True)
+    with pytest.raises(OSError):
+        (place(f"{FAR}/runs/taken") / "verdict.json").write_whole(b"new")
+    assert [path.name for path in (runs / "taken").iterdir()] == ["verdict.json"]
+    shutil.rmtree(runs / "taken")
+
+
+def test_a_dump_that_spark_would_not_see_is_damaged_and_not_passed_over(runs: Path) -> None:
+    tale = Tale().acked(1, 2)
+    folder = tale.write(runs / "hidden")
+    for file in folder.rglob("*.json*"):
+        file.write_text(file.read_text().replace('"n2"', '"_n2"'))
+    (folder / "logs" / "n2.jsonl").rename(folder / "logs" / "_n2.jsonl")
+    assert floodmark("check", folder).code == 0
+    answer = floodmark("check", f"{FAR}/runs/hidden")
+    assert answer.code == 3
+    assert "logs/_n2.jsonl: Spark reads no file of such a name where it lies" in answer.out
+    shutil.rmtree(folder)
+
+
+# -- the session --------------------------------------------------------------------------------------------
+
+
+def test_a_session_that_is_there_is_used_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook's, say, with settings that no judge could do with."""
+    theirs = session.session(0)
+    monkeypatch.setattr(session, "_running", [])
+    theirs.conf.set("spark.sql.ansi.enabled", "true")
+    try:
+        ours = session.session(0)
+        assert ours.sparkContext is theirs.sparkContext
+        assert session.session(0) is ours
+        assert ours.conf.get("spark.sql.ansi.enabled") == "false"
+        assert theirs.conf.get("spark.sql.ansi.enabled") == "true"
+    finally:
+        theirs.conf.set("spark.sql.ansi.enabled", "false")
+
+
+def test_another_master_than_that_of_the_session_is_usage(runs: Path) -> None:
+    answer = floodmark("check", "--master", "spark://far:7077", runs / SAVED[0])
+    assert answer.code == 2
+    assert "--master spark://far:7077: Spark works for this process at local[*] already" in answer.err
+
+
+# -- addresses ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("word", "scheme"), [
+    ("hdfs://host:8020/runs/a", "hdfs"), ("S3A://bucket/a", "s3a"), ("file:/a/b", "file"), ("/a/b", None),
+    ("a:b", None), ("c:/a", None), ("./hdfs://a", None), ("histories/runs/*", None)])
+def test_an_address_is_told_from_a_path(word: str, scheme: str | None) -> None:
+    assert scheme_of(word) == scheme
+
+
+def test_what_is_there_by_that_very_name_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run:" / "a").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert scheme_of("run:/a") is None
+    assert scheme_of("run:/b") == "run"
+
+
+@pytest.mark.parametrize(("address", "path"), [
+    ("file:/a b/%41", "/a b/%41"), ("file:///a", "/a"), ("file://localhost/a", "/a"), ("FILE:/a", "/a")])
+def test_a_file_address_is_a_path(address: str, path: str) -> None:
+    assert path_of(address) == Path(path)
+
+
+def test_the_errors_of_the_jvm_have_an_errno() -> None:
+    assert hadoop._os_error(RuntimeError("the cable is out\nat java"), "hdfs://a").errno == errno.EIO
+    assert os.strerror(errno.EIO) not in str(hadoop._os_error(RuntimeError("the cable is out"), "hdfs://a"))

@@ -1,0 +1,47 @@
+"""The twin on runs with transactions: it finds what was planted, and else only what isolation permits."""
+
+from pathlib import Path
+from random import Random
+
+import damages_clients
+import damages_files
+import damages_isolation
+import damages_logs
+import damages_losses
+import damages_txn
+import pytest
+import twin
+from damages import DAMAGES, FILES, NEAR_MISSES
+from planting import CYCLES, UNSETTLED, planted
+from txn_histories import healthy_txns
+
+ADDED_BY = (  # imported for what they add
+    damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_txn)
+OF_TXNS = {damages_txn.__name__, damages_isolation.__name__}
+TRIES, TRIES_OF_TXNS = 6, 40  # folders a damage; of those that are about transactions
+NOT_WITH_TXNS = {"nothing_acked"}
+CATALOGUE = DAMAGES | NEAR_MISSES | FILES
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_healthy_run_has_no_bugs(seed: int, tmp_path: Path) -> None:
+    """Transactions in flight interleave and are seen partition by partition; nobody reads in a circle."""
+    random = Random(f"healthy txns {seed}")
+    settled, uncommitted = random.random() < 0.7, random.random() < 0.2
+    folder = healthy_txns(random, steps=random.randrange(30, 120), settled=settled, uncommitted=uncommitted)
+    verdict = twin.judge(folder.write(tmp_path / "run"))
+    names = CYCLES | {"precommitted-read", "G1a"} if uncommitted else CYCLES - {"G1c-realtime"}
+
+    assert {one["permitted_by"] for one in verdict["findings"]} <= {"isolation"}
+    assert {one["name"] for one in verdict["findings"]} <= names
+    assert settled == (verdict["valid"] is True)
+    assert (set() if settled else UNSETTLED) == set(verdict["unknown"])
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE.keys() - NOT_WITH_TXNS))
+def test_what_is_planted_is_found(name: str, tmp_path: Path) -> None:
+    """Damages, near misses and spoilt files, each as its Expect says."""
+    plant = CATALOGUE[name]
+    tries = TRIES_OF_TXNS if plant.__module__ in OF_TXNS else TRIES
+
+    assert planted(plant, name, tmp_path, healthy_txns, tries) > 0

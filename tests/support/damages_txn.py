@@ -1,0 +1,258 @@
+"""Damages of transactions that are bugs: reads of one's own and of aborted writes, rings of who read whom,
+with or without time; and their near misses.
+
+The rules are those of damages.py. Each adds ops at the end of the history, with their records at the end of
+every log, and lets the final reader see them; so each fits a folder with or without transactions, whatever
+was there before. What isolation permits may stand in any run with transactions: only a bug, or what an Expect
+says must be there, is looked for.
+"""
+
+from random import Random
+
+from damages import NOTHING, Expect, damage, extend, found, near_miss, some_partition
+from txn_clients import (
+    Client,
+    after,
+    clients,
+    last_record,
+    picks,
+)
+
+from histories import RunFolder
+
+# -- a transaction and its own ------------------------------------------------------------------------------
+
+@damage
+def a_txn_reads_its_own_write(folder: RunFolder, random: Random) -> Expect | None:
+    """Whatever becomes of it; if it is aborted, what it read had failed too."""
+    kind = random.choice(("ok", "info", "fail"))
+    (txn,) = clients(folder, picks(folder, random, 2))
+    txn.asks()
+    reads = [txn.appends(which, aborted=kind == "fail") for which in range(2)]
+    txn.answers(kind, *reads[:random.randrange(1, 3)])
+    return after(folder, found("precommitted-read", *(("G1a",) if kind == "fail" else ())))
+
+
+@damage
+def an_aborted_value_is_read(folder: RunFolder, random: Random) -> Expect | None:
+    """A transaction failed for certain, and a poll or transaction of any outcome showed its value."""
+    (txn,) = clients(folder, picks(folder, random, 1))
+    txn.asks()
+    value = txn.appends(aborted=True)
+    txn.answers("fail")
+    (reader,) = clients(folder, [], f=random.choice(("txn", "poll")))
+    reader.asks()
+    reader.answers(random.choice(("ok", "fail", "info")), value)
+    return after(folder, found("G1a"))
+
+
+@near_miss
+def an_aborted_value_is_passed_over(folder: RunFolder, random: Random) -> Expect | None:
+    """Its record is in the logs and nobody read it; a marker follows."""
+    txn, reader, other = clients(folder, picks(folder, random, 2), [], picks(folder, random, 1))
+    txn.asks()
+    for which in range(2):
+        txn.appends(which, aborted=True)
+        extend(folder, txn.sends[which]["partition"], None)
+    txn.answers("fail")
+    other.asks()
+    value = other.appends()
+    other.answers("ok")
+    reader.asks()
+    reader.answers("ok", value)
+    return after(folder, NOTHING)
+
+
+@damage
+def an_ok_txn_was_aborted(folder: RunFolder, random: Random) -> Expect | None:
+    """It was answered ok, its records stand in the logs as aborted, and no final read returned them."""
+    (txn,) = clients(folder, picks(folder, random, 1), f=random.choice(("txn", "send")))
+    txn.asks()
+    txn.appends(aborted=True)
+    txn.answers("ok")
+    return after(folder, found("unseen"))
+
+
+@near_miss
+def an_aborted_txn_reads_once_more(folder: RunFolder, random: Random) -> Expect | None:
+    """An abort rewinds: the next transaction of the process reads the same records again, and then what the
+    first of them sends when it is sent anew."""
+    partition = some_partition(folder, random)
+    value = last_record(folder, partition)
+    first, second, third = clients(folder, [partition], [partition], [])
+    second.process = third.process = first.process
+    if value is None:
+        return None
+    first.asks()
+    first.appends(aborted=True)
+    first.answers("fail", value)
+    second.asks()
+    sent = second.appends()
+    second.answers("ok", value)
+    third.asks()
+    third.answers("ok", sent)
+    return after(folder, NOTHING)
+
+
+# -- rings of who read whom ---------------------------------------------------------------------------------
+
+@damage
+def two_txns_read_each_other(folder: RunFolder, random: Random) -> Expect | None:
+    """Side by side, or one after the other."""
+    one, other = clients(folder, *([key] for key in picks(folder, random, 2)))
+    kinds = random.choices(("ok", "info"), k=2)
+    one.asks()
+    if random.random() < 0.5:
+        other.asks()
+    mine, yours = one.appends(), other.appends()
+    one.answers(kinds[0], yours)
+    if folder.lines[-2]["process"] != other.process:
+        other.asks()
+    other.answers(kinds[1], mine)
+    return after(folder, found("G1c"))
+
+
+@damage
+def three_txns_in_a_ring(folder: RunFolder, random: Random) -> Expect | None:
+    """Each read what the next one sent."""
+    ring = clients(folder, *([key] for key in picks(folder, random, 3)))
+    for txn in ring:
+        txn.asks()
+    values = [txn.appends() for txn in ring]
+    for txn, value in zip(ring, values[1:] + values[:1], strict=True):
+        txn.answers(random.choice(("ok", "ok", "info")), value)
+    return after(folder, found("G1c"))
+
+
+@damage
+def a_ring_that_a_failure_breaks(folder: RunFolder, random: Random) -> Expect | None:
+    """Two read each other, but one of them failed: it wrote nothing, and reading it is another matter."""
+    one, other = clients(folder, *([key] for key in picks(folder, random, 2)))
+    one.asks()
+    other.asks()
+    mine, yours = one.appends(), other.appends(aborted=True)
+    one.answers("ok", yours)
+    other.answers("fail", mine)
+    return after(folder, found("G1a"))
+
+
+@near_miss
+def a_chain_of_reads(folder: RunFolder, random: Random) -> Expect | None:
+    """Each read what the one before sent; the first, of unknown fate, read nothing."""
+    chain = clients(folder, *([key] for key in picks(folder, random, 3)))
+    for txn in chain:
+        txn.asks()
+    values = [txn.appends() for txn in chain]
+    for txn, value in reversed(list(zip(chain[1:], values[:-1], strict=True))):
+        txn.answers("ok", value)
+    if random.random() < 0.5:
+        chain[0].answers(random.choice(("ok", "info")))
+    return after(folder, NOTHING)
+
+
+# -- rings through time -------------------------------------------------------------------------------------
+
+def long_one_around_two(folder: RunFolder, random: Random, kind: str, *, one_process: bool, overlap: bool
+                        ) -> list[Client]:
+    """The first, which ends so, reads what the long one sends; then (or beside it) the second is asked, and
+    the long one reads what it sends."""
+    long, first, second = clients(folder, *([key] for key in picks(folder, random, 3)))
+    if one_process:
+        second.process = first.process
+    long.asks()
+    first.asks()
+    value = long.appends()
+    first.appends(aborted=kind == "fail")
+    if overlap:
+        second.asks()
+    first.answers(kind, value)
+    if not overlap:
+        second.asks()
+    early = second.appends()
+    second.answers(random.choice(("ok", "info")))
+    long.answers(random.choice(("ok", "info")), early)
+    return [long, first, second]
+
+
+@damage
+def a_ring_through_time(folder: RunFolder, random: Random) -> Expect | None:
+    """What one had read by the time it was answered, whatever the answer, came before later asks."""
+    kind = random.choice(("ok", "fail", "info"))
+    long_one_around_two(folder, random, kind, one_process=False, overlap=False)
+    return after(folder, found("G1c-realtime"))
+
+
+@damage
+def a_ring_through_a_process(folder: RunFolder, random: Random) -> Expect | None:
+    """The same in one process: its order is an order of time too, and told once."""
+    long_one_around_two(folder, random, random.choice(("ok", "fail")), one_process=True, overlap=False)
+    return after(folder, found("G1c-process"))
+
+
+@near_miss
+def a_ring_that_an_overlap_breaks(folder: RunFolder, random: Random) -> Expect | None:
+    """The second was asked before the first was answered."""
+    kind = random.choice(("ok", "fail", "info"))
+    long_one_around_two(folder, random, kind, one_process=False, overlap=True)
+    return after(folder, NOTHING)
+
+
+def read_early(folder: RunFolder, random: Random, sender_f: str, reader_f: str, *, own: bool) -> None:
+    """A value is read before anybody asked for its send."""
+    key = some_partition(folder, random)
+    (sender,) = clients(folder, [key], f=sender_f)
+    reader = Client(folder=folder, f=reader_f, process=sender.process + (0 if own else 1), sends=[])
+    value = sender.appends()
+    reader.asks()
+    reader.answers(random.choice(("ok", "fail") if own else ("ok", "fail", "info")), value)
+    sender.asks()
+    kind = random.choice(("ok", "ok", "info", "never"))
+    if kind != "never":
+        sender.answers(kind)
+
+
+@damage
+def read_before_it_was_sent(folder: RunFolder, random: Random) -> Expect | None:
+    """By a poll, of a plain send, in a run that may have no transactions."""
+    read_early(folder, random, "send", "poll", own=False)
+    return after(folder, found("G1c-realtime"))
+
+
+@damage
+def read_by_its_own_sender_before_it_was_sent(folder: RunFolder, random: Random) -> Expect | None:
+    """With transactions or without: it is told once."""
+    read_early(folder, random, "send", "poll", own=True)
+    return after(folder, found("G1c-process"))
+
+
+@damage
+def a_txns_write_is_read_before_it_began(folder: RunFolder, random: Random) -> Expect | None:
+    """By a poll or a transaction, of the same process or another."""
+    own = random.random() < 0.5
+    read_early(folder, random, "txn", random.choice(("poll", "txn")), own=own)
+    return after(folder, found("G1c-process" if own else "G1c-realtime"))
+
+
+@damage
+def a_failed_send_is_read_before_it_was_sent(folder: RunFolder, random: Random) -> Expect | None:
+    """It failed: reading it is G1a, and no circle."""
+    (sender,) = clients(folder, picks(folder, random, 1), f=random.choice(("send", "txn")))
+    reader = Client(folder=folder, f="poll", process=sender.process + 1, sends=[])
+    value = sender.appends(aborted=True)
+    reader.asks()
+    reader.answers("ok", value)
+    sender.asks()
+    sender.answers("fail")
+    return after(folder, found("G1a"))
+
+
+@near_miss
+def read_before_it_was_answered(folder: RunFolder, random: Random) -> Expect | None:
+    """A value may be read as soon as its send was asked for, by one who was asked before."""
+    (sender,) = clients(folder, picks(folder, random, 1), f=random.choice(("send", "txn")))
+    reader = Client(folder=folder, f=random.choice(("poll", "txn")), process=sender.process + 1, sends=[])
+    reader.asks()
+    sender.asks()
+    reader.answers("ok", sender.appends())
+    sender.answers(random.choice(("ok", "info")))
+    return after(folder, NOTHING)

@@ -1,0 +1,160 @@
+"""The run folders that a soak mutates: healthy, damaged, saved ones, and the tales of the judge's own tests.
+
+Rules kept here: a base is a seed and a number, whoever asks and in whatever order; what a base must be found
+to have is known from how it was made, and where nobody knows it is None.
+"""
+
+import copy
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import damages_clients
+import damages_files
+import damages_logs
+import damages_losses
+import damages_trace
+import damages_trace_isr
+from damages import BUG, DAMAGES, FILES, NEAR_MISSES, Damage, Expect
+from folders import Tale
+from planting import NOT_SETTLED
+from soak_mutations import Files
+from soak_mutations_files import in_parquet
+from traces import traced
+
+from histories import RunFolder, healthy
+
+TESTS = Path(__file__).parents[1]
+GOLDEN = TESTS.parent / "histories" / "golden"
+ADDED_BY = (  # imported for what they add
+    damages_clients, damages_files, damages_logs, damages_losses, damages_trace_isr)
+TRACED = damages_trace.DAMAGES | damages_trace.NEAR_MISSES
+PARQUET_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """A folder that was written, and what is known of it."""
+
+    story: str
+    files: Files
+    must: frozenset[str] | None  # names of bugs that were planted; empty: none was, and none may be found
+
+
+def base_of(seed: str, number: int, root: Path) -> Base:
+    """Writes the base to `root`, which must not be there."""
+    random = Random(f"base {seed} {number}")
+    make = random.choices((untouched, untraced_damage, traced_run, saved, told), (40, 25, 15, 10, 10))[0]
+    story, must = make(random, root)
+    files = files_of(root)
+    if random.random() < PARQUET_SHARE and b"compact" not in (files.get("run.json") or b""):
+        in_parquet(files, random)
+        write_files(files, root)
+        story += ", in Parquet"
+    return Base(story=story, files=files, must=must)
+
+
+def files_of(root: Path) -> Files:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*"))
+            if path.is_file() and path.name != "expected.json"}
+
+
+def write_files(files: Files, root: Path) -> Path:
+    """The folder with these files and no others."""
+    for path in sorted(root.rglob("*"), reverse=True):
+        if path.is_file() or path.is_symlink():
+            path.unlink()
+        else:
+            path.rmdir()
+    root.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if data is None:
+            path.mkdir()
+        else:
+            path.write_bytes(data)
+    return root
+
+
+# -- the kinds ----------------------------------------------------------------------------------------------
+
+Made = tuple[str, frozenset[str] | None]
+
+
+def untouched(random: Random, root: Path) -> Made:
+    """Nothing went wrong, or what comes close to it."""
+    if random.random() < 0.2:
+        return planted(random, root, healthy(random, steps=random.randrange(20, 60)), NEAR_MISSES)
+    healthy(random, steps=random.randrange(10, 60), settled=random.random() < 0.9).write(root)
+    return "healthy", frozenset()
+
+
+def untraced_damage(random: Random, root: Path) -> Made:
+    return planted(random, root, healthy(random, steps=random.randrange(20, 60)), DAMAGES | FILES)
+
+
+def traced_run(random: Random, root: Path) -> Made:
+    unclean = random.random() < 0.15
+    folder = traced(random, steps=random.randrange(30, 90), unclean=unclean,
+                    overspent=random.random() < 0.15, clock_error_ns=random.choice((0, 0, 500_000)))
+    if random.random() < 0.5:
+        folder.write(root)
+        return "traced", None
+    return planted(random, root, folder, TRACED)
+
+
+def planted(random: Random, root: Path, folder: RunFolder, damages: dict[str, Damage]) -> Made:
+    """One damage of these, the first that this folder, settled as it is, lends itself to."""
+    names = sorted(set(damages) - set(NOT_SETTLED))
+    random.shuffle(names)
+    for name in names:
+        attempt = copy.deepcopy(folder)
+        try:
+            expect = damages[name](attempt, random)
+        except (AssertionError, AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError):
+            continue
+        if expect is not None:
+            attempt.write(root)
+            return name, bugs_of(expect)
+    folder.write(root)
+    return "none of the damages", None
+
+
+def bugs_of(expect: Expect) -> frozenset[str]:
+    return frozenset(name for name, kind in expect.must.items() if kind == BUG)
+
+
+def saved(random: Random, root: Path) -> Made:
+    folder = random.choice(sorted(path.parent for path in GOLDEN.glob("*/expected.json")))
+    write_files(files_of(folder), root)
+    return folder.name, None
+
+
+def told(random: Random, root: Path) -> Made:
+    name, teller, found = random.choice(tales())
+    tale = Tale()
+    (teller(tale) or tale).write(root)
+    bugs = frozenset(words.split()[0] for words in found if " bug " in words)
+    return name, bugs or None
+
+
+@cache
+def tales() -> list[tuple[str, Callable[[Tale], Tale | None], tuple[str, ...]]]:
+    """Those of the judge's own tests, by name."""
+    found = []
+    for path in sorted((TESTS / "unit").glob("test_checkers_*.py")):
+        spec = importlib.util.spec_from_file_location(f"tales_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        if hasattr(module, "TALES"):
+            found += [(f"{path.stem} {name}", one.teller, one.found)
+                      for name, one in module.TALES.told.items()]
+    return sorted(found, key=lambda one: one[0])

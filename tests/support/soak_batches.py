@@ -1,0 +1,193 @@
+"""A campaign: batches are made by one process while another judges them; what is wrong is kept and named.
+
+Rules kept here:
+1. One batch is made ahead, never more; a batch is deleted once it has been judged.
+2. Whatever the judge does, a batch ends: an exception is narrowed down to the folder that makes it, a call
+   that does not return ends the soak, which says where to go on.
+"""
+
+import multiprocessing
+import os
+import shutil
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import soak_work
+from soak_laws import broken, broken_base, comparable, failures
+from soak_legal import TAMPERING
+from soak_work import Asked
+from twin_compare import as_dict, spoken
+
+from harness.verdict import Verdict
+
+MAKERS = {"histories": soak_work.histories, "mutated": soak_work.mutated}
+HANGS_AFTER_S, A_FOLDER_S = 300, 3  # a batch has so long, and so much longer for each folder
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What a campaign has seen so far."""
+
+    campaign: str
+    folders: int = 0
+    judging_s: float = 0
+    elapsed_s: float = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    wrongs: Counter[str] = field(default_factory=Counter)
+    kept: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        rate = self.folders / max(self.elapsed_s, 1e-9)
+        judged = self.folders / max(self.judging_s, 1e-9)
+        wrong = ", ".join(f"{count} {what}" for what, count in sorted(self.wrongs.items())) or "nothing wrong"
+        return (f"{self.campaign}: {self.folders:,} folders in {self.elapsed_s:,.0f} s, {rate:.1f}/s "
+                f"({judged:.1f}/s while judging): {wrong}")
+
+
+def make(campaign: str, seed: str, first: int, count: int, root: Path) -> list[Asked]:
+    """In the maker's process: a batch on disk."""
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    return MAKERS[campaign](seed, first, count, root)
+
+
+class Soak:
+    """Runs campaigns into a folder of work, keeping what is wrong beside it."""
+
+    def __init__(self, work: Path, kept: Path, *, seed: str, batch: int, inline: bool = False) -> None:
+        self.work, self.kept, self.seed, self.batch, self.inline = work, kept, seed, batch, inline
+
+    def run(self, campaign: str, first: int, count: int) -> Tally:
+        """Numbers from `first` on; progress on standard output, a line a batch."""
+        tally, began = Tally(campaign=campaign), time.monotonic()
+        for start, batch in self.batches(campaign, first, count):
+            size = sum(asked.kind != "base" and asked.again < 0 for asked in batch)
+            where = f"{campaign} --seed {self.seed} --from {start}"
+            with ends(where, HANGS_AFTER_S + A_FOLDER_S * len(batch)):
+                began_judging = time.monotonic()
+                verdicts = judged([asked.path for asked in batch])
+                tally.judging_s += time.monotonic() - began_judging
+            tally.folders += size
+            tally.kinds.update(asked.kind for asked in batch)
+            for asked, told in wrongs(batch, verdicts):
+                self.keep(tally, batch, asked, told)
+            shutil.rmtree(batch[0].path.parents[0 if campaign == "mutated" else 1], ignore_errors=True)
+            tally.elapsed_s = time.monotonic() - began
+            memory = ", ".join(f"{name} {megabytes:,} MB" for name, megabytes in memory_mb().items())
+            print(f"{tally.line()}; {memory}; next: --only {campaign} --from {start + size}", flush=True)
+        return tally
+
+    def batches(self, campaign: str, first: int, count: int) -> Iterator[tuple[int, list[Asked]]]:
+        """Each with its first number, the next one in the making."""
+        starts = [(start, min(self.batch, first + count - start))
+                  for start in range(first, first + count, self.batch)]
+        roots = [self.work / f"{campaign}-{number % 2}" for number in range(len(starts))]
+        if self.inline:
+            for (start, size), root in zip(starts, roots, strict=True):
+                yield start, make(campaign, self.seed, start, size, root)
+            return
+        spawn = multiprocessing.get_context("spawn")  # a fork would take the JVM's pipes along
+        with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as maker:
+            ahead: Future[list[Asked]] | None = None
+            for number, (start, size) in enumerate(starts):
+                ahead = ahead or maker.submit(make, campaign, self.seed, start, size, roots[number])
+                batch, ahead = ahead.result(), None
+                if number + 1 < len(starts):
+                    ahead = maker.submit(make, campaign, self.seed, *starts[number + 1], roots[number + 1])
+                yield start, batch
+
+    def keep(self, tally: Tally, batch: Sequence[Asked], asked: Asked, told: Sequence[str]) -> None:
+        """Moves the folder (and a copy of what it was made from) out of the way, and says what is wrong."""
+        name = f"{tally.campaign}-{self.seed}-{asked.path.name}"
+        place = self.kept / name
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(asked.path, place, symlinks=True)
+        if asked.base >= 0:
+            shutil.rmtree(self.kept / f"{name}.base", ignore_errors=True)
+            shutil.copytree(batch[asked.base].path, self.kept / f"{name}.base")
+        tally.wrongs.update(one.partition(":")[0] for one in told)
+        tally.kept.append(str(place))
+        print(f"WRONG {place}: {asked.story}", *told, sep="\n  ", flush=True)
+
+
+def judged(paths: Sequence[Path]) -> list[Verdict | str]:
+    """A verdict for each, or the traceback that came in its stead; never an exception."""
+    from checkers.judge import SparkJudge
+
+    try:
+        verdicts: list[Verdict | str] = list(SparkJudge().judge(paths))
+    except Exception:
+        if len(paths) == 1:
+            return [traceback.format_exc(limit=-3, chain=False)]
+        middle = len(paths) // 2
+        return [*judged(paths[:middle]), *judged(paths[middle:])]
+    if len(verdicts) != len(paths):
+        return [f"{len(verdicts)} verdicts for {len(paths)} folders"] * len(paths)
+    return verdicts
+
+
+def wrongs(batch: Sequence[Asked], verdicts: Sequence[Verdict | str]) -> Iterator[tuple[Asked, list[str]]]:
+    """What breaks a law, with which."""
+    for asked, verdict in zip(batch, verdicts, strict=True):
+        if isinstance(verdict, str):
+            yield asked, [f"traceback: {verdict}"]
+        elif told := list(wrong(asked, verdict, batch, verdicts)):
+            yield asked, told
+
+
+def wrong(asked: Asked, verdict: Verdict, batch: Sequence[Asked], verdicts: Sequence[Verdict | str]
+          ) -> Iterator[str]:
+    if asked.kind == "history":
+        yield from failures(verdict)
+        mine = spoken(as_dict(verdict))
+        if asked.wanted != mine:
+            yield f"difference:\n    twin  {asked.wanted}\n    judge {mine}"
+        return
+    if asked.kind == "base":
+        yield from broken_base(asked.must, verdict)
+        return
+    base, files = verdicts[asked.base], batch[asked.base].files
+    if isinstance(base, str) or files is None:
+        return  # it is told of the base
+    yield from broken(asked.kind, asked.touched, files, base, verdict)
+    first = verdicts[asked.again] if asked.again >= 0 else None
+    if asked.kind == TAMPERING and isinstance(first, Verdict) and comparable(first) != comparable(verdict):
+        yield f"another verdict of the same folder: {comparable(first)}, then {comparable(verdict)}"
+
+
+def memory_mb() -> dict[str, int]:
+    """The most that this process and those it started have held in memory so far, by the name of each."""
+    most: dict[str, int] = {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            told = dict(line.partition(":")[::2] for line in status.read_text().splitlines())
+        except OSError:
+            continue
+        if str(os.getpid()) in (told["Pid"].strip(), told["PPid"].strip()) and "VmHWM" in told:
+            name = told["Name"].strip()
+            most[name] = max(most.get(name, 0), int(told["VmHWM"].split()[0]) >> 10)
+    return most
+
+
+@contextmanager
+def ends(where: str, timeout_s: float) -> Iterator[None]:
+    """Ends the process, with its JVM, if what is inside does not return in time."""
+    def end() -> None:
+        print(f"WRONG no verdict in {timeout_s:,.0f} s: {where}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    timer = threading.Timer(timeout_s, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

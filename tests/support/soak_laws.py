@@ -1,0 +1,112 @@
+"""What must hold of a mutated folder's verdict, beside that of the folder as it was.
+
+Rules kept here:
+1. No failure of the judge's own, whatever was done.
+2. HARMLESS: the verdict is as it was. UNREADABLE: nothing is found that was not found before, valid is no
+   longer true, and a bug stands whose evidence lies in other files. QUIET: the same, but valid may stay true.
+   TAMPERING: the same folder gets the same verdict again.
+3. Where a fault that lost data, or the setting, permitted something, or might have, a file that is unreadable
+   may take the permission away, or give it: of such a base only 1 and "no longer true" are asked.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from soak_legal import HARMLESS, HISTORY, QUIET, RUN, TRACE, UNREADABLE
+from soak_mutations import Files
+
+from harness.verdict import BUG, Verdict
+
+FAILED = "the judge failed"
+OF_THE_LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log", "stuck"})
+OF_THE_HISTORY = frozenset({
+    "inconsistent-offsets", "nonmonotonic-send", "int-nonmonotonic-send", "realtime-order",
+    "end-offset-regressed"})
+OF_THE_TRACE = frozenset({
+    "hw-regressed", "leader-incomplete", "candidate-incomplete", "two-leaders", "ack-rule",
+    "unsafe-truncation", "unsafe-isr", "epoch-regressed"})
+OF_ITS_LINES = frozenset({"hw-regressed", "two-leaders", "epoch-regressed"})  # each proves itself
+
+
+def stands_without(name: str) -> frozenset[str] | None:
+    """The findings that need nothing of this file; None: all that are not the trace's."""
+    if name == HISTORY:
+        return OF_THE_LOGS | OF_THE_TRACE
+    if name == RUN:
+        return frozenset()
+    if name == TRACE:
+        return None
+    return OF_THE_HISTORY | OF_ITS_LINES
+
+
+def is_exposed(files: Files, base: Verdict) -> bool:
+    """Something was permitted, or might be (rule 3); or a value was sent twice, which excuses what only the
+    line that may be missing tells."""
+    if any(unknown.reason.startswith("values were sent more than once") for unknown in base.unknown):
+        return True
+    if any(finding.klass != BUG for finding in base.findings):
+        return True
+    told = files.get(RUN) or b""
+    try:
+        guarantees = json.loads(told).get("guarantees") or {}
+        unclean = guarantees.get("unclean_leader_election") is not False
+    except (ValueError, AttributeError):
+        unclean = True
+    history = (files.get(HISTORY) or b"").replace(b" ", b"")
+    return unclean or b'"lost":true' in history or b'"unclean":true' in history
+
+
+def bugs(verdict: Verdict) -> set[str]:
+    return {finding.name for finding in verdict.findings if finding.klass == BUG}
+
+
+def comparable(verdict: Verdict) -> tuple[Any, ...]:
+    """What two verdicts of one folder have in common; timings and the words of reasons left out."""
+    return (verdict.valid,
+            sorted((one.name, one.klass, one.permitted_by or "", one.count) for one in verdict.findings),
+            sorted({name for unknown in verdict.unknown for name in unknown.names}), dict(verdict.counts))
+
+
+def said(verdict: Verdict) -> tuple[Any, ...]:
+    return comparable(verdict)[:3]
+
+
+def failures(verdict: Verdict) -> Iterator[str]:
+    """Rule 1."""
+    for unknown in verdict.unknown:
+        if unknown.reason.startswith(FAILED):
+            yield f"traceback: {unknown.reason}"
+
+
+def broken(kind: str, name: str, files: Files, base: Verdict, verdict: Verdict) -> Iterator[str]:
+    """The laws that this verdict breaks; `files` are those before the change of `name`."""
+    yield from failures(verdict)
+    if kind == HARMLESS and said(base) != said(verdict):
+        yield f"not as it was: {said(base)}, now {said(verdict)}"
+    if kind not in (UNREADABLE, QUIET):
+        return
+    if kind == UNREADABLE and verdict.valid is True:
+        yield "false valid: nobody noticed"
+    if is_exposed(files, base):
+        return
+    news = bugs(verdict) - bugs(base)
+    if news:
+        yield f"false alarm: {', '.join(sorted(news))}"
+    stands = stands_without(name)
+    stay = bugs(base) - OF_THE_TRACE if stands is None else bugs(base) & stands
+    if not stay <= bugs(verdict):
+        yield f"false outranks unknown: {', '.join(sorted(stay - bugs(verdict)))} gone"
+
+
+def broken_base(must: frozenset[str] | None, verdict: Verdict) -> Iterator[str]:
+    """Of a folder as it was made: what was planted is found, and where nothing was, nothing."""
+    yield from failures(verdict)
+    if must is None:
+        return
+    if must and verdict.valid is not False:
+        yield f"planted, and valid is {verdict.valid}"
+    if not must <= bugs(verdict):
+        yield f"planted, and not found: {', '.join(sorted(must - bugs(verdict)))}"
+    if not must and bugs(verdict):
+        yield f"false alarm: {', '.join(sorted(bugs(verdict)))}"

@@ -1,0 +1,107 @@
+"""Batches of a soak: folders written and, where a twin is asked, judged plainly, by a process of its own.
+
+Rules kept here: a batch is (campaign, seed, first number, count) and nothing else; what comes back is small;
+a batch lies in one folder, so that it can be taken away at once.
+"""
+
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import twin
+from soak_bases import Base, base_of, write_files
+from soak_legal import QUIET, TAMPERING, UNREADABLE, amounts_to
+from soak_mutations import MUTATIONS, Files
+from soak_mutations_files import lies_twice
+from twin_compare import spoken
+
+PROPERTY = Path(__file__).parents[1] / "property"
+OF_ONE_BASE = 20  # mutations
+TRACED_SHARE = 4  # one history of so many has a trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One folder to judge, and what to hold its verdict against."""
+
+    number: int
+    path: Path
+    story: str
+    kind: str  # history, base, or what a mutation amounts to
+    touched: str = ""
+    base: int = -1  # position in the batch of the folder that was mutated
+    again: int = -1  # position of the same folder, which must get the same verdict
+    wanted: Any = None  # of a history: what the twin says
+    must: frozenset[str] | None = None  # of a base: what was planted
+    files: Files | None = None  # of a base
+
+
+@cache
+def module(name: str) -> ModuleType:
+    """A test of tests/property, for its folders."""
+    spec = importlib.util.spec_from_file_location(name, PROPERTY / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def histories(seed: str, first: int, count: int, root: Path) -> list[Asked]:
+    """Random small folders, each with the twin's verdict."""
+    batch = []
+    for number in range(first, first + count):
+        traced = number % TRACED_SHARE == 0
+        source = module("test_judge_twin_trace" if traced else "test_judge_twin")
+        source.SEED = seed  # type: ignore[attr-defined]
+        before = number // TRACED_SHARE  # with a trace, but for the first
+        turn = before if traced else number - before - 1  # both kinds count from 0
+        story, path = source.folder_of(turn, root / f"{number}")
+        try:
+            wanted: Any = spoken(twin.judge(path))
+        except Exception as error:  # the twin's own fault, to be told like any other difference
+            wanted = f"the twin failed: {type(error).__name__}: {error}"
+        batch.append(Asked(number=number, path=path, story=story, kind="history", wanted=wanted))
+    return batch
+
+
+def mutated(seed: str, first: int, count: int, root: Path) -> list[Asked]:
+    """Folders that something happened to, behind each group of them the folder as it was."""
+    batch: list[Asked] = []
+    for group in range(first // OF_ONE_BASE, -(-(first + count) // OF_ONE_BASE)):
+        path = root / f"base-{group}"
+        base = base_of(seed, group, path)
+        at = len(batch)
+        batch.append(Asked(number=group * OF_ONE_BASE, path=path, story=base.story, kind="base",
+                           must=base.must, files=base.files))
+        numbers = range(max(first, group * OF_ONE_BASE), min(first + count, (group + 1) * OF_ONE_BASE))
+        for number in numbers:
+            batch += one_mutated(seed, number, root, base, at, len(batch))
+    return batch
+
+
+def one_mutated(seed: str, number: int, root: Path, base: Base, at: int, here: int) -> list[Asked]:
+    """The base with one mutation; of those that only the same verdict is asked of, the odd one once more."""
+    random = Random(f"mutated {seed} {number}")
+    names = sorted(MUTATIONS)
+    while True:
+        name = random.choice(names)
+        files = dict(base.files)
+        touched = MUTATIONS[name].change(files, random)
+        if touched is not None and files != base.files:
+            break
+    law = MUTATIONS[name].kind
+    kind = law(touched) if law else amounts_to(touched, base.files[touched] or b"", files[touched] or b"")
+    if lies_twice(base.files, touched) and kind == UNREADABLE:
+        kind = QUIET  # the other one can be read
+    story = f"{name} in {touched} ({kind}) of: {base.story}"
+    told = [Asked(number=number, path=write_files(files, root / f"{number}"), story=story, kind=kind,
+                  touched=touched, base=at)]
+    if kind == TAMPERING and random.random() < 0.1:
+        told.append(Asked(number=number, path=write_files(files, root / f"{number}-again"), story=story,
+                          kind=kind, touched=touched, base=at, again=here))
+    return told

@@ -1,0 +1,89 @@
+"""A real standalone Spark cluster on loopback: a master and its workers, of the classes that pyspark brings.
+
+Rules kept here: every port is a free one that Spark takes itself; every wait is for a line of a log, and
+ends; what was started is ended by its process id.
+"""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+
+START_S = 120
+END_S = 30
+_HOME = Path(pyspark.__file__).parent
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@dataclass(slots=True, kw_only=True)
+class Daemon:
+    """One of the cluster's processes and its log."""
+
+    name: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def awaited(self, pattern: str, times: int = 1) -> str:
+        """The first group of the pattern, once the log has it so often."""
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            found = re.findall(pattern, self.log.read_text(errors="replace"))
+            if len(found) >= times:
+                return str(found[0])
+            assert self.process.poll() is None, f"{self.name} ended: {self.log.read_text()[-2000:]}"
+            time.sleep(0.05)
+        told = self.log.read_text()[-2000:]
+        raise AssertionError(f"{self.name}: no {pattern!r} within {START_S} s: {told}")
+
+    def end(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(END_S)
+
+
+@dataclass(slots=True, kw_only=True)
+class Standalone:
+    folder: Path
+    daemons: list[Daemon] = field(default_factory=list)
+    master: str = ""
+
+    def start(self, name: str, role: str, *words: str) -> Daemon:
+        log = self.folder / f"{name}.log"
+        env = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
+        env |= {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+                "SPARK_DAEMON_MEMORY": "256m", "SPARK_WORKER_DIR": str(self.folder / "work")}
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{role}", *words,
+                 "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"],
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=env, cwd=self.folder)
+        daemon = Daemon(name=name, log=log, process=process)
+        self.daemons.append(daemon)
+        return daemon
+
+
+@contextmanager
+def standalone(folder: Path, workers: int) -> Iterator[Standalone]:
+    """The cluster, with all its workers registered; each has a core."""
+    cluster = Standalone(folder=folder)
+    try:
+        master = cluster.start("master", "master.Master")
+        cluster.master = master.awaited(r"Starting Spark master at (spark://\S+)")
+        for number in range(workers):
+            cluster.start(f"worker-{number}", "worker.Worker", cluster.master, "--cores", "1",
+                          "--memory", "1g")
+        if workers:
+            master.awaited("Registering worker", workers)
+        yield cluster
+    finally:
+        for daemon in reversed(cluster.daemons):
+            daemon.end()

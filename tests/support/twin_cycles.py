@@ -1,0 +1,244 @@
+"""The twin's cycles: every op a vertex, every edge spelled out pair by pair, every level's components taken
+from scratch.
+
+Rules kept here: a failed send wrote nothing, and a value that was sent twice takes no part; what an op read
+it had seen when it was answered, however it was answered, while its writes may come later unless it was
+answered ok; a component is told at the weakest levels that make one, and at none that has all their edges
+and holds it. Only who read whose write (with time or process) is a bug; what takes the order of records in a
+log is permitted by isolation, for transactions in flight may interleave there.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import networkx as nx
+from twin_classes import ISOLATION, Cause
+from twin_facts import Op, Send, World
+from twin_logs import Found
+
+WR, WW, RW, PROCESS, REALTIME = "wr", "ww", "rw", "process", "realtime"
+Edges = set[tuple[int, int]]  # positions in the list of vertices
+Kinds = frozenset[str]
+
+SINGLE, ITEM = "G-single", "G2-item"
+PRECOMMITTED = "precommitted-read"
+BY_PROCESS = ("G0-process", "G1c-process")
+BY_TIME = ("G0-realtime", "G1c-realtime")
+NAMES = (PRECOMMITTED, "G0", "G1c", *BY_PROCESS, *BY_TIME, SINGLE, ITEM)
+
+LEVELS: tuple[tuple[Kinds, str], ...] = (  # weakest first
+    (frozenset({WR}), "G1c"),
+    (frozenset({WR, PROCESS}), "G1c-process"),
+    (frozenset({WR, REALTIME}), "G1c-realtime"),
+    (frozenset({WW}), "G0"),
+    (frozenset({WW, PROCESS}), "G0-process"),
+    (frozenset({WW, REALTIME}), "G0-realtime"),
+    (frozenset({WW, WR}), "G1c"),
+    (frozenset({WW, WR, PROCESS}), "G1c-process"),
+    (frozenset({WW, WR, REALTIME}), "G1c-realtime"),
+    (frozenset({WW, WR, RW}), SINGLE),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A component that was told, and at which level."""
+
+    kinds: Kinds
+    members: frozenset[int]
+
+
+def cycle_findings(world: World) -> Iterator[tuple[str, Found]]:
+    """All findings of this module, with their names."""
+    yield from ((PRECOMMITTED, one) for one in precommitted_read(world))
+    if any(line["process"] >= 0 and line["f"] == "txn" for line in world.lines):
+        yield from cycles(world)
+    else:
+        yield from early_reads(world)
+
+
+def uncommitted(world: World) -> Cause | None:
+    reads_all = world.run["guarantees"].get("isolation") == "read_uncommitted"
+    return Cause(by=ISOLATION) if reads_all else None
+
+
+def precommitted_read(world: World) -> Iterator[Found]:
+    """A transaction of any outcome read a value that it itself sends there; one finding an op."""
+    for op in world.ops:
+        own = {(send.partition, send.value) for send in op.sends if send.value not in world.repeated}
+        mine = [read for read in op.reads if (read.partition, read.value) in own]
+        if op.f == "txn" and mine:
+            lowest = min(mine, key=lambda read: (read.partition, read.offset, read.value))
+            yield (op.completed, lowest.partition, lowest.offset, lowest.value), uncommitted(world)
+
+
+def early_reads(world: World) -> Iterator[tuple[str, Found]]:
+    """Without transactions: a value was read before its send was asked for. One finding a value, by process
+    where its own sender was among the readers."""
+    if world.folder.breach:
+        return
+    for op in world.ops:
+        for send in writes(world, op):
+            early = {read.process for read in world.reads if op.invoked is not None
+                     and (read.partition, read.value) == (send.partition, send.value)
+                     and read.index < op.invoked}
+            own = op.process in early and op.process not in world.overlapping
+            if early:
+                name = "G1c-process" if own else "G1c-realtime"
+                yield name, ((send.partition, send.value), uncommitted(world))
+
+
+# -- edges --------------------------------------------------------------------------------------------------
+
+def vertices(world: World) -> list[Op]:
+    return [op for op in world.ops if op.sends or op.reads]
+
+
+def writes(world: World, op: Op) -> list[Send]:
+    """What it may have written, and is not written twice."""
+    return [send for send in op.sends if send.type != "fail" and send.value not in world.repeated]
+
+
+Value = tuple[int, int]  # partition and value
+
+
+def writers_of(world: World, ops: list[Op]) -> dict[Value, int]:
+    """Who may have written each value: who asked for it (nobody else, should the answer be another's); not
+    one that any answer says has failed."""
+    failed = {(send.partition, send.value) for send in world.sends if send.type == "fail"}
+    writers: dict[Value, int] = {}
+    for asked in (False, True):
+        for at, op in enumerate(ops):
+            if (op.invoked is not None) == asked:
+                writers |= {(send.partition, send.value): at for send in writes(world, op)}
+    return {value: at for value, at in writers.items() if value not in failed}
+
+
+def edges_of(world: World, ops: list[Op]) -> dict[str, Edges]:
+    """Every edge of every kind, transitive ones among them; none from an op to itself."""
+    writers = writers_of(world, ops)
+    versions = {partition: version_order(world, writers, partition) for partition, _ in writers}
+    made: dict[str, Edges] = {
+        WR: {(writers[read.partition, read.value], at) for at, op in enumerate(ops) for read in op.reads
+             if (read.partition, read.value) in writers},
+        WW: {(one, other) for order in versions.values() for (_, one), (_, other) in pairwise(order)
+             if one is not None and other is not None},
+        RW: set(anti_dependencies(ops, versions, world.repeated)),
+        PROCESS: {(one, other) for one, a in enumerate(ops) for other, b in enumerate(ops)
+                  if a.process == b.process and a.process not in world.overlapping and is_before(a, b)},
+        REALTIME: {(one, other) for one, a in enumerate(ops) for other, b in enumerate(ops)
+                   if is_before(a, b)},
+    }
+    return {kind: {(one, other) for one, other in edges if one != other} for kind, edges in made.items()}
+
+
+def is_before(a: Op, b: Op) -> bool:
+    """Something of a was over when b was asked for: all of it if it was ok, else what it had read."""
+    over = a.completed is not None and (a.type == "ok" or bool(a.reads))
+    return over and a.completed is not None and b.invoked is not None and a.completed < b.invoked
+
+
+Version = tuple[int, int | None]  # offset, and the vertex that wrote its record
+
+
+def version_order(world: World, writers: dict[Value, int], partition: int) -> list[Version]:
+    """The records of ours that acks of ok sends and reads prove, by offset. An offset that showed two values
+    is left out; a record whose writer nobody knows, or that failed, has its place and no edge."""
+    shown: dict[int, set[int]] = {}
+    for send in world.oks():
+        if send.partition == partition and send.offset is not None:
+            shown.setdefault(send.offset, set()).add(send.value)
+    for read in world.reads:
+        if read.partition == partition and read.value not in world.repeated:
+            shown.setdefault(read.offset, set()).add(read.value)
+    single = [(offset, min(values)) for offset, values in sorted(shown.items()) if len(values) == 1]
+    return [(offset, writers.get((partition, value))) for offset, value in single]
+
+
+def anti_dependencies(ops: list[Op], versions: dict[int, list[Version]], repeated: set[int]
+                      ) -> Iterator[tuple[int, int]]:
+    """From who read a partition to who wrote the next version after the highest that it read there."""
+    for at, op in enumerate(ops):
+        reads = [read for read in op.reads if read.value not in repeated]
+        for partition in {read.partition for read in reads}:
+            highest = max(read.offset for read in reads if read.partition == partition)
+            later = [writer for offset, writer in versions.get(partition, []) if offset > highest]
+            if later and later[0] is not None:
+                yield at, later[0]
+
+
+# -- levels -------------------------------------------------------------------------------------------------
+
+def cycles(world: World) -> Iterator[tuple[str, Found]]:
+    """One finding a component of more than one vertex, at the weakest levels at which there is one."""
+    ops = vertices(world)
+    edges = edges_of(world, ops)
+    told: list[Told] = []
+    for kinds, name in LEVELS:
+        if world.folder.breach and kinds & {PROCESS, REALTIME}:
+            continue  # an index may lie
+        for members in components(ops, edges, kinds):
+            if any(one.kinds < within(kinds) and one.members <= members for one in told):
+                continue
+            told.append(Told(kinds=kinds, members=members))
+            bug = not kinds & {WW, RW}
+            cause = uncommitted(world) if bug else Cause(by=ISOLATION)
+            yield name_of(name, members, edges), (key_of(ops, members, kinds), cause)
+
+
+def within(kinds: Kinds) -> Kinds:
+    """What comes after another op of its process comes after it in time too."""
+    return kinds | {PROCESS} if REALTIME in kinds else kinds
+
+
+FROM_WRITES, TO_WRITES = (WR, WW), (WW, RW)  # the edges that leave, or come to, what an op wrote
+
+
+def components(ops: list[Op], edges: dict[str, Edges], kinds: Kinds) -> list[frozenset[int]]:
+    """The ops of each component of this level. An op reads, then writes; where time counts, only what was
+    answered ok had written too when it was answered, so whoever comes to what another wrote does not leave by
+    its answer. Elsewhere reading and writing are one."""
+    graph = nx.DiGraph()
+    for at, op in enumerate(ops):
+        graph.add_edge((at, "read"), (at, "wrote"))
+        if op.type == "ok" or not kinds & {PROCESS, REALTIME}:
+            graph.add_edge((at, "wrote"), (at, "read"))
+    for kind in kinds:
+        leaves = "wrote" if kind in FROM_WRITES else "read"
+        comes = "wrote" if kind in TO_WRITES else "read"
+        graph.add_edges_from(((one, leaves), (other, comes)) for one, other in edges[kind])
+    found = [frozenset(at for at, _ in half) for half in nx.strongly_connected_components(graph)]
+    return [members for members in found if len(members) > 1]
+
+
+def key_of(ops: list[Op], members: frozenset[int], kinds: Kinds) -> tuple[Any, ...]:
+    lines = {line for at in members for line in (ops[at].invoked, ops[at].completed) if line is not None}
+    return (tuple(sorted(kinds)), *sorted(lines))
+
+
+def name_of(name: str, members: frozenset[int], edges: dict[str, Edges]) -> str:
+    """G-single or G2-item by the shortest of its cycles (of several the one with the fewest rw edges)."""
+    if name != SINGLE:
+        return name
+    return SINGLE if fewest_rw(members, edges) == 1 else ITEM
+
+
+def fewest_rw(members: frozenset[int], edges: dict[str, Edges]) -> int:
+    """Walks of one, two, ... edges inside the component, from every vertex at once, until one has come back:
+    how few rw edges such a walk can have."""
+    cost = dict.fromkeys(edges[RW], 1) | dict.fromkeys(edges[WW] | edges[WR], 0)
+    inside = {edge: rw for edge, rw in cost.items() if set(edge) <= members}
+    walks = {(at, at): 0 for at in members}
+    while True:
+        longer: dict[tuple[int, int], int] = {}
+        for (start, end), rw in walks.items():
+            for (one, other), more in inside.items():
+                if one == end:
+                    place = (start, other)
+                    longer[place] = min(longer.get(place, rw + more), rw + more)
+        walks = longer
+        back = [rw for (start, end), rw in walks.items() if start == end]
+        if back:
+            return min(back)

@@ -1,0 +1,358 @@
+"""What is made of a run's files for the paragraph about a finding: what is claimed, and what is not."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from checkers import names
+from harness.commands import telling
+
+ABOUT: dict[str, Any] = {
+    "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n2"}},
+    "partitions": {"0": {"topic": "t", "partition": 0, "replicas": ["n1", "n2", "n3"]}},
+    "guarantees": {"acks": "all", "min_insync_replicas": 2, "unclean_leader_election": False, "flush": "os"},
+}
+LOST = {"partition": 0, "offset": 1, "value": 7, "how": "gone", "nodes": [], "ops": [0, 1],
+        "text": "The send of 7 was acked (index 1) and is gone."}
+SENT = [
+    {"index": 0, "time": 1_000, "process": 5, "type": "invoke", "f": "send",
+     "sends": [{"partition": 0, "value": 7}]},
+    {"index": 1, "time": 9_000, "process": 5, "type": "ok", "f": "send",
+     "sends": [{"partition": 0, "value": 7, "offset": 1}]},
+]
+
+
+def line(time: int, node: str, event: str, **fields: Any) -> dict[str, Any]:
+    return {"time": time, "node": node, "seq": time, "event": event, "partition": 0, "epoch": 2, "leo": 2,
+            "hw": 2, **fields}
+
+
+def ack(time: int, node: str = "n1", **fields: Any) -> dict[str, Any]:
+    return line(time, node, "ack", **{"offset": 1, "acks": "all", "isr": ["n1", "n2"], **fields})
+
+
+def appended(time: int, node: str, **fields: Any) -> dict[str, Any]:
+    return line(time, node, "append", **{"role": "follower", "offset": 0, "count": 2, **fields})
+
+
+TRACE = [appended(2_000, "n1"), appended(3_000, "n2"), ack(4_000)]
+
+
+def written(path: Path, rows: Sequence[Any], spaced: bool = False) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    separators = (", ", ": ") if spaced else (",", ":")
+    path.write_text("".join(json.dumps(row, separators=separators) + "\n" for row in rows))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Acked by n1 at offset 1; the leader's log ends at 1 now, n1 still has the record, n3 lost its dump."""
+    written(tmp_path / "history.jsonl", SENT)
+    written(tmp_path / "trace.jsonl", TRACE)
+    first = {"node": "n1", "partition": 0, "offset": 0, "epoch": 2, "value": 6, "crc": 1}
+    written(tmp_path / "logs" / "n1.jsonl", [first, {**first, "offset": 1, "value": 7}])
+    written(tmp_path / "logs" / "n2.jsonl", [{**first, "node": "n2"}])
+    written(tmp_path / "replicas.jsonl", [{"node": "n2", "partition": 0, "log_start": 0, "leo": 1, "hw": 1}])
+    return tmp_path
+
+
+def group(name: str = "lost-write", *examples: dict[str, Any], by: str | None = None) -> dict[str, Any]:
+    return {"name": name, "class": "permitted" if by else "bug", "permitted_by": by,
+            "count": len(examples) or 1, "examples": list(examples or [LOST])}
+
+
+def told(folder: Path, *groups: dict[str, Any], about: dict[str, Any] = ABOUT, unknown: Sequence[Any] = ()
+         ) -> list[dict[str, str]]:
+    verdict = {"valid": False, "findings": list(groups), "unknown": list(unknown)}
+    return [dict(parts) for _, parts in telling.accounts_of(folder, verdict, about)]
+
+
+def test_a_loss_is_told_from_the_ack_to_the_logs(folder: Path) -> None:
+    """By which leader, who had appended it before, who has what now; each with its file and line."""
+    (account,) = told(folder, group())
+    assert account == {
+        "what": "The send of 7 was acked and is gone.",
+        "when": "at 0.000 s process 5 was acked 7 at offset 1 (history.jsonl:2; by n1 as the leader of "
+                "epoch 2, its ISR n1 and n2, its HW 2, trace.jsonl:3).",
+        "held": "when it was acked, n1 and n2 had appended it; at offset 1 in the end n2 (the leader) has "
+                "nothing (LEO 1), n1 has 7 of epoch 2 (logs/n1.jsonl:2), n3 has no dump.",
+        "why": "Whoever is in the ISR had the record when it was acked, and the next leader comes from the "
+               "ISR: neither kills nor pauses, cuts or clean elections may cost it. Neither the settings "
+               "(acks=all, min.insync.replicas=2, unclean elections off) nor what struck permit it here. "
+               'Not so (S1): "acks=all waits for all replicas." It waits for those in the ISR at that '
+               "moment, which may be the leader alone: the ack goes out when the HW passes the record.",
+    }
+
+
+@pytest.mark.parametrize(("trace", "claimed"), [
+    (TRACE, "n1"),
+    ([*TRACE, ack(5_000, offset=9)], "n1"),  # a later one of the same leader
+    ([ack(500, "n3", epoch=1), *TRACE], "n1"),  # before it was sent: of another record at that offset
+    ([*TRACE, ack(9_500, "n3", epoch=3)], "n1"),  # after the client was told
+    ([*TRACE, ack(5_000, "n3", epoch=3)], None),  # two leaders may have acked it
+    ([appended(2_000, "n1"), ack(4_000, offset=0)], None),  # only what came before it
+    ([appended(2_000, "n1"), ack(4_000, partition=1)], None),
+    ([appended(2_000, "n1"), {**ack(4_000), "offset": "1"}], None),
+    ([], None),
+])
+def test_an_ack_is_ascribed_only_where_one_leader_can_have_given_it(
+        folder: Path, trace: list[Any], claimed: str | None) -> None:
+    written(folder / "trace.jsonl", trace)
+    (account,) = told(folder, group())
+    assert (f"; by {claimed} as the leader" in account["when"]) == (claimed is not None)
+    assert ("; by " in account["when"]) == (claimed is not None)
+    assert "process 5 was acked 7 at offset 1 (history.jsonl:2" in account["when"]
+
+
+def test_the_epoch_that_the_client_was_told_decides(folder: Path) -> None:
+    (asked, done) = SENT
+    written(folder / "history.jsonl", [
+        asked, {**done, "sends": [{"partition": 0, "value": 7, "offset": 1, "epoch": 3}]}])
+    written(folder / "trace.jsonl", [*TRACE, ack(5_000, "n3", epoch=3)])
+    (account,) = told(folder, group())
+    assert "; by n3 as the leader of epoch 3" in account["when"]
+
+
+def test_who_had_it_is_who_appended_it_before_the_ack(folder: Path) -> None:
+    """Neither he who came later nor he who appended other offsets."""
+    written(folder / "trace.jsonl", [
+        appended(2_000, "n1"), appended(3_000, "n2", offset=0, count=1), ack(4_000), appended(5_000, "n3")])
+    (account,) = told(folder, group())
+    assert account["held"].startswith("when it was acked, n1 had appended it; ")
+
+
+def test_what_took_the_copies_is_told_beside_the_guilty_event(folder: Path) -> None:
+    """Of each holder the first; not what another partition's log, or one that never had it, did."""
+    written(folder / "trace.jsonl", [
+        *TRACE, line(5_000, "n3", "truncate", **{"from": 2, "to": 0}),
+        line(6_000, "n1", "truncate", partition=1, **{"from": 2, "to": 0}),
+        line(7_000, "n2", "truncate", why="so", **{"from": 2, "to": 1}),
+        line(8_000, "n1", "start", clean=False, leo=1, hw=0), line(9_000, "n1", "start", clean=False, leo=0)])
+    (account,) = told(folder, group("lost-write", {**LOST, "event": 5}))
+    assert account["guilty"] == (
+        'at 0.000 s n2 cut its log from 2 to 1 ("so") in epoch 2 (trace.jsonl:6): offset 1 was among what '
+        "it cut. How the copies went: at 0.000 s n1 started and found LEO 1, HW 0 (trace.jsonl:7).")
+
+
+def test_without_a_line_to_blame_it_is_told_how_the_copies_went(folder: Path) -> None:
+    """As what happened, and as nobody's guilt."""
+    written(folder / "trace.jsonl", [*TRACE, line(7_000, "n2", "truncate", **{"from": 2, "to": 1})])
+    (account,) = told(folder, group())
+    assert "guilty" not in account
+    assert account["event"] == (
+        "How the copies went: at 0.000 s n2 cut its log from 2 to 1 in epoch 2 (trace.jsonl:4).")
+
+
+def test_of_what_was_not_seen_the_readers_are_named(folder: Path) -> None:
+    about = {**ABOUT, "final_reads": {"processes": [8, 9], "partitions": [0]}}
+    (account,) = told(folder, group("unseen"), about=about)
+    assert account["held"].endswith("; processes 8 and 9 read to the end after settling.")
+
+
+def test_what_was_said_is_not_said_again(folder: Path) -> None:
+    """The same event, the same copies, the same permission: told once a run, the worst first."""
+    lost = {**LOST, "event": 2}
+    seen = {**lost, "text": "It was seen."}
+    accounts = told(folder, group("saw-then-lost", seen, by="fault budget"), group("lost-write", lost),
+                    group("unsafe-truncation", {**seen, "ops": []}, by="fault budget"))
+    assert accounts[0]["guilty"].startswith("at 0.000 s n1 acked up to offset 1")
+    assert [one["event"] for one in accounts[1:]] == ["the line told above, trace.jsonl:3."] * 2
+    assert [one["held"] for one in accounts[1:]] == ["as told of lost-write."] * 2
+    assert "an ack is no fsync" in accounts[1]["why"]
+    assert accounts[1]["why"].endswith("With --strict it fails the gate.")
+    assert accounts[2]["why"] == "Not held for a bug: permitted by fault budget, as told above."
+
+
+@pytest.mark.parametrize("cause", sorted({"acks", "retries", "subscribe", "isolation"}))
+def test_what_is_permitted_says_by_what_and_how_to_have_it_fail(folder: Path, cause: str) -> None:
+    (account,) = told(folder, group("duplicate", by=cause))
+    assert account["why"].startswith(f"Not held for a bug: permitted by {cause}: ")
+    assert "--strict" in account["why"]
+    assert "Perhaps" not in account["why"]
+
+
+def test_a_permission_that_nobody_saw_says_perhaps(folder: Path) -> None:
+    unknown = [{"names": ["lost-write"],
+                "reason": "without a trace nobody can say whether fault budget covers all of it"}]
+    found, other = group(by="fault budget"), group("saw-then-lost", by="acks")
+    accounts = told(folder, found, other, unknown=unknown)
+    assert ["Perhaps" in account["why"] for account in accounts] == [True, False]
+
+
+def act(index: int, f: str, **fault: Any) -> dict[str, Any]:
+    return {"index": index, "time": index * 1_000_000_000, "process": -1, "type": "info", "f": f,
+            "fault": fault}
+
+
+def test_the_faults_that_permit_a_loss_are_named(folder: Path) -> None:
+    """Those that took data, of nodes that hold the partition, after the send."""
+    early, *after = (
+        act(0, "power_cut", nodes=["n1"], lost=True), act(3, "kill", nodes=["n1"]),
+        act(4, "power_cut", nodes=["n9"], lost=True), act(5, "disk", nodes=["n2"], lost=False),
+        act(6, "power_cut", nodes=["n2"], lost=True))
+    sent = [{**op, "index": at} for at, op in enumerate(SENT, 1)]
+    written(folder / "history.jsonl", [early, *sent, *after])
+    found = {**LOST, "ops": [1, 2]}
+    (account,) = told(folder, group("lost-write", found, by="fault budget"))
+    here = "Here: at 6.000 s power_cut n2; what was not fsynced is gone (history.jsonl:7). With"
+    assert here in account["why"]
+
+
+@pytest.mark.parametrize(("flush", "but"), [
+    ("os", "but a leader was never chosen from such copies alone."),
+    ("every", "but flush.messages=1 promised that what was acked is on the disk.")])
+def test_a_loss_that_a_fault_does_not_permit_says_why_not(folder: Path, flush: str, but: str) -> None:
+    written(folder / "history.jsonl", [*SENT, act(2, "power_cut", nodes=["n2"], lost=True)])
+    about = {**ABOUT, "guarantees": {**ABOUT["guarantees"], "flush": flush}}
+    (account,) = told(folder, group(), about=about)
+    assert but in account["why"]
+
+
+def test_the_unclean_election_is_named_by_the_trace_or_by_who_asked(folder: Path) -> None:
+    """That of this partition, after the send."""
+    cause = "unclean.leader.election.enable"
+
+    def elected(time: int, **fields: Any) -> dict[str, Any]:
+        return {"time": time, "node": "controller", "seq": time, "event": "elect", "partition": 0,
+                "leader": "n2", "epoch": 3, "isr": ["n2"], "clean": False, **fields}
+
+    written(folder / "trace.jsonl", [
+        elected(0), *TRACE, elected(5_000, clean=True), elected(6_000, partition=1), elected(7_000)])
+    (account,) = told(folder, group(by=cause))
+    assert ("Here: at 0.000 s the controller chose n2 to lead epoch 3, its ISR n2 (an UNCLEAN election) "
+            "(trace.jsonl:7).") in account["why"]
+
+    (folder / "trace.jsonl").unlink()
+    written(folder / "history.jsonl", [*SENT, act(2, "elect", partitions=[1], unclean=True),
+                                       act(3, "elect", partitions=[0], unclean=True)])
+    (account,) = told(folder, group(by=cause))
+    assert "Here: at 3.000 s elect; unclean p0 (history.jsonl:4)." in account["why"]
+
+
+def test_a_place_in_the_logs_finds_its_send(folder: Path) -> None:
+    """By the value; of a value that begins like it (77) nothing is told."""
+    asked, done = ({**op, "process": 1, "index": op["index"], "sends": [{**op["sends"][0], "value": 77}]}
+                   for op in SENT)
+    written(folder / "history.jsonl", [asked, done, *({**op, "index": op["index"] + 2} for op in SENT)])
+    example = {"partition": 0, "offset": 1, "value": 7, "nodes": ["n3"], "text": "They differ."}
+    (account,) = told(folder, group("diverged", example))
+    assert account["when"].startswith("at 0.000 s process 5 was acked 7 at offset 1 (history.jsonl:4; by n1")
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+def test_a_dump_that_is_out_of_order_and_one_with_spaces_are_read(folder: Path, spaced: bool) -> None:
+    rows = [{"node": "n1", "partition": 0, "offset": offset, "epoch": 2, "value": 6 + offset, "crc": 1}
+            for offset in (0, 3, 4, 5, 1)]
+    written(folder / "logs" / "n1.jsonl", rows, spaced)
+    written(folder / "history.jsonl", SENT, spaced)
+    example = {"partition": 0, "offset": 1, "value": 7, "nodes": ["n3"], "text": "They differ."}
+    (account,) = told(folder, group("diverged", example))
+    assert "n1 has 7 of epoch 2 (logs/n1.jsonl:5)" in account["held"]
+    assert "process 5 was acked 7" in account["when"]
+
+
+def test_a_dump_in_parquet_is_read(folder: Path) -> None:
+    (folder / "logs" / "n1.jsonl").unlink()
+    rows = [{"node": "n1", "partition": 0, "offset": offset, "epoch": 2, "value": 6 + offset, "crc": 1}
+            for offset in (0, 1)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "logs" / "n1.parquet")
+    (account,) = told(folder, group())
+    assert "n1 has 7 of epoch 2 (logs/n1.parquet)" in account["held"]
+
+
+def completion(kind: str, f: str = "send", **fields: Any) -> dict[str, Any]:
+    return {"index": 1, "time": 2_000_000_000, "process": 5, "type": kind, "f": f, **fields}
+
+
+SENDS = [{"partition": 0, "value": 7}]
+READS = [{"partition": 0, "offset": offset, "value": value} for offset, value in ((0, 6), (1, 7), (4, 9))]
+
+
+@pytest.mark.parametrize(("op", "deed"), [
+    (completion("fail", sends=SENDS, error="NOT_ENOUGH_REPLICAS"),
+     "was told for certain that its send of 7 failed (NOT_ENOUGH_REPLICAS)"),
+    (completion("info", sends=SENDS, error="TIMEOUT"), "never learnt what became of its send of 7 (TIMEOUT)"),
+    (completion("ok", "poll", reads=READS), "read 7 at offset 1"),
+    (completion("info", "poll", reads=READS), "read 7 at offset 1 and in a poll that ended in info"),
+    (completion("ok", "poll", reads=READS[:1]), "read 6 at offset 0"),
+    (completion("ok", "poll", reads=[{**read, "partition": 3} for read in READS]),
+     "read of partition 3 at offsets 0, 1, 4"),
+    (completion("ok", "poll", reads=[]), "asked for poll (ok)"),
+    (completion("ok", "list_offsets", offsets=[{"partition": 1, "offset": 8}, {"partition": 0, "offset": 3}]),
+     "was told that the log ends at 3"),
+    (completion("ok", "txn", sends=[{"partition": 2, "value": 8, "offset": 5}], reads=READS),
+     "was acked 8 of partition 2 at offset 5 and read 7 at offset 1"),
+    (completion("ok", "assign", partitions=[0]), "asked for assign (ok)"),
+])
+def test_what_a_client_did_is_told(folder: Path, op: dict[str, Any], deed: str) -> None:
+    written(folder / "history.jsonl", [{**SENT[0], "f": op["f"]}, op])
+    (account,) = told(folder, group("G0", LOST))
+    assert account["when"] == f"at 2.000 s process 5 {deed} (history.jsonl:2)."
+
+
+def test_real_time_is_told_with_the_moment_of_asking(folder: Path) -> None:
+    (account,) = told(folder, group("realtime-order"))
+    assert account["when"].startswith(
+        "at 0.000 s process 5 began to send 7 (history.jsonl:1); at 0.000 s process 5 was acked 7")
+
+
+def test_a_run_of_which_only_the_verdict_is_left_is_told(tmp_path: Path) -> None:
+    """The sentence with its indexes, and the law."""
+    (account,) = told(tmp_path, group("lost-write", LOST))
+    assert account["what"] == LOST["text"]
+    assert set(account) == {"what", "held", "why"}
+    assert account["held"] == "at offset 1 in the end n2 (the leader), n1 and n3 have no dump."
+
+
+def test_a_sentence_is_bounded(folder: Path) -> None:
+    (account,) = told(folder, group("lost-write", {**LOST, "text": "x" * 9_000}))
+    assert len(account["what"]) < 1_100
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2**63) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["0", "nodes", "leader", "isr"]), inner),
+    max_leaves=4)
+FIELDS = st.sampled_from([*LOST, "event", "epoch", "nodes", "process"])
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(example=st.dictionaries(FIELDS, JUNK | st.integers(0, 3)), name=st.sampled_from(names.MADE),
+       by=st.sampled_from([None, "fault budget", "unclean.leader.election.enable", "acks", "else"]),
+       about=st.dictionaries(st.sampled_from(sorted(ABOUT)), JUNK), where=st.integers(0, 2),
+       field=st.text("ptefo"), junk=JUNK)
+def test_whatever_a_folder_holds_something_is_told(
+        folder: Path, example: dict[str, Any], name: str, by: str | None, about: dict[str, Any], where: int,
+        field: str, junk: Any) -> None:
+    """A verdict, a run.json and lines of somebody else's making bring no traceback."""
+    keys = {"p": "partition", "t": "time", "e": "event", "f": "from", "o": "offset"}
+    spoilt = [{**row, keys[field[:1] or "o"]: junk, "clean": junk} if at == where else row
+              for at, row in enumerate(TRACE)]
+    written(folder / "trace.jsonl", [*spoilt, junk])
+    written(folder / "history.jsonl", [*SENT, act(2, "power_cut", nodes=junk, lost=True),
+                                       act(3, "elect", partitions=junk, unclean=True)])
+    (account,) = told(folder, group(name, {**LOST, **example}, by=by), about={**ABOUT, **about})
+    assert account["what"]
+    assert account["why"]
+
+
+def test_the_report_is_made_of_headed_lines(folder: Path) -> None:
+    """Each part behind its head, no line too wide; the other examples in a sentence each."""
+    more = [{**LOST, "text": f"And {number}."} for number in range(5)]
+    verdict = {"valid": False, "findings": [{**group("lost-write", LOST, *more), "count": 9}]}
+    lines = click.unstyle(telling.report(folder, verdict, ABOUT)).splitlines()
+    begin = lines.index("  lost-write: 9 findings, a bug")
+    heads = [line.split()[0] for line in lines[begin + 1:] if re.match(r"    \S", line)]
+    assert heads == ["what", "when", "held", "why", "also", "also", "..."]
+    assert "    ... and 6 more" in lines
+    assert max(len(line) for line in lines if line.startswith("    ")) <= telling.WIDTH

@@ -1,0 +1,318 @@
+"""Transactions: reads of what was not committed, and ops in a circle; each hit with its near miss."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cycle_tales import CYCLES
+from folders import Tale
+from judging import Tales
+from pyspark.sql import SparkSession
+from txn_tales import A, B, C, began, busy, ended, logged, mutual, two, txn
+
+from checkers import cycles, names
+from harness.verdict import Verdict
+
+pytestmark = pytest.mark.spark
+TALES = Tales(told=dict(CYCLES.told))
+verdicts = TALES.fixture()
+
+
+# -- ops in doubt, and ops that failed ----------------------------------------------------------------------
+
+
+@TALES.tale()
+def a_doubtful_write_may_land_later(tale: Tale) -> Tale:
+    """The next one's record is before it, and is read."""
+    tale = logged(two(), A, B)
+    txn(tale, 1, B, kind="info")
+    txn(tale, 2, A)
+    txn(tale, 3, reads=[A, B])
+    return tale
+
+
+@TALES.tale("G1c-realtime bug 1")
+def what_a_doubtful_one_read_it_had_read_by_then(tale: Tale) -> Tale:
+    tale = logged(two(), A, B)
+    txn(tale, 1, B, reads=[A], kind="info")
+    txn(tale, 2, A)
+    return tale
+
+
+@TALES.tale("G1c bug 1")
+def a_doubtful_one_reads_and_writes_as_one(tale: Tale) -> Tale:
+    tale = logged(two(), A, C)
+    began(tale, 1, A)
+    began(tale, 2, C)
+    ended(tale, 1, A, reads=[C], kind="info")
+    ended(tale, 2, C, reads=[A])
+    return tale
+
+
+@TALES.tale("G1c-realtime bug 1")
+def what_a_failed_one_read_it_had_read(tale: Tale) -> Tale:
+    tale = logged(two(), A)
+    txn(tale, 1, (1, 0, 20), reads=[A], kind="fail")
+    txn(tale, 2, A)
+    return tale
+
+
+@TALES.tale("G1a bug 1")
+def to_read_a_failed_value_is_no_circle(tale: Tale) -> Tale:
+    tale = logged(two(), A, C)
+    began(tale, 1, C)
+    began(tale, 2, A)
+    ended(tale, 1, C, reads=[A], kind="fail")
+    ended(tale, 2, A, reads=[C])
+    return tale
+
+
+@TALES.tale("G1c-process bug 1")
+def a_failed_op_between_breaks_no_order(tale: Tale) -> Tale:
+    tale = logged(two(), A, C)
+    txn(tale, 1, C, reads=[A])
+    txn(tale, 1, (1, 5, 29), kind="fail")
+    txn(tale, 1, A)
+    return tale
+
+
+# -- what makes it unknown ----------------------------------------------------------------------------------
+
+OVERLAPPING = ("nonmonotonic-poll", "nonmonotonic-send", "poll-skip", "realtime-order", *names.BY_PROCESS)
+KILLED = ("diverged", "nonmonotonic-poll", "phantom", "poll-skip", "under-replicated", "unseen")
+
+
+@TALES.tale("G1c-realtime bug 1", unknown=OVERLAPPING)
+def a_process_that_goes_on_after_an_info_has_no_order(tale: Tale) -> Tale:
+    tale = logged(two(), A)
+    txn(tale, 1, reads=[A], kind="info")
+    txn(tale, 1, A)
+    return tale
+
+
+@TALES.tale("G1c bug 1", unknown=OVERLAPPING)
+def two_ops_of_a_process_at_once_are_told_apart_by_what_they_send(tale: Tale) -> Tale:
+    tale = logged(two(), A, C)
+    began(tale, 1, A)
+    began(tale, 1, C)
+    ended(tale, 1, A, reads=[C])
+    ended(tale, 1, C, reads=[A])
+    return tale
+
+
+@TALES.tale("G1c bug 1", unknown=names.OF_THE_HISTORY)
+def a_circle_stands_beside_a_line_that_is_none(tale: Tale) -> Tale:
+    tale = mutual()
+    tale.edit = lambda lines: [*lines, "{nonsense\n"]
+    return tale
+
+
+@TALES.tale(unknown=names.OF_THE_HISTORY)
+def what_takes_time_does_not(tale: Tale) -> Tale:
+    tale = logged(two(), A, C)
+    txn(tale, 1, C, reads=[A])
+    txn(tale, 2, A)
+    tale.edit = lambda lines: [*lines, "{nonsense\n"]
+    return tale
+
+
+@TALES.tale(unknown=names.OF_THE_HISTORY)
+def an_index_twice_makes_no_two_ops_one(tale: Tale) -> Tale:
+    """The first and the third, else, would be an op that reads from the second and is read by it."""
+    tale = logged(two(), A, C)
+    began(tale, 1, A)
+    began(tale, 2, C)
+    began(tale, 3)
+    ended(tale, 1, A)
+    ended(tale, 2, C, reads=[A])
+    ended(tale, 3, reads=[C])
+
+    def edit(lines: list[dict[str, object]]) -> None:
+        lines[2]["index"], lines[5]["index"] = 0, 3
+
+    tale.edit = edit
+    return tale
+
+
+@TALES.tale("G1c-realtime bug 1", unknown=KILLED)
+def a_killed_run_is_looked_at(tale: Tale) -> Tale:
+    tale = logged(two(), A, C)
+    txn(tale, 1, C, reads=[A])
+    txn(tale, 2, A)
+    for key in ("settled", "settle", "history_lines", "ended"):
+        tale.run[key] = "absent"
+    return tale
+
+
+@TALES.tale(unknown=set(names.IF_VALUES_REPEAT))
+def of_a_value_sent_twice_nothing_follows(tale: Tale) -> Tale:
+    tale = mutual()
+    txn(tale, 5, A, kind="info")
+    return tale
+
+
+@TALES.tale("G1c-realtime bug 1")
+def a_transaction_of_nothing_is_one(tale: Tale) -> None:
+    """So the run is looked at as one with transactions, with the same end."""
+    tale.poll(5, (0, 1)).acked(1).op(6, "txn")
+
+
+# -- runs without a transaction -----------------------------------------------------------------------------
+
+
+@TALES.tale("G1c-realtime bug 1")
+def a_plain_poll_shows_nothing_before_its_send(tale: Tale) -> None:
+    tale.poll(5, (0, 1)).acked(1)
+
+
+@TALES.tale("G1c-process bug 1")
+def nor_to_the_sender(tale: Tale) -> None:
+    tale.poll(1, (0, 1)).acked(1, process=1)
+
+
+@TALES.tale("G1c-realtime bug 1")
+def nor_a_doubtful_one(tale: Tale) -> None:
+    tale.poll(5, (0, 1), kind="info").send(1, 1, kind="info").logged(1).acked(2, process=2)
+
+
+@TALES.tale()
+def a_plain_poll_may_see_a_send_that_is_open(tale: Tale) -> None:
+    tale.logged(1).line(1, "invoke", "send", sends=[{"partition": 0, "value": 1}]).poll(5, (0, 1))
+    tale.line(1, "ok", "send", sends=[{"partition": 0, "value": 1, "offset": 0}])
+
+
+@TALES.tale("G1c-realtime isolation 1")
+def unless_it_reads_what_is_not_committed(tale: Tale) -> None:
+    tale.poll(5, (0, 1)).acked(1).run["guarantees"]["isolation"] = "read_uncommitted"
+
+
+@TALES.tale("G1a bug 1")
+def a_failed_send_s_value_is_another_matter(tale: Tale) -> None:
+    tale.acked(1).poll(5, (0, 1), (1, 2)).send(6, 2, kind="fail").logged(2)
+
+
+@TALES.tale("realtime-order bug 1")
+def plain_sends_against_time_are_no_circle(tale: Tale) -> None:
+    tale.logged(2, 1).send(1, 1, at=[1]).send(2, 2, at=[0])
+
+
+# -- reads of what is not committed -------------------------------------------------------------------------
+
+
+@TALES.tale("precommitted-read bug 1")
+def a_transaction_does_not_read_its_own_write(tale: Tale) -> Tale:
+    tale = logged(two(), A, C)
+    txn(tale, 1, A, C, reads=[A, C])
+    return tale
+
+
+@TALES.tale("precommitted-read bug 1")
+def nor_does_a_doubtful_one(tale: Tale) -> Tale:
+    tale = logged(two(), A, C)
+    txn(tale, 1, A, reads=[A], kind="info")
+    txn(tale, 2, C)
+    return tale
+
+
+@TALES.tale("G1a bug 1", "precommitted-read bug 1")
+def nor_one_that_failed(tale: Tale) -> Tale:
+    txn(tale, 1, A, reads=[A], kind="fail")
+    return tale.logged(10).acked(11, process=2)
+
+
+@TALES.tale("precommitted-read isolation 1")
+def under_read_uncommitted_it_may(tale: Tale) -> Tale:
+    txn(tale, 1, A, reads=[A])
+    tale.run["guarantees"]["isolation"] = "read_uncommitted"
+    return tale.logged(10)
+
+
+@TALES.tale()
+def it_may_read_what_its_process_sent_before(tale: Tale) -> Tale:
+    tale = logged(two(), A, C)
+    txn(tale, 1, A)
+    txn(tale, 1, C, reads=[A])
+    return tale
+
+
+@TALES.tale("phantom bug 1")
+def the_same_value_of_another_partition_is_not_its_own(tale: Tale) -> Tale:
+    tale = logged(two(), A, (1, 0, 10))
+    txn(tale, 1, A, reads=[(1, 0, 10)])
+    return tale
+
+
+# -- many ---------------------------------------------------------------------------------------------------
+
+
+@TALES.tale()
+def two_thousand_transactions_of_a_correct_cluster(tale: Tale) -> Tale:
+    return busy(3, 2_000)
+
+
+TOLD = [name for name in TALES.cases() if name != "two_thousand_transactions_of_a_correct_cluster"]
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
+    """The tale's name says what must be so."""
+    TALES.check(name, verdicts)
+
+
+def test_a_busy_run_has_no_bug(verdicts: dict[str, Verdict]) -> None:
+    """Readers that lag are in circles that isolation permits, and in no others."""
+    verdict = verdicts["two_thousand_transactions_of_a_correct_cluster"]
+
+    assert verdict.valid is True
+    assert {(one.name, one.permitted_by) for one in verdict.findings} <= {
+        (names.G_SINGLE, "isolation"),
+        (names.G2_ITEM, "isolation"),
+    }
+
+
+def test_a_circle_is_told_edge_by_edge(verdicts: dict[str, Verdict]) -> None:
+    """The lines of its ops, in the circle's order, and a sentence for each step."""
+    (found,) = verdicts["a_longer_way_through_time_is_seen"].findings
+
+    assert found.examples == (
+        {
+            "partition": 0,
+            "offset": 0,
+            "value": 10,
+            "ops": [3, 4, 0, 5, 1, 2],
+            "text": "3 ops in a circle, each before the next one. "
+            "What process 1's txn (index 3, 4) sent, 10 at partition 0 offset 0, was read by "
+            "process 2's txn (index 0, 5). "
+            "What process 2's txn (index 0, 5) sent, 20 at partition 1 offset 0, was read by "
+            "process 3's txn (index 1, 2). "
+            "When process 3's txn (index 1, 2) was over, process 1's txn (index 3, 4) had not begun.",
+        },
+    )
+
+
+def test_a_run_with_too_many_edges_is_told(
+    verdicts: dict[str, Verdict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left out, with a reason; its neighbour is not."""
+    spark = SparkSession.getActiveSession()
+    assert spark is not None
+    edges = spark.range(0, 5).selectExpr("cast(if(id = 0, 0, 1) as int) as run", "0 as kind")
+    runs: list[Any] = [SimpleNamespace(folder=SimpleNamespace(reasons=[])) for _ in range(2)]
+    monkeypatch.setattr(cycles, "MOST_EDGES", 3)
+
+    assert cycles.small_enough(edges, runs) == [0]
+    assert runs[0].folder.reasons == []
+    ((unknown, told),) = runs[1].folder.reasons
+    assert (unknown, told.startswith("4 dependencies among the ops")) == (names.CYCLES, True)
+
+
+def test_a_read_of_one_s_own_write_is_told_by_its_lowest_place(verdicts: dict[str, Verdict]) -> None:
+    (found,) = verdicts["a_transaction_does_not_read_its_own_write"].findings
+    (example,) = found.examples
+
+    assert {key: example[key] for key in ("partition", "offset", "value", "ops")} == {
+        "partition": 0,
+        "offset": 0,
+        "value": 10,
+        "ops": [0, 1],
+    }

@@ -1,0 +1,131 @@
+"""Lines of big files by key, by number and by what is in them: as by a plain reading of all of it."""
+
+import re
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.commands import seeking
+from harness.commands.seeking import Budget, LineFile
+
+KEY = re.compile(rb"k(\d+) ")
+
+
+def key_of(line: bytes) -> int | None:
+    found = KEY.search(line)
+    return None if found is None else int(found[1])
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few lines are several blocks."""
+    monkeypatch.setattr(seeking, "BLOCK_BYTES", 64)
+
+
+def line_of(key: int, rest: str) -> bytes:
+    return f"k{key} {rest}\n".encode() if key % 7 else f"no key {rest}\n".encode()
+
+
+LINES = st.lists(st.integers(0, 200), max_size=60, unique=True).map(sorted).flatmap(
+    lambda keys: st.tuples(*(st.text("xy", max_size=90).map(lambda rest, key=key: line_of(key, rest))
+                             for key in keys)))
+
+
+@settings(deadline=None)
+@given(lines=LINES, torn=st.booleans(), wanted=st.integers(0, 210))
+def test_a_line_is_found_as_by_reading_all(
+        tmp_path_factory: pytest.TempPathFactory, lines: tuple[bytes, ...], torn: bool, wanted: int) -> None:
+    """By its key: the first that is not below; by its number; by where it begins; by what it holds."""
+    data = b"".join(lines)[:-1 if torn else None]
+    path = tmp_path_factory.mktemp("seeking") / "file"
+    path.write_bytes(data)
+    whole = data.splitlines(keepends=True)
+    begins = [sum(map(len, whole[:number])) for number in range(len(whole))]
+
+    file = LineFile(path)
+    found = file.first_at_or_above(key_of, wanted)
+    there = [line for line in whole if (key := key_of(line)) is not None and key >= wanted]
+    assert (found.line if found else None) == next(iter(there), None)
+    for number in (*range(len(whole), 0, -3), *range(1, len(whole) + 1)):
+        numbered = file.numbered(number)
+        assert numbered is not None
+        assert (numbered.line, numbered.begin) == (whole[number - 1], begins[number - 1])
+        assert file.number_of(begins[number - 1]) == number
+    assert file.numbered(0) is None
+    assert file.numbered(len(whole) + 1) is None
+    holding = list(file.holding(b"xyx", Budget(left=1 << 20)))
+    assert [one.line for one in holding] == [line for line in whole if b"xyx" in line]
+    places = [at for at, line in zip(begins, whole, strict=True) if b"xyx" in line]
+    assert [one.begin for one in holding] == places
+
+
+def test_a_search_ends_with_its_budget(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"here\n" * 100)
+    budget = Budget(left=128)
+    found = list(LineFile(path).holding(b"here", budget))
+    assert 20 <= len(found) <= 40
+    assert budget.left <= 0
+    assert list(LineFile(path).holding(b"here", budget)) == []
+
+
+def test_a_file_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
+    file = LineFile(tmp_path / "nothing")
+    assert file.first_at_or_above(key_of, 1) is None
+    assert file.numbered(1) is None
+    assert file.number_of(5) is None
+    assert list(file.holding(b"x", Budget(left=9))) == list(file.lines_from(0, 9)) == []
+    assert (file.size(), file.spaced(), file.line_after(3)) == (0, False, 3)
+
+
+def test_what_is_not_in_order_may_not_be_found_but_is_never_mistaken(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"".join(line_of(key, "x") for key in (9, 3, 8, 1, 12, 2)))
+    for wanted in range(13):
+        found = LineFile(path).first_at_or_above(key_of, wanted)
+        assert found is None or (key_of(found.line) or -1) >= wanted
+
+
+class Counting:
+    """A path that counts what is read of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.read_bytes_of = path, 0
+
+    def stat(self) -> object:
+        return self.path.stat()
+
+    def open(self, mode: Literal["rb"]) -> BinaryIO:
+        counting = self
+        file = self.path.open(mode, buffering=0)
+
+        class Counted:
+            def __enter__(self) -> "Counted":
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                file.close()
+
+            def seek(self, at: int) -> int:
+                return file.seek(at)
+
+            def readline(self) -> bytes:
+                line = file.readline()
+                counting.read_bytes_of += len(line)
+                return line
+
+        return Counted()  # type: ignore[return-value]
+
+
+def test_a_look_up_in_a_large_file_reads_little_of_it(tmp_path: Path) -> None:
+    """Some dozens of lines of 200,000."""
+    path = tmp_path / "file"
+    path.write_bytes(b"".join(b"k%d some more words\n" % number for number in range(200_000)))
+    place = Counting(path)
+    found = LineFile(place).first_at_or_above(key_of, 123_456)  # type: ignore[arg-type]
+    assert found is not None
+    assert key_of(found.line) == 123_456
+    assert place.read_bytes_of < 10_000

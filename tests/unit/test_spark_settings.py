@@ -1,0 +1,218 @@
+"""What Spark is told when the judge starts it, and whom it asks: all without a JVM."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from command_line import floodmark
+from pyspark.sql import SparkSession
+
+from checkers import masters, session, settings
+from harness.errors import FloodmarkError, UsageError
+from harness.workers import HERE, ITS_OWN, Workers, workers
+
+GB = 1 << 30
+
+
+# -- memory and cores ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cores", "memory_gb", "heap_mb"), [
+    (2, 24, 2048),  # a laptop, a CI runner
+    (1, 3, 1536),
+    (2, 0.5, 512),  # it will hardly do, but it is tried
+    (8, 32, 4096),
+    (64, 256, 30 << 10),
+    (64, 16, 8192),  # a container with many cores and little memory
+    (192, 2048, 30 << 10),
+])
+def test_the_heap_grows_with_the_cores_within_half_of_the_memory(
+        cores: int, memory_gb: float, heap_mb: int) -> None:
+    assert settings.heap_mb(cores, int(memory_gb * 1024)) == heap_mb
+
+
+@pytest.mark.parametrize(("cores", "work_bytes", "partitions"), [
+    (2, 0, 2), (2, 740 << 20, 2), (2, 2 * GB, 2), (2, 7 * GB, 8), (64, 7 * GB, 64), (64, 100 * GB, 128),
+    (1, 1 << 50, 16)])
+def test_a_partition_a_core_and_more_of_very_much_work(cores: int, work_bytes: int, partitions: int) -> None:
+    assert settings.shuffle_partitions(cores, work_bytes) == partitions
+
+
+@pytest.mark.parametrize(("cores", "memory_gb", "biggest_bytes", "runs"), [
+    (2, 24, 742 << 20, 2), (64, 24, 742 << 20, 5), (64, 256, 3 * GB, 14), (64, 24, 0, 64), (8, 2, 3 * GB, 1)])
+def test_no_more_runs_are_sieved_at_once_than_the_memory_holds(
+        cores: int, memory_gb: int, biggest_bytes: int, runs: int) -> None:
+    assert settings.sieves_at_once(cores, memory_gb << 10, biggest_bytes) == runs
+
+
+def test_this_machine_says_what_it_has() -> None:
+    assert settings.own_cores() >= 1
+    assert settings.own_memory_mb() > 256
+
+
+# -- keys ---------------------------------------------------------------------------------------------------
+
+
+def test_what_somebody_says_goes_first_but_for_what_the_answers_stand_on() -> None:
+    said = {"spark.ui.enabled": "true", "spark.sql.ansi.enabled": "true", "spark.driver.host": "me"}
+    told = settings.chosen(said, loopback=True)
+    assert (told["spark.ui.enabled"], told["spark.driver.host"]) == ("true", "me")
+    assert told["spark.sql.ansi.enabled"] == "false"
+    assert told["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.bindAddress" not in settings.chosen({}, loopback=False)
+    assert sorted(settings.CERTAIN) == sorted(ITS_OWN)
+
+
+def test_the_heap_is_named_unless_somebody_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.archive, "options", lambda java: "-Xshare:auto")
+    java = Path("/java")
+    mine = session.launching(java, 0, {})
+    heap_mb = settings.heap_mb(settings.own_cores(), settings.own_memory_mb())
+    assert mine["spark.driver.memory"] == f"{heap_mb}m"
+    theirs = session.launching(java, None, {"spark.driver.memory": "8g", settings.JVM_OPTIONS: "-Dx=y"})
+    assert theirs["spark.driver.memory"] == "8g"
+    assert theirs[settings.JVM_OPTIONS].endswith(" -Xshare:auto -Dx=y")
+    assert "TieredStopAtLevel" in mine[settings.JVM_OPTIONS]
+    assert "TieredStopAtLevel" not in theirs[settings.JVM_OPTIONS]
+
+
+def test_spark_defaults_are_read_as_spark_submit_reads_them(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# a comment\n\nspark.driver.memory   5g\nspark.executor.memory=3g\n"
+        " spark.x : y z \n! spark.not 1\nother.key 1\nspark.alone\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert settings.said_by_default() == {
+        "spark.driver.memory": "5g", "spark.executor.memory": "3g", "spark.x": "y z"}
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "none"))
+    assert settings.said_by_default() == {}
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (("--conf", "spark.driver.memory"), "--conf takes KEY=VALUE"),
+    (("--conf", "driver.memory=8g"), "--conf takes KEY=VALUE with a key of Spark's"),
+    (("--conf", "spark.master=local"), "say --master URL"),
+    (("--conf", "spark.sql.session.timeZone=CET"), "the judge sets it itself"),
+    (("--conf", "spark.floodmark.smallBytes=1m"), "takes a number of bytes, not '1m'"),
+    (("--master", ""), "--master takes a URL"),
+])
+def test_an_option_that_cannot_be_is_usage(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    for command in ("check", "rejudge"):
+        answer = floodmark(command, *words, tmp_path)
+        assert answer.code == 2
+        assert told in answer.err
+
+
+def test_options_are_kept_in_order() -> None:
+    assert workers(None, []) == HERE
+    assert workers("yarn", ["spark.a=b=c", "spark.a="]) == Workers(
+        master="yarn", conf=(("spark.a", "b=c"), ("spark.a", "")))
+
+
+# -- masters ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("master", "local", "loopback"), [
+    ("local", True, True), ("local[*]", True, True), ("local[4,2]", True, True),
+    ("local-cluster[2,1,1024]", False, False), ("spark://127.0.0.1:7077", False, True),
+    ("spark://localhost:7077,[::1]:7078", False, True), ("spark://127.0.0.1:7077,far:7077", False, False),
+    ("spark://far:7077", False, False), ("yarn", False, False), ("k8s://https://far:6443", False, False)])
+def test_only_what_is_on_this_machine_is_bound_to_loopback(master: str, local: bool, loopback: bool) -> None:
+    assert (masters.is_local(master), masters.on_loopback(master)) == (local, loopback)
+    masters.refuse_odd(master)
+
+
+@pytest.mark.parametrize("master", ["spark://far", "spark://far:x", "spark://:7077", "local[", "locally",
+                                    "mesos://far:5050", "far:7077", "http://far:7077"])
+def test_what_is_no_master_is_usage(master: str) -> None:
+    with pytest.raises(UsageError, match="--master"):
+        masters.refuse_odd(master)
+
+
+def test_a_master_without_workers_is_waited_for_so_long_and_no_longer() -> None:
+    """The job that is never begun is called off."""
+    begun, cancelled = threading.Event(), threading.Event()
+
+    def count() -> None:
+        begun.set()
+        assert cancelled.wait(30)
+
+    spark = SimpleNamespace(range=lambda *_: SimpleNamespace(count=count),
+                            sparkContext=SimpleNamespace(cancelAllJobs=cancelled.set))
+    with pytest.raises(FloodmarkError, match="spark://far:7077 answers, but gave no worker within 0 s"):
+        masters.await_worker(cast(SparkSession, spark), "spark://far:7077", wait_s=0.2)
+    assert begun.is_set()
+    assert cancelled.is_set()
+    spark.range = lambda *_: SimpleNamespace(count=lambda: 1)
+    masters.await_worker(cast(SparkSession, spark), "spark://far:7077", wait_s=30)
+
+
+@pytest.mark.parametrize("words", [
+    "pyspark.errors.PythonException: ...\nModuleNotFoundError: No module named 'checkers'\n",
+    'java.io.IOException: Cannot run program "/x/python": error=2, No such file or directory',
+    "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11"])
+def test_what_a_worker_lacks_is_told_of_clusters_alone(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this machine the Python is this one: there a worker that failed means something else."""
+    monkeypatch.setenv("PYSPARK_PYTHON", "/x/python")
+    far: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://far:7077"))
+    here: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[*]"))
+    with pytest.raises(FloodmarkError, match="/x/python must be there on every worker"):
+        masters.refuse_bare_workers(far, RuntimeError(words))
+    masters.refuse_bare_workers(here, RuntimeError(words))
+    masters.refuse_bare_workers(far, RuntimeError("java.lang.OutOfMemoryError"))
+
+
+# -- what does not start ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A JAVA_HOME whose java a test writes."""
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    return java
+
+
+def script(java: Path, text: str) -> Path:
+    java.write_text(text)
+    java.chmod(0o755)
+    return java
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n", "is Java 11; the judge needs Java 17"),
+    ("#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n", "is Java 8; the judge needs Java 17"),
+    ("#!/bin/sh\nexit 1\n", "does not say its version"),
+    ("rubbish", "does not start: Exec format error; the judge needs Java 17"),
+])
+def test_a_java_that_cannot_do_is_a_sentence(java_home: Path, text: str, told: str) -> None:
+    with pytest.raises(FloodmarkError) as refused:
+        session.check_version(script(java_home, text))
+    assert told in str(refused.value)
+
+
+def test_no_java_is_a_sentence(java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FloodmarkError, match="but there is no bin/java in it; the judge needs Java 17"):
+        session.find_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FloodmarkError, match="no java on PATH, and JAVA_HOME is not set"):
+        session.find_java()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("memory", "told"), [
+    ("90000g", "Could not reserve enough space"), ("lots", "Invalid maximum heap size: -Xmxlots")])
+def test_a_heap_that_cannot_be_had_is_a_sentence(tmp_path: Path, memory: str, told: str) -> None:
+    """And the JVM's own words are not among the verdicts on standard output."""
+    (tmp_path / "run.json").write_text('{"format":1,"nodes":["n1"],"partitions":{"0":{"replicas":["n1"]}}}')
+    ran = subprocess.run([sys.executable, "-m", "harness", "check", "--conf", f"spark.driver.memory={memory}",
+                          tmp_path], capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.returncode, ran.stdout) == (4, "")
+    assert told in ran.stderr.splitlines()[-1]
+    assert ran.stderr.splitlines()[-1].startswith("floodmark: Spark does not start with ")

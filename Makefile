@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker check bench teeth clean
+.PHONY: help setup demo test test-docker check bench soak teeth clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -28,6 +28,9 @@ check: setup  ## ruff, mypy strict, import contracts
 
 bench: setup  ## figures of the cluster, the recorder and the judge, side by side
 	@PYTHONPATH=tests/support $(BIN)/python tests/bench/bench.py $(ARGS)
+
+soak: setup  ## 20,000 histories against the twin, 100,000 mutated folders, a million partitions: hours
+	@PYTHONPATH=tests/support $(BIN)/python tests/soak/soak.py $(ARGS)
 
 teeth: setup  ## every known-bad rule against the judge: the README's table, made anew
 	@PYTHONPATH=tests/support $(BIN)/python tests/teeth/matrix.py --readme README.md $(ARGS)

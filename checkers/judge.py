@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -75,7 +74,7 @@ def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[st
     it."""
     try:
         return judge_together(spark, folders, timings_s)
-    except (PySparkException, Py4JError) as error:  # a task failed: that is an unknown, not an answer
+    except Exception as error:  # a task failed, or we did over some file: that is an unknown, not an answer
         if isinstance(error, AnalysisException) and error.getCondition() != "PATH_NOT_FOUND":
             raise  # a plan of ours that is none: no folder's fault
         again = [open_folder(folder.path) for folder in folders]  # what was noted of them so far is void

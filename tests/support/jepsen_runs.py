@@ -37,6 +37,8 @@ class World:
     subscribe: bool
     logs: list[list[int | None]] = field(default_factory=lambda: [[] for _ in range(KEYS)])
     sent: list[int] = field(default_factory=lambda: [0] * KEYS)
+    # Where the logs ended when the op began: none reads what it writes itself.
+    visible: list[int] = field(default_factory=lambda: [0] * KEYS)
     lines: list[str] = field(default_factory=list)
 
     def tell(self, consumer: Consumer, kind: str, asked: Asked, value: str, more: str = "") -> None:
@@ -92,6 +94,7 @@ class World:
         kind = self.random.choices(["ok", "fail", "info"], [8, 1, 1])[0]
         done = kind == "ok" or (kind == "info" and self.random.random() < 0.5)
         before, consumer.rebalanced = dict(consumer.at), []
+        self.visible = [len(log) for log in self.logs]
         told = [self.poll(consumer) if f == "poll" else self.send(key, value, kind, done=done)
                 for f, key, value in asked.mops]
         if self.txn:
@@ -124,7 +127,7 @@ class World:
             consumer.at = {key: self.anywhere(key) for key in random.sample(range(KEYS), 2)}
         for key, position in consumer.at.items():
             log = self.logs[key]
-            end = min(len(log), position + random.randint(0, 4))
+            end = max(position, min(self.visible[key], position + random.randint(0, 4)))
             consumer.at[key] = end
             blind = random.random() < 0.03
             pairs = [f"[{'nil' if blind and random.random() < 0.5 else offset} {log[offset]}]"

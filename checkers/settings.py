@@ -16,7 +16,7 @@ import pyspark
 HEAP, JVM_OPTIONS = "spark.driver.memory", "spark.driver.extraJavaOptions"
 LEAST_HEAP_MB, USUAL_HEAP_MB, MOST_HEAP_MB = 512, 2048, 30 << 10  # above 30 GB every pointer takes 8 bytes
 HEAP_MB_A_CORE = 512
-SIEVE_FACTOR = 1  # a sieve needs at most so many times its run's bytes (two thirds, as measured)
+SIEVE_FACTOR = 3  # a sieve needs so many times its run's bytes
 PARTITION_BYTES = 1 << 30  # of work; more in one task spills
 
 # Every answer stands on these.

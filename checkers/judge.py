@@ -43,6 +43,7 @@ from checkers.sifted import sift
 from checkers.survey import Survey, survey
 from checkers.values import values_of
 from checkers.verdicts import EXAMPLES, crashed, verdict_of
+from harness.errors import FloodmarkError
 from harness.places import Place
 from harness.verdict import Verdict
 from harness.workers import HERE, Workers
@@ -74,6 +75,8 @@ def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[st
     it."""
     try:
         return judge_together(spark, folders, timings_s)
+    except FloodmarkError:
+        raise  # what is lacking has been said
     except Exception as error:  # a task failed, or we did over some file: that is an unknown, not an answer
         if isinstance(error, AnalysisException) and error.getCondition() != "PATH_NOT_FOUND":
             raise  # a plan of ours that is none: no folder's fault

@@ -26,6 +26,7 @@ from checkers import (
     names,
     order,
     polls,
+    rotten,
     session,
     sources,
     traced,
@@ -82,9 +83,21 @@ def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[st
             raise  # a plan of ours that is none: no folder's fault
         again = [open_folder(folder.path) for folder in folders]  # what was noted of them so far is void
         if len(again) == 1:
-            return [crashed(again[0], error, timings_s)]
+            return [judge_again(spark, again[0], error, timings_s)]
         middle = len(again) // 2
         return [*judge_all(spark, again[:middle], timings_s), *judge_all(spark, again[middle:], timings_s)]
+
+
+def judge_again(
+    spark: SparkSession, folder: Folder, error: Exception, timings_s: dict[str, float]
+) -> Verdict:
+    """A folder on which Spark failed: without dumps that nobody can read, where that is why."""
+    if rotten.set_aside(folder):
+        try:
+            return judge_together(spark, [folder], timings_s)[0]
+        except Exception as another:
+            error = another
+    return crashed(folder, error, timings_s)
 
 
 def judge_together(

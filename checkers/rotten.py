@@ -1,0 +1,54 @@
+"""Dumps in Parquet that begin and end well and are rotten in between: looked for where Spark fails on a run.
+
+A dump's lines, where they stand beside it, are as good; else the dump is damaged like any other.
+"""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from checkers.folder import Folder, damage_dump, torn_tail, unreadable
+
+_INTEGERS = ("partition", "offset", "epoch", "value", "crc")
+_FLAGS = ("crc_ok", "aborted")
+
+
+def set_aside(folder: Folder) -> bool:
+    """Takes such dumps away from the folder, which says so; whether there was one."""
+    found = False
+    for node, dump in sorted(folder.dumps.items()):
+        if not isinstance(dump, Path) or dump.suffix != ".parquet":
+            continue
+        why = flaw(dump)
+        if why is None:
+            continue
+        found = True
+        lines = dump.with_suffix(".jsonl")
+        if unreadable(lines) is None and not torn_tail(lines):
+            folder.dumps[node] = lines
+        else:
+            del folder.dumps[node]
+            damage_dump(folder, node, f"logs/{dump.name} cannot be read: {why}")
+    return found
+
+
+def flaw(dump: Path) -> str | None:
+    """Why the file cannot be read as a dump; None if it can."""
+    try:
+        with pq.ParquetFile(dump) as file:
+            for field in file.schema_arrow:
+                if not (pa.types.is_null(field.type) or is_right(field)):
+                    return f"its column {field.name} is of type {field.type}"
+            for _ in file.iter_batches():
+                pass
+    except (OSError, ValueError, pa.ArrowException) as error:  # what a decoder meets it may call anything
+        return (str(error).splitlines() or ["damaged"])[0]
+    return None
+
+
+def is_right(field: pa.Field) -> bool:
+    """Of the type that the format's column has; other columns are nobody's business."""
+    if field.name in _INTEGERS:
+        return bool(pa.types.is_integer(field.type))
+    return field.name not in _FLAGS or bool(pa.types.is_boolean(field.type))

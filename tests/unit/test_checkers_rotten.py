@@ -1,0 +1,77 @@
+"""Parquet dumps that are rotten inside: told by name, and everything else is judged all the same."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from folders import Tale
+
+from checkers.folder import open_folder
+from checkers.judge import SparkJudge
+from checkers.rotten import set_aside
+from harness.dump_twin import write_twin
+
+
+def in_parquet(folder: Path, *, alone: bool = True) -> Path:
+    lines = folder / "logs" / "n2.jsonl"
+    twin = write_twin(lines)
+    if alone:
+        lines.unlink()
+    return twin
+
+
+def with_doubles(twin: Path) -> None:
+    table = pq.read_table(twin)
+    column = table.column_names.index("offset")
+    doubles = table["offset"].cast(pa.float64())
+    pq.write_table(table.set_column(column, "offset", doubles), twin)
+
+
+def with_zeroed_pages(twin: Path) -> None:
+    """All between the first four bytes and the footer, whose length stands before the last four."""
+    content = bytearray(twin.read_bytes())
+    ends = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    content[4:ends] = bytes(ends - 4)
+    twin.write_bytes(content)
+
+
+@pytest.mark.spark
+def test_they_cost_what_stands_on_them_and_no_more(tmp_path: Path) -> None:
+    sound, doubles, zeroed = (
+        Tale().acked(1, 2).send(4, 5, at=[2]).write(tmp_path / name)
+        for name in ("sound", "doubles", "zeroed"))  # fmt: skip
+    in_parquet(sound)
+    with_doubles(in_parquet(doubles))
+    with_zeroed_pages(in_parquet(zeroed))
+
+    verdicts = SparkJudge().judge([sound, doubles, zeroed])
+
+    for verdict in verdicts:
+        assert [(found.name, found.count) for found in verdict.findings] == [("lost-write", 1)]
+    assert verdicts[0].unknown == ()
+    for verdict in verdicts[1:]:
+        [told] = verdict.unknown
+        assert told.reason.startswith("logs/n2.parquet cannot be read: ")
+        assert {"diverged", "malformed-log"} <= {*told.names}
+    assert "its column offset is of type double" in verdicts[1].unknown[0].reason
+
+
+def test_the_lines_beside_it_are_as_good(tmp_path: Path) -> None:
+    folder = open_folder(Tale().acked(1, 2).write(tmp_path / "run"))
+    twin = in_parquet(folder.path, alone=False)
+    with_zeroed_pages(twin)
+    folder.dumps["n2"] = twin
+
+    assert set_aside(folder)
+
+    assert (folder.dumps["n2"].name, folder.damaged) == ("n2.jsonl", set())
+
+
+def test_sound_ones_stay(tmp_path: Path) -> None:
+    path = Tale().acked(1, 2).write(tmp_path / "run")
+    in_parquet(path)
+    folder = open_folder(path)
+
+    assert not set_aside(folder)
+    assert folder.dumps["n2"].name == "n2.parquet"

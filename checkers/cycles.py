@@ -25,10 +25,10 @@ from pyspark.sql import DataFrame, SparkSession
 from checkers import names, transactions
 from checkers.facts import Facts, Run, beside
 from checkers.findings import COLUMNS, ISOLATION, kept
-from checkers.frames import Frames
+from checkers.frames import TYPES, Frames
 from checkers.graphs import DEPENDENCIES, NEVER, PROCESS, REALTIME, Graph, Ints, components, suspects
 from checkers.shortest import Cycle, maze_of, shortest_cycle
-from checkers.transactions import FS, LINE, RW, TYPES, WR, WW
+from checkers.transactions import FS, LINE, RW, WR, WW
 
 MOST_EDGES = 12_000_000  # of one run
 SHOWN = 20  # findings of one run and name that keep their cycle

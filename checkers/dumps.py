@@ -23,9 +23,9 @@ from checkers.groups import Groups
 from checkers.plain import is_entry
 from harness.places import Place
 
-_NUMBERS = ("partition", "offset", "epoch", "value", "crc")
-_FLAGS = ("crc_ok", "aborted")
-_TYPED = [(name, pa.int64()) for name in _NUMBERS] + [(name, pa.bool_()) for name in _FLAGS]
+NUMBERS = ("partition", "offset", "epoch", "value", "crc")
+FLAGS = ("crc_ok", "aborted")
+_TYPED = [(name, pa.int64()) for name in NUMBERS] + [(name, pa.bool_()) for name in FLAGS]
 _DUMP = pa.schema([("node", pa.string()), *_TYPED])
 _ROWS = 1 << 18  # of Parquet, at once
 
@@ -56,8 +56,8 @@ def read_dump(path: Place, node: str, pool: Executor, ahead: int) -> Dump:
     else:
         lines = read_lines(path, partial(read_piece, node=node), is_entry(node), pool, ahead)
     groups = Groups(lines.take("partition"))
-    told = {name: lines.take(name) for name in _NUMBERS[1:]}
-    told |= {name: lines.take(name, np.bool_) for name in ("ours", *_FLAGS)}
+    told = {name: lines.take(name) for name in NUMBERS[1:]}
+    told |= {name: lines.take(name, np.bool_) for name in ("ours", *FLAGS)}
     return Dump(groups=groups, lines=groups.rows + lines.broken, broken=lines.broken, **told)
 
 
@@ -74,11 +74,11 @@ def read_parquet(path: Place, node: str) -> list[dict[str, npt.NDArray[Any]]]:
         with path.open("rb") as opened:
             file = pq.ParquetFile(opened)
             there = {field.name: field.type for field in file.schema_arrow}
-            integers = all(pa.types.is_integer(there.get(name, pa.null())) for name in _NUMBERS)
-            flags = all(there.get(name, pa.bool_()) == pa.bool_() for name in _FLAGS)
+            integers = all(pa.types.is_integer(there.get(name, pa.null())) for name in NUMBERS)
+            flags = all(there.get(name, pa.bool_()) == pa.bool_() for name in FLAGS)
             words = there.get("node", pa.string()) == pa.string()
             refuse_if(not (integers and flags and words), "columns of other types")
-            names = [name for name in ("node", *_NUMBERS, *_FLAGS) if name in there]
+            names = [name for name in ("node", *NUMBERS, *FLAGS) if name in there]
             return [
                 columns_of(whole(pa.Table.from_batches([batch])), node)
                 for batch in file.iter_batches(batch_size=_ROWS, columns=names)

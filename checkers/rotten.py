@@ -8,10 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkers.dumps import FLAGS, NUMBERS
 from checkers.folder import Folder, damage_dump, torn_tail, unreadable
-
-_INTEGERS = ("partition", "offset", "epoch", "value", "crc")
-_FLAGS = ("crc_ok", "aborted")
 
 
 def set_aside(folder: Folder) -> bool:
@@ -49,6 +47,6 @@ def flaw(dump: Path) -> str | None:
 
 def is_right(field: pa.Field) -> bool:
     """Of the type that the format's column has; other columns are nobody's business."""
-    if field.name in _INTEGERS:
+    if field.name in NUMBERS:
         return bool(pa.types.is_integer(field.type))
-    return field.name not in _FLAGS or bool(pa.types.is_boolean(field.type))
+    return field.name not in FLAGS or bool(pa.types.is_boolean(field.type))

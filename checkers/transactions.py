@@ -26,10 +26,9 @@ from checkers import names
 from checkers.agreement import named
 from checkers.facts import Facts
 from checkers.findings import ISOLATION, finding, gathered, kept, spread, together
-from checkers.frames import Frames
+from checkers.frames import TYPES, Frames
 
 WR, WW, RW, LINE = 0, 1, 2, 16
-TYPES = ("invoke", "ok", "fail", "info")  # of an op without a completion the first
 FS = ("send", "poll", "txn")
 _OURS = "('send', 'poll', 'txn')"
 _PAST = Window.unboundedPreceding

@@ -186,6 +186,7 @@ def suit(spark: SparkSession, work_bytes: int) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     spark.conf.set("spark.sql.codegen.wholeStage", "false" if small else "true")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if small else "FALLBACK")
+    spark.conf.set("spark.sql.optimizer.excludedRules", settings.IDLE_RULES if small else "")
     # Else Spark shuffles into one partition what is in one, where it guesses that to be too much for one.
     spark.conf.set("spark.sql.maxSinglePartitionBytes", "8191p" if small else "128m")
 

@@ -4,9 +4,20 @@ import functools
 import os
 
 import pytest
-from left_out import pytest_deselected, pytest_terminal_summary
+from left_out import (
+    pytest_deselected,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 
-__all__ = ["pytest_addoption", "pytest_deselected", "pytest_terminal_summary"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_deselected",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "pytest_testnodedown",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

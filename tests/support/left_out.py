@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ KINDS: Mapping[str, str] = {
     "cluster": "they start brokers on loopback: pytest -m cluster",
 }
 OTHERS = "other"
+OUTPUT = "left out"
 _deselected = pytest.StashKey[Counter[str]]()
 
 
@@ -45,6 +47,19 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     for item in items:
         counts = item.config.stash.setdefault(_deselected, Counter())
         counts[kind_of(mark.name for mark in item.iter_markers())] += 1
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """pytest's hook: one of several processes tells the first of them, which selects nothing itself."""
+    if (told := getattr(session.config, "workeroutput", None)) is not None:
+        told[OUTPUT] = dict(session.config.stash.get(_deselected, Counter()))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """xdist's hook: every process has selected from the same tests."""
+    told = getattr(node, "workeroutput", {}).get(OUTPUT, {})
+    node.config.stash[_deselected] = Counter(told)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -114,7 +114,12 @@ def saved(folder: Path, **about: object) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def spelt(policy: Policy) -> str:
+    words = [name for name in ("strict", "allow_unknown") if getattr(policy, name)]
+    return "+".join([*words, *sorted(policy.allow)]) or "plain"
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=spelt)
 def test_of_one_folder_a_bug_outranks_the_harness_and_that_what_is_unknown(
         tmp_path: Path, policy: Policy) -> None:
     """Whatever the options let through; and what is said to fail is what makes the code 1."""
@@ -180,7 +185,7 @@ def test_run_and_check_go_through_the_same_gate_and_rejudge_writes_no_reports(
     gates: dict[str, check.Gate] = {}
 
     def keep(command: str) -> Callable[..., int]:
-        def kept(_: object, through: check.Gate, *__: object) -> int:
+        def kept(_: object, through: check.Gate, *__: object, **___: object) -> int:
             gates[command] = through
             return 3
 

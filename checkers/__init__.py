@@ -23,8 +23,15 @@ it, were lost with leave. Where the leader's log is not known, a record that a c
 perhaps: what follows is permitted, and the name unknown too.
 
 Lines. A line that breaks the field table gives nothing at all; of an op that completes twice the first
-completion counts. A value that was sent twice is followed by no check. Time that falls is a breach. Half a
-last line is one without LF that is no JSON object. Blank lines are no lines.
+completion counts, of a value that it names twice the first place. A value that was sent twice is followed by
+no check. A field that the f does not have, or an invocation's reads, are unknown fields. Time that falls is a
+breach. Half a last line is one without LF that is no JSON object. Blank lines are no lines. Where indexes do
+not rise from line to line nothing is claimed of the order of sends and ends (nonmonotonic-send, end-offset-
+regressed), and whatever permits a loss may have come after any send. A fault that permits one may be among
+the lines that cannot be read, or, if the schedule has it and the history has not, among those that are
+missing: such a loss is permitted perhaps (unread.py).
+
+Transactions. What stands at or above the leader's last stable offset is undecided, and no G1a by standing.
 
 Dumps. Of a damaged dump what is there still counts against it (crc, order, records outside its bounds), what
 is missing does not. A replica without a row is compared like any other once the cluster has settled.

@@ -9,10 +9,10 @@ Rules
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,22 +54,31 @@ class Lines:
 
 
 Read = Callable[[bytes], dict[str, npt.NDArray[Any]]]
+_Made = TypeVar("_Made")
 
 
 def read_lines(path: Place, read: Read, law: Law, pool: Executor, ahead: int) -> Lines:
     """Every chunk of the file through `read`, at most `ahead` of them at once."""
-    lines, waiting = Lines(), deque[Future[list[dict[str, npt.NDArray[Any]] | None]]]()
+    lines = Lines()
+    for pieces in in_turn(lambda chunk: parsed(chunk, read, law), chunks_of(path), pool, ahead):
+        note(lines, pieces)
+    return lines
+
+
+def in_turn(work: Callable[[bytes], _Made], chunks: Iterable[bytes], pool: Executor, ahead: int
+            ) -> Iterator[_Made]:
+    """What the work makes of each chunk, in order, at most `ahead` of them at once."""
+    waiting = deque[Future[_Made]]()
     try:
-        for chunk in chunks_of(path):
-            waiting.append(pool.submit(parsed, chunk, read, law))
+        for chunk in chunks:
+            waiting.append(pool.submit(work, chunk))
             if len(waiting) >= ahead:
-                note(lines, waiting.popleft().result())
+                yield waiting.popleft().result()
         while waiting:
-            note(lines, waiting.popleft().result())
+            yield waiting.popleft().result()
     finally:
         for each in waiting:
             each.cancel()
-    return lines
 
 
 def note(lines: Lines, pieces: list[dict[str, npt.NDArray[Any]] | None]) -> None:

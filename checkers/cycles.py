@@ -21,10 +21,12 @@ import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from checkers import names, transactions
 from checkers.facts import Facts, Run, beside
 from checkers.findings import COLUMNS, ISOLATION, kept
+from checkers.folder import Folder
 from checkers.frames import TYPES, Frames
 from checkers.graphs import DEPENDENCIES, NEVER, PROCESS, REALTIME, Graph, Ints, components, suspects
 from checkers.shortest import Cycle, maze_of, shortest_cycle
@@ -95,13 +97,15 @@ class Found:
 
 def by_component(spark: SparkSession, frames: Frames, runs: Sequence[Run], facts: Facts) -> list[DataFrame]:
     """All findings about transactions; the reasons of a run that is too big for it grow by one."""
-    chosen = facts.transactional
+    chosen = [run for run in facts.transactional if not runs[run].sieved]
+    sieved = [run for run in facts.transactional if runs[run].sieved]
+    found = [] if frames.passed is None or not sieved else [found_before(frames.passed, sieved)]
     if not chosen:
-        return []
+        return found
     repeated = [run for run in chosen if runs[run].repeated]
     items = transactions.items_of(frames, chosen, repeated)
     fates = transactions.fates_of(items)
-    uncommitted = [run for run in chosen if is_uncommitted(runs[run])]
+    uncommitted = [run for run in chosen if is_uncommitted(runs[run].folder)]
     edges = transactions.edges_of(frames, items, fates, chosen)
     if not frames.small:
         edges = kept(edges)
@@ -111,12 +115,21 @@ def by_component(spark: SparkSession, frames: Frames, runs: Sequence[Run], facts
         graph, records = graph_of(table, runs[number].overlapping)
         rows += rows_of(number, found_in(graph), records, uncommitted=number in uncommitted)
     schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-    found = [beside(spark, rows, schema, frames.small)] if rows else []
+    found += [beside(spark, rows, schema, frames.small)] if rows else []
     return [transactions.precommitted(fates, uncommitted), *found]
 
 
-def is_uncommitted(run: Run) -> bool:
-    return bool(run.folder.guarantee("isolation", "read_committed") == "read_uncommitted")
+def found_before(passed: DataFrame, runs: Sequence[int]) -> DataFrame:
+    """What the sieve found of the transactions of these runs."""
+    schema = ", ".join(f"{name}:{kind}" for name, kind in COLUMNS.items() if name != "run")
+    told = passed.where(f"what = 'found' and {transactions.among(runs)}").select(
+        "run", F.inline(F.from_json("text", f"array<struct<{schema}>>"))
+    )
+    return told.select(*COLUMNS)
+
+
+def is_uncommitted(folder: Folder) -> bool:
+    return bool(folder.guarantee("isolation", "read_committed") == "read_uncommitted")
 
 
 def small_enough(edges: DataFrame, runs: Sequence[Run]) -> list[int]:
@@ -133,14 +146,16 @@ def small_enough(edges: DataFrame, runs: Sequence[Run]) -> list[int]:
 
 
 def tables_of(table: pa.Table) -> Iterator[tuple[int, dict[str, Ints]]]:
-    """The columns of each run's rows; what does not apply is -1."""
+    """The columns of each run's rows, in the order of their records, so that of cycles that are as short the
+    same one is told each time; what does not apply is -1."""
     columns: dict[str, Ints] = {
         name: table[name].combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         for name in table.column_names
     }
-    for number in np.unique(columns["run"]).tolist():
-        mine = np.flatnonzero(columns["run"] == number)
-        yield number, {name: column[mine] for name, column in columns.items()}
+    order = np.lexsort([columns[name] for name in ("x", "y", "kind", "offset", "partition", "run")])
+    runs, begins = np.unique(columns["run"][order], return_index=True)
+    for number, first, end in zip(runs.tolist(), begins, [*begins[1:], len(order)], strict=False):
+        yield number, {name: column[order[first:end]] for name, column in columns.items()}
 
 
 def graph_of(table: dict[str, Ints], overlapping: frozenset[int]) -> tuple[Graph, Records]:

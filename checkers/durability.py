@@ -20,7 +20,7 @@ def by_value(values: DataFrame, entries: DataFrame) -> DataFrame:
         "*",
         *named(
             places="if(size(live) > 1, array_sort(live), array_sort(read_at))",
-            standing="exists(live, o -> o < hw)",
+            standing="exists(live, o -> o < stable)",
             in_sight="filter(held, o -> o >= log_start and o < readable and (ack is null or o = ack))",
         ),
     )
@@ -74,7 +74,8 @@ def phantom() -> Column:
 
 
 def g1a() -> Column:
-    """A value whose send failed for certain was read, or stands committed in the leader's log."""
+    """A value whose send failed for certain was read, or stands committed in the leader's log. What stands at
+    or above the last stable offset is undecided: the answer may have come before the marker."""
     return finding(
         names.G1A,
         "type = 'fail' and not repeated and (size(read_at) > 0 or standing)",
@@ -139,7 +140,10 @@ def inconsistent_offsets(values: DataFrame) -> DataFrame:
         "partition",
         "value",
         "excuse",
-        *named(op="least(done, read_by)", offset="explode(array_union(read_at, array_compact(array(ack))))"),
+        *named(
+            op="least(done, read_by)",
+            offset="explode(array_union(read_at, array_compact(array(if(repeated, null, ack)))))",
+        ),
     )
     two = places.groupBy("run", "partition", "offset").agg(
         *named(value="min(value)", seen="max(value)", excuse="min(excuse)", ops="array_sort(collect_set(op))")

@@ -21,7 +21,7 @@ from checkers.rulings import Rulings
 
 PARTITION = (
     "run int, partition bigint, leader string, known boolean, lost_judged boolean, log_start bigint, hw "
-    "bigint, readable bigint, "
+    "bigint, readable bigint, stable bigint, "
     "unseen_judged boolean, members array<struct<node:string,log_start:bigint>>, weak_acks boolean, retried "
     "boolean, "
     "uncommitted boolean, unclean_index bigint, unclean_time bigint, unclean_maybe boolean, budget_index "
@@ -43,6 +43,23 @@ ACTIVE = "run int, node string, since bigint, until bigint"  # ticks
 UNKNOWN_NS = 1 << 62  # more than any two times of a run lie apart
 LITERAL_ROWS = 20_000  # as many as travel in the plan itself; of more its text would fill the driver
 BATCH_ROWS = 50_000
+FACT_BYTES = 100  # a row of these frames, as work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What is known of a run's partitions before any check: of those that are not used no client says more
+    than that it held them, and no log has an entry; of the used that are not `whole` the sieve has let only
+    the odd pass, and their logs are logs."""
+
+    used: frozenset[int]
+    whole: frozenset[int]
+
+    def vouches_for(self, key: int) -> bool:
+        return key in self.used and key not in self.whole
+
+
+NOTHING = Seen(used=frozenset(), whole=frozenset())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +69,11 @@ class Run:
     folder: Folder
     bounds: Mapping[int, Bounds]
     breached: bool  # lines of the history may be missing or wrong
+    disordered: bool = False  # their indexes do not rise
     overlapping: frozenset[int]  # processes
     rulings: Rulings = field(default_factory=Rulings)
-    vouched: frozenset[int] = (
-        frozenset()
-    )  # partitions of which the sieve let only the odd pass; their logs are logs
+    seen: Seen
+    sieved: bool = False
     transactional: bool = False  # some op of it is a transaction
     repeated: bool = False  # some value was sent more than once
 
@@ -74,6 +91,7 @@ class Facts:
     most_replicas: int  # of any traced partition
     small: bool  # all of it is one task's work
     transactional: tuple[int, ...] = ()  # runs
+    repeated: bool = True  # in some run a value was sent more than once
 
 
 def facts_of(spark: SparkSession, runs: Sequence[Run], small: bool) -> Facts:
@@ -103,6 +121,7 @@ def facts_of(spark: SparkSession, runs: Sequence[Run], small: bool) -> Facts:
         ),
         small=small,
         transactional=tuple(number for number, run in judged if run.transactional),
+        repeated=any(run.repeated for _, run in judged),
     )
 
 
@@ -158,8 +177,10 @@ def known_leader(folder: Folder, partition: Partition) -> bool:
 
 
 def partition_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    final = finally_read(run.folder)
-    return (partition_row(number, run, partition, final) for partition in run.folder.partitions.values())
+    """A row for every partition of which there may be anything to claim."""
+    final, partitions = finally_read(run.folder), run.folder.partitions
+    keys = sorted(run.seen.used & partitions.keys())
+    return (partition_row(number, run, partitions[key], final) for key in keys)
 
 
 def partition_row(number: int, run: Run, partition: Partition, final: Container[int]) -> tuple[object, ...]:
@@ -177,6 +198,7 @@ def partition_row(number: int, run: Run, partition: Partition, final: Container[
         row.log_start if row else None,
         row.hw if row else None,
         readable,
+        stable_of(row) if row else None,
         unseen,
         members(folder, partition) if judged and folder.settled else [],
         str(folder.guarantee("acks", "all")) != "all",
@@ -193,7 +215,12 @@ def partition_row(number: int, run: Run, partition: Partition, final: Container[
 def readable_of(folder: Folder, leader: Replica) -> int:
     """The offset below which a reader may see the leader's log."""
     committed = folder.guarantee("isolation", "read_committed") == "read_committed"
-    return min(leader.hw, leader.lso) if committed and leader.lso is not None else leader.hw
+    return stable_of(leader) if committed else leader.hw
+
+
+def stable_of(leader: Replica) -> int:
+    """The offset below which the leader's log is committed, and its transactions decided."""
+    return leader.hw if leader.lso is None else min(leader.hw, leader.lso)
 
 
 def finally_read(folder: Folder) -> frozenset[int]:
@@ -203,12 +230,12 @@ def finally_read(folder: Folder) -> frozenset[int]:
     return frozenset(folder.final_partitions) if known else frozenset()
 
 
-def unseen_judged(folder: Folder, key: int, *, breached: bool, final: Container[int] | None = None) -> bool:
-    """Whether a record that no final read returned may be held against this partition. `final`: where many
-    are asked about, finally_read of them all."""
+def unseen_judged(folder: Folder, key: int, *, breached: bool, final: Container[int]) -> bool:
+    """Whether a record that no final read returned may be held against this partition. `final`: what
+    finally_read says."""
     if breached or not folder.settled or not known_leader(folder, folder.partitions[key]):
         return False
-    return key in (finally_read(folder) if final is None else final)
+    return key in final
 
 
 def members(folder: Folder, partition: Partition) -> list[dict[str, object]]:
@@ -232,12 +259,19 @@ def retried(folder: Folder) -> bool:
 
 
 def replica_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    """A row for every node and partition: what replicas.jsonl says of it, if it says anything."""
-    folder = run.folder
+    """A row for every node and partition: what replicas.jsonl says of it, if it says anything. Of a partition
+    without an entry only where that may be wrong in itself."""
+    folder, seen = run.folder, run.seen
+    used = sorted(seen.used & folder.partitions.keys())
+    strange: dict[str, list[int]] = {node: [] for node in folder.nodes}
+    for (node, key), row in folder.replicas.items():
+        if not is_empty(row) and key not in seen.used and node in strange and key in folder.partitions:
+            strange[node].append(key)
     for node in folder.nodes:
-        for key, partition in folder.partitions.items():
-            replica = folder.replicas.get((node, key))
-            whole = node in folder.dumps and node not in folder.damaged and key not in run.vouched
+        readable = node in folder.dumps and node not in folder.damaged
+        for key in (*used, *strange[node]):
+            partition, replica = folder.partitions[key], folder.replicas.get((node, key))
+            whole = readable and not seen.vouches_for(key)
             placed = (number, node, key, node == partition.leader, node in partition.isr)
             judged = (whole, folder.settled, run.bounds[key].struck, partition.compact)
             if replica is None:
@@ -247,6 +281,29 @@ def replica_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
             if replica.epochs is not None and replica.running and not partition.compact:
                 cache = [{"start": start, "epoch": epoch} for epoch, start in replica.epochs]
             yield (*placed, replica.hw, replica.log_start, replica.leo, replica.running, *judged, cache)
+
+
+def contradicted(folder: Folder, seen: Seen) -> bool:
+    """Whether the checks by log have anything to say of a run of which nothing has passed the sieve."""
+    return any(
+        not (is_sound(row) if row.partition in seen.used else is_empty(row))
+        for row in folder.replicas.values()
+    )
+
+
+def is_empty(replica: Replica) -> bool:
+    """Whether the row is right where the log has no entry."""
+    return replica.log_start == replica.leo and is_sound(replica)
+
+
+def is_sound(replica: Replica) -> bool:
+    """Whether the row is right in itself (agreement.bounds_contradict, cache_above_leo)."""
+    return replica.hw <= replica.leo and all(start <= replica.leo for _, start in replica.epochs or ())
+
+
+def fact_bytes(folder: Folder) -> int:
+    """What the driver tells of partitions and replicas, as work."""
+    return FACT_BYTES * len(folder.partitions) * (1 + len(folder.nodes))
 
 
 # -- the trace --------------------------------------------------------------------------------------------

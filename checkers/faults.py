@@ -6,18 +6,20 @@ the nemesis did is ordered by the index of its line, what only the trace tells b
 
 Without a trace the budget counts: min.insync.replicas of the partition's nodes struck after the send is
 sure, at least one is a maybe. With one it looks: a leader chosen while all of the ISR it was chosen from was
-struck.
+struck. What the history may have told and does not show (unread.py) is a maybe for every record.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkers.findings import BUDGET, UNCLEAN
+from checkers.findings import BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
 from checkers.folder import Folder, Partition, is_int
 from checkers.rulings import Ruling, Rulings
+from checkers.unread import Unread
 
 NEVER = -(1 << 62)  # no send was invoked before this
+EVER = 1 << 60  # every send was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,45 +65,64 @@ class Bounds:
     struck: bool = False  # a fault that lost data, or an unclean election, met this partition
 
 
-def bounds_of(folder: Folder, nemesis: Sequence[Mapping[str, Any]], trace: Rulings) -> dict[int, Bounds]:
-    """The bounds of every partition, from the nemesis's lines and the trace."""
-    strikes = strikes_of(nemesis)
-    elections = [op for op in nemesis if op["f"] == "elect"]
-    events = trace.by_partition()
-    return {
-        key: bounds_of_partition(
-            folder,
-            partition,
-            strikes,
-            unclean_index(elections, key),
-            replace(trace, events=tuple(events.get(key, ()))),
-        )
-        for key, partition in folder.partitions.items()
-    }
+def bounds_of(
+    folder: Folder, nemesis: Sequence[Mapping[str, Any]], trace: Rulings, unread: Unread
+) -> dict[int, Bounds]:
+    """The bounds of every partition, from the nemesis's lines, those that are not there, and the trace."""
+    strikes, asked, events = strikes_of(nemesis), unclean_asked(nemesis), trace.by_partition()
+    bounds: dict[int, Bounds] = {}
+    alike: dict[tuple[object, ...], Bounds] = {}  # by all that they depend on
+    for key, partition in folder.partitions.items():
+        index, told = unclean_index(asked, key), tuple(events.get(key, ()))
+        same = partition.replicas, index, told
+        if same not in alike:
+            alike[same] = bounds_of_partition(
+                folder,
+                partition,
+                strikes,
+                asked_index=index,
+                trace=replace(trace, events=told),
+                unread=unread,
+            )
+        bounds[key] = alike[same]
+    return bounds
 
 
 def bounds_of_partition(
-    folder: Folder, partition: Partition, strikes: Sequence[Strike], asked_index: int, trace: Rulings
+    folder: Folder,
+    partition: Partition,
+    strikes: Sequence[Strike],
+    *,
+    asked_index: int,
+    trace: Rulings,
+    unread: Unread,
 ) -> Bounds:
     """`trace`: what it says of this partition."""
     events = trace.events
     here = [strike for strike in strikes if strike.node in partition.replicas]
     unclean_time = max((event.time for event in events if event.clean is False), default=NEVER)
-    maybe = unclean_setting(folder) and not trace.whole
+    maybe = (
+        (unclean_setting(folder) and not trace.whole)
+        or unread.unclean
+        or (unread.disordered and asked_index != NEVER)
+        or (unread.untimely and unclean_time != NEVER)
+    )
     index = maybe_index = NEVER
     if folder.guarantee("flush", "os") != "every":
         if trace.whole:
             index = max((spent.index for spent in overspent(here, events, trace.starts)), default=NEVER)
         else:
             index, maybe_index = counted(here, min_insync(folder, partition))
+        if unread.lost or (here and (unread.disordered or (unread.untimely and trace.whole))):
+            maybe_index = EVER
     return Bounds(
         unclean_index=asked_index,
         unclean_time=unclean_time,
         unclean_maybe=maybe,
         budget_index=index,
         budget_maybe_index=maybe_index,
-        excuses=excuses(folder, here, events, trace.starts),
-        struck=bool(here) or asked_index != NEVER or unclean_time != NEVER or maybe,
+        excuses=(*excuses(folder, here, events, trace.starts), *perhaps(folder, unread, struck=bool(here))),
+        struck=bool(here) or asked_index != NEVER or unclean_time != NEVER or maybe or unread.lost,
     )
 
 
@@ -128,18 +149,25 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def unclean_index(nemesis: Iterable[Mapping[str, Any]], key: int) -> int:
-    """The index of the last unclean election that the nemesis asked for of this partition."""
-    last = NEVER
+Asked = tuple[int, frozenset[float] | None]  # the index of an election, and of what; None: of all partitions
+
+
+def unclean_asked(nemesis: Iterable[Mapping[str, Any]]) -> list[Asked]:
+    """The unclean elections that the nemesis asked for."""
+    asked: list[Asked] = []
     for op in nemesis:
         fault = op["fault"]
         if op["f"] == "elect" and fault.get("unclean") is True:
-            partitions = fault.get(
-                "partitions", [fault["partition"]] if is_int(fault.get("partition")) else None
-            )
-            if not isinstance(partitions, list) or key in partitions:
-                last = max(last, op["index"])
-    return last
+            one = [fault["partition"]] if is_int(fault.get("partition")) else None
+            told = fault.get("partitions", one)
+            named = frozenset(key for key in listed(told) if isinstance(key, (int, float)))
+            asked.append((op["index"], named if isinstance(told, list) else None))
+    return asked
+
+
+def unclean_index(asked: Iterable[Asked], key: int) -> int:
+    """The index of the last unclean election that was asked for of this partition."""
+    return max((index for index, keys in asked if keys is None or key in keys), default=NEVER)
 
 
 def min_insync(folder: Folder, partition: Partition) -> int:
@@ -205,3 +233,11 @@ def excuses(
         return tuple(unclean)
     spent = overspent(strikes, events, starts)
     return (*unclean, *(Excuse(by=BUDGET, epoch=each.epoch, time=each.time) for each in spent))
+
+
+def perhaps(folder: Folder, unread: Unread, *, struck: bool) -> Iterator[Excuse]:
+    """The same for what the history does not show, or shows at a time that may be wrong."""
+    if unread.unclean:
+        yield Excuse(by=UNCLEAN_MAYBE, epoch=EVER, time=-EVER)
+    if (unread.lost or (unread.untimely and struck)) and folder.guarantee("flush", "os") != "every":
+        yield Excuse(by=BUDGET_MAYBE, epoch=EVER, time=-EVER)

@@ -5,11 +5,13 @@ Rules
 2. The big files are not read here, only looked at: is it a file that opens, and is its last line whole.
 """
 
+import gc
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import orjson
 
@@ -18,6 +20,9 @@ from harness.dump_twin import is_twin
 from harness.errors import FloodmarkError
 from harness.places import Place
 from harness.run import RunAt
+
+T = TypeVar("T")
+Shared = dict[Any, Any]
 
 INT64 = 1 << 63
 TAIL_BYTES = 1 << 16
@@ -57,7 +62,7 @@ class Folder:
     """What the driver knows of a run; `reasons` and what follows them grow while it is looked at."""
 
     path: Place
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)  # without `partitions` and `leaders`
     nodes: tuple[str, ...] = ()
     partitions: dict[int, Partition] = field(default_factory=dict)
     replicas: dict[tuple[str, int], Replica] = field(default_factory=dict)
@@ -113,11 +118,40 @@ def open_folder(path: Place) -> Folder:
         folder.reasons.append(((*names.MADE, names.UNFIT), str(error)))
         return folder
     folder.nodes = tuple(folder.about["nodes"])
-    read_replicas(folder)
-    for key, told in folder.about["partitions"].items():
-        folder.partitions[int(key)] = partition_of(folder, int(key), told)
+    with uncollected():
+        read_small_files(folder)
     look_at_files(folder)
     return folder
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Nothing that is made here is garbage: of a million replicas the search for some is half the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def read_small_files(folder: Folder) -> None:
+    """The replicas and the partitions; what run.json says of these is let go of on the way."""
+    shared: Shared = {}
+    read_replicas(folder, shared)
+    about = dict(folder.about)
+    partitions, leaders = about.pop("partitions"), about.pop("leaders", None) or {}
+    folder.about = about
+    for key in list(partitions):
+        told, said = partitions.pop(key), leaders.get(str(int(key)))
+        folder.partitions[int(key)] = partition_of(folder, int(key), told, said, shared)
+
+
+def same(shared: Shared, value: T) -> T:
+    """The first that was equal: nearly all rows of a run say the same."""
+    first: T = shared.setdefault(value, value)
+    return first
 
 
 def whole(about: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -145,10 +179,10 @@ def is_partition(key: str, told: Any) -> bool:
     )
 
 
-def partition_of(folder: Folder, key: int, told: Mapping[str, Any]) -> Partition:
-    """The partition with its leader: the controller's word; without that, the replicas' if they agree."""
-    replicas = tuple(told["replicas"])
-    said = (folder.about.get("leaders") or {}).get(str(key))
+def partition_of(folder: Folder, key: int, told: Mapping[str, Any], said: Any, shared: Shared) -> Partition:
+    """The partition with its leader: the controller's word (`said`); without that, the replicas' if they
+    agree."""
+    replicas = same(shared, tuple(told["replicas"]))
     if isinstance(said, dict):
         leader = said.get("leader") if isinstance(said.get("leader"), str) else None
         isr = said.get("isr")
@@ -157,13 +191,13 @@ def partition_of(folder: Folder, key: int, told: Mapping[str, Any]) -> Partition
     else:
         row = agreed_leader([folder.replicas.get((node, key)) for node in replicas])
         leader, isr = (row.node, list(row.isr)) if row else (None, [])
-    cleanup = str(told.get("cleanup", "delete"))
+    cleanup = told.get("cleanup", "delete")
     return Partition(
         key=key,
         replicas=replicas,
-        compact="compact" in cleanup,
-        leader=leader,
-        isr=frozenset(node for node in isr or () if isinstance(node, str)),
+        compact="compact" in str(cleanup),
+        leader=same(shared, leader),
+        isr=same(shared, frozenset([node for node in isr or () if isinstance(node, str)])),
     )
 
 
@@ -182,7 +216,7 @@ def agreed_leader(rows: Sequence[Replica | None]) -> Replica | None:
 # -- replicas.jsonl ---------------------------------------------------------------------------------------
 
 
-def read_replicas(folder: Folder) -> None:
+def read_replicas(folder: Folder, shared: Shared) -> None:
     """Every good row; a missing file, a bad line or a missing row is told and makes the logs' checks
     unknown."""
     path = RunAt(folder=folder.path).replicas_path
@@ -195,7 +229,7 @@ def read_replicas(folder: Folder) -> None:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        row = replica_of(line)
+        row = replica_of(line, shared)
         if row is None or (row.node, row.partition) in folder.replicas:
             folder.rows_damaged = True
             what = "is no replica's row" if row is None else f"is a second row of {row.node}"
@@ -208,7 +242,7 @@ def damaged_rows(reason: str) -> tuple[tuple[str, ...], str]:
     return names.OF_THE_LOGS, reason
 
 
-def replica_of(line: bytes) -> Replica | None:
+def replica_of(line: bytes, shared: Shared) -> Replica | None:
     """One line of replicas.jsonl; None where a field is missing or of the wrong type."""
     try:
         row = orjson.loads(line)
@@ -234,17 +268,17 @@ def replica_of(line: bytes) -> Replica | None:
     cache = row.get("epochs")
     assert isinstance(isr, list)
     return Replica(
-        node=row["node"],
+        node=same(shared, row["node"]),
         partition=row["partition"],
-        leader=leader,
+        leader=same(shared, leader),
         epoch=row["epoch"],
         log_start=row["log_start"],
         leo=row["leo"],
         hw=row["hw"],
-        isr=tuple(isr),
+        isr=same(shared, tuple(isr)),
         running=running,
         lso=lso,
-        epochs=None if cache is None else tuple((epoch, start) for epoch, start in cache),
+        epochs=None if cache is None else same(shared, tuple(map(tuple, cache))),
     )
 
 
@@ -353,7 +387,7 @@ def last_line(path: Place) -> Iterator[bytes]:
 
 def is_int(value: Any) -> TypeGuard[int]:
     """An integer of 64 bits; true and false are none."""
-    return isinstance(value, int) and not isinstance(value, bool) and -INT64 <= value < INT64
+    return type(value) is int and -INT64 <= value < INT64
 
 
 def ints(values: Any) -> tuple[int, ...]:

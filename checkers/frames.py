@@ -33,6 +33,12 @@ _LINE = (
     f"index bigint, time bigint, process bigint, type string, f string, sends array<{_ITEM}>, "
     f"reads array<{_ITEM}>, offsets array<{_ITEM}>, partitions array<bigint>, fault string, error string"
 )
+_CARRIED_BY = {  # elsewhere a field is unknown
+    "sends": "j.f in ('send', 'txn')",
+    "reads": "j.f in ('poll', 'txn') and j.type != 'invoke'",
+    "offsets": "j.f = 'list_offsets'",
+    "partitions": "j.f in ('assign', 'subscribe')",
+}
 _ENTRY = (
     "node string, partition bigint, offset bigint, epoch bigint, value bigint, crc bigint, crc_ok boolean, "
     "aborted boolean"
@@ -54,6 +60,7 @@ class Frames:
     entries: DataFrame
     small: bool
     trace: DataFrame | None = None  # None: no run has one
+    passed: DataFrame | None = None  # what came out of the sieve
 
 
 def work_bytes(folders: Sequence[Folder]) -> int:
@@ -83,7 +90,7 @@ def read(spark: SparkSession, sources: Sources, passed: DataFrame | None, *, sma
         entries = entries.unionByName(passed.where("what = 'entry'").select(*entries.columns))
     if small:
         history, entries = history.coalesce(1), entries.coalesce(1)
-    return Frames(history=kept(history), entries=kept(entries), small=small)
+    return Frames(history=kept(history), entries=kept(entries), small=small, passed=passed)
 
 
 def object_of(schema: str) -> Column:
@@ -109,7 +116,11 @@ def history_of(lines: DataFrame) -> DataFrame:
     keep = "run", "block", "at"
     checked = parsed.select(
         *keep,
-        F.col("j.*"),
+        *(F.col(f"j.{name}").alias(name) for name in ("index", "time", "process", "type", "f")),
+        *(
+            F.expr(f"if(j.process >= 0 and {by}, j.{name}, null)").alias(name)
+            for name, by in _CARRIED_BY.items()
+        ),
         (~F.coalesce(good_line(), F.lit(False))).alias("bad"),
         F.col("value").alias("line"),
     )

@@ -1,6 +1,5 @@
 """Rows by partition, found without going through all of them for every partition."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,17 +15,20 @@ class Groups:
         in_step = (partition[1:] >= partition[:-1]).all()
         self._order = None if in_step else short(in_order(partition))
         ordered = partition if self._order is None else partition[self._order]
-        first = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1 if self.rows else np.zeros(0, dtype=np.int64)
-        bounds = [0, *first.tolist(), self.rows] if self.rows else []
-        self._bounds = {int(ordered[low]): (low, high) for low, high in pairwise(bounds)}
+        first = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+        self._bounds = np.concatenate(([0], first, [self.rows]))
+        begins = self._bounds[:-1] if self.rows else slice(0)
+        self.named: Ints = ordered[begins].astype(np.int64)  # each partition once, in order
 
     @property
     def keys(self) -> frozenset[int]:
-        return frozenset(self._bounds)
+        return frozenset(self.named.tolist())
 
     def of(self, key: int) -> Any:
         """What takes this partition's rows out of a column: a slice, where they stand together."""
-        low, high = self._bounds.get(key, (0, 0))
+        at = int(np.searchsorted(self.named, key))
+        known = at < len(self.named) and self.named[at] == key
+        low, high = self._bounds[at : at + 2].tolist() if known else (0, 0)
         return slice(low, high) if self._order is None else self._order[low:high]
 
     def rows_of(self, key: int, which: Bools | None = None) -> Ints:

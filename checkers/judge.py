@@ -6,7 +6,8 @@ with that the driver knows what each run's checks may claim (facts.py). A second
 (durability, agreement, order, polls), counts each group of findings and keeps its worst examples. The driver
 puts the verdicts together (verdicts.py).
 
-A folder that makes Spark itself fail is found by halving the call; it is unknown, its neighbours are judged.
+A folder that makes Spark itself fail is judged without what cannot be read of it; else it is found by halving
+the call: it is unknown, its neighbours are judged.
 """
 
 import time
@@ -33,7 +34,7 @@ from checkers import (
     traces,
     transactions,
 )
-from checkers.facts import Facts, Run, beside, facts_of
+from checkers.facts import NOTHING, Facts, Run, Seen, beside, contradicted, fact_bytes, facts_of
 from checkers.faults import bounds_of
 from checkers.findings import together
 from checkers.folder import Folder, open_folder
@@ -42,6 +43,7 @@ from checkers.reasons import is_breached, reasons_of
 from checkers.rulings import rulings_of
 from checkers.sifted import sift
 from checkers.survey import Survey, survey
+from checkers.unread import unread_of
 from checkers.values import values_of
 from checkers.verdicts import EXAMPLES, crashed, verdict_of
 from harness.errors import FloodmarkError
@@ -72,39 +74,43 @@ class SparkJudge:
 
 
 def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]) -> list[Verdict]:
-    """All of them in one set of jobs; if Spark fails, each half by itself, down to the folder that breaks
-    it."""
+    """All of them in one set of jobs. If Spark fails, again without the dumps that nobody can read; if it
+    still does, each half by itself, down to the folder that breaks it."""
     try:
         return judge_together(spark, folders, timings_s)
-    except FloodmarkError:
-        raise  # what is lacking has been said
-    except Exception as error:  # a task failed, or we did over some file: that is an unknown, not an answer
-        if isinstance(error, AnalysisException) and error.getCondition() != "PATH_NOT_FOUND":
-            raise  # a plan of ours that is none: no folder's fault
-        again = [open_folder(folder.path) for folder in folders]  # what was noted of them so far is void
-        if len(again) == 1:
-            return [judge_again(spark, again[0], error, timings_s)]
-        middle = len(again) // 2
-        return [*judge_all(spark, again[:middle], timings_s), *judge_all(spark, again[middle:], timings_s)]
-
-
-def judge_again(
-    spark: SparkSession, folder: Folder, error: Exception, timings_s: dict[str, float]
-) -> Verdict:
-    """A folder on which Spark failed: without dumps that nobody can read, where that is why."""
-    if rotten.set_aside(folder):
+    except Exception as error:
+        failed = of_a_folder(error)
+    again = opened_anew(folders)
+    if sum(rotten.set_aside(folder) for folder in again):
         try:
-            return judge_together(spark, [folder], timings_s)[0]
-        except Exception as another:
-            error = another
-    return crashed(folder, error, timings_s)
+            return judge_together(spark, again, timings_s)
+        except Exception as error:
+            failed = of_a_folder(error)
+    if len(again) == 1:
+        return [crashed(again[0], failed, timings_s)]
+    again, middle = opened_anew(folders), len(folders) // 2
+    return [*judge_all(spark, again[:middle], timings_s), *judge_all(spark, again[middle:], timings_s)]
+
+
+def of_a_folder(error: Exception) -> Exception:
+    """The error, where a task failed or we did over some file: that is an unknown, not an answer. Raised
+    again where it says what is lacking, or where a plan of ours is none: no folder's fault."""
+    planless = isinstance(error, AnalysisException) and error.getCondition() != "PATH_NOT_FOUND"
+    if planless or isinstance(error, FloodmarkError):
+        raise error
+    return error
+
+
+def opened_anew(folders: Sequence[Folder]) -> list[Folder]:
+    """What was noted of them before a failure is void."""
+    return [open_folder(folder.path) for folder in folders]
 
 
 def judge_together(
     spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]
 ) -> list[Verdict]:
     timings, watch = dict(timings_s), Watch()
-    sizes = [frames.work_bytes([folder]) for folder in folders]
+    sizes = [frames.work_bytes([folder]) + fact_bytes(folder) for folder in folders]
     sifted = sift(spark, folders, sizes, session.sieves_at_once(spark, max(sizes)))
     timings["sieve"] = watch.lap()
     rest = [run for run, folder in enumerate(folders) if folder.judged and run not in sifted.surveys]
@@ -114,9 +120,10 @@ def judge_together(
     session.suit(spark, size)
     probes = [frozenset(folder.settle_processes) for folder in folders]
     surveys = [sifted.surveys.get(run, Survey()) for run in range(len(folders))]
+    contradictions = any(contradicted(folders[run], seen) for run, seen in sifted.seen.items())
     found: list[Row] = []
     with sources.scratch() as scratch:
-        if rest or sifted.rows or traced_runs:
+        if rest or sifted.rows or traced_runs or contradictions:
             small = session.is_small(spark, size)
             files = sources.sources_of(
                 folders, Path(scratch), sifted.surveys, link=session.works_here(spark)
@@ -127,11 +134,8 @@ def judge_together(
             seen = survey(read, probes)
             surveys = [with_trace(sifted.surveys.get(run), seen[run]) for run in range(len(folders))]
         timings["survey"] = watch.lap()
-        runs = [
-            run_of(folder, surveys[run], sifted.vouched.get(run, frozenset()))
-            for run, folder in enumerate(folders)
-        ]
-        if rest or sifted.rows or traced_runs:
+        runs = [run_of(folder, surveys[run], sifted.seen.get(run)) for run, folder in enumerate(folders)]
+        if rest or sifted.rows or traced_runs or contradictions:
             found = findings(spark, read, runs)
         timings["checks"] = watch.lap()
     mine: list[list[Row]] = [[] for _ in folders]
@@ -159,19 +163,21 @@ class Watch:
         return self._last - before
 
 
-def run_of(folder: Folder, seen: Survey, vouched: frozenset[int]) -> Run:
+def run_of(folder: Folder, seen: Survey, sieved: Seen | None) -> Run:
     """What the checks of this run may claim; its reasons are complete with this."""
     if not folder.judged:
-        return Run(folder=folder, bounds={}, breached=True, overlapping=frozenset())
+        return Run(folder=folder, bounds={}, breached=True, overlapping=frozenset(), seen=NOTHING)
     reasons_of(folder, seen)
     rulings = rulings_of(folder, seen.traced)
     return Run(
         folder=folder,
-        bounds=bounds_of(folder, seen.nemesis, rulings),
+        bounds=bounds_of(folder, seen.nemesis, rulings, unread_of(folder, seen)),
         rulings=rulings,
         breached=is_breached(folder, seen),
+        disordered=seen.disordered,
         overlapping=frozenset(seen.overlapping),
-        vouched=vouched,
+        seen=sieved or Seen(used=frozenset(seen.used), whole=frozenset(seen.used)),
+        sieved=sieved is not None,
         transactional=seen.txns > 0,
         repeated=bool(seen.repeated),
     )
@@ -216,6 +222,7 @@ def silenced(run: Run) -> tuple[str, ...]:
         return names.MADE
     return (
         *(names.SILENT_IF_BREACHED if run.breached else ()),
+        *(names.SILENT_IF_DISORDERED if run.disordered else ()),
         *(names.IF_KILLED if run.folder.killed else ()),
         *(names.SILENT_IF_TRACE_TORN if run.folder.trace and not run.rulings.whole else ()),
     )

@@ -26,6 +26,7 @@ def by_send(values: DataFrame, facts: Facts) -> DataFrame:
         "excuse",
         "invoked",
         "done",
+        "line",
         "retried",
         *named(
             m="explode(array(struct(false as asks, done as moment), "
@@ -40,7 +41,8 @@ def by_send(values: DataFrame, facts: Facts) -> DataFrame:
     past = Window.unboundedPreceding
     partition = Window.partitionBy("run", "partition").orderBy("m.moment", "m.asks").rowsBetween(past, -1)
     process = Window.partitionBy("run", "process", "partition").orderBy("done").rangeBetween(past, -1)
-    op = Window.partitionBy("run", "partition", "done").orderBy("pos").rowsBetween(past, -1)
+    # Not by its index, which may be that of another op too.
+    op = Window.partitionBy("run", "partition", "line").orderBy("pos").rowsBetween(past, -1)
     acked = "not m.asks and overlaps is null"
     timed = sends.select("*", *so_far(acked, partition, "real"))
     asked = timed.where("m.asks").select(

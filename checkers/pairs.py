@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from checkers.chunks import Bools, Ints
-from checkers.columns import INFO, INVOKE, NEMESIS_F, SEND, History
+from checkers.chunks import Bools, Ints, refuse_if
+from checkers.columns import INFO, INVOKE, NEMESIS_F, SEND, TXN, History
 from checkers.groups import in_order
 
 _AT_ONCE = 1 << 20  # lines
@@ -22,8 +22,10 @@ class Paired:
 
 
 def pairing(history: History) -> Paired:
-    """All of it at once: each line against the one before it of its process."""
+    """All of it at once: each line against the one before it of its process, by index."""
     clients = np.flatnonzero(history.f != NEMESIS_F)
+    if history.disordered:
+        clients = clients[np.argsort(history.indexes(clients), kind="stable")]
     order = clients[in_order(history.process[clients])]
     del clients
     process, kinds, fs = history.process[order], history.type[order], history.f[order]
@@ -31,19 +33,30 @@ def pairing(history: History) -> Paired:
     first[1:] = process[1:] != process[:-1]
     invokes = kinds == INVOKE
     after_invoke = np.roll(invokes, 1) & ~first
-    other = after_invoke & ~invokes & ((fs != np.roll(fs, 1)) | ~same_sends(history, order, fs == SEND))
+    others = ~same_sends(history, order, np.isin(fs, (SEND, TXN)))
+    other = after_invoke & ~invokes & ((fs != np.roll(fs, 1)) | others)
     if not (other.any() or (invokes == after_invoke).any() or (np.roll(kinds, 1) == INFO)[~first].any()):
         return Paired()  # every line but the first of a process follows one of the other kind
     open_ops = before(np.where(invokes, 1, -1), first)
     over = before((kinds == INFO).astype(np.int64), first) > 0
     unmatched = order[~invokes & ((open_ops <= 0) | ((open_ops == 1) & other))]
     overlaps = invokes & (over | after_invoke)
+    refuse_if(overlaps.any() and answered_again(history), "an answer too many, with two ops open")
     whose, where = np.unique(process[overlaps], return_index=True)
     lines = history.indexes(order[overlaps][where])
     return Paired(
-        unmatched=int(history.indexes(unmatched.min(keepdims=True))[0]) if len(unmatched) else None,
+        unmatched=int(history.indexes(unmatched).min()) if len(unmatched) else None,
         overlapping=dict(zip(whose.tolist(), lines.tolist(), strict=True)),
     )
+
+
+def answered_again(history: History) -> bool:
+    """Whether some value was answered more often than sent."""
+    asks = history.type[history.sends.line] == INVOKE
+    asked, told = np.sort(history.sends.value[asks]), history.sends.value[~asks]
+    values, times = np.unique(told, return_counts=True)
+    sent = np.searchsorted(asked, values, side="right") - np.searchsorted(asked, values)
+    return bool((times > sent).any())
 
 
 def before(steps: Ints, first: Bools) -> Ints:

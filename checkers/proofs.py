@@ -3,7 +3,8 @@
 A value is plain if it was sent once, acked once at the one place where it stands, and read only there and
 not before it was sent. Everything else that clients or logs show of the partition is odd. Two values acked at
 one place, or one value that stands at two, cannot both be plain: a plain place has exactly one ack, and a
-plain value one send.
+plain value one send. A value that was sent once and not acked is idle: that it was read, or stands somewhere
+in force, shows by itself; else no law speaks of it, whether records of it were aborted or not.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkers.chunks import Bools, Ints
-from checkers.columns import Items
+from checkers.columns import OK, Items
 from checkers.sends import Sends
 from checkers.sieve_logs import Log
 
@@ -66,6 +67,12 @@ def of_acks(sends: Sends, reads: Items) -> Proof | None:
     return Proof(start=start, value=value, stands=stands, shown=shown, log=False)
 
 
+def is_idle(sends: Sends) -> Bools:
+    """Which of them were sent once, and not acked."""
+    idle: Bools = sends.once & (sends.type != OK)
+    return idle
+
+
 def odd_values(proof: Proof, sends: Sends, reads: Items) -> tuple[Ints, Ints, Bools]:
     """Values that clients show to be odd, the offsets at which they do, and which places are plain."""
     held = sends.acked & proof.holds(sends.offset, sends.value)
@@ -79,7 +86,7 @@ def odd_values(proof: Proof, sends: Sends, reads: Items) -> tuple[Ints, Ints, Bo
     if len(alone):
         good = proof.holds(reads.offset, reads.value) & alone[where] & (reads.line > begun[where])
     # Without the log nothing is lost: what was neither acked nor read anywhere breaks no law.
-    wrong = ~plain if proof.log else (sends.acked & ~held) | ~sends.once
+    wrong = ~plain & ~is_idle(sends) if proof.log else (sends.acked & ~held) | ~sends.once
     crowded = proof.start + np.flatnonzero(proof.stands & ~alone)
     return (
         np.concatenate((sends.value[wrong], reads.value[~good])),

@@ -6,7 +6,7 @@ others (the odd ones) with all that was seen of them and of what stands at their
 odd ones by comparing arrays, a partition at a time. It decides nothing: what it lets pass goes through every
 check, and what it cannot vouch for passes. The rules it keeps:
 
-1. A run that it cannot read without a doubt (Blemished), or that has transactions, is not sieved.
+1. A run that it cannot read without a doubt (Blemished) is not sieved.
 2. A partition passes whole if it is compacted or run.json does not name it, if one of its logs is none
    (dumps.log_of), or if any send, poll or end offset in it is out of order (sieve_order).
 3. From every other partition pass the odd values and all that is at their places: every send, read and entry
@@ -15,28 +15,37 @@ check, and what it cannot vouch for passes. The rules it keeps:
    would.
 5. Where the leader's log is not known nobody claims a loss; what is plain is then shown by the acks (proofs).
    Where there is a trace besides, an ack may excuse what that shows: the partition passes whole.
+6. A partition to which nothing was sent, of which nothing was read or asked and no log has an entry, is not
+   looked at: nothing can pass of it, and what its replicas' rows say of themselves the checks see.
+7. Whether transactions lie on a circle no record shows by itself: they are judged here (sieve_cycles).
+8. What comes before what is told by lines, in file order. Where indexes say otherwise, nobody claims anything
+   of it (names.SILENT_IF_DISORDERED, SILENT_IF_BREACHED).
 """
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from checkers import history_twin
 from checkers.chunks import Bools, Ints, refuse_if
-from checkers.columns import INVOKE, History, Items, read_history
+from checkers.columns import INVOKE, TXN, History, Items, history_of
+from checkers.cycles import is_uncommitted
 from checkers.dumps import Dump, read_dump
-from checkers.facts import known_leader, readable_of, unseen_judged
+from checkers.facts import finally_read, known_leader, readable_of, unseen_judged
 from checkers.folder import Folder
 from checkers.groups import Groups
 from checkers.pairs import Paired, pairing
-from checkers.proofs import Proof, odd_values, of_acks, of_log, unread
+from checkers.proofs import Proof, is_idle, odd_values, of_acks, of_log, unread
 from checkers.sends import Sends, sends_of
+from checkers.sieve_cycles import about_transactions
 from checkers.sieve_logs import Log, disagreeing, logs_of, reference
 from checkers.sieve_order import Moves, Seen, moves_of, out_of_order
 
-PARTITIONS_AT_MOST = 10_000  # each takes a millisecond or two, however little is in it
+USED_AT_MOST = 10_000  # partitions; each takes a millisecond or two, however little is in it
 ITEMS = ("sends", "reads", "ends", "held")
 
 
@@ -61,8 +70,10 @@ class Sieved:
     groups: Mapping[str, Groups]  # of ITEMS, by partition
     repeated: Ints  # values sent more than once
     final: Bools  # of each line: a final reader's
+    finally_read: frozenset[int]  # partitions
     moves: Moves
     passed: dict[int, Passed] = field(default_factory=dict)
+    found: list[dict[str, Any]] = field(default_factory=list)  # about transactions, as findings
 
     @property
     def whole(self) -> set[int]:
@@ -75,17 +86,26 @@ def sieve(folder: Folder, threads: int = 1) -> Sieved:
     refuse_if(not folder.judged or folder.history is None, "not a history")
     with ThreadPoolExecutor(threads) as pool:
         sieved = read(folder, pool, threads + 1)
-        keys = keys_of(folder, sieved)
-        refuse_if(len(keys) > PARTITIONS_AT_MOST, "too many partitions")
+        keys = used(sieved)
+        refuse_if(len(keys) > USED_AT_MOST, "too many partitions")
         found = pool.map(lambda key: sieve_partition(folder, key, sieved), keys)
         sieved.passed.update(zip(keys, found, strict=True))
+        if (sieved.history.f == TXN).any():
+            sieved.found = about_transactions(
+                sieved.history,
+                sieved.groups,
+                pool,
+                repeated=sieved.repeated,
+                overlapping=sieved.paired.overlapping,
+                uncommitted=is_uncommitted(folder),
+            )
     return sieved
 
 
 def read(folder: Folder, pool: Executor, ahead: int) -> Sieved:
     """The files as arrays. A dump with broken lines is damaged, here as in reasons.py."""
     assert folder.history is not None
-    history = read_history(folder.history, pool, ahead)
+    history = history_of(history_twin.read(folder.history, pool, ahead))
     paired = pairing(history)  # before the dumps take their room
     pa.default_memory_pool().release_unused()
     dumps = {node: read_dump(path, node, pool, ahead) for node, path in folder.dumps.items()}
@@ -94,13 +114,16 @@ def read(folder: Folder, pool: Executor, ahead: int) -> Sieved:
         history=history, dumps=dumps, paired=paired, repeated=repeated(history), moves=moves_of(history),
         groups={name: Groups(getattr(history, name).partition) for name in ITEMS},
         final=np.isin(history.process, np.array(folder.final_processes, dtype=np.int64)),
+        finally_read=finally_read(folder),
     )  # fmt: skip
 
 
-def keys_of(folder: Folder, sieved: Sieved) -> list[int]:
-    """All partitions that run.json, the history or a dump names."""
-    groups = (*sieved.groups.values(), *(dump.groups for dump in sieved.dumps.values()))
-    return sorted(set(folder.partitions).union(*(each.keys for each in groups)))
+def used(sieved: Sieved) -> list[int]:
+    """All partitions of which a client or a dump says more than that somebody held them."""
+    told = (sieved.groups[name] for name in ITEMS if name != "held")
+    groups = (*told, *(dump.groups for dump in sieved.dumps.values()))
+    keys: list[int] = np.unique(np.concatenate([each.named for each in groups])).tolist()
+    return keys
 
 
 def repeated(history: History) -> Ints:
@@ -126,9 +149,9 @@ def sieve_partition(folder: Folder, key: int, sieved: Sieved) -> Passed:
         proof = proof_of(folder, key, logs, sends, seen.reads)
         if proof is not None and not out_of_order(history, seen, sends, proof, sieved.moves):
             values, offsets, plain = odd_values(proof, sends, seen.reads)
-            final = sieved.final[seen.reads.line]
-            values = np.concatenate((values, *unread_of(folder, key, proof, seen.reads, final)))
-            offsets = np.concatenate((offsets, *disputed(folder, key, logs, proof, plain)))
+            idle = np.sort(sends.value[is_idle(sends)])
+            values = np.concatenate((values, *unread_of(folder, key, proof, seen.reads, sieved)))
+            offsets = np.concatenate((offsets, *disputed(folder, key, logs, proof, plain=plain, idle=idle)))
             values, offsets = closed(values, offsets, logs, sends, seen.reads)
             rows = {name: getattr(seen, name).line[:0] for name in ("ends", "held")}
             for name, items in (("sends", seen.sends), ("reads", seen.reads)):
@@ -162,18 +185,19 @@ def may_be_sieved(folder: Folder, key: int) -> bool:
     )
 
 
-def unread_of(folder: Folder, key: int, proof: Proof, reads: Items, final: Bools) -> Iterator[Ints]:
-    """Values that a final read owes; `final`: of each read."""
-    if unseen_judged(folder, key, breached=False):
+def unread_of(folder: Folder, key: int, proof: Proof, reads: Items, sieved: Sieved) -> Iterator[Ints]:
+    """Values that a final read owes."""
+    if unseen_judged(folder, key, breached=False, final=sieved.finally_read):
         row = folder.leader_row(key)
         assert row is not None
-        yield unread(proof, reads, final, readable_of(folder, row))
+        yield unread(proof, reads, sieved.final[reads.line], readable_of(folder, row))
 
 
 def disputed(
-    folder: Folder, key: int, logs: Mapping[str, Log], proof: Proof, plain: Bools
+    folder: Folder, key: int, logs: Mapping[str, Log], proof: Proof, *, plain: Bools, idle: Ints
 ) -> Iterator[Ints]:
-    """Offsets where the logs do not agree, or hold what is not plain; `plain`: of each place of the proof."""
+    """Offsets where the logs do not agree, or hold what is not plain; `plain`: of each place of the proof,
+    `idle`: values that may stand aborted."""
     against = reference(folder, key, logs)
     if against is None:
         return
@@ -182,8 +206,9 @@ def disputed(
     alike, at = proof.places(offset)
     if len(plain):
         alike &= plain[at] & (proof.value[at] == log.value[log.ours])
-    yield offset[~alike]
-    yield log.offsets(log.aborted)
+    void = log.aborted & log.ours & isin(log.value, idle)
+    yield offset[~alike & ~void[log.ours]]
+    yield log.offsets(log.aborted & ~void)
     yield from disagreeing(folder, key, logs, against)
 
 

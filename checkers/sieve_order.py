@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkers.chunks import Bools, Ints
-from checkers.columns import ASSIGN, CRASH, MISSING, OK, SUBSCRIBE, History, Items
+from checkers.columns import ASSIGN, CRASH, MISSING, OK, SUBSCRIBE, TXN, History, Items
 from checkers.groups import in_order
 from checkers.proofs import Proof
 from checkers.sends import Sends
@@ -65,8 +65,8 @@ def sends_fall(offset: Ints, invoked: Ints, done: Ints) -> bool:
 
 
 def fall_inside(history: History, sends: Items) -> bool:
-    """Offsets that fall inside an op."""
-    acked = (history.type[sends.line] == OK) & (sends.offset != MISSING)
+    """Offsets that fall inside an op; a transaction's keep no order."""
+    acked = (history.type[sends.line] == OK) & (sends.offset != MISSING) & (history.f[sends.line] != TXN)
     line, offset = sends.line[acked], sends.offset[acked]
     return bool(((np.diff(line) == 0) & (np.diff(offset) < 0)).any())
 
@@ -74,8 +74,8 @@ def fall_inside(history: History, sends: Items) -> bool:
 def polls_fall(history: History, seen: Seen, proof: Proof, moves: Moves) -> bool:
     """A read that is not above the one before it, or passes over a record of ours: inside a poll; or as its
     first, against the last ok poll of its process, where no assign has come between that gave the partition
-    up."""
-    reads = seen.reads
+    up. What a transaction read counts by offset."""
+    reads = by_offset(history, seen.reads)
     process = history.process[reads.line]
     order = in_order(process)
     process, line, offset = process[order], reads.line[order], reads.offset[order]
@@ -94,6 +94,16 @@ def polls_fall(history: History, seen: Seen, proof: Proof, moves: Moves) -> bool
     kept = keeps_of(history, seen.held)
     span = process[steps], line[before[steps]], line[steps]
     return not (between(moves, *span) != between(kept, *span)).all()
+
+
+def by_offset(history: History, reads: Items) -> Items:
+    """The reads of each transaction from the lowest to the highest."""
+    mine = np.flatnonzero(history.f[reads.line] == TXN)
+    if not len(mine):
+        return reads
+    order = np.arange(len(reads.line))
+    order[mine] = mine[np.lexsort((reads.offset[mine], reads.line[mine]))]
+    return reads.where(order)
 
 
 def out_of_step(proof: Proof, position: Ints, shown: Ints, after: Ints, steps: Ints) -> Bools:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from checkers.columns import FAIL, INFO, NEMESIS_F, OK, History
+from checkers.columns import FAIL, INFO, NEMESIS_F, OK, TXN, History
 from checkers.folder import Folder
 from checkers.sieve import ITEMS, Sieved
 from checkers.survey import REPEATED_SHOWN, Block, Survey
@@ -18,6 +18,7 @@ def told_of(folder: Folder, sieved: Sieved) -> dict[str, Any]:
     kinds = np.bincount(history.type[clients], minlength=INFO + 1).tolist()
     return {
         "ok": kinds[OK], "fail": kinds[FAIL], "info": kinds[INFO], "acked": acked(folder, history),
+        "txns": int(np.count_nonzero(history.f == TXN)),
         "nemesis": [json.loads(line) for line in history.nemesis],
         "entries": {node: dump.lines for node, dump in sieved.dumps.items() if dump.lines},
         "bad_entries": {node: dump.broken for node, dump in sieved.dumps.items() if dump.lines},
@@ -25,8 +26,14 @@ def told_of(folder: Folder, sieved: Sieved) -> dict[str, Any]:
         "block": block_of(history),
         "times": [int(history.time.min()), int(history.time.max())],
         "repeated": sieved.repeated[:REPEATED_SHOWN].tolist(),
-        "partitions": sorted({key for name in ITEMS for key in sieved.groups[name].keys}),
+        "partitions": sorted(strange(folder, sieved)),
     }  # fmt: skip
+
+
+def strange(folder: Folder, sieved: Sieved) -> set[int]:
+    """Partitions that the history names and run.json does not; of the others, however many, nobody asks."""
+    named = (key for name in ITEMS for key in sieved.groups[name].named.tolist())
+    return {key for key in named if key not in folder.partitions}
 
 
 def survey_of(told: dict[str, Any]) -> Survey:
@@ -38,13 +45,13 @@ def survey_of(told: dict[str, Any]) -> Survey:
 
 def block_of(history: History) -> dict[str, Any]:
     """The whole file as one block. Where no line is broken, rows are positions."""
-    rows, time = len(history.time), history.time
-    falls = np.flatnonzero(time[1:] < time[:-1])[:1] + 1
-    ends = history.indexes(np.array([0, rows - 1])).tolist()
+    rows, index = len(history.time), history.indexes(np.arange(len(history.time)))
+    first, last, rises = int(index.min()), int(index.max()), not history.disordered
+    falls = index[1:][history.time[1:] < np.maximum.accumulate(history.time)[:-1]]
     return {
-        "block": 0, "lines": rows + history.broken, "bad": history.broken, "first": ends[0], "last": ends[1],
-        "in_step": ends[1] - ends[0] == rows - 1,
-        "falls": int(history.indexes(falls)[0]) if len(falls) else None,
+        "block": 0, "lines": rows + history.broken, "bad": history.broken, "first": first, "last": last,
+        "in_step": rises and last - first == rows - 1, "rising": rises,
+        "falls": int(falls.min()) if len(falls) else None,
     }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from checkers.chunks import Blemished, Ints
 from checkers.columns import FS, MISSING, TYPES, History, Items
+from checkers.facts import Seen
 from checkers.findings import kept
 from checkers.folder import Folder, open_folder
 from checkers.masters import refuse_bare_workers
@@ -31,6 +32,7 @@ from checkers.survey import Survey
 SIEVED_FROM_BYTES = 1 << 20  # in all; below this a worker's start costs more than the checks
 SIEVED_UP_TO = 0.8  # of the machine's memory: a worker needs two thirds of its run's bytes
 ROWS_AT_ONCE = 1 << 16
+FINDINGS_A_ROW = 1_000
 KINDS = dict(zip(ITEMS, ("send", "read", "end", "held"), strict=True))
 _ENTRY = ("offset", "epoch", "crc", "crc_ok", "aborted")
 _COLUMNS = (
@@ -48,7 +50,7 @@ class Sifted:
     """What came of sieving: surveys of the runs that were, and the rows that passed."""
 
     surveys: dict[int, Survey] = field(default_factory=dict)
-    vouched: dict[int, frozenset[int]] = field(default_factory=dict)  # partitions that did not pass whole
+    seen: dict[int, Seen] = field(default_factory=dict)  # what of their partitions
     rows: int = 0
     passed: DataFrame | None = None
 
@@ -80,7 +82,9 @@ def sift(spark: SparkSession, folders: Sequence[Folder], sizes: Sequence[int], t
     for row in told:
         said = json.loads(row["text"])
         sifted.rows += said.pop("rows")
-        sifted.vouched[row["run"]] = frozenset(said.pop("vouched"))
+        sifted.seen[row["run"]] = Seen(
+            used=frozenset(said.pop("used")), whole=frozenset(said.pop("whole"))
+        )
         sifted.surveys[row["run"]] = survey_of(said)
     return sifted
 
@@ -102,14 +106,15 @@ def sieved_rows(run: int, path: Path, threads: int) -> Iterator[pa.RecordBatch]:
     except Blemished:
         return
     rows = 0
-    for told in (*history_rows(sieved), *entry_rows(sieved)):
+    for told in (*history_rows(sieved), *entry_rows(sieved), *finding_rows(sieved)):
         batch = batch_of(run, told)
         rows += batch.num_rows
         yield batch
     said = {
         **told_of(folder, sieved),
         "rows": rows,
-        "vouched": sorted(folder.partitions.keys() - sieved.whole),
+        "used": list(sieved.passed),
+        "whole": sorted(sieved.whole),
     }
     yield batch_of(run, {"what": "survey", "text": pa.array([json.dumps(said)])})
 
@@ -174,6 +179,16 @@ def entry_rows(sieved: Sieved) -> Iterator[dict[str, Any]]:
                 "partition": keys[at : at + ROWS_AT_ONCE],
                 "value": pa.array(dump.value[rows].astype(np.int64), mask=~dump.ours[rows]),
             }  # fmt: skip
+
+
+def finding_rows(sieved: Sieved) -> Iterator[dict[str, Any]]:
+    """What was found of transactions, some findings a row."""
+    for at in range(0, len(sieved.found), FINDINGS_A_ROW):
+        told = [
+            {name: value for name, value in found.items() if name != "run" and value is not None}
+            for found in sieved.found[at : at + FINDINGS_A_ROW]
+        ]
+        yield {"what": "found", "text": pa.array([json.dumps(told)])}
 
 
 def batch_of(run: int, told: dict[str, Any]) -> pa.RecordBatch:

@@ -19,6 +19,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
@@ -80,6 +82,7 @@ def sources_of(folders: Sequence[Folder], root: Path, sieved: Container[int], *,
             continue
         if folder.history:
             add(made.history, folder.history, run, None, "history.jsonl", link=linking)
+        refuse_valueless(folder)
         if not linking:
             refuse_hidden(folder)
         for node, dump in folder.dumps.items():
@@ -99,6 +102,23 @@ def refuse_hidden(folder: Folder) -> None:
                 f"logs/{dump.name}: Spark reads no file of such a name where it lies; "
                 "judge a copy on this machine, without a cluster",
             )
+
+
+def refuse_valueless(folder: Folder) -> None:
+    """Dumps in Parquet without the column of values: Spark would take every record for somebody else's. (It
+    misses the other columns in every row.)"""
+    for node, dump in list(folder.dumps.items()):
+        if dump.suffix == ".parquet" and not has_values(dump):
+            del folder.dumps[node]
+            damage_dump(folder, node, f"logs/{dump.name}: it has no column value")
+
+
+def has_values(dump: Place) -> bool:
+    try:
+        with dump.open("rb") as file:
+            return "value" in pq.read_schema(file).names
+    except (OSError, ValueError, pa.ArrowException):
+        return True  # rotten: Spark will say so
 
 
 def add(source: Source, place: Place, run: int, node: str | None, name: str, *, link: bool) -> None:

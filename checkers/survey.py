@@ -18,7 +18,7 @@ from checkers.frames import Frames
 from checkers.traces import Traced
 
 REPEATED_SHOWN = 5
-_COLUMNS = ("what", "run", "node", "process", "text", *"abcdeghijklm")
+_COLUMNS = ("what", "run", "node", "process", "text", *"abcdeghijklmn")
 _TYPES = dict.fromkeys(_COLUMNS, "bigint") | {
     "what": "string",
     "run": "int",
@@ -39,6 +39,7 @@ class Block:
     in_step: bool  # every index is where it belongs within the block
     times: tuple[int, int] | None  # lowest and highest
     falls: int | None  # index of the first line that is earlier than the one before it
+    rising: bool = True  # every index is above those before it within the block
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Survey:
     fail: int = 0
     info: int = 0
     acked: int = 0
-    txns: int = 0  # lines of transactions; a run with one is not sieved
+    txns: int = 0  # lines of transactions
     nemesis: list[dict[str, Any]] = field(default_factory=list)
     entries: dict[str, int] = field(default_factory=dict)  # node -> lines of its dump
     bad_entries: dict[str, int] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class Survey:
     overlapping: dict[int, int] = field(default_factory=dict)
     repeated: list[int] = field(default_factory=list)  # values sent more than once (the first few)
     partitions: set[int] = field(default_factory=set)  # that the history names
+    used: set[int] = field(default_factory=set)  # those of which it, or a dump, says more than who held them
     traced: Traced = field(default_factory=Traced)
 
     @property
@@ -80,6 +82,17 @@ class Survey:
                 return False
             expected = expected + block.lines
         return True
+
+    @property
+    def disordered(self) -> bool:
+        """Indexes that do not rise from line to line: nobody can say which of two lines came first."""
+        highest = -1
+        for block in sorted(self.blocks, key=lambda block: block.block):
+            if block.first is not None and block.last is not None:
+                if not block.rising or block.first <= highest:
+                    return True
+                highest = block.last
+        return False
 
     @property
     def falls(self) -> int | None:
@@ -140,6 +153,7 @@ def note(seen: Survey, row: Row, probes: frozenset[int]) -> None:
                     in_step=row["e"] == 0,
                     times=None if row["j"] is None else (row["j"], row["k"]),
                     falls=row["l"],
+                    rising=row["n"] == 0,
                 )
             )
             seen.ok, seen.fail, seen.info = seen.ok + row["g"], seen.fail + row["h"], seen.info + row["i"]
@@ -149,15 +163,20 @@ def note(seen: Survey, row: Row, probes: frozenset[int]) -> None:
         case "entries":
             seen.entries[row["node"]] = row["a"]
             seen.bad_entries[row["node"]] = row["b"]
+            seen.used.update(json.loads(row["text"]))
         case "pairing":
             seen.unmatched = least(seen.unmatched, row["a"])
             if row["b"] is not None:
                 seen.overlapping[row["process"]] = row["b"]
         case "asked":
-            seen.partitions.add(row["b"])
+            named = json.loads(row["text"])
+            seen.partitions.update(named["used"], named["held"])
+            seen.used.update(named["used"])
             seen.acked += 0 if row["process"] in probes else row["a"]
         case "repeated":
-            seen.repeated.append(row["a"])
+            seen.unmatched = least(seen.unmatched, row["b"])
+            if row["a"] is not None:
+                seen.repeated.append(row["a"])
         case "traced" | "ruled":
             said = {} if row["text"] is None else json.loads(row["text"])
             traces.note(seen.traced, row["what"], row.asDict(), said)
@@ -177,7 +196,7 @@ def blocks(lines: DataFrame) -> DataFrame:
     away = F.col("at") - F.col("index")
     client = F.col("process") >= 0
     return (
-        lines.select("*", F.max("time").over(before).alias("last_time"))
+        lines.select("*", *(F.max(name).over(before).alias(f"last_{name}") for name in ("time", "index")))
         .groupBy("run", "block")
         .agg(
             F.count("*").alias("a"),
@@ -193,8 +212,9 @@ def blocks(lines: DataFrame) -> DataFrame:
                 for name, column in (("ok", "g"), ("fail", "h"), ("info", "i"))
             ),
             F.count_if(client & (F.col("f") == "txn")).alias("m"),
+            F.count_if(F.col("index") <= F.col("last_index")).alias("n"),
         )
-        .select(tagged("block"), "run", F.col("block").alias("process"), *"abcdeghijklm")
+        .select(tagged("block"), "run", F.col("block").alias("process"), *"abcdeghijklmn")
     )
 
 
@@ -205,8 +225,12 @@ def nemesis_lines(lines: DataFrame) -> DataFrame:
 def entries_read(entries: DataFrame) -> DataFrame:
     return (
         entries.groupBy("run", "node")
-        .agg(F.count("*").alias("a"), F.count_if(F.col("bad")).alias("b"))
-        .select(tagged("entries"), "run", "node", "a", "b")
+        .agg(
+            F.count("*").alias("a"),
+            F.count_if(F.col("bad")).alias("b"),
+            F.to_json(F.collect_set("partition")).alias("text"),
+        )
+        .select(tagged("entries"), "run", "node", "text", "a", "b")
     )
 
 
@@ -242,22 +266,41 @@ def pairing(lines: DataFrame) -> DataFrame:
 
 
 def asked(history: DataFrame) -> DataFrame:
-    """Per process and partition named, the micro-sends of its ok ops."""
+    """Per process the micro-sends of its ok ops, and the partitions it named: a row each would be too many
+    where a million are held."""
+    held = F.col("kind") == "held"
+    named = F.struct(
+        F.collect_set(F.when(held, F.col("partition"))).alias("held"),
+        F.collect_set(F.when(~held, F.col("partition"))).alias("used"),
+    )
     return (
         history.where("partition is not null")
-        .groupBy("run", "process", F.col("partition").alias("b"))
-        .agg(F.count_if(F.expr("kind = 'send' and type = 'ok'")).alias("a"))
-        .select(tagged("asked"), "run", "process", "a", "b")
+        .groupBy("run", "process")
+        .agg(
+            F.count_if(F.expr("kind = 'send' and type = 'ok'")).alias("a"), F.to_json(named).alias("text")
+        )
+        .select(tagged("asked"), "run", "process", "text", "a")
     )
 
 
 def repeated(history: DataFrame) -> DataFrame:
-    """The first few values of each run that were sent more than once."""
-    sent = history.where("kind = 'send' and type = 'invoke'")
-    twice = sent.groupBy("run", "value").agg(F.count("*").alias("n")).where("n > 1")
-    first = F.row_number().over(Window.partitionBy("run").orderBy("value"))
+    """The first few values of each run that were sent more than once (a), and the last answer (b) of the
+    first few that were answered more often than sent: whatever else its process had open, that fits nothing.
+    """
+    invoke = F.col("type") == "invoke"
+    sent = history.where("kind = 'send'").groupBy("run", "value").agg(
+        F.count_if(invoke).alias("n"), F.count_if(~invoke).alias("m"), F.max("index").alias("last")
+    )  # fmt: skip
+    twice = F.col("n") > 1
+    first = F.row_number().over(Window.partitionBy("run", twice).orderBy("value"))
     return (
-        twice.select("run", F.col("value").alias("a"), first.alias("rank"))
+        sent.where("n > 1 or m > n")
+        .select(
+            "run",
+            F.when(twice, F.col("value")).alias("a"),
+            F.when(F.col("m") > F.col("n"), F.col("last")).alias("b"),
+            first.alias("rank"),
+        )
         .where(F.col("rank") <= REPEATED_SHOWN)
-        .select(tagged("repeated"), "run", "a")
+        .select(tagged("repeated"), "run", "a", "b")
     )

@@ -94,13 +94,16 @@ def items_of(frames: Frames, runs: Sequence[int], repeated: Sequence[int]) -> Da
 
 def fates_of(items: DataFrame) -> DataFrame:
     """One row a (run, partition, value): its invocation (asked), its first completion (told), who wrote it
-    (writer, a line), at which offsets it was proven to be (places), and who read it (reads)."""
+    (writer, a line), at which offsets it was proven to be (places), who read it (reads), and the first line
+    that both sends and reads it (own)."""
     rows = items.groupBy("run", "partition", "value").agg(
         *named(
             asked="min(if(kind = 'send' and type = 'invoke', struct(block, at, index), null))",
             told="min(if(kind = 'send' and type != 'invoke', "
-            "struct(block, at, index, type, offset, f, process), null))",
+            "struct(block, at, pos, index, type, offset), null))",
             reads="collect_list(if(kind = 'read', struct(at, offset), null))",
+            answers="collect_list(if(kind = 'send' and type != 'invoke' and f = 'txn', "
+            "struct(block, at, index, process), null))",
         )
     )
     acked = "if(told.type = 'ok' and told.offset is not null, array(told.offset), array())"
@@ -110,6 +113,7 @@ def fates_of(items: DataFrame) -> DataFrame:
             *named(
                 writer="if(coalesce(told.type, 'info') = 'fail', null, coalesce(asked.at, told.at))",
                 places=f"array_union(reads.offset, {acked})",
+                own="array_min(filter(answers, a -> exists(reads, r -> r.at = a.at)))",
             ),
         )
     )
@@ -117,14 +121,13 @@ def fates_of(items: DataFrame) -> DataFrame:
 
 def precommitted(fates: DataFrame, uncommitted: Sequence[int]) -> DataFrame:
     """Transactions that read what they themselves send: one finding an op, of the lowest place."""
-    own = fates.where("told.f = 'txn' and exists(reads, r -> r.at = told.at)")
-    ops = own.groupBy("run", F.expr("told.at").alias("at")).agg(
+    ops = fates.where("own is not null").groupBy("run", F.expr("own.at").alias("at")).agg(
         *named(
             first="min(struct(partition, "
-            "array_min(filter(reads, r -> r.at = told.at).offset) as offset, value))",
+            "array_min(filter(reads, r -> r.at = own.at).offset) as offset, value))",
             invoked="min(asked.index)",
-            done="min(told.index)",
-            process="min(told.process)",
+            done="min(own.index)",
+            process="min(own.process)",
         )
     )
     return spread(

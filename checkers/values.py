@@ -2,12 +2,12 @@
 together.
 
 Columns: run partition value; sent (invocations to this partition), repeated (sent more than once in the run);
-invoked, invoked_time, sender (of its send); type, done (index of the completion), process, f, pos, ack
-(offset of an ok); read_at (offsets read), read_by, reader (index and process of the first), final (some final
-read returned it); held, live (offsets in the leader's log; live: not aborted), others (how many other
-replicas hold it), nodes (all that do); lost (an ok or doubtful send whose record is not where it was); cause
-(what permits that loss and what follows from it), excuse (the same, and acks where nobody read it); and the
-partition's facts.
+invoked, invoked_time, sender (of its send); type, done and line (index of the first completion, and where it
+stood), process, f, pos, ack (offset of an ok); read_at (offsets read), read_by, reader (index and process of
+the first), final (some final read returned it); held, live (offsets in the leader's log; live: not aborted),
+others (how many other replicas hold it), nodes (all that do); lost (an ok or doubtful send whose record is
+not where it was); cause (what permits that loss and what follows from it), excuse (the same, and acks where
+nobody read it); and the partition's facts.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -24,6 +24,8 @@ _SEEN = [
     "value",
     "tag",
     "offset",
+    "block",
+    "at",
     "index",
     "time",
     "process",
@@ -39,8 +41,8 @@ _SEEN = [
 def values_of(frames: Frames, entries: DataFrame, facts: Facts) -> DataFrame:
     """The frame described above; kept, for most checks begin with it."""
     rows = gathered(frames, entries, facts).groupBy("run", "partition", "value").agg(*gathered_as())
-    everywhere = F.sum("sent").over(Window.partitionBy("run", "value"))
-    told = rows.select("*", (everywhere > 1).alias("repeated"), *named(**_UNPACKED))
+    repeated = F.sum("sent").over(Window.partitionBy("run", "value")) > 1 if facts.repeated else F.lit(False)
+    told = rows.select("*", repeated.alias("repeated"), *named(**_UNPACKED))
     told = told.drop("begun", "ended", "first_read")
     joined = told.join(facts.partitions, ["run", "partition"], "left")
     lost = joined.select("*", *named(lost=IS_LOST, covered=COVERED, blind=BLIND))
@@ -54,7 +56,7 @@ def gathered_as() -> list[Column]:
     return named(
         sent="count_if(tag = 'invoke')",
         begun="min(if(tag = 'invoke', struct(index, time, process), null))",
-        ended="min(if(tag = 'done', struct(index, type, offset, process, f, pos), null))",
+        ended="min(if(tag = 'done', struct(block, at, pos, index, type, offset, process, f), null))",
         read_at="collect_set(if(tag in ('read', 'final'), offset, null))",
         first_read="min(if(tag in ('read', 'final'), struct(index, process), null))",
         final="max(tag = 'final')",
@@ -70,6 +72,7 @@ _UNPACKED = {
     "invoked_time": "begun.time",
     "type": "ended.type",
     "done": "ended.index",
+    "line": "ended.at",
     "process": "ended.process",
     "f": "ended.f",
     "pos": "ended.pos",
@@ -116,7 +119,7 @@ def gathered(frames: Frames, entries: DataFrame, facts: Facts) -> DataFrame:
     tag = f"case when kind = 'send' then {send} when {final} then 'final' else 'read' end"
     none = {"node": "cast(null as string)", "leads": "false", "aborted": "false"}
     asked = clients.select(*named(**{name: name for name in _SEEN} | none | {"tag": tag}))
-    longs = dict.fromkeys(("index", "time", "process"), "cast(null as bigint)")
+    longs = dict.fromkeys(("block", "at", "index", "time", "process"), "cast(null as bigint)")
     none = {"f": "cast(null as string)", "type": "cast(null as string)", "pos": "cast(null as int)", **longs}
     ours = entries.where("value is not null")
     logged = ours.select(*named(**{name: name for name in _SEEN} | none | {"tag": "'entry'"}))

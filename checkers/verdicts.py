@@ -24,7 +24,7 @@ def verdict_of(
         return Verdict(valid="unknown", unknown=unknown_of(folder.reasons), counts={}, timings_s=timings_s)
     shown = [row for row in rows if row["rank"] <= EXAMPLES]
     findings = [*groups(shown, suspects_of(rows), lines), *stuck(folder)]
-    reasons = [*folder.reasons, *maybes(shown)]
+    reasons = [*folder.reasons, *maybes(shown, traced=folder.trace is not None)]
     findings.sort(key=lambda finding: (finding.name, finding.klass, finding.permitted_by or ""))
     return Verdict(
         valid=valid_of(findings, reasons),
@@ -116,14 +116,15 @@ def example(row: Row, suspects: Sequence[Row], lines: Lines) -> dict[str, Any]:
     return {**told, "text": text_of(row["name"], row.asDict())}
 
 
-def maybes(rows: Iterable[Row]) -> list[tuple[tuple[str, ...], str]]:
+def maybes(rows: Iterable[Row], *, traced: bool) -> list[tuple[tuple[str, ...], str]]:
     """Findings that are permitted only perhaps are listed under unknown too."""
     by_cause: dict[str, set[str]] = {}
     for row in rows:
         if row["by"] in MAYBES:
             by_cause.setdefault(PERMITTED_BY[row["by"]], set()).add(row["name"])
+    where = "" if traced else "without a trace "
     return [
-        (tuple(sorted(found)), f"without a trace nobody can say whether {cause} covers all of it")
+        (tuple(sorted(found)), f"{where}nobody can say whether {cause} covers all of it")
         for cause, found in sorted(by_cause.items())
     ]
 
@@ -131,10 +132,10 @@ def maybes(rows: Iterable[Row]) -> list[tuple[tuple[str, ...], str]]:
 def stuck(folder: Folder) -> list[Finding]:
     """After mending, with every node up, none dead and nothing left behind, no leader or no ack in time."""
     settle = folder.about.get("settle") or {}
-    unled, unacked = ints(settle.get("no_leader")), ints(settle.get("no_ack"))
+    unled, unacked = set(ints(settle.get("no_leader"))), set(ints(settle.get("no_ack")))
     waiting = {
         key: [what for what, keys in (("no leader", unled), ("no ack", unacked)) if key in keys]
-        for key in sorted({*unled, *unacked})
+        for key in sorted(unled | unacked)
     }
     down = any(not replica.running for replica in folder.replicas.values())
     if not waiting or down or folder.about.get("died") or folder.about.get("residue"):

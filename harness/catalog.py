@@ -32,6 +32,7 @@ OFFERS: Mapping[str, str] = {
 }
 ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
 JUDGE = "checkers.judge:SparkJudge"
+HISTORY_TWIN = "checkers.history_twin:keep"
 FAR_FOLDERS = "checkers.hadoop:far_folders"
 FIND_JAVA = "checkers.session:find_java"
 CHECK_JAVA = "checkers.session:check_version"
@@ -101,6 +102,11 @@ def striker(cluster: Cluster, partitions: Sequence[PartitionSpec]) -> Striker:
 def judge(workers: Workers = HERE) -> Judge:
     made: Judge = _load(JUDGE)(workers)
     return made
+
+
+def keep_parquet(history: Path) -> None:
+    """A big history as Parquet beside its lines, for the judge's next look. OSError: it could not be."""
+    _load(HISTORY_TWIN)(history)
 
 
 def far_folders(word: str, workers: Workers = HERE) -> Sequence[Far]:

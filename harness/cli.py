@@ -94,7 +94,12 @@ def run(through: "Gate", **options: Any) -> int:
 @judge_options
 @report_options
 @spark_options
-def check(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
+@click.option(
+    "--keep-parquet",
+    is_flag=True,
+    help="Keep each big history as Parquet too (history.parquet); the next look at it is quicker.",
+)
+def check(folders: tuple[str, ...], through: "Gate", workers: Workers, keep_parquet: bool) -> int:
     """Judge run FOLDERs (default: the latest run), all in one set of Spark jobs.
 
     A FOLDER may be a pattern, quoted: 'histories/runs/*' stands for the folders that it matches, in order.
@@ -103,7 +108,7 @@ def check(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
     """
     from harness.commands.check import check_folders
 
-    return check_folders(folders, through, workers)
+    return check_folders(folders, through, workers, keep_parquet=keep_parquet)
 
 
 @main.command()

@@ -93,9 +93,26 @@ def refuse_no_files(files: Mapping[str, Path]) -> None:
         raise UsageError(f"{', '.join(files)}: each needs a file of its own")
 
 
-def check_folders(words: Sequence[str | Path], through: Gate, workers: Workers = HERE) -> int:
+def check_folders(
+    words: Sequence[str | Path], through: Gate, workers: Workers = HERE, *, keep_parquet: bool = False
+) -> int:
     """Judges all folders (patterns too) in one call of the judge; the exit code is the worst of them."""
-    return worst(judge_folders(chosen(words, workers), through, workers))
+    folders = chosen(words, workers)
+    codes = judge_folders(folders, through, workers)
+    if keep_parquet:
+        keep_twins(folders)
+    return worst(codes)
+
+
+def keep_twins(folders: Sequence[Place]) -> None:
+    """A history.parquet beside each big history of this machine; that one cannot be made is a word, no
+    failure."""
+    for folder in folders:
+        if isinstance(folder, Path):
+            try:
+                catalog.keep_parquet(RunAt(folder=folder).history_path)
+            except OSError as error:
+                click.echo(f"{folder}: history.parquet could not be kept: {error.strerror}", err=True)
 
 
 def judge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> list[int]:

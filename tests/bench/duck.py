@@ -69,14 +69,13 @@ def warm_judge(folder: Path, repeat: int) -> list[float]:
 
 
 def as_parquet(folder: Path) -> None:
-    """The twins that a run and a judge leave, and the history as DuckDB likes it."""
-    import duckdb
-
+    """The twins that a run and a judge leave."""
+    from checkers.history_twin import keep
     from harness.dump_twin import write_twin
 
     for lines in (folder / "logs").glob("*.jsonl"):
         write_twin(lines)
-    duckdb.sql(f"copy (select * from {_HISTORY.format(folder=folder)}) to '{folder}/duckdb-history.parquet'")
+    keep(folder / "history.jsonl")
 
 
 def warm_duckdb(folder: Path, form: str, repeat: int) -> list[float]:
@@ -89,7 +88,7 @@ def warm_duckdb(folder: Path, form: str, repeat: int) -> list[float]:
     database.executemany("insert into leaders values (?, ?)", leads)
     history, logs = _HISTORY.format(folder=folder), _LOGS.format(folder=folder)
     if form == "parquet":
-        history, logs = f"'{folder}/duckdb-history.parquet'", f"'{folder}/logs/*.parquet'"
+        history, logs = f"'{folder}/history.parquet'", f"'{folder}/logs/*.parquet'"
     times = []
     for _ in range(repeat + 1):
         began_s = time.perf_counter()

@@ -18,7 +18,7 @@ from txn_clients import (
     picks,
 )
 
-from histories import RunFolder
+from histories import NODES, RunFolder
 
 # -- a transaction and its own ------------------------------------------------------------------------------
 
@@ -61,6 +61,20 @@ def an_aborted_value_is_passed_over(folder: RunFolder, random: Random) -> Expect
     reader.asks()
     reader.answers("ok", value)
     return after(folder, NOTHING)
+
+
+@near_miss
+def an_abort_is_under_way(folder: RunFolder, random: Random) -> Expect | None:
+    """A transaction was answered as failed, and the run ended before a marker said so: its record is not
+    decided, whoever may read it."""
+    folder.run["guarantees"]["isolation"] = random.choice(("read_committed", "read_uncommitted"))
+    (txn,) = clients(folder, picks(folder, random, 1))
+    txn.asks()
+    txn.appends()
+    for node in NODES:
+        folder.row(node, txn.sends[0]["partition"])["lso"] = txn.sends[0]["offset"]
+    txn.answers("fail")
+    return NOTHING
 
 
 @damage

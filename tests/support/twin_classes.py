@@ -5,6 +5,7 @@ the order acks, unclean election, fault budget, is the one named; a cause that i
 trace is marked unsure, and its finding's name goes under unknown as well.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -68,7 +69,10 @@ def unclean(world: World, send: Send) -> Cause | None:
     tells."""
     if unclean_elections(world, send.partition, after=send):
         return Cause(by=UNCLEAN)
-    if world.run["guarantees"].get("unclean_leader_election") and not world.folder.trace_whole:
+    setting = world.run["guarantees"].get("unclean_leader_election") and not world.folder.trace_whole
+    in_doubt = (world.folder.disordered and asked_for_unclean(world, send.partition, -1)) or (
+        world.folder.time_falls and traced_unclean(world, send.partition, -1))
+    if setting or in_doubt or unseen_election(world):
         return Cause(by=UNCLEAN, sure=False)
     return None
 
@@ -77,13 +81,22 @@ def unclean_elections(world: World, partition: int, after: Send | None = None) -
     """Did the trace or the nemesis see one (after the send's invocation, if one is given)?"""
     index = after.invoked if after is not None and after.invoked is not None else -1
     time = after.invoked_time if after is not None else -1
-    for line in world.lines:
-        fault = line.get("fault") or {}
-        unclean_one = line["process"] == -1 and line["f"] == "elect" and fault.get("unclean")
-        if unclean_one and line["position"] > index and partition in (fault.get("partitions") or [partition]):
-            return True
+    return asked_for_unclean(world, partition, index) or traced_unclean(world, partition, time)
+
+
+def asked_for_unclean(world: World, partition: int, after: int) -> bool:
+    """The nemesis had one held, on a later line."""
+    faults = [line.get("fault") or {} for line in world.lines
+              if line["process"] == -1 and line["f"] == "elect" and line["position"] > after]
+    return any(fault.get("unclean") and partition in (fault.get("partitions") or [partition])
+               for fault in faults)
+
+
+def traced_unclean(world: World, partition: int, after: int) -> bool:
+    """The trace tells of one, later than that."""
     return any(event.get("event") == "elect" and event.get("partition") == partition
-               and event.get("clean") is False and event["time"] > time for event in world.folder.trace or [])
+               and event.get("clean") is False and event["time"] > after
+               for event in world.folder.trace or [])
 
 
 # -- the fault budget ---------------------------------------------------------------------------------------
@@ -105,12 +118,70 @@ def fault_budget(world: World, send: Send) -> Cause | None:
         return None
     partition = world.partitions[send.partition]
     struck = losing_faults(world, partition, after=send)
-    if world.folder.trace_whole:
-        return Cause(by=BUDGET) if chosen_from_struck(world, partition, struck) else None
     nodes = {node for _, node in struck}
-    if not nodes:
-        return None
-    return Cause(by=BUDGET, sure=len(nodes) >= guarantees.get("min_insync_replicas", 1))
+    if world.folder.trace_whole:
+        if chosen_from_struck(world, partition, struck):
+            return Cause(by=BUDGET)
+    elif nodes:
+        return Cause(by=BUDGET, sure=len(nodes) >= guarantees.get("min_insync_replicas", 1))
+    return Cause(by=BUDGET, sure=False) if may_be_struck(world, partition) else None
+
+
+# -- what the history does not show ------------------------------------------------------------------------
+
+GRAVE = ("power_cut", "disk", "bad_disk")  # acts that may lose data
+HARMLESS = ("kill", "stop", "start", "pause", "resume", "cut", "heal", "expire", "packet", "reset",
+            "mend_disk", "clock", "reset_clock", "memory", "free_memory", "arm", "release")
+
+
+def may_be_struck(world: World, partition: Partition) -> bool:
+    """A fault that lost data may be among the lines that are missing or cannot be read; or one is told, and
+    nobody can say when it was."""
+    when = world.folder.disordered or (world.folder.time_falls and world.folder.trace_whole)
+    return unseen_strike(world) or (when and bool(losing_faults(world, partition)))
+
+
+def unseen_strike(world: World) -> bool:
+    return any(is_nameless(text) or names_of(text) & {*GRAVE} for text in speaking(world)) or bool(
+        {*lacking(world)} & {*GRAVE})
+
+
+def unseen_election(world: World) -> bool:
+    return "elect" in lacking(world) or any(
+        (is_nameless(text) and "unclean" in text)
+        or ("elect" in names_of(text) and not re.search(r'"unclean"\s*:\s*false', text))
+        for text in speaking(world))
+
+
+def speaking(world: World) -> list[str]:
+    """Lines that cannot be read and speak of the nemesis."""
+    return [text for text in world.folder.strange
+            if '"fault"' in text or '"lost"' in text or re.search(r'"process"\s*:\s*-', text)]
+
+
+def names_of(text: str) -> set[str]:
+    """The faults that it names, as far as that can be made out."""
+    return {*re.findall(r'"f"\s*:\s*"(\w+)"', text)} & {*GRAVE, *HARMLESS, "elect"}
+
+
+def is_nameless(text: str) -> bool:
+    """It speaks of more faults than it names."""
+    known = [f for f in re.findall(r'"f"\s*:\s*"(\w+)"', text) if f in (*GRAVE, *HARMLESS, "elect")]
+    return len(known) < max(1, text.count('"fault"'))
+
+
+def lacking(world: World) -> list[str]:
+    """Acts of the schedule that may cost records, and that the history, of which lines are missing or cannot
+    be read, tells of less often than they were to come."""
+    promised = world.run.get("history_lines")
+    if not world.folder.strange and (promised is None or world.folder.positions >= promised):
+        return []
+    missed = world.run.get("missed") or []
+    asked = [act["f"] for place, act in enumerate(world.run.get("schedule") or []) if place not in missed
+             and ((act["f"] in GRAVE and act.get("kind") != "full")
+                  or (act["f"] == "elect" and act.get("unclean") is True))]
+    told = [line["f"] for line in world.lines if line["process"] == -1]
+    return [f for f in asked if asked.count(f) > told.count(f)]
 
 
 def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[int, str]]) -> bool:

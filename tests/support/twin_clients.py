@@ -15,7 +15,7 @@ from twin_classes import (
     retried,
     sends_of_values,
 )
-from twin_facts import Partition, Send, World
+from twin_facts import Partition, Send, World, sends_of
 from twin_logs import Found
 
 
@@ -63,7 +63,7 @@ def unseen(world: World) -> Iterator[Found]:
 def visible_end(world: World, partition: Partition) -> int:
     row = partition.rows[str(partition.leader)]
     if row.get("lso") is not None and world.run["guarantees"].get("isolation") == "read_committed":
-        return min(int(row["lso"]), int(row["hw"]))
+        return partition.decided_end
     return int(row["hw"])
 
 
@@ -85,8 +85,8 @@ def phantom(world: World) -> Iterator[Found]:
     """A value read, or in any replica's log, that no invocation sent to that partition."""
     if not world.complete:
         return
-    sent = {(send["partition"], send["value"]) for line in world.lines if line["type"] == "invoke"
-            for send in line.get("sends") or []}
+    sent = {(send.partition, send.value) for line in world.lines if line["type"] == "invoke"
+            for send in sends_of(line, None)}
     met = {(read.partition, read.value) for read in world.reads}
     for partition in world.partitions.values():
         for log in partition.logs.values():
@@ -97,14 +97,15 @@ def phantom(world: World) -> Iterator[Found]:
 
 def g1a(world: World) -> Iterator[Found]:
     """A value whose send certainly failed was read, or is in the leader's final log below the high watermark
-    and not aborted. Reading it is allowed to those who read uncommitted."""
+    (and below the last stable offset: above it, its abort may be under way) and not aborted. Reading it is
+    allowed to those who read uncommitted."""
     for send in world.sends:
         if send.type != "fail" or send.value in world.repeated:
             continue
         partition = world.partitions.get(send.partition)
         logged = partition is not None and any(
             entry["value"] == send.value and not entry.get("aborted")
-            and entry["offset"] < partition.leader_hw for entry in partition.leader_log)
+            and entry["offset"] < partition.decided_end for entry in partition.leader_log)
         if logged or world.was_read(send):
             uncommitted = world.run["guarantees"].get("isolation") == "read_uncommitted"
             cause = Cause(by=ISOLATION) if uncommitted and not logged else None

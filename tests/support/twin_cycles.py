@@ -65,13 +65,16 @@ def uncommitted(world: World) -> Cause | None:
 
 
 def precommitted_read(world: World) -> Iterator[Found]:
-    """A transaction of any outcome read a value that it itself sends there; one finding an op."""
-    for op in world.ops:
-        own = {(send.partition, send.value) for send in op.sends if send.value not in world.repeated}
+    """A transaction of any outcome read a value that it itself sends there; one finding an op, and none more
+    for an answer that comes again."""
+    told: set[Value] = set()
+    for op in sorted(world.ops, key=lambda op: op.completed or 0):
+        own = {(send.partition, send.value) for send in op.sends if send.value not in world.repeated} - told
         mine = [read for read in op.reads if (read.partition, read.value) in own]
         if op.f == "txn" and mine:
             lowest = min(mine, key=lambda read: (read.partition, read.offset, read.value))
             yield (op.completed, lowest.partition, lowest.offset, lowest.value), uncommitted(world)
+            told |= {(read.partition, read.value) for read in mine}
 
 
 def early_reads(world: World) -> Iterator[tuple[str, Found]]:
@@ -98,22 +101,22 @@ def vertices(world: World) -> list[Op]:
 
 def writes(world: World, op: Op) -> list[Send]:
     """What it may have written, and is not written twice."""
-    return [send for send in op.sends if send.type != "fail" and send.value not in world.repeated]
+    failed = {(send.partition, send.value) for send in world.sends if send.type == "fail"}
+    return [send for send in op.sends
+            if (send.partition, send.value) not in failed and send.value not in world.repeated]
 
 
 Value = tuple[int, int]  # partition and value
 
 
 def writers_of(world: World, ops: list[Op]) -> dict[Value, int]:
-    """Who may have written each value: who asked for it (nobody else, should the answer be another's); not
-    one that any answer says has failed."""
-    failed = {(send.partition, send.value) for send in world.sends if send.type == "fail"}
+    """Who may have written each value: who asked for it (nobody else, should the answer be another's)."""
     writers: dict[Value, int] = {}
     for asked in (False, True):
         for at, op in enumerate(ops):
             if (op.invoked is not None) == asked:
                 writers |= {(send.partition, send.value): at for send in writes(world, op)}
-    return {value: at for value, at in writers.items() if value not in failed}
+    return writers
 
 
 def edges_of(world: World, ops: list[Op]) -> dict[str, Edges]:

@@ -1,7 +1,7 @@
 """What the twin knows of a run before it judges: sends and reads with their fates, and who led what.
 
 Rules kept here: an op is matched with its completion by process, f and what it names; an op still open at
-the end is info; a completion that nothing opened stands for itself unless its values were told of before.
+the end is info; a value is sent once, so it has one fate, the first that any completion tells.
 """
 
 from collections.abc import Iterator
@@ -79,8 +79,11 @@ class Partition:
         return max((row["log_start"] for row in self.rows.values()), default=0)
 
     @property
-    def leader_hw(self) -> int:
-        return int(self.rows[self.leader]["hw"]) if self.leader in self.rows else 0
+    def decided_end(self) -> int:
+        """All below is committed and no transaction there is open: the leader's high watermark, or its last
+        stable offset where that is told and lower."""
+        row = self.rows.get(str(self.leader), {"hw": 0})
+        return min(int(row["hw"]), int(row["lso"]) if row.get("lso") is not None else int(row["hw"]))
 
     def leader_holds(self, offset: int, value: int) -> bool:
         return any(entry["offset"] == offset and entry["value"] == value for entry in self.leader_log)
@@ -121,13 +124,14 @@ def facts(folder: Folder) -> World:
     run = folder.run
     world = World(folder=folder, run=run, lines=folder.lines, damaged=folder.damaged)
     match_ops(world)
+    world.sends = fates(world.lines)
     world.complete = not folder.breach and run.get("history_lines") is not None
     world.settled = run.get("settled") is True and run.get("history_lines") is not None
-    world.sends = [send for op in world.ops for send in op.sends]
     world.reads = [read for op in world.ops for read in op.reads]
     world.repeated = repeated_values(world.lines)
     probers = (run.get("settle") or {}).get("processes") or []
-    world.acked = sum(1 for send in world.sends if send.type == "ok" and send.process not in probers)
+    world.acked = sum(len(sends_of(None, line)) for line in world.lines
+                      if line["type"] == "ok" and line["process"] not in [*probers, -1])
     for key, spec in run["partitions"].items():
         world.partitions[int(key)] = partition_of(folder, int(key), spec)
     return world
@@ -154,7 +158,6 @@ def match_ops(world: World) -> None:
     """Walk the history once, pairing invocations with completions; note breaches and overlaps."""
     open_ops: list[Line] = []
     over: set[int] = set()  # processes that have seen an info
-    told: set[tuple[int, int]] = set()  # (partition, value) whose fate a completion has told
     for line in world.lines:
         process = line["process"]
         if process < 0:
@@ -171,11 +174,23 @@ def match_ops(world: World) -> None:
             open_ops.remove(opened)
         if line["type"] == "info":
             over.add(process)
-        sends = [send for send in sends_of(opened, line)
-                 if opened is not None or (send.partition, send.value) not in told]
-        world.ops.append(op_of(opened, line, sends))
-        told |= {(send.partition, send.value) for send in sends}
+        world.ops.append(op_of(opened, line, sends_of(opened, line)))
     world.ops += [op_of(line, None, sends_of(line, None)) for line in open_ops]
+
+
+def fates(lines: list[Line]) -> list[Send]:
+    """Every value that was sent to a partition, once: by its first completion, asked for by whoever asked
+    first."""
+    asked: dict[tuple[int, int], Send] = {}
+    told: dict[tuple[int, int], Send] = {}
+    for line in (line for line in lines if line["process"] >= 0):
+        invokes = line["type"] == "invoke"
+        for send in sends_of(line, None) if invokes else sends_of(None, line):
+            (asked if invokes else told).setdefault((send.partition, send.value), send)
+    for key, send in told.items():
+        if key in asked:
+            send.invoked, send.invoked_time = asked[key].invoked, asked[key].invoked_time
+    return list((asked | told).values())
 
 
 def op_of(opened: Line | None, closed: Line | None, sends: list[Send]) -> Op:
@@ -207,8 +222,8 @@ def repeated_values(lines: list[Line]) -> set[int]:
     twice: set[int] = set()
     for line in lines:
         if line["type"] == "invoke" and line["process"] >= 0:
-            for send in line.get("sends") or []:
-                (twice if send["value"] in seen else seen).add(send["value"])
+            for send in sends_of(line, None):
+                (twice if send.value in seen else seen).add(send.value)
     return twice
 
 

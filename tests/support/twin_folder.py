@@ -25,6 +25,9 @@ class Folder:
     lines: list[Line] = field(default_factory=list)  # the good lines of the history, each with its "position"
     positions: int = 0  # whole lines of the history, good and bad
     breach: bool = False  # some line of the history breaks the field table
+    disordered: bool = False  # indexes that do not rise from line to line
+    time_falls: bool = False
+    strange: list[str] = field(default_factory=list)  # lines of the history that are none, as they stand
     torn: int = 0
     rows: list[Line] = field(default_factory=list)
     rows_damaged: bool = False
@@ -124,14 +127,17 @@ def read_history(path: Path, folder: Folder) -> None:
         parsed.pop()
         folder.torn = 1
     folder.positions = len(parsed)
-    before = None
+    texts = [raw for raw in path.read_bytes().split(b"\n") if raw.strip()]
+    before, highest = 0, -1
     for position, line in enumerate(parsed):
         if line is None or not fits_field_table(line):
             folder.breach = True
+            folder.strange.append(texts[position].decode(errors="replace"))
             continue
-        if line["index"] != position or (before is not None and line["time"] < before):
-            folder.breach = True
-        before = line["time"]
+        folder.disordered |= line["index"] <= highest
+        folder.time_falls |= line["time"] < before
+        folder.breach |= line["index"] != position or folder.time_falls
+        before, highest = line["time"], max(highest, line["index"])
         folder.lines.append({**line, "position": position})
     promised = folder.run.get("history_lines")
     if promised is not None and folder.positions < promised:
@@ -140,7 +146,7 @@ def read_history(path: Path, folder: Folder) -> None:
 
 def fits_field_table(line: Line) -> bool:
     """Does one line have every field its type and f ask for, each of its type?"""
-    if not (is_offset(line.get("index")) and is_int(line.get("time")) and is_int(line.get("process"))
+    if not (is_offset(line.get("index")) and is_offset(line.get("time")) and is_int(line.get("process"))
             and isinstance(line.get("f"), str) and line["process"] >= -1):
         return False
     if line.get("type") not in ("invoke", "ok", "fail", "info"):
@@ -224,7 +230,7 @@ def read_parquet(path: Path) -> list[Line | None]:
 
 def is_entry(entry: Line, node: str) -> bool:
     return (entry.get("node") == node and is_offset(entry.get("partition")) and is_offset(entry.get("offset"))
-            and is_int(entry.get("epoch")) and is_optional(is_int, entry.get("value"))
+            and is_int(entry.get("epoch")) and "value" in entry and is_optional(is_int, entry["value"])
             and is_int(entry.get("crc")) and is_optional(is_flag, entry.get("crc_ok"))
             and is_optional(is_flag, entry.get("aborted")))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise
 from typing import Any
 
-from twin_classes import Cause, losing_faults, unclean_elections
+from twin_classes import Cause, losing_faults, unclean_elections, unseen_election, unseen_strike
 from twin_facts import Partition, World
 from twin_folder import Line
 
@@ -61,7 +61,8 @@ def struck(world: World, partition: Partition) -> bool:
     it?"""
     allowed = bool(world.run["guarantees"].get("unclean_leader_election"))
     may_be_unclean = allowed and not world.folder.trace_whole
-    return bool(losing_faults(world, partition)) or unclean_elections(world, partition.key) or may_be_unclean
+    seen = bool(losing_faults(world, partition)) or unclean_elections(world, partition.key)
+    return seen or may_be_unclean or unseen_strike(world) or unseen_election(world)
 
 
 def under_replicated(world: World) -> Iterator[Found]:

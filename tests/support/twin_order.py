@@ -42,8 +42,10 @@ def every(causes: list[Cause | None]) -> Cause | None:
 
 def nonmonotonic_send(world: World) -> Iterator[Found]:
     """A process's ok send in one op got a lower offset than its ok send in an earlier op. A permitted loss of
-    either, or retries, may permit it.
+    either, or retries, may permit it. Where indexes do not rise, which op was the earlier is not known.
     """
+    if world.folder.disordered:
+        return
     for b, earlier in lower_sends(world, lambda a, b: indexed(a) < indexed(b)):
         if b.process not in world.overlapping:
             causes = [follows(world, [a, b], acks=True) or retried(world) for a in earlier]
@@ -151,7 +153,10 @@ def known_offsets(world: World, partition: Partition | None, key: int) -> set[in
 
 
 def end_offset_regressed(world: World) -> Iterator[Found]:
-    """A process was told an end offset below one it was told before, or not above what it had polled."""
+    """A process was told an end offset below one it was told before, or not above what it had polled. Where
+    indexes do not rise, what came before is not known."""
+    if world.folder.disordered:
+        return
     told: dict[tuple[int, int], int] = {}  # (process, partition) -> what the end cannot be below
     for line in world.lines:
         if line["type"] == "invoke" or line["process"] < 0:

@@ -34,7 +34,16 @@ Readings that had to be chosen:
 
 from collections.abc import Callable, Iterator
 
-from twin_classes import BUDGET, UNCLEAN, Cause, chosen_from_struck, first
+from twin_classes import (
+    BUDGET,
+    UNCLEAN,
+    Cause,
+    chosen_from_struck,
+    first,
+    losing_faults,
+    unseen_election,
+    unseen_strike,
+)
 from twin_facts import Partition, World
 from twin_logs import Found
 from twin_trace_isr import controllers_isr, registered, unsafe_isr
@@ -177,8 +186,14 @@ def excuse(world: World, trace: Trace, partition: Partition, record: Record) -> 
     strikes = [(line["fault"].get("began") or line["time"], node) for line in world.lines
                if line["process"] == -1 and (line.get("fault") or {}).get("lost") is True
                and line["time"] > born for node in line["fault"].get("nodes") or []]
-    budgeted = world.run["guarantees"].get("flush") != "every"
-    return Cause(by=BUDGET) if budgeted and chosen_from_struck(world, partition, strikes) else None
+    if unseen_election(world):
+        return Cause(by=UNCLEAN, sure=False)
+    if world.run["guarantees"].get("flush") == "every":
+        return None
+    if chosen_from_struck(world, partition, strikes):
+        return Cause(by=BUDGET)
+    untimely = world.folder.time_falls and losing_faults(world, partition)
+    return Cause(by=BUDGET, sure=False) if untimely or unseen_strike(world) else None
 
 
 def unclean_since(world: World, trace: Trace, partition: Partition, born: int, epoch: int | None) -> bool:

@@ -134,6 +134,29 @@ def a_failed_value_above_the_hw_or_aborted_is_no_finding(tale: Tale) -> None:
     tale.assign(FINAL, 0).poll(FINAL, (0, 1))
 
 
+def answered_before_its_marker(tale: Tale, lso: int) -> Tale:
+    """A transaction was answered as failed, and its abort had not reached the log when it was frozen."""
+    tale.acked(1).send(2, 9, kind="fail", f="txn").logged(9).final = False
+    tale.row("n1")["lso"] = lso
+    return tale.assign(FINAL, 0).poll(FINAL, (0, 1))
+
+
+@TALES.tale()
+def a_failed_value_that_is_undecided_is_no_finding(tale: Tale) -> Tale:
+    return answered_before_its_marker(tale, 1)
+
+
+@TALES.tale()
+def nor_is_it_where_all_is_read(tale: Tale) -> Tale:
+    tale.run["guarantees"]["isolation"] = "read_uncommitted"
+    return answered_before_its_marker(tale, 1)
+
+
+@TALES.tale("G1a bug 1")
+def a_failed_value_below_the_last_stable_offset_is_decided(tale: Tale) -> Tale:
+    return answered_before_its_marker(tale, 2)
+
+
 @TALES.tale("saw-then-lost bug 1")
 def what_was_read_must_stay(tale: Tale) -> None:
     tale.acked(1).send(2, 5, kind="info").poll(3, (0, 1), (1, 5))

@@ -57,6 +57,19 @@ def test_they_cost_what_stands_on_them_and_no_more(tmp_path: Path) -> None:
     assert "its column offset is of type double" in verdicts[1].unknown[0].reason
 
 
+@pytest.mark.spark
+def test_without_values_records_are_nobodys_to_compare(tmp_path: Path) -> None:
+    """No replica is said to differ from what cannot be seen."""
+    path = Tale().acked(1, 2).write(tmp_path / "run")
+    twin = in_parquet(path)
+    pq.write_table(pq.read_table(twin).drop_columns(["value"]), twin)
+
+    [verdict] = SparkJudge().judge([path])
+
+    assert (verdict.valid, verdict.findings) == ("unknown", ())
+    assert [one.reason for one in verdict.unknown] == ["logs/n2.parquet: it has no column value"]
+
+
 def test_the_lines_beside_it_are_as_good(tmp_path: Path) -> None:
     folder = open_folder(Tale().acked(1, 2).write(tmp_path / "run"))
     twin = in_parquet(folder.path, alone=False)

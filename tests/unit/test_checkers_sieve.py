@@ -1,30 +1,18 @@
-"""The sieve lets through what is odd, refuses what it cannot vouch for, and changes no verdict."""
+"""The sieve lets through what is odd, and refuses what it cannot vouch for."""
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import damages_clients
-import damages_files
-import damages_logs
-import damages_losses
 import pytest
-from damages import DAMAGES, FILES, NEAR_MISSES
-from folders import Tale
-from sieve_shapes import SHAPES, as_parquet, written
+from folders import Tale, reads_of
+from txn_tales import mutual
 
-from checkers import sifted
 from checkers.chunks import Blemished
 from checkers.folder import open_folder
-from checkers.judge import SparkJudge
 from checkers.sieve import Sieved, sieve
-from harness.verdict import Verdict
-from histories import healthy
 
-ADDED_BY = (damages_clients, damages_files, damages_logs, damages_losses)  # imported for what they add
 NODES = ("n1", "n2", "n3")
 
 
@@ -40,6 +28,17 @@ def test_of_a_healthy_run_nothing_passes(tmp_path: Path) -> None:
     assert [list(each.values) for each in passed.passed.values()] == [[], []]
 
 
+def test_of_what_never_came_about_nothing_passes(tmp_path: Path) -> None:
+    """Failed, in doubt, never answered, and aborted: not acked, not read, nowhere in force."""
+    tale = Tale().acked(1, 2).send(7, 8, kind="fail").send(6, 9, kind="info")
+    aborted(tale.send(5, 10, kind="fail", f="txn"), 10, 2).logged(None)
+    tale.line(4, "invoke", "send", sends=[{"partition": 0, "value": 11}])
+    passed = sieved(tale, tmp_path).passed[0]
+
+    assert not passed.whole
+    assert (list(passed.values), list(passed.offsets)) == ([], [])
+
+
 def test_a_lost_value_passes_with_what_came_in_its_place(tmp_path: Path) -> None:
     """All values at the places of an odd one, and no others."""
     passed = sieved(Tale().acked(1, 2).send(7, 9, at=[2]).acked(3, 4), tmp_path)
@@ -48,12 +47,44 @@ def test_a_lost_value_passes_with_what_came_in_its_place(tmp_path: Path) -> None
     assert list(passed.passed[0].offsets) == [2]
 
 
-def doubtful(tale: Tale) -> None:
-    tale.send(7, 9, kind="info")
+def doubtful_and_logged(tale: Tale) -> None:
+    tale.send(7, 9, kind="info").logged(9)
+
+
+def doubtful_and_read(tale: Tale) -> None:
+    tale.send(7, 9, kind="info").poll(8, (2, 9))
 
 
 def failed_and_logged(tale: Tale) -> None:
     tale.send(7, 9, kind="fail").logged(9)
+
+
+def failed_and_read(tale: Tale) -> None:
+    tale.send(7, 9, kind="fail").poll(8, (2, 9))
+
+
+def aborted(tale: Tale, value: int, offset: int) -> Tale:
+    """In every log."""
+    tale.logged(value)
+    for node in NODES:
+        tale.entry(node, offset)["aborted"] = True
+    return tale
+
+
+def aborted_and_read(tale: Tale) -> None:
+    aborted(tale.send(7, 9, kind="fail", f="txn"), 9, 2).poll(8, (2, 9))
+
+
+def aborted_and_acked(tale: Tale) -> None:
+    aborted(tale.send(7, 9, at=[2], f="txn"), 9, 2)
+
+
+def aborted_by_nobody(tale: Tale) -> None:
+    aborted(tale, 9, 2)
+
+
+def aborted_and_differs(tale: Tale) -> None:
+    aborted(tale.send(7, 9, kind="fail", f="txn"), 9, 2).entry("n2", 2)["crc"] = 7
 
 
 def phantom(tale: Tale) -> None:
@@ -82,7 +113,12 @@ def twice(tale: Tale) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [doubtful, failed_and_logged, phantom, unseen, read_elsewhere, differs, member_lacks, twice]
+    "change",
+    [
+        doubtful_and_logged, doubtful_and_read, failed_and_logged, failed_and_read, phantom, unseen,
+        read_elsewhere, differs, member_lacks, twice, aborted_and_read, aborted_and_acked, aborted_by_nobody,
+        aborted_and_differs,
+    ],
 )
 def test_an_odd_value_passes_alone(change: Callable[[Tale], None], tmp_path: Path) -> None:
     """The partition does not pass whole, the value 9 does."""
@@ -92,6 +128,43 @@ def test_an_odd_value_passes_alone(change: Callable[[Tale], None], tmp_path: Pat
 
     assert passed.whole == set()
     assert list(passed.passed[0].values) == [9]
+
+
+def reads_from_the_last_on(tale: Tale) -> None:
+    tale.op(5, "txn", reads=reads_of([(2, 3), (0, 1), (1, 2)], 0)).poll(5, (3, 9))
+
+
+def sends_the_later_first(tale: Tale) -> None:
+    tale.logged(8, 7).send(7, 7, 8, at=[5, 4], f="txn").poll(5, (3, 9), (4, 8), (5, 7))
+
+
+@pytest.mark.parametrize("change", [reads_from_the_last_on, sends_the_later_first])
+def test_inside_a_transaction_nothing_is_out_of_order(
+    change: Callable[[Tale], None], tmp_path: Path
+) -> None:
+    tale = Tale().acked(1, 2, 3, 9)
+    change(tale)
+    passed = sieved(tale, tmp_path).passed[0]
+
+    assert not passed.whole
+    assert list(passed.values) == []
+
+
+def test_what_transactions_make_of_one_another_is_found(tmp_path: Path) -> None:
+    """Though no record of theirs is odd."""
+    found = sieved(mutual(), tmp_path)
+
+    assert [list(each.values) for each in found.passed.values()] == [[], []]
+    assert [one["name"] for one in found.found] == ["G1c"]
+
+
+def a_transaction_skips(tale: Tale) -> None:
+    """It failed, so that the next poll says what it did not read."""
+    tale.poll(5, (0, 1)).op(5, "txn", "fail", reads=reads_of([(2, 3)], 0))
+
+
+def a_transaction_reads_again(tale: Tale) -> None:
+    tale.poll(5, (0, 1), (1, 2)).op(5, "txn", reads=reads_of([(2, 3), (1, 2)], 0))
 
 
 def gap(tale: Tale) -> None:
@@ -123,7 +196,10 @@ def compacted(tale: Tale) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [gap, wrong_cache, against_time, a_poll_falls, a_poll_skips, an_end_falls, compacted]
+    "change", [
+        gap, wrong_cache, against_time, a_poll_falls, a_poll_skips, a_transaction_skips,
+        a_transaction_reads_again, an_end_falls, compacted,
+    ],
 )
 def test_what_is_out_of_order_passes_whole(change: Callable[[Tale], None], tmp_path: Path) -> None:
     """And only that partition does."""
@@ -188,6 +264,18 @@ def test_a_value_that_was_read_before_it_was_sent_passes(
     assert list(sieved(tale, tmp_path).passed[0].values) == odd
 
 
+@pytest.mark.parametrize("name", ["sends", "reads", "offsets", "partitions"])
+def test_a_list_that_a_line_does_not_carry_gives_nothing(name: str, tmp_path: Path) -> None:
+    """As the checks have it: there it is a field that nobody knows."""
+    given: list[Any] = [7] if name == "partitions" else [{"partition": 7, "offset": 3, "value": 9}]
+    tale = Tale().acked(1).op(5, "crash").line(5, "invoke", "poll", reads=given)
+    tale.edit = lambda lines: lines[2].update({name: given})
+    passed = sieved(tale, tmp_path)
+
+    assert list(passed.passed) == [0]
+    assert list(passed.passed[0].values) == []
+
+
 def edited(lines: Callable[[list[Any]], Any]) -> Tale:
     tale = Tale().acked(1, 2, 3)
     tale.edit = lines
@@ -195,14 +283,12 @@ def edited(lines: Callable[[list[Any]], Any]) -> Tale:
 
 
 @pytest.mark.parametrize("tale", [
-    edited(lambda lines: [{**line, "index": len(lines) - at} for at, line in enumerate(lines)]),
-    edited(lambda lines: lines[2].update(sends=lines[2]["sends"] or [], f="txn")),
     edited(lambda lines: [*lines, '{"index":9,"index":8}\n']),
     edited(lambda lines: [*lines, '{"index":8,"time":9},"more":{}\n']),
     edited(lambda lines: [*(json.dumps(line) + "\r\n" for line in lines)]),
     edited(lambda lines: [*lines, "\ufeff{}\n"]),
-    edited(lambda lines: lines[0].update(reads=[{"partition": 0, "offset": 0, "value": 1}])),
-    Tale().send(1, 5, f="txn"),
+    Tale().line(5, "invoke", "poll").send(5, 1, at=[0]).send(5, 2, at=[1]).line(
+        5, "ok", "send", sends=[{"partition": 0, "value": 1, "offset": 0}]),
     Tale(files={"history.jsonl": None}),
     Tale(files={"history.jsonl": "{}\n"}),
 ])  # fmt: skip
@@ -210,30 +296,3 @@ def test_what_another_reader_may_see_otherwise_is_refused(tale: Tale, tmp_path: 
     """Such a run goes to the checks whole."""
     with pytest.raises(Blemished):
         sieved(tale, tmp_path)
-
-
-@pytest.mark.spark
-def test_the_sieve_changes_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Healthy and damaged folders in every shape, judged with every one sieved and with none."""
-    catalogue = DAMAGES | NEAR_MISSES | FILES
-    folders = []
-    for number, name in enumerate(sorted(catalogue)):
-        random = Random(f"sieve {number}")
-        folder = healthy(random, steps=random.randrange(40, 80), settled=random.random() < 0.8)
-        with suppress(IndexError, KeyError, StopIteration, ValueError):  # one that finds nothing to damage
-            catalogue[name](folder, random)
-        SHAPES[number % len(SHAPES)](folder, random)
-        path = written(folder, tmp_path / name)
-        folders.append(as_parquet(path) if random.random() < 0.2 else path)
-
-    monkeypatch.setattr(sifted, "SIEVED_FROM_BYTES", 0)
-    with_it = SparkJudge().judge(folders)
-    monkeypatch.setattr(sifted, "SIEVED_FROM_BYTES", 1 << 40)
-    without = SparkJudge().judge(folders)
-
-    assert list(map(told, without)) == list(map(told, with_it))
-
-
-def told(verdict: Verdict) -> tuple[Any, ...]:
-    """A verdict but for its timings."""
-    return verdict.valid, verdict.findings, verdict.unknown, verdict.counts

@@ -1,0 +1,86 @@
+"""Faults that the history may have told of and does not show: what they may permit, nobody can rule out.
+
+Rules
+1. A line that cannot be read and speaks of the nemesis may have been of a fault that lost data, or of an
+   unclean election, unless its f can be read and never does. The torn last line is no line.
+2. Where lines are unreadable or missing, so may have been any act of the schedule that the history lacks.
+3. Indexes that do not rise, or a time that falls, leave open which sends came before a fault that is told.
+
+Of all this a loss becomes one that is permitted perhaps. With nothing of the kind in sight it stands.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.folder import Folder, ints, is_int
+from checkers.plain import is_op, keeps
+from checkers.survey import Survey
+from harness.faults import FAULTS, LOSES, loses
+
+_NEMESIS = re.compile(rb'"fault"|"lost"|"process"\s*:\s*-')
+_CLEAN = re.compile(rb'"unclean"\s*:\s*false')
+_F = re.compile(rb'"f"\s*:\s*"(\w+)"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """What may have happened besides what the history tells."""
+
+    lost: bool = False  # a fault that lost data
+    unclean: bool = False  # an unclean election
+    disordered: bool = False  # lines may have come in another order
+    untimely: bool = False  # or at another time
+
+
+def unread_of(folder: Folder, seen: Survey) -> Unread:
+    closed, bad = folder.about.get("history_lines"), seen.bad > folder.torn
+    missing = is_int(closed) and seen.lines - folder.torn < closed
+    lacks = lacking(folder, seen) if bad or missing else frozenset()
+    may_be = frozenset[str]().union(*(faults_in(line) for line in strange(folder))) if bad else frozenset()
+    return Unread(
+        lost=bool((lacks | may_be) & LOSES),
+        unclean="elect" in lacks | may_be,
+        disordered=seen.disordered,
+        untimely=seen.falls is not None,
+    )
+
+
+def strange(folder: Folder) -> Iterator[bytes]:
+    """Unreadable lines that speak of the nemesis."""
+    if folder.history is None:
+        return
+    with folder.history.open("rb") as file:
+        for line in file:
+            torn = folder.torn and not line.endswith(b"\n")
+            if _NEMESIS.search(line) and not torn and not keeps(line, is_op):
+                yield line
+
+
+def faults_in(line: bytes) -> frozenset[str]:
+    """What of consequence such a line may have told: any fault, where it has more of them than names (two
+    lines may have become one)."""
+    fs = [f for f in (found.decode() for found in _F.findall(line)) if f in FAULTS]
+    told = frozenset(fs) - ({"elect"} if _CLEAN.search(line) else frozenset())
+    if len(fs) >= max(1, line.count(b'"fault"')):
+        return told
+    return told | LOSES | ({"elect"} if b"unclean" in line else frozenset())
+
+
+def lacking(folder: Folder, seen: Survey) -> frozenset[str]:
+    """The fs of acts that were to lose data, or to elect uncleanly, more often than the history tells."""
+    schedule, missed = folder.about.get("schedule"), {*ints(folder.about.get("missed"))}
+    asked = Counter(
+        entry["f"]
+        for place, entry in enumerate(schedule if isinstance(schedule, list) else [])
+        if isinstance(entry, dict) and is_grave(entry) and place not in missed
+    )
+    return frozenset(asked - Counter(op["f"] for op in seen.nemesis))
+
+
+def is_grave(entry: Mapping[str, Any]) -> bool:
+    """An act of a schedule that may cost records."""
+    f = entry.get("f")
+    return isinstance(f, str) and (loses(f, entry) or (f == "elect" and entry.get("unclean") is True))

@@ -105,7 +105,7 @@ def case(name: str, how: str) -> list[Column]:
 def candidates(
     standings: DataFrame, epochs: DataFrame, committed: DataFrame, facts: Facts
 ) -> DataFrame:
-    """A member of the controller's ISR whose log ends below what was committed; the first time it is so."""
+    """A member of the controller's ISR whose log ends below what was committed."""
     turns = "commits is not null or ruling or event in ('truncate', 'become_leader', 'become_follower')"
     members = "if(ruling, isr, ctl.isr)"
     lacking = f"filter(members, m -> {CANDIDATE} and m.leo < goal and array_contains({members}, m.node))"
@@ -114,13 +114,14 @@ def candidates(
     )
     told = named(who="member.node", has="member.leo", found="member.found")
     alive = only_active(short.select("*", *told), facts)
-    line = F.min(F.struct("tick", "seq", "node", "goal")).alias("line")
-    firsts = (
-        alive.groupBy("run", "partition", "who", "has")
-        .agg(line)
-        .select("run", "partition", "who", "has", "line.*")
+    line = "struct(tick, seq, node, goal)"
+    ends = alive.groupBy("run", "partition", "who", "has").agg(
+        *named(first=f"min({line})", last=f"max({line})")
+    )  # of all the times that its log ended there: by the last, another epoch may have been committed beyond
+    times = ends.select(
+        "run", "partition", "who", "has", F.inline(F.expr("array_distinct(array(first, last))"))
     )
-    return first_lacked(firsts, epochs, committed, facts).select(*case(names.CANDIDATE_INCOMPLETE, "'short'"))
+    return first_lacked(times, epochs, committed, facts).select(*case(names.CANDIDATE_INCOMPLETE, "'short'"))
 
 
 def only_active(rows: DataFrame, facts: Facts) -> DataFrame:

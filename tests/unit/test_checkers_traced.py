@@ -132,6 +132,14 @@ def one_cut_is_one_and_what_is_lacked_is_one_of_each_epoch(story: Story, tale: T
     story.produce(3).elect("n2", *ALL).produce(2).truncate("n3", 1)
 
 
+@traced("unsafe-truncation bug 1", "candidate-incomplete bug 2")
+def what_is_lacked_of_a_later_epoch_is_told_though_the_log_ended_there_before(
+    story: Story, tale: Tale
+) -> None:
+    story.produce(3).truncate("n3", 1).elect("n2", *ALL)
+    story.append("n2", epoch=1).append("n1", epoch=1).commit()
+
+
 @traced("unsafe-truncation bug 2", "candidate-incomplete bug 1")
 def two_cuts_are_two_and_what_is_lacked_of_one_epoch_is_one(story: Story, tale: Tale) -> None:
     story.produce(3).truncate("n3", 1).append("n3", 2).truncate("n3", 2).append("n3").truncate("n2", 3)

@@ -140,8 +140,9 @@ def trace_of(world: World) -> Trace | None:
                                   name=line["event"], line=line))
     trace.events.sort(key=lambda event: (event.time, event.node, event.seq))
     for partition in world.partitions:
+        starts = begins(trace.of(partition))
         trace.held[partition] = [holding for node in trace.nodes
-                                 for holding in holdings(in_order(trace.of(partition, node)))]
+                                 for holding in holdings(in_order(trace.of(partition, node)), starts)]
         trace.commits[partition] = commits(trace, partition)
     return trace
 
@@ -170,7 +171,16 @@ def in_order(events: Iterable[Event]) -> list[Event]:
 
 # -- the logs -----------------------------------------------------------------------------------------------
 
-def holdings(events: list[Event]) -> list[Holding]:
+def begins(events: Iterable[Event]) -> dict[int, int]:
+    """Where each epoch began, by the word of who led it."""
+    told: dict[int, int] = {}
+    for event in events:
+        if event.name == "become_leader" and event["start"] is not None:
+            told[event["epoch"]] = min(event["start"], told.get(event["epoch"], event["start"]))
+    return told
+
+
+def holdings(events: list[Event], starts: dict[int, int]) -> list[Holding]:
     """Everything that one node's replica ever held, by replaying its lines. The log is a plain map from
     offset to what is held there."""
     log: dict[int, Holding] = {}
@@ -186,7 +196,7 @@ def holdings(events: list[Event]) -> list[Holding]:
     for event in events:
         if event.name == "append":
             for offset in range(event["offset"], event["offset"] + event["count"]):
-                put(event, offset, epoch_of(event, offset))
+                put(event, offset, epoch_of(event, offset, starts))
             end = max(end, event["offset"] + event["count"])
         if event.name == "truncate":
             end = event["leo"] if event["leo"] <= end else 0  # else it begins anew where the leader's begins
@@ -198,10 +208,12 @@ def holdings(events: list[Event]) -> list[Holding]:
     return ever
 
 
-def epoch_of(append: Event, offset: int) -> int | None:
-    """The epoch of one of the records appended. Where the line does not tell, a leader's are of its own."""
+def epoch_of(append: Event, offset: int, starts: dict[int, int]) -> int | None:
+    """The epoch of one of the records appended. Where the line does not tell, a leader's are of its own
+    epoch, and so are a follower's from where that epoch begins."""
     if append["epochs"] is None:
-        return int(append["epoch"]) if append["role"] == "leader" else None
+        epoch = int(append["epoch"])
+        return epoch if append["role"] == "leader" or offset >= starts.get(epoch, offset + 1) else None
     said = [epoch for epoch, first in append["epochs"] if first <= offset]
     return said[-1] if said else None
 

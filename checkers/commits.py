@@ -2,15 +2,16 @@
 
 A record is known by its offset and its own epoch. It is committed once a leader's HW has passed it.
 
-Why a correct broker is never accused, with clean elections. A leader of epoch e moves its HW over what all
-of the ISR that it counts have fetched in e, and the controller elects from no larger one; so whoever is
-elected next held it before it took the new role, and keeps it, for a leader cuts nothing; and everybody else
-cuts only what the leader of his epoch does not hold. That is true of what an old leader commits late, too, by
-fetches that were under way. Hence all that was ever committed in earlier epochs is in a leader's log (leader-
-incomplete; a leader that hears late of an epoch long past is not asked), in the log of every member of the
-ISR that has its role from the controller (candidate-incomplete; a replica joins no earlier than it has it,
-see quorums.py), and cut by nobody (unsafe-truncation). A node that was started again and has no role yet is
-not yet the controller's candidate, whatever it lost; one that is fenced is none.
+Why a correct broker is never accused, with clean elections. A leader of epoch e moves its HW over what all of
+the ISR that it counts have fetched in e, and the controller elects from no larger one; so whoever is elected
+next held it before it took the new role, and keeps it, for a leader cuts nothing; and everybody else cuts
+only what the leader of his epoch does not hold. That is true of what an old leader commits late, too, by
+fetches that were under way. Hence all that was ever committed in earlier epochs is in a leader's log
+(leader-incomplete; who hears late of its epoch is not asked for what later ones committed), in the log of
+every member of the ISR that has its role from the controller (candidate-incomplete; a replica joins no
+earlier than it has it, see quorums.py), and cut by nobody (unsafe-truncation). A node that was started again
+is not the controller's candidate, whatever it lost and whatever role it takes, until it is registered anew (a
+word to the old process may reach the new one before that); one that is fenced is none.
 
 What permits. A record lost by an unclean election, or by copies struck beyond the budget, is excused from
 that election on, if it was written in an epoch before it (facts.traced, `excuses`); and a record that is lost
@@ -27,9 +28,6 @@ from checkers.findings import finding, gathered, kept, spread, together
 
 _EXCUSED = """array_min(transform(
     filter(excuses, x -> x.tick <= tick and coalesce(x.epoch >= written, true)), x -> x.by))"""
-# Since its last start it has been given a role, or (only_active) has been registered anew.
-CANDIDATE = "(m.began or m.found is not null)"
-_ACTIVE = "since <= tick - 2 and until >= tick + 2 and (found is null or since >= found + 2)"
 _CASE = "run", "name", "partition", "node", "seq", "tick", "who", "offset", "upto", "written", "how", "seen"
 
 
@@ -49,7 +47,7 @@ def incomplete(
     ))  # fmt: skip
     cases = together(
         [
-            leaders(standings, epochs, committed, facts),
+            leaders(standings, committed, facts),
             candidates(standings, epochs, committed, facts),
             strangers(lineage, epochs, committed, steps, facts),
             truncations(lineage, committed, steps, facts),
@@ -60,12 +58,13 @@ def incomplete(
 
 
 def pieces_of(steps: DataFrame, lineage: DataFrame, facts: Facts) -> DataFrame:
-    """Every range of records of one epoch that a leader's HW has newly covered, and when."""
+    """Every range of records of one epoch that a leader's HW (by: of which epoch) has newly covered."""
     moved = steps.where("fresh is not null").select(
-        "run", "partition", "node", "seq", "tick", *named(written="epoch", lo="fresh.lo", hi="fresh.hi")
-    )
+        "run", "partition", "node", "seq", "tick",
+        *named(by="epoch", written="epoch", lo="fresh.lo", hi="fresh.hi"),
+    )  # fmt: skip
     of_others = lineage.where("kind = 'inherited'").select(
-        "run", "partition", "node", "seq", *named(tick="gone", written="epoch", lo="lo", hi="hi")
+        "run", "partition", "node", "seq", *named(tick="gone", by="by", written="epoch", lo="lo", hi="hi")
     )
     return together([moved, of_others], facts.small)
 
@@ -87,13 +86,25 @@ def first_lacked(rows: DataFrame, epochs: DataFrame, committed: DataFrame, facts
     return told.where("asks and (written is null or reached > offset)").drop("asks", "hi", "reached")
 
 
-def leaders(
-    standings: DataFrame, epochs: DataFrame, committed: DataFrame, facts: Facts
-) -> DataFrame:
-    """A leader that begins with a LEO below what was committed."""
-    rows = standings.where("event = 'become_leader' and goal > leo and goal_epoch <= epoch and not crowded")
-    told = rows.select("run", "partition", "node", "seq", "tick", "goal", *named(has="leo", who="node"))
-    return first_lacked(told, epochs, committed, facts).select(*case(names.LEADER_INCOMPLETE, "'short'"))
+def leaders(standings: DataFrame, committed: DataFrame, facts: Facts) -> DataFrame:
+    """A leader that begins with a LEO below what was committed, in its own epoch or an earlier one."""
+    hint = "shuffle_hash" if facts.small else "broadcast"
+    rows = standings.where("event = 'become_leader' and goal > leo and not crowded").select(
+        "run", "partition", "goal",
+        *named(node="node", seq="seq", tick="tick", who="node", has="leo", mine="epoch", last="goal_epoch"),
+    )  # fmt: skip
+    moves = committed.select(
+        "run", "partition", "by", "written", "lo", "hi", *named(mover="node", moved="seq", at="tick")
+    )
+    lacked = "by <= mine and hi > has and (at <= tick - 2 or mover = node and moved < seq)"
+    told = rows.join(moves.hint(hint), ["run", "partition"], "left").where(
+        f"{lacked} or by is null and last <= mine"
+    )
+    firsts = told.groupBy(*rows.columns, "written").agg(
+        *named(offset="min(greatest(lo, has))", reached="max(hi)")
+    )
+    seen = F.expr("if(last <= mine, goal, reached)")
+    return firsts.withColumn("goal", seen).select(*case(names.LEADER_INCOMPLETE, "'short'"))
 
 
 def case(name: str, how: str) -> list[Column]:
@@ -108,11 +119,11 @@ def candidates(
     """A member of the controller's ISR whose log ends below what was committed."""
     turns = "commits is not null or ruling or event in ('truncate', 'become_leader', 'become_follower')"
     members = "if(ruling, isr, ctl.isr)"
-    lacking = f"filter(members, m -> {CANDIDATE} and m.leo < goal and array_contains({members}, m.node))"
+    lacking = f"filter(members, m -> m.known and m.leo < goal and array_contains({members}, m.node))"
     short = standings.where(f"({turns}) and not crowded").select(
         "run", "partition", "node", "seq", "tick", "goal", F.explode(F.expr(lacking)).alias("member")
     )
-    told = named(who="member.node", has="member.leo", found="member.found")
+    told = named(who="member.node", has="member.leo")
     alive = only_active(short.select("*", *told), facts)
     line = "struct(tick, seq, node, goal)"
     ends = alive.groupBy("run", "partition", "who", "has").agg(
@@ -124,12 +135,12 @@ def candidates(
     return first_lacked(times, epochs, committed, facts).select(*case(names.CANDIDATE_INCOMPLETE, "'short'"))
 
 
-def only_active(rows: DataFrame, facts: Facts) -> DataFrame:
-    """Rows of which `who` was surely registered and not fenced at the time; where it had been started and had
-    no role yet (found), as the incarnation that it then was."""
+def only_active(rows: DataFrame, facts: Facts, last: str = "tick") -> DataFrame:
+    """Rows of which `who` was surely registered and not fenced at some time from `tick` to `last`."""
     assert facts.active is not None
     active = facts.active.withColumnRenamed("node", "who")
-    return rows.join(active, ["run", "who"]).where(_ACTIVE).drop("since", "until")
+    alive = f"greatest(since + 2, tick) <= least(until - 2, {last})"
+    return rows.join(active, ["run", "who"]).where(alive).drop("since", "until")
 
 
 def strangers(
@@ -150,14 +161,13 @@ def strangers(
     timed = other.join(words, ["run", "partition"]).select(
         "*", *named(both="greatest(last, told) + 2", offset="greatest(lo, low)", upto="least(hi, top)")
     )
-    inside = """array_min(transform(filter(
+    inside = f"""filter(
         transform(rulings, (r, i) -> struct(greatest(r.tick + 2, both) as tick,
-            least(get(rulings, i + 1).tick, gone, {far}L) as upto, r.isr as isr)),
-        r -> array_contains(r.isr, who) and r.tick <= r.upto - 2), r -> r.tick))"""
-    ticks = {"tick": inside.format(far=1 << 62), "found": "cast(null as bigint)"}
-    both = timed.select("*", *named(**ticks)).where("tick is not null")
-    alive = only_active(both, facts).select(
-        "run", "partition", "who", "written", "offset", "upto", "tick", *named(seen="epoch", began="born")
+            least(get(rulings, i + 1).tick, gone, {1 << 62}L) - 2 as latest, r.isr as isr)),
+        r -> array_contains(r.isr, who) and r.tick <= r.latest)"""
+    both = timed.select("*", F.explode(F.expr(inside)).alias("in")).withColumn("tick", F.col("in.tick"))
+    alive = only_active(both, facts, "in.latest").select(
+        "run", "partition", "who", "written", "offset", "upto", *named(seen="epoch", began="born")
     )
     return blamed(alive, committed, facts)
 

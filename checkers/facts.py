@@ -87,7 +87,7 @@ class Facts:
     final: DataFrame | None  # processes of the final reads
     overlapping: DataFrame | None
     traced: DataFrame | None  # partitions of the runs that have a trace
-    active: DataFrame | None  # when which broker was registered and not fenced
+    active: DataFrame | None  # when which broker's process was registered and not fenced
     most_replicas: int  # of any traced partition
     small: bool  # all of it is one task's work
     transactional: tuple[int, ...] = ()  # runs
@@ -339,9 +339,9 @@ def traced_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
         yield number, key, list(partition.replicas), error_ns, needed, bottom, run.rulings.whole, excuses
 
 
-def active_rows(number: int, run: Run) -> list[tuple[object, ...]]:
+def active_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
     error_ns, far = clock_error_ns(run.folder), 1 << 60
-    return [
-        (number, each.node, tick(max(each.since, -far), error_ns), tick(min(each.until, far), error_ns))
-        for each in run.rulings.active
-    ]
+    for each in run.rulings.active:
+        ends = (time for time in run.rulings.restarts[each.node] if time + error_ns >= each.since)
+        since, until = max(each.since, -far), min(each.until, far, *ends)
+        yield number, each.node, tick(since, error_ns), tick(until, error_ns)

@@ -8,8 +8,9 @@ nothing is claimed.
 
 Rows of `lineage_of`: run node partition seq kind(cut|left|stands|inherited) epoch lo hi (offsets) last (tick
 by which all of it was there) born (tick and seq of the line that began it) gone (tick at which it went; null:
-never; of inherited: at which it was committed). A cut is a truncation; left is what a start no longer found,
-or what a truncation inside recovery took; inherited is what a leader's HW covers of earlier epochs.
+never; of inherited: at which it was committed) by (of inherited: the epoch of the leader that did it). A cut
+is a truncation; left is what a start no longer found, or what a truncation inside recovery took; inherited is
+what a leader's HW covers of earlier epochs.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -21,7 +22,7 @@ from checkers.findings import kept, together
 _PIECE = "struct<epoch:bigint,lo:bigint,hi:bigint,last:bigint,born:struct<tick:bigint,seq:bigint>>"
 _OUT = (
     "struct<kind:string,seq:bigint,epoch:bigint,lo:bigint,hi:bigint,last:bigint,gone:bigint,"
-    "born:struct<tick:bigint,seq:bigint>>"
+    "born:struct<tick:bigint,seq:bigint>,by:bigint>"
 )
 _EVENT = "seq", "pos", "kind", "epoch", "lo", "hi", "last", "tick", "found"
 # An append without epochs: a leader's records have its epoch; so have a follower's from where it begins.
@@ -91,7 +92,7 @@ def turns(steps: DataFrame) -> DataFrame:
     return rows.select(
         "run", "node", "partition",
         *named(
-            seq="seq", pos="0", kind=kind, epoch=none,
+            seq="seq", pos="0", kind=kind, epoch=f"if({asks}, epoch, null)",
             lo=low, hi="inherited.hi", last=none, tick="tick", found="if(event = 'start', epochs, null)",
         ),
     )  # fmt: skip
@@ -101,11 +102,12 @@ def walk() -> str:
     """The walk over one replica's events, as an expression that gives an array of rows."""
     taken = f"""transform(filter(acc.log, s -> s.hi > x.lo), s -> cast(struct(
         case x.kind when 'cut' then 'cut' else 'left' end, x.seq, s.epoch, greatest(s.lo, x.lo), s.hi, s.last,
-        x.tick, s.born) as {_OUT}))"""
-    left = f"""transform(acc.log, s -> cast(struct('left', x.seq, s.epoch, s.lo, s.hi, s.last, x.tick, s.born)
-        as {_OUT}))"""
+        x.tick, s.born, null) as {_OUT}))"""
+    left = f"""transform(acc.log, s -> cast(struct('left', x.seq, s.epoch, s.lo, s.hi, s.last, x.tick, s.born,
+        null) as {_OUT}))"""
     asked = f"""transform(filter(acc.log, s -> s.hi > x.lo and s.lo < x.hi), s -> cast(struct('inherited',
-        x.seq, s.epoch, greatest(s.lo, x.lo), least(s.hi, x.hi), x.tick, x.tick, s.born) as {_OUT}))"""
+        x.seq, s.epoch, greatest(s.lo, x.lo), least(s.hi, x.hi), x.tick, x.tick, s.born,
+        x.epoch) as {_OUT}))"""
     stays = f"""transform(filter(acc.log, s -> s.lo < x.lo),
         s -> cast(struct(s.epoch, s.lo, least(s.hi, x.lo), s.last, s.born) as {_PIECE}))"""
     end = "coalesce(array_max(transform(acc.log, s -> s.hi)), 0L)"
@@ -126,7 +128,7 @@ def walk() -> str:
         else concat(acc.out, {taken}) end"""
     zero = f"struct(cast(array() as array<{_PIECE}>) as log, cast(array() as array<{_OUT}>) as out)"
     stands = f"""transform(acc.log, s -> cast(struct('stands', cast(null as bigint), s.epoch, s.lo, s.hi,
-        s.last, cast(null as bigint), s.born) as {_OUT}))"""
+        s.last, cast(null as bigint), s.born, null) as {_OUT}))"""
     return (
         f"aggregate(events, {zero}, (acc, x) -> struct({log} as log, {out} as out), "
         f"acc -> concat(acc.out, {stands}))"

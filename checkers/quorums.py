@@ -3,10 +3,11 @@
 Why a correct broker is never accused.
 
 ack-rule. HW, offset and ISR stand in the ack's own line. That a member had appended the record shows in the
-member's append, which was told before the fetch left that proved it to the leader; so its time is lower. A
-record is known by its epoch, which is the acker's own for all that it appended as leader; of older ones
-(a producer's repeated send) nothing is claimed, nor of a member that has appended in a later epoch since, nor
-of one that found more at a start than it had told. Whether the member has lost the record since is no matter.
+member's append, which was told before the fetch left that proved it to the leader; so its time is lower, or
+too near to tell, and counts as lower. A record is known by its epoch, which is the acker's own for all that
+it appended as leader; of older ones (a producer's repeated send) nothing is claimed, nor of a member that has
+appended in a later epoch since, nor of one that found more at a start than it had told. Whether the member
+has lost the record since is no matter.
 
 unsafe-isr. Additions are looked at where the controller applies them, while its epoch is still the leader's:
 nobody has heard of a later epoch, so the new member follows this leader, and has cut what it had to before
@@ -22,7 +23,7 @@ from pyspark.sql import functions as F
 
 from checkers import names
 from checkers.agreement import named
-from checkers.commits import CANDIDATE, only_active
+from checkers.commits import only_active
 from checkers.facts import Facts
 from checkers.findings import finding, spread
 
@@ -31,7 +32,7 @@ _LINE = {"node": "node", "seq": "seq", "tick": "tick"}
 # Members of the acker's ISR that had not appended the acked record in this epoch.
 _LACKS = """array_sort(filter(members, m -> array_contains(isr, m.node) and m.node != node and not coalesce(
     m.grown.epoch > epoch or (m.grown.epoch = epoch and m.grown.end > offset), false)).node)"""
-_ADDED = f"""filter(members, m -> {CANDIDATE} and array_contains(isr, m.node)
+_ADDED = """filter(members, m -> m.known and array_contains(isr, m.node)
     and not array_contains(ruled.isr, m.node))"""
 
 
@@ -40,7 +41,7 @@ def by_quorum(standings: DataFrame, facts: Facts) -> list[DataFrame]:
     acks = standings.where(_ALL).select(
         "*",
         *named(
-            lacks=f"if(whole and not crowded and offset >= start, {_LACKS}, array())",
+            lacks=f"if(whole and offset >= start, {_LACKS}, array())",
             uncounted="if(ctl.epoch = epoch and not crowded, array_sort(array_except(ctl.isr, isr)), "
             "array())",
         ),
@@ -80,7 +81,7 @@ def unsafe_isr(acks: DataFrame, rulings: DataFrame, facts: Facts) -> list[DataFr
     counted smaller by its leader than the controller has it."""
     line = "run", "partition", "node", "seq", "tick", "floor"
     short = rulings.select(*line, F.explode(F.expr("filter(added, m -> m.leo < floor)")).alias("member"))
-    alive = only_active(short.select("*", *named(who="member.node", found="member.found")), facts)
+    alive = only_active(short.withColumn("who", F.col("member.node")), facts)
     behind = alive.groupBy(*line).agg(*named(lacking="array_sort(collect_set(who))", least="min(member.leo)"))
     taken_in = finding(
         names.UNSAFE_ISR, "true", how="'behind'", offset="least", seen="floor", nodes="lacking", **_LINE

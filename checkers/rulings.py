@@ -3,18 +3,20 @@
 All of it is little, and known to the driver before any check begins.
 
 Rules
-1. A broker is active from the line that unfences it to the next that fences or registers it: a registration
-   is that of a new incarnation, and begins fenced. A trace whose controller never speaks of a broker says
-   nothing of it, so that one counts as active.
+1. A broker is active from the line that unfences it to the controller's next word on it, or to the start of
+   its next process, which nobody has registered yet, whatever role it takes: a start that does not surely
+   lie before the unfencing ends it. A trace whose controller never speaks of a broker says nothing of it, so
+   that one counts as active until it is started again.
 2. Where the trace is not whole, what is there is still evidence.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile, zip_longest
 from typing import Any
 
 from checkers.folder import Folder
-from checkers.traces import Traced
+from checkers.traces import Lines, Traced
 
 NEVER_ENDS = 1 << 62
 
@@ -46,6 +48,7 @@ class Rulings:
 
     events: tuple[Ruling, ...] = ()  # in order
     active: tuple[Active, ...] = ()
+    restarts: Mapping[str, Sequence[int]] = field(default_factory=dict)  # times of starts but a node's first
     starts: Mapping[str, Sequence[int]] = field(default_factory=dict)  # times at which a node was started
     whole: bool = False
 
@@ -65,15 +68,18 @@ def rulings_of(folder: Folder, traced: Traced) -> Rulings:
         (line for line in traced.told if line["node"] not in folder.nodes),
         key=lambda line: (line["time"], line["node"], line["seq"]),
     )
+    starts: dict[str, list[Mapping[str, Any]]] = {node: [] for node in folder.nodes}
+    for line in sorted(traced.told, key=lambda line: line["seq"]):
+        if line["event"] == "start" and line["node"] in starts:
+            starts[line["node"]].append(line)
     return Rulings(
         events=tuple(ruling(line) for line in lines if line["event"] in ("isr", "elect")),
         active=tuple(each for node in folder.nodes for each in activity(node, lines)),
-        starts={
-            node: sorted(
-                line["time"] for line in traced.told if line["event"] == "start" and line["node"] == node
-            )
-            for node in folder.nodes
+        restarts={
+            node: [line["time"] for line in begun[opening(begun, traced.nodes.get(node)) :]]
+            for node, begun in starts.items()
         },
+        starts={node: sorted(line["time"] for line in begun) for node, begun in starts.items()},
         whole=traced.flaw(folder.nodes) is None,
     )
 
@@ -96,12 +102,17 @@ def activity(node: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Active]:
         fenced = min((line["time"] for line in mine), default=NEVER_ENDS)
         yield Active(node=node, since=-NEVER_ENDS, until=fenced)
         return
-    since: int | None = None
-    for line in mine:
+    for line, after in zip_longest(mine, mine[1:]):
         if line["event"] == "unfence":
-            since = line["time"] if since is None else since
-        elif since is not None:
-            yield Active(node=node, since=since, until=line["time"])
-            since = None
-    if since is not None:
-        yield Active(node=node, since=since, until=NEVER_ENDS)
+            yield Active(node=node, since=line["time"], until=after["time"] if after else NEVER_ENDS)
+
+
+def opening(begun: Sequence[Mapping[str, Any]], lines: Lines | None) -> int:
+    """How many of a node's starts, by seq, are of its first process: those with which its lines begin, once
+    for the node and each partition."""
+    first, places = lines.first if lines else 0, [line.get("partition") for line in begun]
+    together = (
+        line["seq"] == first + number and places.index(places[number]) == number
+        for number, line in enumerate(begun)
+    )
+    return sum(takewhile(bool, together))

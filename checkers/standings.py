@@ -1,14 +1,14 @@
 """The trace, partition by partition: each line with what the other nodes had said surely before it.
 
-Columns of `standings_of`, beside those of steps: `members`, one a replica: node, leo, began and found (as in
-steps), and grown, (epoch, end) of the highest epoch it had appended in; `goal` (the highest HW of a leader by
-then, this line's own among it) and `goal_epoch` (the highest epoch of a leader that moved one); lead (epoch,
-HW) and opened (epoch, start) of the leader of the highest epoch; ctl, the controller's last word; crowded:
-another node has a line so near in time that it may as well have come first.
+Columns of `standings_of`, beside those of steps: `members`, one a replica: node, leo, known (as in steps),
+and grown, (epoch, end) of the highest epoch that it may have appended in, by lines so near as well; `goal`
+(the highest HW of a leader by then, this line's own among it) and `goal_epoch` (the highest epoch of a leader
+that moved one); lead (epoch, HW) and opened (epoch, start) of the leader of the highest epoch; ctl, the
+controller's last word; crowded: another node has a line so near in time that it may as well have come first.
 
 The state of the line's own node is that after the line. One sort a partition; the frames only grow, so the
 work is linear. What may have come before or after is taken for neither: no check claims anything of a crowded
-line, unless what it claims needs no other node's word.
+line, unless what it claims needs no other node's word, or stands whichever came first (grown).
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -29,7 +29,7 @@ _GROWN = f"""case when event = 'append'
 
 def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
     """The frame described above; kept. `most_replicas`: of any partition in the call."""
-    order = Window.partitionBy("run", "partition").orderBy("tick")
+    order, replicas = Window.partitionBy("run", "partition").orderBy("tick"), range(most_replicas)
     surely = order.rangeBetween(Window.unboundedPreceding, -2)
     perhaps = order.rangeBetween(Window.unboundedPreceding, 1)
     rows = steps.where("event not in ('fetch', 'isr_proposed')").select(
@@ -37,7 +37,8 @@ def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
     )
     seen = rows.select(
         "*",
-        *(column for number in range(most_replicas) for column in of_replica(number, surely)),
+        *(of_replica(number, "struct(seq, leo, known)", surely, "replica") for number in replicas),
+        *(of_replica(number, "grows", perhaps, "grown") for number in replicas),
         newest("if(goal is not null, goal, null)", surely, "goal_before"),
         newest("if(goal is not null, epoch, null)", surely, "goal_epoch"),
         newest("if(leads, struct(epoch, hw), null)", surely, "lead"),
@@ -50,7 +51,7 @@ def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
         ),
     )
     near = "marks_until - coalesce(marks_before, 0L) != (lines_until - lines_before) * mark"
-    members = F.array(*(member(number) for number in range(most_replicas)))
+    members = F.array(*(member(number) for number in replicas))
     told = seen.select(
         *(name for name in rows.columns if name != "goal"),
         members.alias("members"),
@@ -66,12 +67,8 @@ def newest(expression: str, window: object, name: str) -> Column:
     return F.max(F.expr(expression)).over(window).alias(name)  # type: ignore[arg-type]
 
 
-def of_replica(number: int, window: object) -> list[Column]:
-    mine = f"node = get(replicas, {number})"
-    return [
-        newest(f"if({mine}, struct(seq, leo, began, found), null)", window, f"replica_{number}"),
-        newest(f"if({mine}, grows, null)", window, f"grown_{number}"),
-    ]
+def of_replica(number: int, expression: str, window: object, name: str) -> Column:
+    return newest(f"if(node = get(replicas, {number}), {expression}, null)", window, f"{name}_{number}")
 
 
 def member(number: int) -> Column:
@@ -81,8 +78,7 @@ def member(number: int) -> Column:
         *named(
             node=f"get(replicas, {number})",
             leo=f"if({own}, leo, replica_{number}.leo)",
-            began=f"coalesce(if({own}, began, replica_{number}.began), false)",
-            found=f"if({own}, found, replica_{number}.found)",
-            grown=f"if({own}, greatest(grown_{number}, grows), grown_{number})",
+            known=f"coalesce(if({own}, known, replica_{number}.known), false)",
+            grown=f"grown_{number}",
         )
     )

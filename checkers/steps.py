@@ -2,10 +2,10 @@
 
 Columns of `steps_of`, beside those of the trace and of its partition (facts.TRACED): tick; leads (only a
 leader says this), ruling (the controller's word); last_hw, last_leo; start (of the epoch that the node
-leads); began (since its last start the node has been given a role by the controller), found (else the tick of
-that start, where it told of this log); top (highest epoch of
-its earlier roles); led (epoch and HW of its last word as leader); ruled (the controller's last word); fresh,
-inherited (of what an `hw` line of a leader commits: what its own epoch wrote, what earlier ones wrote).
+leads); known (since its last start the node has told of this log, or been given a role by the controller);
+top (highest epoch of its earlier roles); led (epoch and HW of its last word as leader); ruled (the
+controller's last word); fresh, inherited (of what an `hw` line of a leader commits: what its own epoch wrote,
+what earlier ones wrote).
 
 A process that ends between its trace and its disk has told of an append that never was, and of a HW and an
 ack that rested on it and never left it. Such a step is the last of its process, it appends, and the next
@@ -23,7 +23,6 @@ _PAST = Window.unboundedPreceding
 _ROLE = "event in ('become_leader', 'become_follower')"
 _LEADS = """coalesce(role = 'leader' or event in ('become_leader', 'ack', 'fetch', 'isr_proposed')
     or (event = 'isr' and leo is not null), false)"""
-_PLACE = "struct(event != 'start' as began, if(event = 'start' and not alone, tick, null) as found)"
 # Two apart: the times differ by more than the clocks may.
 _TICK = "if(clock_error = 0, 2 * time, time div (clock_error + 1))"
 
@@ -44,7 +43,7 @@ def steps_of(trace: DataFrame, partitions: DataFrame, small: bool) -> DataFrame:
         last("if(alone, null, leo)", before, "last_leo"),
         last("if(event != 'start', struct(time, leo), null)", before, "said"),
         last("if(event = 'append' and leads, struct(time, offset), null)", before, "grew"),
-        last(f"if({_ROLE} or event = 'start', {_PLACE}, null)", until_now, "place"),
+        last(f"if({_ROLE} or event = 'start', not alone, null)", until_now, "known"),
         last("if(event = 'become_leader', struct(epoch, start), null)", until_now, "election"),
         last("if(leads, struct(epoch, hw), null)", before, "led"),
         last("if(ruling, struct(leader, epoch, isr, partition_epoch), null)", before, "ruled"),
@@ -88,10 +87,8 @@ def with_commits(rows: DataFrame, small: bool) -> DataFrame:
             began_at="if(election.epoch = epoch, election.start, null)",
             lo=f"if({moves}, {low}, null)",
             goal=f"if({moves}, least(hw, coalesce(recovered, hw)), null)",
-            began="place.began",
-            found="place.found",
         ),
-    ).drop("start", "said", "election", "grew", "place", "told_anew")
+    ).drop("start", "said", "election", "grew", "told_anew")
     return ranged.withColumnRenamed("began_at", "start").select(
         "*",
         *named(

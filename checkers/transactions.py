@@ -47,23 +47,23 @@ _ROW = {
 
 
 def read_too_early(values: DataFrame, facts: Facts) -> DataFrame:
-    """Of runs without a transaction: a value that was read before its send was invoked, by the first who read
-    it."""
+    """Of runs without a transaction: a value that was read before its send was invoked, by its own sender or,
+    if that did not, by the first who read it."""
     early = values.where(
         "read_by < invoked and not repeated and coalesce(type, 'info') != 'fail' "
         f"and not {among(facts.transactional)}"
     )
-    mine = "coalesce(sender = reader, false)"
+    mine = "coalesce(own_read < invoked, false)"
     if facts.overlapping is not None:
         alone = facts.overlapping.select(
-            "run", F.col("process").alias("reader"), F.lit(True).alias("overlaps")
+            "run", F.col("process").alias("sender"), F.lit(True).alias("overlaps")
         )
-        early, mine = early.join(alone, ["run", "reader"], "left"), f"({mine} and overlaps is null)"
+        early, mine = early.join(alone, ["run", "sender"], "left"), f"({mine} and overlaps is null)"
     told = {
         "offset": "array_min(read_at)",
         "value": "value",
-        "process": "reader",
-        "ops": "array_compact(array(invoked, done, read_by))",
+        "process": f"if({mine}, sender, reader)",
+        "ops": f"array_compact(array(invoked, done, if({mine}, own_read, read_by)))",
         "by": f"if(uncommitted, {ISOLATION}, null)",
     }
     return spread(

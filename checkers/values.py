@@ -4,10 +4,10 @@ together.
 Columns: run partition value; sent (invocations to this partition), repeated (sent more than once in the run);
 invoked, invoked_time, sender (of its send); type, done and line (index of the first completion, and where it
 stood), process, f, pos, ack (offset of an ok); read_at (offsets read), read_by, reader (index and process of
-the first), final (some final read returned it); held, live (offsets in the leader's log; live: not aborted),
-others (how many other replicas hold it), nodes (all that do); lost (an ok or doubtful send whose record is
-not where it was); cause (what permits that loss and what follows from it), excuse (the same, and acks where
-nobody read it); and the partition's facts.
+the first), own_read (index of its sender's first), final (some final read returned it); held, live (offsets
+in the leader's log; live: not aborted), others (how many other replicas hold it), nodes (all that do); lost
+(an ok or doubtful send whose record is not where it was); cause (what permits that loss and what follows from
+it), excuse (the same, and acks where nobody read it); and the partition's facts.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -43,7 +43,7 @@ def values_of(frames: Frames, entries: DataFrame, facts: Facts) -> DataFrame:
     rows = gathered(frames, entries, facts).groupBy("run", "partition", "value").agg(*gathered_as())
     repeated = F.sum("sent").over(Window.partitionBy("run", "value")) > 1 if facts.repeated else F.lit(False)
     told = rows.select("*", repeated.alias("repeated"), *named(**_UNPACKED))
-    told = told.drop("begun", "ended", "first_read")
+    told = told.drop("begun", "ended", "shown")
     joined = told.join(facts.partitions, ["run", "partition"], "left")
     lost = joined.select("*", *named(lost=IS_LOST, covered=COVERED, blind=BLIND))
     causes = lost.select("*", cause().alias("cause"))
@@ -58,7 +58,7 @@ def gathered_as() -> list[Column]:
         begun="min(if(tag = 'invoke', struct(index, time, process), null))",
         ended="min(if(tag = 'done', struct(block, at, pos, index, type, offset, process, f), null))",
         read_at="collect_set(if(tag in ('read', 'final'), offset, null))",
-        first_read="min(if(tag in ('read', 'final'), struct(index, process), null))",
+        shown="collect_list(if(tag in ('read', 'final'), struct(index, process), null))",
         final="max(tag = 'final')",
         held="collect_set(if(leads, offset, null))",
         live="collect_set(if(leads and not aborted, offset, null))",
@@ -67,6 +67,7 @@ def gathered_as() -> list[Column]:
     )
 
 
+_SENDER = "coalesce(begun.process, ended.process)"
 _UNPACKED = {
     "invoked": "begun.index",
     "invoked_time": "begun.time",
@@ -77,9 +78,10 @@ _UNPACKED = {
     "f": "ended.f",
     "pos": "ended.pos",
     "ack": "if(ended.type = 'ok', ended.offset, null)",
-    "sender": "coalesce(begun.process, ended.process)",
-    "read_by": "first_read.index",
-    "reader": "first_read.process",
+    "sender": _SENDER,
+    "read_by": "array_min(shown).index",
+    "reader": "array_min(shown).process",
+    "own_read": f"array_min(filter(shown, one -> one.process = {_SENDER})).index",
 }
 # An acked record that is not at its place in the leader's log; a doubtful one that was read and is not there.
 IS_LOST = """coalesce(lost_judged and not repeated and case

@@ -5,9 +5,12 @@
 Every step stamps its lines 1000 ns apart and keeps what each node holds, so that a test changes one thing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from folders import Tale
+from judging import Tales
 
 Line = dict[str, Any]
 NODES = ("n1", "n2", "n3")
@@ -120,3 +123,21 @@ class Story:
             self.ruling("isr", [each for each in self.isr if each != node] or [node], cause="registration")
         self.say("controller", "unfence", broker=node, broker_epoch=2, alone=True)
         return self if led else self.take_role(node)
+
+
+def traced_in(tales: Tales) -> Callable[..., Callable[[Callable[[Story, Tale], None]], object]]:
+    """A decorator as Tales.tale: a tale of a healthy run whose trace the function tells."""
+
+    def traced(*found: str, unknown: Sequence[str] = ()) -> Callable[[Callable[[Story, Tale], None]], object]:
+        def register(tell: Callable[[Story, Tale], None]) -> object:
+            def teller(tale: Tale) -> None:
+                story = Story()
+                tell(story.begin(), tale.acked(1))
+                tale.trace = story.lines
+
+            teller.__name__ = tell.__name__
+            return tales.tale(*found, unknown=unknown)(teller)
+
+        return register
+
+    return traced

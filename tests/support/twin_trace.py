@@ -19,9 +19,9 @@ Readings that had to be chosen:
 - ack-rule counts acks. An append that may have come before the ack is enough, be it cut later;
   min.insync.replicas is the guarantee's, at most as many as there are replicas.
 - unsafe-truncation counts truncations; recovery is a `why` that says so, and a start that finds less.
-- unsafe-isr: a replica taken in counts once an epoch, by the controller's word (isr; a proposal is no ISR
-  yet): all that the replica tells around then lies below the HW or the epoch's start, in the incarnation
-  that is registered. An ISR that a leader acts on (ack) or takes for granted (isr, become_leader) and that
+- unsafe-isr counts the controller's words (isr; a proposal is no ISR yet) that take in a replica too early:
+  all that the replica tells around then lies below the HW or the epoch's start, in the incarnation that is
+  registered. An ISR that a leader acts on (ack) or takes for granted (isr, become_leader) and that
   lacks a member of the controller's counts once an epoch. Of C15 only the superset is named.
 - epoch-regressed counts lines below the highest epoch before.
 - Nothing is claimed of records below the final log_start.

@@ -59,11 +59,10 @@ def registered(trace: Trace, node: str) -> list[list[Span]]:
 def unsafe_isr(world: World, trace: Trace) -> Iterator[Found]:
     """A replica taken in below the HW or the epoch's start, and an ISR that lacks one of the controller's."""
     for key in world.partitions:
-        taken = {(event["epoch"], member) for before, event in pairwise(told(trace, key))
-                 if event.name == "isr" for member in set(event["isr"]) - set(before["isr"])
-                 if taken_too_early(trace, key, event, member)}
-        for epoch, node in taken:
-            yield (key, "taken in", epoch, node), None
+        for before, event in pairwise(told(trace, key)):
+            if event.name == "isr" and any(taken_too_early(trace, key, event, member)
+                                           for member in set(event["isr"]) - set(before["isr"])):
+                yield (key, "taken in", event.node, event.seq), None
         lacking = {(event["epoch"], *sorted(event["isr"])) for event in trace.leading(key)
                    if event.name in ("ack", "isr", "become_leader") and lacks_a_member(trace, key, event)}
         for isr in lacking:

@@ -170,6 +170,16 @@ def nor_to_the_sender(tale: Tale) -> None:
     tale.poll(1, (0, 1)).acked(1, process=1)
 
 
+@TALES.tale("G1c-process bug 1")
+def nor_to_the_sender_after_another(tale: Tale) -> None:
+    tale.poll(5, (0, 1)).poll(1, (0, 1)).acked(1, process=1)
+
+
+@TALES.tale("G1c-realtime bug 1")
+def nor_to_another_before_the_sender_may_see_it(tale: Tale) -> None:
+    tale.poll(5, (0, 1)).acked(1, process=1).poll(1, (0, 1))
+
+
 @TALES.tale("G1c-realtime bug 1")
 def nor_a_doubtful_one(tale: Tale) -> None:
     tale.poll(5, (0, 1), kind="info").send(1, 1, kind="info").logged(1).acked(2, process=2)

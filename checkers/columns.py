@@ -122,7 +122,7 @@ def items_of(lines: Lines, name: str, starts: npt.NDArray[np.int64]) -> Items:
 def read_piece(chunk: bytes) -> dict[str, npt.NDArray[Any]]:
     """Some whole lines."""
     table = table_of(chunk, HISTORY)
-    return piece_of(table, nemesis_lines(chunk, np.flatnonzero(numbers(table, "process", least=-1) == -1)))
+    return piece_of(table, nemesis_lines(chunk, nemesis_rows(table)))
 
 
 def piece_of(table: pa.Table, texts: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
@@ -210,6 +210,10 @@ def held(table: pa.Table, needed: Bools) -> dict[str, npt.NDArray[Any]]:
     refuse_if((partition < 0).any(), "a partition that is none")
     line = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     return {"partitions.line": line, "partitions.partition": narrow(partition)}
+
+
+def nemesis_rows(table: pa.Table) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(table["process"].to_numpy() == -1)
 
 
 def nemesis_lines(chunk: bytes, which: npt.NDArray[np.int64]) -> npt.NDArray[Any]:

@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.chunks import Blemished, Lines, chunks_of, in_turn, read_lines, table_of
-from checkers.columns import HISTORY, nemesis_lines, piece_of, read_piece
+from checkers.columns import HISTORY, nemesis_lines, nemesis_rows, piece_of, read_piece
 from checkers.plain import is_op
-from harness.dump_twin import said_of
+from harness import dump_twin
 from harness.places import Place
 
 OF = b"floodmark.history-of"  # in the file's metadata: "READING SIZE CRC" of the lines
-READING = b"1"  # raised whenever columns.py asks another thing of a line
+READING = b"1 "  # raised whenever columns.py asks another thing of a line
 FROM_BYTES = 1 << 20
 _TEXT = "line"  # of the nemesis's lines, whose faults are as they please
 _TWIN = pa.schema([*HISTORY, (_TEXT, pa.string())])
@@ -38,7 +38,7 @@ def keep(history: Path) -> Path | None:
         return None
     twin = twin_of(history)
     fresh = twin.with_name(f".{twin.name}.new")
-    told = _TWIN.with_metadata({OF: _named(history)})
+    told = _TWIN.with_metadata({OF: READING + dump_twin.said_of(history)})
     try:
         threads = os.cpu_count() or 1
         with (
@@ -58,7 +58,7 @@ def keep(history: Path) -> Path | None:
 def _whole_table(chunk: bytes) -> pa.Table:
     """A chunk as rows of the twin; Blemished if the sieve would refuse it."""
     table = table_of(chunk, HISTORY)
-    nemesis = np.flatnonzero(table["process"].to_numpy() == -1)
+    nemesis = nemesis_rows(table)
     texts = nemesis_lines(chunk, nemesis)
     piece_of(table, texts)
     lines = np.full(table.num_rows, None, dtype=object)
@@ -72,15 +72,7 @@ def twin_of(history: Path) -> Path:
 
 def is_twin(history: Path) -> bool:
     """Whether there is a twin that was made of these very lines."""
-    try:
-        metadata = pq.read_metadata(twin_of(history)).metadata or {}
-        return OF in metadata and metadata[OF] == _named(history)
-    except (OSError, pa.ArrowException):
-        return False
-
-
-def _named(history: Path) -> bytes:
-    return READING + b" " + said_of(history)
+    return dump_twin.is_twin(twin_of(history), history, key=OF, reading=READING)
 
 
 # -- reading ------------------------------------------------------------------------------------------------

@@ -81,7 +81,8 @@ def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[st
     except Exception as error:
         failed = of_a_folder(error)
     again = opened_anew(folders)
-    if sum(rotten.set_aside(folder) for folder in again):
+    rotten_ones = [folder for folder in again if rotten.set_aside(folder)]
+    if rotten_ones:
         try:
             return judge_together(spark, again, timings_s)
         except Exception as error:

@@ -48,14 +48,15 @@ def write_twin(lines: Path) -> Path:
     return twin
 
 
-def is_twin(twin: Path, lines: Path) -> bool:
-    """Whether the Parquet file was made of these very lines."""
+def is_twin(twin: Path, lines: Path, *, key: bytes = OF, reading: bytes = b"") -> bool:
+    """Whether the Parquet file was made of these very lines: its metadata say so under `key`, behind
+    `reading` (in which way they were read, where there may be several)."""
     import pyarrow as pa
     import pyarrow.parquet
 
     try:
         metadata = pyarrow.parquet.read_metadata(twin).metadata or {}
-        return OF in metadata and metadata[OF] == said_of(lines)
+        return key in metadata and metadata[key] == reading + said_of(lines)
     except (OSError, pa.ArrowException):
         return False
 

@@ -58,8 +58,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """xdist's hook: every process has selected from the same tests."""
-    told = getattr(node, "workeroutput", {}).get(OUTPUT, {})
-    node.config.stash[_deselected] = Counter(told)
+    if told := getattr(node, "workeroutput", {}).get(OUTPUT):  # nothing of one that crashed
+        node.config.stash[_deselected] = Counter(told)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

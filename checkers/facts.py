@@ -20,8 +20,8 @@ from checkers.folder import Folder, Partition, Replica, is_int
 from checkers.rulings import Rulings
 
 PARTITION = (
-    "run int, partition bigint, leader string, known boolean, lost_judged boolean, log_start bigint, hw "
-    "bigint, readable bigint, stable bigint, "
+    "run int, partition bigint, leader string, known boolean, compacted boolean, lost_judged boolean, "
+    "log_start bigint, hw bigint, readable bigint, stable bigint, "
     "unseen_judged boolean, members array<struct<node:string,log_start:bigint>>, weak_acks boolean, retried "
     "boolean, "
     "uncommitted boolean, unclean_index bigint, unclean_time bigint, unclean_maybe boolean, budget_index "
@@ -194,6 +194,7 @@ def partition_row(number: int, run: Run, partition: Partition, final: Container[
         key,
         partition.leader,
         known,
+        partition.compact,
         judged,
         row.log_start if row else None,
         row.hw if row else None,

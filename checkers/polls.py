@@ -54,6 +54,10 @@ _STEP = (
     "sub",
     "pos",
 )
+# Where a record of ours is for certain. What was acked or read may have been compacted away before the poll,
+# and of a partition that run.json does not name nobody knows whether it is compacted.
+_STANDING = """case when known then live when coalesce(compacted, true) then array()
+    when ack is null then read_at else array_union(read_at, array(ack)) end"""
 _MOVES = "type = 'ok' and f in ('assign', 'subscribe')"
 
 
@@ -114,11 +118,7 @@ def polled(history: DataFrame) -> DataFrame:
 
 def skipped(jumps: DataFrame, values: DataFrame, history: DataFrame) -> DataFrame:
     """The jumps that passed over a record of ours which no poll of the process has shown since."""
-    standing = values.select(
-        "run",
-        "partition",
-        *named(there="explode(if(known, live, if(ack is null, read_at, array_union(read_at, array(ack)))))"),
-    )
+    standing = values.select("run", "partition", *named(there=f"explode({_STANDING})"))
     over = (
         passing_over(jumps.select(*_STEP, "log_start"), standing)
         .join(standing, ["run", "partition"])

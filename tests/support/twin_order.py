@@ -144,10 +144,12 @@ def excused(world: World, last: Read, subscribed: bool, concerned: Callable[[int
 
 def known_offsets(world: World, partition: Partition | None, key: int) -> set[int]:
     """Where records of ours certainly are: in the leader's final log, not aborted; without it, where acks and
-    reads proved one."""
+    reads proved one, unless compaction may have taken it since."""
     if partition is not None and partition.usable:
         return {entry["offset"] for entry in partition.leader_log
                 if entry["value"] is not None and not entry.get("aborted")}
+    if partition is None or partition.compact:
+        return set()
     acked = {send.offset for send in world.oks() if send.partition == key and send.offset is not None}
     return acked | {read.offset for read in world.reads if read.partition == key}
 

@@ -4,10 +4,12 @@ import pytest
 from folders import Tale
 from judging import Tales
 
+from checkers import names
 from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
 TALES = Tales()
+WITHOUT_A_LOG = (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG)
 verdicts = TALES.fixture()
 
 
@@ -93,6 +95,17 @@ def inside_a_poll_offsets_rise(tale: Tale) -> None:
 @TALES.tale("int-poll-skip bug 1")
 def inside_a_poll_nothing_is_skipped(tale: Tale) -> None:
     tale.acked(1, 2, 3).poll(5, (0, 1), (2, 3))
+
+
+@TALES.tale("int-poll-skip bug 1", "poll-skip bug 1", unknown=WITHOUT_A_LOG)
+def without_the_leaders_log_acks_and_reads_say_what_was_skipped(tale: Tale) -> None:
+    tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (2, 3)).poll(6, (0, 1), (2, 3)).files["logs/n1.jsonl"] = None
+
+
+@TALES.tale(unknown={*WITHOUT_A_LOG, *names.IF_COMPACT})
+def what_was_acked_may_be_compacted_away_since(tale: Tale) -> None:
+    tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (2, 3)).poll(6, (0, 1), (2, 3)).files["logs/n1.jsonl"] = None
+    tale.run["partitions"]["0"]["cleanup"] = "compact"
 
 
 @TALES.tale()

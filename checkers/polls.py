@@ -58,6 +58,8 @@ _STEP = (
 # and of a partition that run.json does not name nobody knows whether it is compacted.
 _STANDING = """case when known then live when coalesce(compacted, true) then array()
     when ack is null then read_at else array_union(read_at, array(ack)) end"""
+_WAS_AT = """case when repeated then array_union(read_at, acks) when ack is null then read_at
+    else array(ack) end"""
 _MOVES = "type = 'ok' and f in ('assign', 'subscribe')"
 
 
@@ -166,7 +168,7 @@ def told(steps: DataFrame, values: DataFrame) -> DataFrame:
     """The findings, permitted where a record lost with leave was where the step fell below or passed over;
     nothing excuses what one poll shows in itself."""
     gone = values.where("cause is not null").select(
-        "run", "partition", *named(cause="cause", was_at="explode(if(ack is null, read_at, array(ack)))")
+        "run", "partition", *named(cause="cause", was_at=f"explode({_WAS_AT})")
     )
     passed = """case when name = 'int' then false
         when name = 'end' then was_at >= offset and was_at < seen

@@ -6,8 +6,9 @@ invoked, invoked_time, sender (of its send); type, done and line (index of the f
 stood), process, f, pos, ack (offset of an ok); read_at (offsets read), read_by, reader (index and process of
 the first), own_read (index of its sender's first), final (some final read returned it); held, live (offsets
 in the leader's log; live: not aborted), others (how many other replicas hold it), nodes (all that do); lost
-(an ok or doubtful send whose record is not where it was); cause (what permits that loss and what follows from
-it), excuse (the same, and acks where nobody read it); and the partition's facts.
+(an ok or doubtful send whose record is not where it was); gone (the same, and of a value that was sent more
+than once any record of it); acks (of such a value: every offset of an ok); cause (what permits that loss and
+what follows from it), excuse (the same, and acks where nobody read it); and the partition's facts.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -40,25 +41,27 @@ _SEEN = [
 
 def values_of(frames: Frames, entries: DataFrame, facts: Facts) -> DataFrame:
     """The frame described above; kept, for most checks begin with it."""
-    rows = gathered(frames, entries, facts).groupBy("run", "partition", "value").agg(*gathered_as())
+    rows = gathered(frames, entries, facts).groupBy("run", "partition", "value").agg(*gathered_as(facts))
     repeated = F.sum("sent").over(Window.partitionBy("run", "value")) > 1 if facts.repeated else F.lit(False)
     told = rows.select("*", repeated.alias("repeated"), *named(**_UNPACKED))
     told = told.drop("begun", "ended", "shown")
     joined = told.join(facts.partitions, ["run", "partition"], "left")
-    lost = joined.select("*", *named(lost=IS_LOST, covered=COVERED, blind=BLIND))
+    lost = joined.select("*", *named(lost=IS_LOST, gone=IS_GONE, covered=COVERED, blind=BLIND))
     causes = lost.select("*", cause().alias("cause"))
-    excuse = f"if(weak_acks and size(read_at) = 0 and (lost or blind), {ACKS}, cause)"
+    excuse = f"if(weak_acks and size(read_at) = 0 and (gone or blind), {ACKS}, cause)"
     return kept(causes.select("*", F.expr(excuse).alias("excuse")))
 
 
-def gathered_as() -> list[Column]:
+def gathered_as(facts: Facts) -> list[Column]:
     """All that was seen of one value, as one row."""
+    acked = "tag = 'done' and type = 'ok'" if facts.repeated else "false"
     return named(
         sent="count_if(tag = 'invoke')",
         begun="min(if(tag = 'invoke', struct(index, time, process), null))",
         ended="min(if(tag = 'done', struct(block, at, pos, index, type, offset, process, f), null))",
         read_at="collect_set(if(tag in ('read', 'final'), offset, null))",
         shown="collect_list(if(tag in ('read', 'final'), struct(index, process), null))",
+        acks=f"collect_set(if({acked}, offset, null))",
         final="max(tag = 'final')",
         held="collect_set(if(leads, offset, null))",
         live="collect_set(if(leads and not aborted, offset, null))",
@@ -90,7 +93,11 @@ IS_LOST = """coalesce(lost_judged and not repeated and case
     when type = 'fail' then false
     when sent > 0 then (size(held) = 0 and log_start = 0)
         or exists(read_at, o -> o >= log_start and not array_contains(held, o)) end, false)"""
-STILL_SENT = "sent > 0 and not repeated and coalesce(type, 'info') != 'fail'"
+# Which send wrote which record of a value that was sent more than once nobody knows, nor which came first.
+IS_GONE = f"""({IS_LOST}) or coalesce(lost_judged and repeated and sent > 0, false) and (
+    (size(held) = 0 and log_start = 0)
+    or exists(array_union(read_at, acks), o -> o >= log_start and not array_contains(held, o)))"""
+STILL_SENT = "sent > 0 and (repeated or coalesce(type, 'info') != 'fail')"
 BLIND = f"not coalesce(lost_judged, false) and {STILL_SENT}"
 # A send whose invocation is missing may have been invoked at any time.
 COVERED = f"""case
@@ -107,7 +114,7 @@ def cause() -> Column:
         f"case when covered in ({UNCLEAN}, {UNCLEAN_MAYBE}) then {UNCLEAN_MAYBE} "
         f"when covered is not null then {BUDGET_MAYBE} end"
     )
-    return F.expr(f"case when lost then covered when blind then {maybe} end")
+    return F.expr(f"case when gone then covered when blind then {maybe} end")
 
 
 def gathered(frames: Frames, entries: DataFrame, facts: Facts) -> DataFrame:

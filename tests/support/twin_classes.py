@@ -30,25 +30,34 @@ class Cause:
 def is_lost(world: World, send: Send) -> bool:
     """An ok send missing at its offset (without one: anywhere) in the leader's log, at or above its start; an
     info send that is nowhere in it. Fails are never lost, and nothing is where the leader's log cannot be
-    relied upon."""
+    relied upon. Of a value that was sent twice any record that is gone may be this one's."""
     partition = world.partitions.get(send.partition)
     if partition is None or not can_lose(world, send) or is_blind(world, send):
         return False
-    if send.type == "ok" and send.offset is not None:
+    twice = send.value in world.repeated
+    if send.type == "ok" and send.offset is not None and not twice:
         return send.offset >= partition.log_start and not partition.leader_holds(send.offset, send.value)
     shown = {read.offset for read in world.reads
              if (read.partition, read.value) == (send.partition, send.value)}
+    if twice:
+        shown |= acks_of(world, send)
     gone = [offset for offset in shown
             if offset >= partition.log_start and not partition.leader_holds(offset, send.value)]
-    if send.type == "info" and gone:
+    if (twice or send.type == "info") and gone:
         return True
     # Without an offset, what is not there may have lain below log_start.
     return not partition.leader_offsets_of(send.value) and partition.log_start == 0
 
 
+def acks_of(world: World, send: Send) -> set[int]:
+    """Where a value that was sent more than once was said to be."""
+    return {other.offset for other in world.sends if other.type == "ok" and other.offset is not None
+            and (other.partition, other.value) == (send.partition, send.value)}
+
+
 def can_lose(world: World, send: Send) -> bool:
-    """A failed send has nothing to lose, and a value that was sent twice cannot be traced."""
-    return send.type != "fail" and send.value not in world.repeated
+    """A failed send has nothing to lose; which of several sends of a value failed is not known."""
+    return send.type != "fail" or send.value in world.repeated
 
 
 def is_blind(world: World, send: Send) -> bool:
@@ -256,9 +265,11 @@ def follows_lost_offsets(world: World, partition: int, concerned: Callable[[int]
     for send in world.sends:
         blind = is_blind(world, send) and can_lose(world, send)
         if send.partition == partition and (blind or is_lost(world, send)):
-            places = {send.offset} if send.offset is not None else {
-                read.offset for read in world.reads
-                if read.partition == partition and read.value == send.value}
+            read_at = {read.offset for read in world.reads
+                       if read.partition == partition and read.value == send.value}
+            places = {send.offset} if send.offset is not None else read_at
+            if send.value in world.repeated:
+                places = read_at | acks_of(world, send)
             cause = losing_cause(world, send)
             if cause is not None and any(concerned(offset) for offset in places):
                 causes.append(Cause(by=cause.by, sure=cause.sure and not blind))

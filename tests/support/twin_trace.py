@@ -22,7 +22,7 @@ Readings that had to be chosen:
 - unsafe-isr counts the controller's words (isr; a proposal is no ISR yet) that take in a replica too early:
   all that the replica tells around then lies below the HW or the epoch's start, in the incarnation that is
   registered. An ISR that a leader acts on (ack) or takes for granted (isr, become_leader) and that
-  lacks a member of the controller's counts once an epoch. Of C15 only the superset is named.
+  lacks a member of the controller's counts once an epoch.
 - epoch-regressed counts lines below the highest epoch before.
 - Nothing is claimed of records below the final log_start.
 - A record that is missing is permitted where an unclean election came after it (in time, or by its epoch:
@@ -119,7 +119,7 @@ def leader_incomplete(world: World, trace: Trace) -> Iterator[Found]:
                            if record[0] >= max(event["leo"], partition.log_start)
                            and trace.committed_before(record, key, event, event["epoch"])]
                 if lacking:
-                    yield (key, event.node, event.seq), excuse_of_all(world, trace, partition, lacking)
+                    yield (key, event.node, event.seq), excuse_of_all(world, trace, partition, lacking, event)
 
 
 def candidate_incomplete(world: World, trace: Trace) -> Iterator[Found]:
@@ -167,21 +167,24 @@ def unsafe_truncation(world: World, trace: Trace) -> Iterator[Found]:
                    and holding.epoch is not None]
             lost = [record for record in cut if trace.committed_before(record, key, event)]
             if lost:
-                yield (key, event.node, event.seq), excuse_of_all(world, trace, partition, lost)
+                yield (key, event.node, event.seq), excuse_of_all(world, trace, partition, lost, event)
 
 
 # -- what permits it ----------------------------------------------------------------------------------------
 
-def excuse_of_all(world: World, trace: Trace, partition: Partition, records: list[Record]) -> Cause | None:
-    causes = [excuse(world, trace, partition, record) for record in records]
+def excuse_of_all(world: World, trace: Trace, partition: Partition, records: list[Record],
+                  at: Event | None = None) -> Cause | None:
+    """`at`: the line that shows it; what certainly came later is no excuse."""
+    causes = [excuse(world, trace, partition, record, at) for record in records]
     return None if None in causes else first(causes)
 
 
-def excuse(world: World, trace: Trace, partition: Partition, record: Record) -> Cause | None:
+def excuse(world: World, trace: Trace, partition: Partition, record: Record, at: Event | None
+           ) -> Cause | None:
     """What the configuration allows to become of a record, by when it was first appended."""
     born = min((holding.since.time for holding in trace.held[partition.key] if holding.may_be(record)),
                default=0) - trace.clock_error_ns
-    if unclean_since(world, trace, partition, born, record[1]):
+    if unclean_since(world, trace, partition, born, record[1], at):
         return Cause(by=UNCLEAN)
     strikes = [(line["fault"].get("began") or line["time"], node) for line in world.lines
                if line["process"] == -1 and (line.get("fault") or {}).get("lost") is True
@@ -196,10 +199,12 @@ def excuse(world: World, trace: Trace, partition: Partition, record: Record) -> 
     return Cause(by=BUDGET, sure=False) if untimely or unseen_strike(world) else None
 
 
-def unclean_since(world: World, trace: Trace, partition: Partition, born: int, epoch: int | None) -> bool:
+def unclean_since(world: World, trace: Trace, partition: Partition, born: int, epoch: int | None,
+                  at: Event | None) -> bool:
     for event in trace.controller("elect"):
-        if event["partition"] == partition.key and event["clean"] is False and (
-                event.time > born or (epoch is not None and event["epoch"] > epoch)):
+        if event["partition"] == partition.key and event["clean"] is False and not (
+                at is not None and trace.before(at, event)) and (event.time > born or (
+                    epoch is not None and event["epoch"] > epoch)):
             return True
     faults = [(line["time"], line.get("fault") or {}) for line in world.lines
               if line["process"] == -1 and line["f"] == "elect"]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from twin_facts import World
+from twin_folder import is_offset
 from twin_logs import Found
 from twin_trace_lines import Event, Span, Trace, in_order
 
@@ -57,9 +58,17 @@ def registered(trace: Trace, node: str) -> list[list[Span]]:
 # -- unsafe-isr ---------------------------------------------------------------------------------------------
 
 def unsafe_isr(world: World, trace: Trace) -> Iterator[Found]:
-    """A replica taken in below the HW or the epoch's start, and an ISR that lacks one of the controller's."""
+    """A replica taken in below the HW or the epoch's start, an ISR without its leader or not newer than the
+    one before it, and a leader's ISR that lacks one of the controller's."""
     for key in world.partitions:
-        for before, event in pairwise(told(trace, key)):
+        words = told(trace, key)
+        for event in words:
+            if event["leader"] is not None and event["leader"] not in event["isr"]:
+                yield (key, "leader", event.node, event.seq), None
+        for before, event in pairwise(words):
+            if is_offset(event["partition_epoch"]) and is_offset(before["partition_epoch"]) and (
+                    event["partition_epoch"] <= before["partition_epoch"]):
+                yield (key, "order", event.node, event.seq), None
             if event.name == "isr" and any(taken_too_early(trace, key, event, member)
                                            for member in set(event["isr"]) - set(before["isr"])):
                 yield (key, "taken in", event.node, event.seq), None

@@ -218,17 +218,31 @@ def epoch_of(append: Event, offset: int, starts: dict[int, int]) -> int | None:
     return said[-1] if said else None
 
 
+def void(events: list[Event]) -> dict[int, int]:
+    """By the time of a step that ended with its process: where the log ends after all. It told of an append
+    of its own that the next start does not find, so whatever it committed above that never left it."""
+    found: dict[int, int] = {}
+    for place, start in enumerate(events):
+        said = next((event for event in events[:place][::-1] if event.name != "start"), None)
+        grew = next((event for event in events[:place][::-1] if event.name == "append" and event.leads), None)
+        if start.name == "start" and said and grew and said.time == grew.time and (
+                grew["offset"] <= start["leo"] < said["leo"]):
+            found[said.time] = start["leo"]
+    return found
+
+
 def commits(trace: Trace, partition: int) -> dict[Record, dict[str, Event]]:
     """Each record that some leader held below its own high watermark, with the first line of each such leader
     that shows it."""
     found: dict[Record, dict[str, Event]] = {}
     for node in trace.nodes:
         mine = [holding for holding in trace.held[partition] if holding.node == node]
-        lines = [event for event in in_order(trace.of(partition, node)) if event.leads]
+        events = in_order(trace.of(partition, node))
+        never, lines = void(events), [event for event in events if event.leads]
         places = [event.seq for event in lines]
         for holding in mine:
             for event in lines[bisect_left(places, holding.since.seq):]:
-                if event["hw"] <= holding.offset:
+                if min(event["hw"], never.get(event.time, event["hw"])) <= holding.offset:
                     continue
                 if holding.until is not None and not trace.before(event, holding.until):
                     break

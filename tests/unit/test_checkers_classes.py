@@ -7,6 +7,7 @@ import pytest
 from folders import Tale
 from judging import Tales
 
+from checkers import names
 from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
@@ -22,6 +23,11 @@ OF_THE_TRACE = (
 def lost(tale: Tale) -> Tale:
     """The acked 9 at offset 2 is on no replica."""
     return tale.acked(1, 2).send(7, 9, at=[2])
+
+
+def sent_twice(tale: Tale) -> Tale:
+    """The 9 that was read at offset 2 is on no replica; another value is there."""
+    return tale.acked(1, 2).send(7, 9, at=[2]).send(7, 9, kind="info").poll(8, (2, 9)).acked(3)
 
 
 def promise(tale: Tale, **guarantees: Any) -> Tale:
@@ -72,6 +78,21 @@ def what_was_read_had_been_committed(tale: Tale) -> None:
 @TALES.tale(f"lost-write {UNCLEAN} 1", f"saw-then-lost {UNCLEAN} 1")
 def an_unclean_election_after_the_send_permits(tale: Tale) -> None:
     lost(tale).poll(8, (2, 9)).fault("elect", "n2", unclean=True, partitions=[0])
+
+
+@TALES.tale(f"saw-then-lost {UNCLEAN} 1", f"inconsistent-offsets {UNCLEAN} 1", unknown=names.IF_VALUES_REPEAT)
+def it_permits_too_that_what_was_sent_twice_is_gone(tale: Tale) -> None:
+    sent_twice(tale).fault("elect", "n2", unclean=True)
+
+
+@TALES.tale("saw-then-lost bug 1", "inconsistent-offsets bug 1", unknown=names.IF_VALUES_REPEAT)
+def but_that_alone_is_no_excuse(tale: Tale) -> None:
+    sent_twice(tale).fault("elect", "n2")
+
+
+@TALES.tale(f"inconsistent-offsets {UNCLEAN} 1", unknown={*names.IF_VALUES_REPEAT, *names.OF_THE_LOGS})
+def even_where_the_leaders_log_is_not_known(tale: Tale) -> None:
+    sent_twice(tale).fault("elect", "n2", unclean=True).files["logs/n1.jsonl"] = None
 
 
 @TALES.tale("lost-write bug 1")

@@ -14,8 +14,8 @@ is not the controller's candidate, whatever it lost and whatever role it takes, 
 word to the old process may reach the new one before that); one that is fenced is none.
 
 What permits. A record lost by an unclean election, or by copies struck beyond the budget, is excused from
-that election on, if it was written in an epoch before it (facts.traced, `excuses`); and a record that is lost
-in the end with leave is excused wherever it is met (values.cause).
+that election on, of its candidates before that too, if it was written in an epoch before it (facts.traced,
+`excuses`); and a record that is lost in the end with leave is excused wherever it is met (values.cause).
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -27,8 +27,10 @@ from checkers.facts import Facts
 from checkers.findings import finding, gathered, kept, spread, together
 
 # One tick apart may be the other way round.
-_EXCUSED = """array_min(transform(
-    filter(excuses, x -> x.tick <= tick + 1 and coalesce(x.epoch >= written, true)), x -> x.by))"""
+_EXCUSED = f"""array_min(transform(
+    filter(excuses, x -> (x.tick <= tick + 1 or name = '{names.CANDIDATE_INCOMPLETE}')
+        and coalesce(x.epoch >= written, true)), x -> x.by))"""
+_LINE = "run", "partition", "node", "seq", "tick"
 _CASE = "run", "name", "partition", "node", "seq", "tick", "who", "offset", "upto", "written", "how", "seen"
 
 
@@ -114,18 +116,22 @@ def case(name: str, how: str) -> list[Column]:
     return named(**{column: own.get(column, column) for column in _CASE})
 
 
-def candidates(
-    standings: DataFrame, epochs: DataFrame, committed: DataFrame, facts: Facts
-) -> DataFrame:
-    """A member of the controller's ISR whose log ends below what was committed."""
+def candidates(standings: DataFrame, epochs: DataFrame, committed: DataFrame, facts: Facts) -> DataFrame:
+    """A member of the controller's ISR whose log ends below what was committed: after a line, or after all of
+    those that are in no order."""
     turns = "commits is not null or ruling or event in ('truncate', 'become_leader', 'become_follower')"
-    members = "if(ruling, isr, ctl.isr)"
-    lacking = f"filter(members, m -> m.known and m.leo < goal and array_contains({members}, m.node))"
-    short = standings.where(f"({turns}) and not crowded").select(
-        "run", "partition", "node", "seq", "tick", "goal", F.explode(F.expr(lacking)).alias("member")
+    single = standings.where(f"({turns}) and not crowded").select(
+        *_LINE, "members", "goal", *named(in_sync="if(ruling, isr, ctl.isr)", ends="cast(null as bigint)")
     )
+    several = standings.where("after is not null").select(*_LINE, *named(
+        members="after.members", goal="after.goal", in_sync="after.ctl.isr", ends="after.ends"
+    ))  # fmt: skip
+    lacking = "filter(members, m -> m.known and m.leo < goal and array_contains(in_sync, m.node))"
+    turned = together([single, several], facts.small)
+    short = turned.select(*_LINE, "goal", "ends", F.explode(F.expr(lacking)).alias("member"))
     told = named(who="member.node", has="member.leo")
-    alive = only_active(short.select("*", *told), facts)
+    during = f"if(ends is null, {_THEN}, greatest(since, tick) + 2 <= least(until, ends))"
+    alive = only_active(short.select("*", *told), facts, during)
     line = "struct(tick, seq, node, goal)"
     ends = alive.groupBy("run", "partition", "who", "has").agg(
         *named(first=f"min({line})", last=f"max({line})")
@@ -136,12 +142,14 @@ def candidates(
     return first_lacked(times, epochs, committed, facts).select(*case(names.CANDIDATE_INCOMPLETE, "'short'"))
 
 
-def only_active(rows: DataFrame, facts: Facts, last: str = "tick") -> DataFrame:
-    """Rows of which `who` was surely registered and not fenced at some time from `tick` to `last`."""
+_THEN = "tick between since + 2 and until - 2"
+
+
+def only_active(rows: DataFrame, facts: Facts, during: str = _THEN) -> DataFrame:
+    """Rows of which `who` was surely registered and not fenced (since, until) when they held: at `tick`."""
     assert facts.active is not None
     active = facts.active.withColumnRenamed("node", "who")
-    alive = f"greatest(since + 2, tick) <= least(until - 2, {last})"
-    return rows.join(active, ["run", "who"]).where(alive).drop("since", "until")
+    return rows.join(active, ["run", "who"]).where(during).drop("since", "until")
 
 
 def strangers(
@@ -167,7 +175,7 @@ def strangers(
             least(get(rulings, i + 1).tick, gone, {1 << 62}L) - 2 as latest, r.isr as isr)),
         r -> array_contains(r.isr, who) and r.tick <= r.latest)"""
     both = timed.select("*", F.explode(F.expr(inside)).alias("in")).withColumn("tick", F.col("in.tick"))
-    alive = only_active(both, facts, "in.latest").select(
+    alive = only_active(both, facts, "greatest(since + 2, tick) <= least(until - 2, in.latest)").select(
         "run", "partition", "who", "written", "offset", "upto", *named(seen="epoch", began="born")
     )
     return blamed(alive, committed, facts)
@@ -228,9 +236,7 @@ def classed(cases: DataFrame, values: DataFrame, entries: DataFrame, facts: Fact
     gone = values.where("cause is not null and ack is not null").groupBy(
         "run", "partition", F.col("ack").alias("offset")
     ).agg(F.min("cause").alias("cause"))  # fmt: skip
-    kept_there = entries.where("leads").select(
-        "run", "partition", "offset", F.col("epoch").alias("final")
-    )
+    kept_there = entries.where("leads").select("run", "partition", "offset", F.col("epoch").alias("final"))
     lost = gone.join(kept_there, ["run", "partition", "offset"], "left")
     told = (
         cases.join(excuses, ["run", "partition"], "left")

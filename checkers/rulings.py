@@ -7,7 +7,8 @@ Rules
    its next process, which nobody has registered yet, whatever role it takes: a start that does not surely
    lie before the unfencing ends it. A trace whose controller never speaks of a broker says nothing of it, so
    that one counts as active until it is started again.
-2. Where the trace is not whole, what is there is still evidence.
+2. A start of a partition that run.json does not name is passed over, as all lines of such partitions are.
+3. Where the trace is not whole, what is there is still evidence.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,11 +73,15 @@ def rulings_of(folder: Folder, traced: Traced) -> Rulings:
     for line in sorted(traced.told, key=lambda line: line["seq"]):
         if line["event"] == "start" and line["node"] in starts:
             starts[line["node"]].append(line)
+
+    def ours(line: Mapping[str, Any]) -> bool:
+        return line.get("partition") is None or line["partition"] in folder.partitions
+
     return Rulings(
         events=tuple(ruling(line) for line in lines if line["event"] in ("isr", "elect")),
         active=tuple(each for node in folder.nodes for each in activity(node, lines)),
         restarts={
-            node: [line["time"] for line in begun[opening(begun, traced.nodes.get(node)) :]]
+            node: [line["time"] for line in begun[opening(begun, traced.nodes.get(node)) :] if ours(line)]
             for node, begun in starts.items()
         },
         starts={node: sorted(line["time"] for line in begun) for node, begun in starts.items()},

@@ -4,7 +4,8 @@ Columns of `standings_of`, beside those of steps: `members`, one a replica: node
 and grown, (epoch, end) of the highest epoch that it may have appended in, by lines so near as well; `goal`
 (the highest HW of a leader by then, this line's own among it) and `goal_epoch` (the highest epoch of a leader
 that moved one); lead (epoch, HW) and opened (epoch, start) of the leader of the highest epoch; ctl, the
-controller's last word; crowded: another node has a line so near in time that it may as well have come first.
+controller's last word; crowded: another node has a line so near in time that it may as well have come first;
+after: of the last of such lines, members, goal and ctl as all of them have left it, until `ends`.
 
 The state of the line's own node is that after the line. One sort a partition; the frames only grow, so the
 work is linear. What may have come before or after is taken for neither: no check claims anything of a crowded
@@ -39,11 +40,15 @@ def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
         "*",
         *(of_replica(number, "struct(seq, leo, known)", surely, "replica") for number in replicas),
         *(of_replica(number, "grows", perhaps, "grown") for number in replicas),
-        newest("if(goal is not null, goal, null)", surely, "goal_before"),
+        *(of_replica(number, "struct(seq, leo, known)", perhaps, "left") for number in replicas),
+        newest("goal", surely, "goal_before"),
+        newest("goal", perhaps, "goal_until"),
         newest("if(goal is not null, epoch, null)", surely, "goal_epoch"),
         newest("if(leads, struct(epoch, hw), null)", surely, "lead"),
         newest("if(start is not null, struct(epoch, start), null)", surely, "opened"),
         newest("if(ruling, struct(tick, seq, epoch, isr), null)", surely, "ctl"),
+        newest("if(ruling, struct(tick, seq, epoch, isr), null)", perhaps, "ctl_until"),
+        F.lead("tick").over(order).alias("next"),
         *(
             F.expr(f"{how}").over(window).alias(name + which)
             for window, which in ((surely, "_before"), (perhaps, "_until"))
@@ -51,7 +56,13 @@ def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
         ),
     )
     near = "marks_until - coalesce(marks_before, 0L) != (lines_until - lines_before) * mark"
-    members = F.array(*(member(number) for number in replicas))
+    members = F.array(
+        *(member(number, f"node = get(replicas, {number})", f"replica_{number}") for number in replicas)
+    )
+    ends = f"coalesce(next, {_LAST}L)"
+    left = F.array(*(member(number, own="false", said=f"left_{number}") for number in replicas))
+    after = F.struct(left.alias("members"), *named(goal="goal_until", ctl="ctl_until", ends=ends))
+    closes = F.expr(f"{near} and {ends} >= tick + 2")
     told = seen.select(
         *(name for name in rows.columns if name != "goal"),
         members.alias("members"),
@@ -59,6 +70,7 @@ def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
         F.expr("greatest(goal_before, goal)").alias("goal"),
         F.col("goal").alias("commits"),
         F.expr(f"coalesce({near}, false)").alias("crowded"),
+        F.when(closes, after).alias("after"),
     )  # fmt: skip
     return kept(told)
 
@@ -71,14 +83,13 @@ def of_replica(number: int, expression: str, window: object, name: str) -> Colum
     return newest(f"if(node = get(replicas, {number}), {expression}, null)", window, f"{name}_{number}")
 
 
-def member(number: int) -> Column:
-    """One replica as it was, this line's own as it is."""
-    own = f"node = get(replicas, {number})"
+def member(number: int, own: str, said: str) -> Column:
+    """One replica as it was when it `said` that; as it is where the line is its own."""
     return F.struct(
         *named(
             node=f"get(replicas, {number})",
-            leo=f"if({own}, leo, replica_{number}.leo)",
-            known=f"coalesce(if({own}, known, replica_{number}.known), false)",
+            leo=f"if({own}, leo, {said}.leo)",
+            known=f"coalesce(if({own}, known, {said}.known), false)",
             grown=f"grown_{number}",
         )
     )

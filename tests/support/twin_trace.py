@@ -58,7 +58,7 @@ def hw_regressed(world: World, trace: Trace) -> Iterator[Found]:
         last: dict[tuple[str, int], int] = {}
         for event in in_order(trace.leading(key)):
             term = (event.node, event["epoch"])
-            if event["hw"] < last.get(term, 0):
+            if event["hw"] < last.get(term, event["hw"]):
                 yield (key, event.node, event.seq), None
             last[term] = event["hw"]
 

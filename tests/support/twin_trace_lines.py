@@ -15,7 +15,7 @@ from twin_folder import is_flag, is_int, is_list, is_offset, is_optional, is_tex
 
 Record = tuple[int, int | None]  # offset and the record's own epoch, None where no line tells it
 
-STATE = {"epoch": is_int, "leo": is_offset, "hw": is_offset}
+STATE = {"epoch": is_int, "leo": is_offset, "hw": is_int}
 NAMES = {"isr": lambda value: is_list(is_text, value)}
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from checkers.findings import kept
-from checkers.frames import object_of
+from checkers.frames import is_text, object_of
 from checkers.sources import Source, scan
 
 _LINE = (
@@ -104,11 +104,12 @@ def traces(spark: SparkSession, source: Source, *, small: bool) -> DataFrame | N
         return None
     lines = scan(spark, source, "text", "value string", ["run"])
     parsed = lines.withColumn("j", object_of(_LINE))
+    named = F.col("j.event").isin(*_NEEDED) | is_text(F.col("value"), "event")
     rows = parsed.select(
         "run",
         *(F.col(f"j.{name}") for name in _COLUMNS),
         *(F.col(f"j.{name}").alias(f"cut_{name}") for name in ("from", "to")),
-        F.col("j").isNotNull().alias("whole"),
+        (F.col("j").isNotNull() & named).alias("whole"),
     )
     good = F.coalesce(F.col("whole") & F.expr(_has_what_it_needs()), F.lit(False))
     told = rows.select("*", (~good).alias("bad")).drop("whole")

@@ -129,6 +129,7 @@ def trace_of(world: World) -> Trace | None:
     trace = Trace(whole=world.folder.trace_whole, nodes=list(world.run["nodes"]),
                   clock_error_ns=world.run.get("clock_error_ns") or 0)
     for line in world.folder.trace:
+        trace.whole &= is_text(line.get("event"))
         needed = fields_of(line, trace.nodes)
         if needed is None or (line.get("partition") is not None and is_of_no_partition(line, world)):
             continue

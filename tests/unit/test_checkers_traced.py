@@ -372,6 +372,13 @@ def a_gap_may_hide_the_excuse(story: Story, tale: Tale) -> None:
     del story.lines[-2]
 
 
+@traced(unknown=OF_THE_TRACE)
+def so_may_a_line_whose_event_is_a_number(story: Story, tale: Tale) -> None:
+    story.produce(3).elect("n2", "n2", "n3").say("n3", "fetch", follower="n1", offset=0)
+    story.lines[-1]["event"] = 7
+    story.truncate("n3", 1)
+
+
 @traced("two-leaders bug 1", unknown=OF_THE_TRACE)
 def what_two_lines_prove_stands(story: Story, tale: Tale) -> None:
     story.produce().say("n2", "append", role="leader", offset=1, count=1)

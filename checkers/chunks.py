@@ -127,14 +127,17 @@ def parsed(chunk: bytes, read: Read, law: Law) -> list[dict[str, npt.NDArray[Any
 def is_broken(line: bytes, law: Law) -> bool:
     """Whether no reader, however kind, can take this line for one of the format. frames.object_of takes what
     follows a comma for its own; of a name that comes twice nobody knows which counts."""
-    text = line.decode(errors="replace").lstrip(" \t\r")
+    try:
+        text = line.decode().lstrip(" \t\r")
+    except UnicodeDecodeError:
+        return True
     refuse_if(text.startswith("\ufeff"), "a byte order mark")
     try:
         row, end = _DECODER.raw_decode(text)
     except (json.JSONDecodeError, RecursionError):
         return True
     rest = text[end:].strip()
-    refuse_if(rest.startswith(",") or "\ufffd" in text, "an object and something else")
+    refuse_if(rest.startswith(","), "an object and something else")
     return bool(rest) or not isinstance(row, dict) or not law(row)
 
 
@@ -153,6 +156,8 @@ def table_of(chunk: bytes, schema: pa.Schema) -> pa.Table:
     clean = chunk.startswith(b"{") and chunk.endswith(b"}\n") and chunk.count(b"}\n{") == lines - 1
     refuse_if(not clean, "lines that are not one object each")
     try:
+        if not chunk.isascii():
+            chunk.decode()  # Arrow takes any bytes for text
         table = pj.read_json(
             pa.BufferReader(chunk),
             read_options=pj.ReadOptions(use_threads=False, block_size=len(chunk) + 1),

@@ -95,10 +95,12 @@ def read(spark: SparkSession, sources: Sources, passed: DataFrame | None, *, sma
 
 def object_of(schema: str) -> Column:
     """The line's object, null where the line is not one object of this schema. from_json takes the first
-    value of a line and is silent about a rest, which may be the next line: here something must follow it."""
+    value of a line and is silent about a rest, which may be the next line: here something must follow it. It
+    also takes any bytes for text."""
     told = f"j struct<{schema}>, end int, _bad string"
     read = F.from_json(F.concat(F.lit('{"j":'), "value", F.lit(',"end":0}')), told, STRICT)
-    return F.when(read["_bad"].isNull() & read["end"].isNotNull(), read["j"])
+    whole = read["_bad"].isNull() & read["end"].isNotNull() & F.is_valid_utf8("value")
+    return F.when(whole, read["j"])
 
 
 def is_text(line: Column, name: str) -> Column:

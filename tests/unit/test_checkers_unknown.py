@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from folders import Tale
 from judging import Tales
+from traced_story import Story
 
 from checkers import names
 from checkers.judge import SparkJudge
@@ -277,3 +278,22 @@ def test_dumps_may_be_parquet_and_a_rotten_one_spoils_nobody(tmp_path: Path) -> 
     assert verdicts[0].unknown == ()
     assert verdicts[0].counts["records"] == {"n1": 2, "n2": 2, "n3": 2}
     assert verdicts[1].valid == "unknown"
+
+
+def test_bytes_that_are_no_text_make_a_line_unreadable(tmp_path: Path) -> None:
+    """In a word that no check asks for too: it may have been another word."""
+    story = Story().begin().produce().say("n1", "sneeze")
+    of_clients, of_brokers = Tale().acked(1).fault("kill", "n1"), Tale().acked(1)
+    of_brokers.trace = story.lines
+    folders = [of_clients.write(tmp_path / "clients"), of_brokers.write(tmp_path / "brokers")]
+    for file, word in ((folders[0] / "history.jsonl", b"kill"), (folders[1] / "trace.jsonl", b"sneeze")):
+        text = file.read_bytes()
+        assert text.count(word) == 1
+        file.write_bytes(text.replace(word, word[:2] + b"\xc3("))
+
+    told = [
+        {name for unknown in verdict.unknown for name in unknown.names}
+        for verdict in SparkJudge().judge(folders)
+    ]
+
+    assert told == [{*BREACHED}, {*names.OF_THE_TRACE}]

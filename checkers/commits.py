@@ -30,6 +30,9 @@ from checkers.findings import finding, gathered, kept, spread, together
 _EXCUSED = f"""array_min(transform(
     filter(excuses, x -> (x.tick <= tick + 1 or name = '{names.CANDIDATE_INCOMPLETE}')
         and coalesce(x.epoch >= written, true)), x -> x.by))"""
+# What was lost at an offset may have been another epoch's: that of the record is none that the cause covers.
+_OLD = """not exists(excuses, x -> x.by = cause)
+    or exists(excuses, x -> coalesce(x.epoch >= written, true))"""
 _LINE = "run", "partition", "node", "seq", "tick"
 _CASE = "run", "name", "partition", "node", "seq", "tick", "who", "offset", "upto", "written", "how", "seen"
 
@@ -229,8 +232,8 @@ def truncations(lineage: DataFrame, committed: DataFrame, steps: DataFrame, fact
 
 
 def classed(cases: DataFrame, values: DataFrame, entries: DataFrame, facts: Facts) -> DataFrame:
-    """The findings: a bug if any record of it is not excused. What is in the final log of the leader was not
-    lost, whatever else was lost at its offset."""
+    """The findings: a bug if any record of it is not excused. What is in the final log of the leader, or was
+    written after what lost the others, was not lost, whatever else was lost at its offset."""
     assert facts.traced is not None
     excuses = facts.traced.select("run", "partition", "excuses")
     gone = values.where("cause is not null and ack is not null").groupBy(
@@ -241,7 +244,7 @@ def classed(cases: DataFrame, values: DataFrame, entries: DataFrame, facts: Fact
     told = (
         cases.join(excuses, ["run", "partition"], "left")
         .join(lost, ["run", "partition", "offset"], "left")
-        .withColumn("cause", F.expr("if(coalesce(final = written, false), null, cause)"))
+        .withColumn("cause", F.expr(f"if(coalesce(final = written, false) or not ({_OLD}), null, cause)"))
         .select("*", F.expr(f"coalesce(cause, {_EXCUSED})").alias("by"))
     )
     # All that a candidate lacks of one epoch is one finding, else all that one line shows: the worst is told.

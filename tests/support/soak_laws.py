@@ -41,9 +41,10 @@ def stands_without(name: str) -> frozenset[str] | None:
 
 
 def is_exposed(files: Files, base: Verdict) -> bool:
-    """Something was permitted, or might be (rule 3); or a value was sent twice, which excuses what only the
-    line that may be missing tells."""
-    if any(unknown.reason.startswith("values were sent more than once") for unknown in base.unknown):
+    """Something was permitted, or might be (rule 3); or a value was sent or answered twice, which excuses
+    what only the line that may be missing tells."""
+    if any(unknown.reason.startswith("values were sent more than once")
+           or unknown.reason.endswith("a completion that fits no invocation") for unknown in base.unknown):
         return True
     if any(finding.klass != BUG for finding in base.findings):
         return True

@@ -166,6 +166,18 @@ def an_unclean_election_before_it_excuses(story: Story, tale: Tale) -> None:
     story.elect("n3", "n3", clean=False).append("n3").commit().take_role("n1").truncate("n1", 1)
 
 
+@traced(
+    f"lost-write {UNCLEAN} 1", f"leader-incomplete {UNCLEAN} 1", f"candidate-incomplete {UNCLEAN} 2",
+    f"unsafe-truncation {UNCLEAN} 1", "unsafe-truncation bug 1", "candidate-incomplete bug 1",
+)  # fmt: skip
+def but_not_what_was_written_since_where_something_was_lost(story: Story, tale: Tale) -> None:
+    tale.run["guarantees"]["unclean_leader_election"] = True
+    tale.send(7, 9, at=[1])
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce()
+    story.elect("n3", "n3", clean=False).append("n3").commit().take_role("n1").truncate("n1", 1)
+    story.append("n1").ruling("isr", ["n1", "n3"], cause="alter").truncate("n1", 1)
+
+
 @traced("unsafe-truncation bug 1")
 def one_after_it_does_not(story: Story, tale: Tale) -> None:
     tale.run["guarantees"]["unclean_leader_election"] = True

@@ -13,6 +13,7 @@ the call: it is unknown, its neighbours are judged.
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.errors import AnalysisException
@@ -80,16 +81,18 @@ def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[st
         return judge_together(spark, folders, timings_s)
     except Exception as error:
         failed = of_a_folder(error)
-    again = opened_anew(folders)
-    rotten_ones = [folder for folder in again if rotten.set_aside(folder)]
-    if rotten_ones:
-        try:
-            return judge_together(spark, again, timings_s)
-        except Exception as error:
-            failed = of_a_folder(error)
-    if len(again) == 1:
-        return [crashed(again[0], failed, timings_s)]
+    alone = len(folders) == 1  # Spark reads worse than Arrow, and is slow to say so
+    for flaw in (rotten.flaw, partial(rotten.flaw_to, spark)) if alone else (rotten.flaw,):
+        again = opened_anew(folders)
+        aside = [rotten.set_aside(folder, flaw) for folder in again]
+        if any(aside):
+            try:
+                return judge_together(spark, again, timings_s)
+            except Exception as error:
+                failed = of_a_folder(error)
     again, middle = opened_anew(folders), len(folders) // 2
+    if alone:
+        return [crashed(again[0], failed, timings_s)]
     return [*judge_all(spark, again[:middle], timings_s), *judge_all(spark, again[middle:], timings_s)]
 
 

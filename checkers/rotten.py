@@ -3,16 +3,21 @@
 A dump's lines, where they stand beside it, are as good; else the dump is damaged like any other.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from checkers.dumps import FLAGS, NUMBERS
 from checkers.folder import Folder, damage_dump, torn_tail, unreadable
+from checkers.masters import words_of
+
+Flaw = Callable[[Path], str | None]  # why a file cannot be read as a dump; None if it can
 
 
-def set_aside(folder: Folder) -> bool:
+def set_aside(folder: Folder, flaw: Flaw) -> bool:
     """Takes such dumps away from the folder, which says so; whether there was one."""
     found = False
     for node, dump in sorted(folder.dumps.items()):
@@ -32,7 +37,7 @@ def set_aside(folder: Folder) -> bool:
 
 
 def flaw(dump: Path) -> str | None:
-    """Why the file cannot be read as a dump; None if it can."""
+    """As Arrow reads it."""
     try:
         with pq.ParquetFile(dump) as file:
             for field in file.schema_arrow:
@@ -42,6 +47,15 @@ def flaw(dump: Path) -> str | None:
                 pass
     except (OSError, ValueError, pa.ArrowException) as error:  # what a decoder meets it may call anything
         return (str(error).splitlines() or ["damaged"])[0]
+    return None
+
+
+def flaw_to(spark: SparkSession, dump: Path) -> str | None:
+    """As Spark does, which stumbles over headers that Arrow passes over."""
+    try:
+        spark.read.parquet(dump.absolute().as_uri()).write.format("noop").mode("overwrite").save()
+    except Exception as error:  # py4j and pyspark each have their own
+        return words_of(error)
     return None
 
 

@@ -2,6 +2,7 @@
 it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -278,6 +279,19 @@ def test_dumps_may_be_parquet_and_a_rotten_one_spoils_nobody(tmp_path: Path) -> 
     assert verdicts[0].unknown == ()
     assert verdicts[0].counts["records"] == {"n1": 2, "n2": 2, "n3": 2}
     assert verdicts[1].valid == "unknown"
+
+
+def test_a_dump_that_only_spark_cannot_read_is_damaged(tmp_path: Path) -> None:
+    """One bit of its footer: Arrow reads it all the same."""
+    folder = Tale().acked(1, 2).write(tmp_path / "run")
+    (folder / "logs" / "n2.jsonl").unlink()
+    shutil.copy(Path(__file__).with_name("footer_of_a_dump.parquet"), folder / "logs" / "n2.parquet")
+    assert pq.read_table(folder / "logs" / "n2.parquet").num_rows == 2
+
+    (verdict,) = SparkJudge().judge([folder])
+
+    assert [unknown.names for unknown in verdict.unknown] == [tuple(sorted(names.OF_THE_LOGS))]
+    assert verdict.unknown[0].reason.startswith("logs/n2.parquet cannot be read: Required field")
 
 
 def test_bytes_that_are_no_text_make_a_line_unreadable(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from harness import dump_twin
 from harness.places import Place
 
 OF = b"floodmark.history-of"  # in the file's metadata: "READING SIZE CRC" of the lines
-READING = b"1 "  # raised whenever columns.py asks another thing of a line
+READING = b"2 "  # raised whenever another thing is asked of a line
 FROM_BYTES = 1 << 20
 _TEXT = "line"  # of the nemesis's lines, whose faults are as they please
 _TWIN = pa.schema([*HISTORY, (_TEXT, pa.string())])

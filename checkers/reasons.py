@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from checkers import names
 from checkers.facts import UNKNOWN_NS, clock_error_ns, finally_read
-from checkers.folder import Folder, damage_dump, is_int
+from checkers.folder import Folder, damage_dump, ints, is_int
 from checkers.plain import first_bad, is_entry, is_op
 from checkers.survey import Survey
 from harness.run import RunAt
@@ -32,6 +32,9 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
     folder.reasons += partitions_unknown(folder, seen)
     if not folder.settled:
         folder.reasons.append((names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"))
+    if waiting(folder) and are_up(folder) is None:
+        told = "stuck, or only not up: replicas.jsonl does not tell of every node whether it was running"
+        folder.reasons.append(((names.STUCK,), told))
     if folder.killed:
         told = "run.json has no history_lines: the run was killed, and lines of the history may be missing"
         folder.reasons.append((names.IF_KILLED, told))
@@ -42,6 +45,30 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
     if missed:
         told = f"not what was asked: moments of the schedule never came, positions {listed(missed)}"
         folder.reasons.append(((names.UNFIT,), told))
+
+
+def waiting(folder: Folder) -> dict[int, list[str]]:
+    """What partitions still lacked once all was mended; of none where a node had died or a fault was left."""
+    settle = folder.about.get("settle") or {}
+    unled, unacked = set(ints(settle.get("no_leader"))), set(ints(settle.get("no_ack")))
+    if folder.about.get("died") or folder.about.get("residue"):
+        return {}
+    return {
+        key: [what for what, keys in (("no leader", unled), ("no ack", unacked)) if key in keys]
+        for key in sorted(unled | unacked)
+    }
+
+
+def are_up(folder: Folder) -> bool | None:
+    """Whether every node was running in the end, by the rows of its replicas; None: they do not tell."""
+    if any(not replica.running for replica in folder.replicas.values()):
+        return False
+    told = all(
+        (node, partition.key) in folder.replicas
+        for partition in folder.partitions.values()
+        for node in partition.replicas
+    )
+    return True if told and not folder.rows_damaged else None
 
 
 def is_breached(folder: Folder, seen: Survey) -> bool:

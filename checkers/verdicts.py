@@ -7,8 +7,9 @@ from pyspark.sql import Row
 
 from checkers import names
 from checkers.findings import MAYBES, PERMITTED_BY
-from checkers.folder import Folder, ints
+from checkers.folder import Folder
 from checkers.guilt import Lines, guilty, suspects_of
+from checkers.reasons import are_up, waiting
 from checkers.survey import Survey
 from checkers.words import text_of
 from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
@@ -131,15 +132,10 @@ def maybes(rows: Iterable[Row], *, traced: bool) -> list[tuple[tuple[str, ...], 
 
 def stuck(folder: Folder) -> list[Finding]:
     """After mending, with every node up, none dead and nothing left behind, no leader or no ack in time."""
-    settle = folder.about.get("settle") or {}
-    unled, unacked = set(ints(settle.get("no_leader"))), set(ints(settle.get("no_ack")))
-    waiting = {
-        key: [what for what, keys in (("no leader", unled), ("no ack", unacked)) if key in keys]
-        for key in sorted(unled | unacked)
-    }
-    down = any(not replica.running for replica in folder.replicas.values())
-    if not waiting or down or folder.about.get("died") or folder.about.get("residue"):
+    lacking = waiting(folder)
+    if not lacking or not are_up(folder):
         return []
+    settle = folder.about.get("settle") or {}
     examples = tuple(
         {
             "partition": key,
@@ -149,10 +145,8 @@ def stuck(folder: Folder) -> list[Finding]:
                 {"partition": key, "how": " and ".join(what), "timeout_s": settle.get("timeout_s")},
             ),
         }
-        for key, what in waiting.items()
+        for key, what in lacking.items()
     )
-    return [
-        Finding(
-            name=names.STUCK, klass=BUG, permitted_by=None, count=len(examples), examples=examples[:EXAMPLES]
-        )
-    ]
+    count, shown = len(examples), examples[:EXAMPLES]
+    one = Finding(name=names.STUCK, klass=BUG, permitted_by=None, count=count, examples=shown)
+    return [one]

@@ -85,6 +85,8 @@ def unknown_names(world: World) -> Iterator[str]:
     held = {node for partition in world.partitions.values() for node in partition.replicas}
     if world.damaged & held or world.folder.rows_damaged:
         yield from LOGS
+    if world.folder.rows_damaged and twin_logs.waiting(world) and twin_logs.all_up(world):
+        yield "stuck"
     for partition in world.partitions.values():
         if partition.leader is None:
             yield from (*FROM_LEADER, "under-replicated")

@@ -166,9 +166,19 @@ def broken_bounds(partition: Partition, node: str, log: list[Line], *, whole: bo
 
 def stuck(world: World) -> Iterator[Found]:
     """Mended, every node up, none died by itself and nothing left behind, and still no leader or no ack in
-    time."""
-    settle = world.run.get("settle") or {}
-    all_up = all(row.get("running") is not False for row in world.folder.rows)
-    if all_up and not world.run.get("died") and world.run.get("residue") is None:
-        for partition in {*(settle.get("no_leader") or []), *(settle.get("no_ack") or [])}:
+    time. Of a node whose rows are not there nobody knows that it is up."""
+    if all_up(world) and not world.folder.rows_damaged:
+        for partition in waiting(world):
             yield (partition,), None
+
+
+def all_up(world: World) -> bool:
+    """As far as the rows tell."""
+    return all(row.get("running") is not False for row in world.folder.rows)
+
+
+def waiting(world: World) -> set[int]:
+    settle = world.run.get("settle") or {}
+    if world.run.get("died") or world.run.get("residue") is not None:
+        return set()
+    return {*(settle.get("no_leader") or []), *(settle.get("no_ack") or [])}

@@ -4,6 +4,7 @@ import pytest
 from folders import FINAL, Tale
 from judging import Tales
 
+from checkers import names
 from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
@@ -198,6 +199,13 @@ def where_a_node_died_by_itself_nothing_is_stuck(tale: Tale) -> None:
 def where_a_node_is_down_nothing_is_stuck(tale: Tale) -> None:
     tale.acked(1).run.update(settled=False)
     tale.row("n2")["running"] = False
+    tale.run["settle"] |= {"no_leader": [0]}
+
+
+@TALES.tale(unknown=["stuck", "unseen", *names.OF_THE_LOGS])
+def where_nobody_tells_that_every_node_is_up_that_is_not_known(tale: Tale) -> None:
+    tale.acked(1).run.update(settled=False)
+    tale.row("n2")["absent"] = True
     tale.run["settle"] |= {"no_leader": [0]}
 
 

@@ -9,7 +9,7 @@ from folders import Tale
 
 from checkers.folder import open_folder
 from checkers.judge import SparkJudge
-from checkers.rotten import set_aside
+from checkers.rotten import flaw, set_aside
 from harness.dump_twin import write_twin
 
 
@@ -76,7 +76,7 @@ def test_the_lines_beside_it_are_as_good(tmp_path: Path) -> None:
     with_zeroed_pages(twin)
     folder.dumps["n2"] = twin
 
-    assert set_aside(folder)
+    assert set_aside(folder, flaw)
 
     assert (folder.dumps["n2"].name, folder.damaged) == ("n2.jsonl", set())
 
@@ -86,5 +86,5 @@ def test_sound_ones_stay(tmp_path: Path) -> None:
     in_parquet(path)
     folder = open_folder(path)
 
-    assert not set_aside(folder)
+    assert not set_aside(folder, flaw)
     assert folder.dumps["n2"].name == "n2.parquet"

@@ -305,61 +305,6 @@ def what_it_went_on_from_was_committed(story: Story, tale: Tale) -> None:
     story.restart("n1", leo=1, epochs=[[0, 0]]).register("n1").elect("n1", "n1")
 
 
-# -- unsafe-isr
-
-
-@traced("unsafe-isr bug 1", "candidate-incomplete bug 1")
-def an_isr_takes_in_a_replica_below_the_hw(story: Story, tale: Tale) -> None:
-    story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce(2).ruling("isr", ALL, cause="alter")
-
-
-@traced("unsafe-isr bug 2", "candidate-incomplete bug 1")
-def an_isr_that_takes_it_in_again_is_another(story: Story, tale: Tale) -> None:
-    story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce(2).ruling("isr", ALL, cause="alter")
-    story.ruling("isr", ["n1", "n2"], cause="alter").ruling("isr", ALL, cause="alter")
-
-
-@traced("unsafe-isr bug 1", "candidate-incomplete bug 2")
-def one_that_takes_in_two_is_one(story: Story, tale: Tale) -> None:
-    tale.run["guarantees"]["min_insync_replicas"] = 1
-    story.produce().ruling("isr", ["n1"], cause="alter").produce().ruling("isr", ALL, cause="alter")
-
-
-@traced("unsafe-isr bug 1")
-def or_one_below_the_start_of_the_leaders_epoch(story: Story, tale: Tale) -> None:
-    story.produce().ruling("isr", ["n1", "n2"], cause="alter").append("n1", 2).append("n2", 2)
-    story.elect("n2", "n2", told=["n2", "n3"]).ruling("isr", ["n2", "n3"], cause="alter")
-
-
-@traced()
-def a_replica_that_has_caught_up_may_join(story: Story, tale: Tale) -> None:
-    story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce(2).append("n3", 2)
-    story.ruling("isr", ALL, cause="alter")
-
-
-@traced("unsafe-isr bug 1")
-def a_leader_that_counts_fewer_than_the_controller(story: Story, tale: Tale) -> None:
-    story.produce().append("n1").append("n2").append("n3").commit().ack(1, isr=["n1", "n2"])
-
-
-@traced()
-def a_leader_may_count_more_or_be_of_an_older_epoch(story: Story, tale: Tale) -> None:
-    story.produce().ruling("isr", ["n1", "n2"], cause="alter").append("n1").append("n2").append("n3")
-    story.commit().ack(1, isr=ALL).elect("n2", *ALL, told=["n2", "n3"])
-    story.ack(1, node="n1", isr=["n1", "n2"])
-
-
-@traced("unsafe-isr bug 1")
-def an_isr_without_its_leader(story: Story, tale: Tale) -> None:
-    story.produce().ruling("isr", ["n2", "n3"], cause="alter")
-
-
-@traced("unsafe-isr bug 1")
-def a_partition_epoch_that_does_not_rise(story: Story, tale: Tale) -> None:
-    story.produce().partition_epoch = 0
-    story.ruling("isr", ["n1", "n2"], cause="alter")
-
-
 # -- what cannot be known
 
 

@@ -1,0 +1,85 @@
+"""unsafe-isr: whom an ISR may take in, leave out and count; what breaks it, and near misses that a correct
+broker makes."""
+
+from pathlib import Path
+
+import pytest
+import twin
+from folders import Tale
+from judging import Tales
+from traced_story import ALL, Story, traced_in
+from twin_compare import as_dict, spoken
+
+from harness.verdict import Verdict
+
+pytestmark = pytest.mark.spark
+TALES = Tales()
+verdicts = TALES.fixture()
+traced = traced_in(TALES)
+
+
+@traced("unsafe-isr bug 1", "candidate-incomplete bug 1")
+def an_isr_takes_in_a_replica_below_the_hw(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce(2).ruling("isr", ALL, cause="alter")
+
+
+@traced("unsafe-isr bug 2", "candidate-incomplete bug 1")
+def an_isr_that_takes_it_in_again_is_another(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce(2).ruling("isr", ALL, cause="alter")
+    story.ruling("isr", ["n1", "n2"], cause="alter").ruling("isr", ALL, cause="alter")
+
+
+@traced("unsafe-isr bug 1", "candidate-incomplete bug 2")
+def one_that_takes_in_two_is_one(story: Story, tale: Tale) -> None:
+    tale.run["guarantees"]["min_insync_replicas"] = 1
+    story.produce().ruling("isr", ["n1"], cause="alter").produce().ruling("isr", ALL, cause="alter")
+
+
+@traced("unsafe-isr bug 1")
+def or_one_below_the_start_of_the_leaders_epoch(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").append("n1", 2).append("n2", 2)
+    story.elect("n2", "n2", told=["n2", "n3"]).ruling("isr", ["n2", "n3"], cause="alter")
+
+
+@traced()
+def a_replica_that_has_caught_up_may_join(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce(2).append("n3", 2)
+    story.ruling("isr", ALL, cause="alter")
+
+
+@traced("unsafe-isr bug 1")
+def a_leader_that_counts_fewer_than_the_controller(story: Story, tale: Tale) -> None:
+    story.produce().append("n1").append("n2").append("n3").commit().ack(1, isr=["n1", "n2"])
+
+
+@traced()
+def a_leader_may_count_more_or_be_of_an_older_epoch(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").append("n1").append("n2").append("n3")
+    story.commit().ack(1, isr=ALL).elect("n2", *ALL, told=["n2", "n3"])
+    story.ack(1, node="n1", isr=["n1", "n2"])
+
+
+@traced("unsafe-isr bug 1")
+def an_isr_without_its_leader(story: Story, tale: Tale) -> None:
+    story.produce().ruling("isr", ["n2", "n3"], cause="alter")
+
+
+@traced("unsafe-isr bug 1")
+def a_partition_epoch_that_does_not_rise(story: Story, tale: Tale) -> None:
+    story.produce().partition_epoch = 0
+    story.ruling("isr", ["n1", "n2"], cause="alter")
+
+
+@pytest.mark.parametrize("name", TALES.cases())
+def test_the_judge_says(name: str, verdicts: dict[str, Verdict]) -> None:
+    """Findings, classes, counts, unknown names and valid, all as told."""
+    TALES.check(name, verdicts)
+
+
+@pytest.mark.parametrize("name", TALES.cases())
+def test_the_twin_says_so_too(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
+    """By name, class, permitted_by and count."""
+    tale = Tale()
+    folder = (TALES.told[name].teller(tale) or tale).write(tmp_path / "run")
+
+    assert spoken(twin.judge(folder)) == spoken(as_dict(verdicts[name]))

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import twin
 from folders import Tale
+from twin_compare import as_dict, spoken
 
 from checkers.judge import SparkJudge
 from harness.verdict import Verdict
@@ -74,3 +76,9 @@ class Tales:
             valid = False
 
         assert (list(told.found), list(told.unknown), valid) == (found, unknown, verdict.valid)
+
+    def check_twin(self, name: str, verdicts: dict[str, Verdict], root: Path) -> None:
+        """The twin says the same of the tale: name, class, permitted_by, count, and what is unknown."""
+        tale = Tale()
+        folder = (self.told[name].teller(tale) or tale).write(root)
+        assert spoken(twin.judge(folder)) == spoken(as_dict(verdicts[name]))

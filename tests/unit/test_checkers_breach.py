@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import twin
 from folders import Line, Tale
 from judging import Tales
-from twin_compare import as_dict, spoken
 from txn_tales import A, C, ended, logged, txn
 from txn_tales import two as two_partitions
 
@@ -267,8 +265,4 @@ def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
 
 @pytest.mark.parametrize("name", TALES.cases())
 def test_the_twin_says_so_too(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
-    """By name, class, permitted_by and count, and what is unknown."""
-    tale = Tale()
-    folder = (TALES.told[name].teller(tale) or tale).write(tmp_path / "run")
-
-    assert spoken(twin.judge(folder)) == spoken(as_dict(verdicts[name]))
+    TALES.check_twin(name, verdicts, tmp_path / "run")

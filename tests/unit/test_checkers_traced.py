@@ -3,11 +3,9 @@
 from pathlib import Path
 
 import pytest
-import twin
 from folders import Tale
 from judging import Tales
 from traced_story import ALL, Story, traced_in
-from twin_compare import as_dict, spoken
 
 from harness.verdict import Verdict
 
@@ -355,11 +353,7 @@ def test_the_judge_says(name: str, verdicts: dict[str, Verdict]) -> None:
 
 @pytest.mark.parametrize("name", TALES.cases())
 def test_the_twin_says_so_too(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
-    """By name, class, permitted_by and count."""
-    tale = Tale()
-    folder = (TALES.told[name].teller(tale) or tale).write(tmp_path / "run")
-
-    assert spoken(twin.judge(folder)) == spoken(as_dict(verdicts[name]))
+    TALES.check_twin(name, verdicts, tmp_path / "run")
 
 
 def test_the_guilty_line_is_named(verdicts: dict[str, Verdict]) -> None:

@@ -27,6 +27,7 @@ check: setup  ## ruff, mypy strict, import contracts
 	@$(BIN)/lint-imports
 
 bench: setup  ## figures of the cluster, the recorder and the judge, side by side
+	@$(BIN)/python -m checkers.archive
 	@PYTHONPATH=tests/support $(BIN)/python tests/bench/bench.py $(ARGS)
 
 soak: setup  ## 20,000 histories against the twin, 100,000 mutated folders, a million partitions: hours

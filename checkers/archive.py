@@ -2,21 +2,27 @@
 
     python -m checkers.archive        builds it where there is none: half a minute, 170 MB
 
-`session` uses it where it is there.
+`session` uses it where it is there. The first `floodmark check` that had to do without begins to build it as
+it leaves (`build_behind`), except under CI, whose machines are new each time.
 
 Rules
 1. The file's name holds the versions of Java and Spark, where they lie and when Spark was installed: another
    JVM finds another file or none.
 2. It is renamed into place only when its JVM has ended well; a JVM that cannot use it goes on without it.
 3. Of such files the newest few are kept: every new environment makes one.
+4. One process builds at a time. Where it failed a note stays, and nobody tries again unasked.
 """
 
+import fcntl
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +31,11 @@ import pyspark
 from harness.errors import FloodmarkError
 
 BUILDING = "FLOODMARK_CLASS_ARCHIVE"  # in the environment of the process that builds: where to
-BUILD_TIMEOUT_S = 300
+UNWANTED = ("CI", "FLOODMARK_NO_CLASS_ARCHIVE")  # in the environment: nothing is built unasked
+BUILD_TIMEOUT_S = 900  # of a machine on which others work
 KEPT = 3
+SUFFIX, FAILED_SUFFIX = ".jsa", ".failed"
+_SCRATCH = ".building-"
 
 
 def archive_path(java: Path) -> Path:
@@ -45,7 +54,7 @@ def archive_path(java: Path) -> Path:
         installed = ""
     told = (str(real).encode(), about, str(spark).encode(), installed.encode())
     key = hashlib.sha256(b"\0".join(told)).hexdigest()[:16]
-    return cache / "floodmark" / f"spark-{pyspark.__version__}-{key}.jsa"
+    return cache / "floodmark" / f"spark-{pyspark.__version__}-{key}{SUFFIX}"
 
 
 def options(java: Path) -> str:
@@ -63,11 +72,55 @@ def options(java: Path) -> str:
     )
 
 
+def build_behind(java: Path) -> subprocess.Popen[bytes] | None:
+    """Begins to build it, where there is none yet, in a process that works while nobody else would; nobody
+    needs to wait for it."""
+    archive = archive_path(java)
+    there = archive.is_file() or archive.with_suffix(FAILED_SUFFIX).is_file()
+    if there or any(name in os.environ for name in (*UNWANTED, BUILDING)):
+        return None
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        return subprocess.Popen(
+            [sys.executable, "-m", "checkers.archive", "--behind"],
+            cwd=archive.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+
+
+def stand_back() -> None:
+    """This process and its children run when nobody else wants to."""
+    os.nice(19)
+    if hasattr(os, "SCHED_IDLE"):
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[bool]:
+    """Whether nobody else builds here; till the end nobody else will."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "archive.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
 def build(java: Path) -> Path:
     """Judges a tiny run in a process of its own, whose JVM leaves the archive behind."""
     archive = archive_path(java)
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".building-") as scratch:
+    failed = archive.with_suffix(FAILED_SUFFIX)
+    for left in archive.parent.glob(f"{_SCRATCH}*"):  # by a builder that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=_SCRATCH) as scratch:
         fresh = Path(scratch) / "classes.jsa"
         child = subprocess.run(
             [sys.executable, "-m", "checkers.archive", "--child", str(tiny_run(Path(scratch) / "run"))],
@@ -78,15 +131,18 @@ def build(java: Path) -> Path:
             check=False,
         )
         if child.returncode != 0 or not fresh.is_file():
-            raise FloodmarkError(f"the class archive was not built: {child.stderr.strip()[-300:]}")
+            why = child.stderr.strip()[-300:]
+            failed.write_text(f"{why}\n")
+            raise FloodmarkError(f"the class archive was not built: {why}")
         os.replace(fresh, archive)
+    failed.unlink(missing_ok=True)
     prune(archive)
     return archive
 
 
 def prune(newest: Path) -> None:
     """Takes away what was built for environments of long ago. Who has one of them open keeps it."""
-    others = [path for path in newest.parent.glob("spark-*.jsa") if path != newest]
+    others = [path for path in newest.parent.glob(f"spark-*{SUFFIX}") if path != newest]
     by_age = sorted(others, key=lambda path: path.stat().st_mtime_ns, reverse=True)
     for path in by_age[KEPT - 1 :]:
         path.unlink(missing_ok=True)
@@ -150,12 +206,15 @@ def main() -> None:
         SparkJudge().judge([Path(sys.argv[2])])
         leave()
         return
+    if sys.argv[1:2] == ["--behind"]:
+        stand_back()
     try:
         java = find_java()
         archive = archive_path(java)
-        if not archive.is_file():
-            print(f"so that the judge starts quicker (once, half a minute): making {archive}", flush=True)
-            build(java)
+        with alone(archive.parent) as may_build:
+            if may_build and not archive.is_file():
+                print(f"so that the judge starts quicker (once, half a minute): making {archive}", flush=True)
+                build(java)
     except (FloodmarkError, OSError, subprocess.TimeoutExpired) as error:
         print(f"floodmark: no class archive: {error} (the judge works without it)", file=sys.stderr)
 

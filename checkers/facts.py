@@ -36,8 +36,8 @@ REPLICA = (
 )
 PROCESS = "run int, process bigint"
 TRACED = (
-    "run int, partition bigint, replicas array<string>, clock_error bigint, needed bigint, bottom bigint, "
-    "whole boolean, excuses array<struct<by:int,epoch:bigint,tick:bigint>>"
+    "run int, partition bigint, nodes array<string>, replicas array<string>, clock_error bigint, "
+    "needed bigint, bottom bigint, whole boolean, excuses array<struct<by:int,epoch:bigint,tick:bigint>>"
 )
 ACTIVE = "run int, node string, since bigint, until bigint"  # ticks
 UNKNOWN_NS = 1 << 62  # more than any two times of a run lie apart
@@ -337,7 +337,8 @@ def traced_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
         ]
         needed = min(min_insync(folder, partition), len(partition.replicas))
         bottom = bottoms.get(key, 0)
-        yield number, key, list(partition.replicas), error_ns, needed, bottom, run.rulings.whole, excuses
+        names = list(folder.nodes), list(partition.replicas)
+        yield number, key, *names, error_ns, needed, bottom, run.rulings.whole, excuses
 
 
 def active_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:

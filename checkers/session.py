@@ -179,6 +179,17 @@ def leave() -> None:
             process.wait(timeout=END_TIMEOUT_S)
 
 
+def quicken() -> bool:
+    """Where our JVM has started without a class archive, one is made for the next; nobody waits for it.
+    Whether that has begun."""
+    if not (_running and works_here(_running[0])) or _SUBMITTED in os.environ:
+        return False
+    try:
+        return archive.build_behind(find_java()) is not None
+    except FloodmarkError:
+        return False
+
+
 def suit(spark: SparkSession, work_bytes: int) -> None:
     """Small work runs as one task without generated code, whose compiling would cost more than it saves."""
     small = is_small(spark, work_bytes)

@@ -35,6 +35,7 @@ _LOOKED_AT = (
     "append", "truncate", "hw", "become_leader", "become_follower", "ack", "fetch", "isr_proposed", "isr",
     "elect", "register", "fence", "unfence", "start",
 )  # fmt: skip
+_NO_NAME = r"^(-?[0-9]|true$|false$|NaN$|-?Inf|[\[{])"  # perhaps: these are told apart by looking at the line
 _STATE = "partition is not null and epoch is not null and leo is not null and hw is not null"
 _NEEDED = {
     "append": f"{_STATE} and role in ('leader', 'follower') and offset is not null and count > 0",
@@ -105,6 +106,7 @@ def traces(spark: SparkSession, source: Source, *, small: bool) -> DataFrame | N
     lines = scan(spark, source, "text", "value string", ["run"])
     parsed = lines.withColumn("j", object_of(_LINE))
     named = F.col("j.event").isin(*_NEEDED) | is_text(F.col("value"), "event")
+    named &= ~F.col("j.node").rlike(_NO_NAME) | is_text(F.col("value"), "node")
     rows = parsed.select(
         "run",
         *(F.col(f"j.{name}") for name in _COLUMNS),

@@ -33,6 +33,7 @@ OFFERS: Mapping[str, str] = {
 ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
 JUDGE = "checkers.judge:SparkJudge"
 HISTORY_TWIN = "checkers.history_twin:keep"
+QUICKEN = "checkers.session:quicken"
 FAR_FOLDERS = "checkers.hadoop:far_folders"
 FIND_JAVA = "checkers.session:find_java"
 CHECK_JAVA = "checkers.session:check_version"
@@ -107,6 +108,12 @@ def judge(workers: Workers = HERE) -> Judge:
 def keep_parquet(history: Path) -> None:
     """A big history as Parquet beside its lines, for the judge's next look. OSError: it could not be."""
     _load(HISTORY_TWIN)(history)
+
+
+def quicken_judge() -> bool:
+    """Whether something was begun that the next process's judge starts quicker by; nobody waits for it."""
+    begun: bool = _load(QUICKEN)()
+    return begun
 
 
 def far_folders(word: str, workers: Workers = HERE) -> Sequence[Far]:

@@ -11,6 +11,8 @@ from left_out import (
     pytest_testnodedown,
 )
 
+os.environ.setdefault("FLOODMARK_NO_CLASS_ARCHIVE", "1")  # no test leaves a process that works on behind it
+
 __all__ = [
     "pytest_addoption",
     "pytest_deselected",

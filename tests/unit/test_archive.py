@@ -1,9 +1,34 @@
-"""The class archive's file: one an environment, and only the newest few are kept."""
+"""The class archive's file: one an environment, made by one process at a time, unasked only where it pays."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 from checkers import archive
+from checkers.session import find_java
+from harness.errors import FloodmarkError
+
+JAVA = Path("/usr/bin/java")
+PATIENCE_S = 120
+
+
+@pytest.fixture(name="begun")
+def begun_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """Commands that would have been started; an empty cache, and no word against building."""
+    commands: list[list[str]] = []
+
+    def popen(command: list[str], **told: object) -> list[str]:
+        commands.append(command)
+        return command
+
+    monkeypatch.setattr(archive.subprocess, "Popen", popen)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in (*archive.UNWANTED, archive.BUILDING):
+        monkeypatch.delenv(name, raising=False)
+    return commands
 
 
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
@@ -18,3 +43,92 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
 
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "something-else", "spark-4.3.0-0.jsa", "spark-4.3.0-1.jsa", "spark-4.3.0-5.jsa"]  # fmt: skip
+
+
+def test_where_there_is_none_one_is_begun(begun: list[list[str]]) -> None:
+    assert archive.build_behind(JAVA)
+    assert begun == [[sys.executable, "-m", "checkers.archive", "--behind"]]
+
+
+@pytest.mark.parametrize("name", archive.UNWANTED)
+def test_unless_the_environment_is_against_it(
+    begun: list[list[str]], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "true")
+
+    assert not archive.build_behind(JAVA)
+    assert not begun
+
+
+@pytest.mark.parametrize("suffix", [archive.SUFFIX, archive.FAILED_SUFFIX])
+def test_or_it_is_there_or_could_not_be_made(begun: list[list[str]], suffix: str) -> None:
+    path = archive.archive_path(JAVA).with_suffix(suffix)
+    path.parent.mkdir(parents=True)
+    path.touch()
+
+    assert not archive.build_behind(JAVA)
+    assert not begun
+
+
+def test_or_the_cache_is_no_folder(begun: list[list[str]], tmp_path: Path) -> None:
+    (tmp_path / "floodmark").touch()
+
+    assert not archive.build_behind(JAVA)
+
+
+def test_one_builds_at_a_time(tmp_path: Path) -> None:
+    with archive.alone(tmp_path / "cache") as first, archive.alone(tmp_path / "cache") as second:
+        assert (first, second) == (True, False)
+    with archive.alone(tmp_path / "cache") as third:
+        assert third
+
+
+def test_a_failure_leaves_a_note_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def failing(command: list[str], **told: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", "no room for classes")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(archive.subprocess, "run", failing)
+    path = archive.archive_path(JAVA)
+    (path.parent / ".building-of-a-builder-that-was-killed" / "run").mkdir(parents=True)
+
+    with pytest.raises(FloodmarkError, match="no room for classes"):
+        archive.build(JAVA)
+
+    note = path.with_suffix(archive.FAILED_SUFFIX)
+    assert list(path.parent.iterdir()) == [note]
+    assert note.read_text() == "no room for classes\n"
+
+
+def test_the_process_behind_notes_that_it_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A real one, with a Java that does not start."""
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'Error: no such machine' >&2\nexit 1\n")
+    java.chmod(0o755)
+    (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in (*archive.UNWANTED, archive.BUILDING):
+        monkeypatch.delenv(name, raising=False)
+    note = archive.archive_path(java).with_suffix(archive.FAILED_SUFFIX)
+
+    behind = archive.build_behind(java)
+
+    assert behind is not None
+    assert behind.wait(PATIENCE_S) == 0
+    assert "no such machine" in note.read_text()
+    assert not archive.build_behind(java)
+
+
+def test_the_process_behind_makes_no_second_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = archive.archive_path(find_java())
+    path.parent.mkdir(parents=True)
+    path.touch()
+
+    subprocess.run([sys.executable, "-m", "checkers.archive", "--behind"], check=True, timeout=PATIENCE_S)
+
+    assert path.stat().st_size == 0

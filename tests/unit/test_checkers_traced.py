@@ -71,6 +71,18 @@ def an_old_leader_goes_on_in_its_own_epoch(story: Story, tale: Tale) -> None:
     story.say("n1", "append", role="leader", offset=1, count=1, epochs=[[0, 1]])
 
 
+@traced()
+def who_is_no_broker_of_the_run_leads_nothing(story: Story, tale: Tale) -> None:
+    story.produce().say("n2", "append", role="leader", offset=1, count=1)
+    story.lines[-1] |= {"node": "n9", "seq": 0}
+
+
+@traced(unknown=OF_THE_TRACE)
+def nor_does_a_number(story: Story, tale: Tale) -> None:
+    story.produce().append("n1").append("n2").append("n3").commit()
+    next(line for line in story.lines if line["node"] == "n1")["node"] = 0
+
+
 # -- ack-rule
 
 

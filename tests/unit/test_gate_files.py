@@ -361,3 +361,19 @@ def test_what_cannot_be_replaced_by_a_report_is_refused_at_once(tmp_path: Path, 
 def test_two_reports_need_two_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a file of its own"):
         gate(junit_file=tmp_path / "report", markdown_file=tmp_path / "." / "report")
+
+
+# -- what is left for the next call --------------------------------------------------------------------------
+
+
+def test_what_goes_on_behind_is_said_after_the_verdict(
+        runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(catalog, "quicken_judge", lambda: True)
+    check.check_folders([runs / "valid"], gate())
+    assert capsys.readouterr().err.splitlines()[-1].startswith("Spark is made to start quicker next time")
+
+
+def test_nothing_goes_on_behind_a_judge_that_failed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "quicken_judge", lambda: pytest.fail("what for?"))
+    with pytest.raises(FloodmarkError):
+        check.check_folders([runs / "broken"], gate())

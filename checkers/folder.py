@@ -185,9 +185,10 @@ def partition_of(folder: Folder, key: int, told: Mapping[str, Any], said: Any, s
     replicas = same(shared, tuple(told["replicas"]))
     if isinstance(said, dict):
         leader = said.get("leader") if isinstance(said.get("leader"), str) else None
+        row = folder.replicas.get((leader, key)) if leader is not None else None
         isr = said.get("isr")
-        if not isinstance(isr, list) and leader is not None and (leader, key) in folder.replicas:
-            isr = list(folder.replicas[leader, key].isr)
+        if not isinstance(isr, list):
+            isr = list(row.isr) if row else []
     else:
         row = agreed_leader([folder.replicas.get((node, key)) for node in replicas])
         leader, isr = (row.node, list(row.isr)) if row else (None, [])
@@ -197,7 +198,7 @@ def partition_of(folder: Folder, key: int, told: Mapping[str, Any], said: Any, s
         replicas=replicas,
         compact="compact" in str(cleanup),
         leader=same(shared, leader),
-        isr=same(shared, frozenset([node for node in isr or () if isinstance(node, str)])),
+        isr=same(shared, frozenset([node for node in isr if isinstance(node, str)])),
     )
 
 

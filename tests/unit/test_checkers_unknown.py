@@ -146,6 +146,14 @@ def nobody_knows_the_leader(tale: Tale) -> None:
     tale.run["leaders"]["0"].update(leader=None)
 
 
+@TALES.tale(unknown=["lost-write", "saw-then-lost", "under-replicated", "unseen"])
+def an_isr_that_is_no_list_is_none(tale: Tale) -> None:
+    tale.acked(1).send(4, 5, at=[1]).final = False
+    tale.run["leaders"]["0"].update(leader=None, isr=1.5)
+    for node in ("n1", "n2", "n3"):
+        tale.row(node).update(leader="n1", isr=["n1", "n2", "n3"])
+
+
 @TALES.tale("lost-write bug 1")
 def without_the_controllers_word_the_replicas_agree_on_the_leader(tale: Tale) -> None:
     tale.acked(1).send(4, 5, at=[1]).final = False

@@ -59,6 +59,18 @@ def make(campaign: str, seed: str, first: int, count: int, root: Path) -> list[A
     return MAKERS[campaign](seed, first, count, root)
 
 
+def end_with_parent() -> None:
+    """A maker whose soak was killed would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def await_it() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=await_it, daemon=True).start()
+
+
 class Soak:
     """Runs campaigns into a folder of work, keeping what is wrong beside it."""
 
@@ -95,7 +107,7 @@ class Soak:
                 yield start, make(campaign, self.seed, start, size, root)
             return
         spawn = multiprocessing.get_context("spawn")  # a fork would take the JVM's pipes along
-        with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as maker:
+        with ProcessPoolExecutor(1, spawn, end_with_parent) as maker:
             ahead: Future[list[Asked]] | None = None
             for number, (start, size) in enumerate(starts):
                 ahead = ahead or maker.submit(make, campaign, self.seed, start, size, roots[number])

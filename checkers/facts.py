@@ -21,7 +21,7 @@ from checkers.rulings import Rulings
 
 PARTITION = (
     "run int, partition bigint, leader string, known boolean, compacted boolean, lost_judged boolean, "
-    "log_start bigint, hw bigint, readable bigint, stable bigint, "
+    "log_start bigint, bottom bigint, hw bigint, readable bigint, stable bigint, "
     "unseen_judged boolean, members array<struct<node:string,log_start:bigint>>, weak_acks boolean, retried "
     "boolean, "
     "uncommitted boolean, unclean_index bigint, unclean_time bigint, unclean_maybe boolean, budget_index "
@@ -197,6 +197,7 @@ def partition_row(number: int, run: Run, partition: Partition, final: Container[
         partition.compact,
         judged,
         row.log_start if row else None,
+        bottom_of(folder, partition, row),
         row.hw if row else None,
         readable,
         stable_of(row) if row else None,
@@ -211,6 +212,14 @@ def partition_row(number: int, run: Run, partition: Partition, final: Container[
         bounds.budget_index,
         bounds.budget_maybe_index,
     )
+
+
+def bottom_of(folder: Folder, partition: Partition, leader: Replica | None) -> int:
+    """Below it a record may be gone with leave: the leader's log start, or the highest that any row tells."""
+    if leader is not None:
+        return leader.log_start
+    rows = (folder.replicas.get((node, partition.key)) for node in folder.nodes)
+    return max((row.log_start for row in rows if row is not None), default=0)
 
 
 def readable_of(folder: Folder, leader: Replica) -> int:

@@ -108,6 +108,12 @@ def is_text(line: Column, name: str) -> Column:
     return line.rlike(f'"{name}"\\s*:\\s*"')
 
 
+def are_texts(line: Column, name: str) -> Column:
+    """So it does in a list."""
+    text = r'\s*"(?:[^"\\]|\\.)*+"\s*'
+    return line.rlike(f'"{name}"\\s*:\\s*\\[(?:{text}(?:,{text})*+|\\s*)\\]')
+
+
 # -- the history ------------------------------------------------------------------------------------------
 
 

@@ -27,11 +27,11 @@ def by_read(frames: Frames, values: DataFrame, facts: Facts) -> DataFrame:
     steps = together(
         [inside(frames.history.where("whole and kind = 'read' and f != 'txn'")), across(history)], facts.small
     )
-    started = facts.partitions.select("run", "partition", "log_start")
+    started = facts.partitions.select("run", "partition", "bottom")
     odd = (
         steps.where("offset <= seen or offset > seen + 1")
         .join(started, ["run", "partition"], "left")
-        .where("offset >= coalesce(log_start, 0)")
+        .where("offset >= coalesce(bottom, 0)")
     )
     back = odd.where("offset <= seen").select(*_STEP)
     jumps = odd.where("offset > seen + 1")
@@ -122,9 +122,9 @@ def skipped(jumps: DataFrame, values: DataFrame, history: DataFrame) -> DataFram
     """The jumps that passed over a record of ours which no poll of the process has shown since."""
     standing = values.select("run", "partition", *named(there=f"explode({_STANDING})"))
     over = (
-        passing_over(jumps.select(*_STEP, "log_start"), standing)
+        passing_over(jumps.select(*_STEP, "bottom"), standing)
         .join(standing, ["run", "partition"])
-        .where("there > seen and there < offset and there >= coalesce(log_start, 0)")
+        .where("there > seen and there < offset and there >= coalesce(bottom, 0)")
     )
     shown = history.where("kind = 'read'").select(
         "run", "process", "partition", F.col("offset").alias("there"), F.col("index").alias("shown")

@@ -31,8 +31,8 @@ def steps_of(trace: DataFrame, partitions: DataFrame, small: bool) -> DataFrame:
     """The frame described above, one row a line that is looked at; `partitions`: the traced ones' facts."""
     lines, partitions = looked_at(trace), partitions.drop("excuses", "bottom")
     told_of = lines.where("partition is not null").join(partitions, ["run", "partition"])
-    # A name that no broker of the run has is nobody's, where it should be a broker's.
-    of_logs = told_of.where(ruled() | F.expr("array_contains(nodes, node)")).drop("nodes")
+    # The controller is no broker of the run; any other line by a name that no broker has is nobody's.
+    of_logs = told_of.where(ruled() != F.expr("array_contains(nodes, node)")).drop("nodes")
     logs = of_logs.withColumn("alone", F.lit(False))
     told = together([logs, started(lines, partitions.drop("nodes")).select(*logs.columns)], small)
     if not small:  # what follows goes by partition, or finer, and needs no more shuffles

@@ -248,7 +248,8 @@ def read_trace(path: Path, folder: Folder) -> None:
     next_seq: dict[str, int] = {}
     gap = False
     for event in good:
-        gap |= next_seq.get(event["node"], event["seq"]) != event["seq"]
+        first = min(event["seq"], 1)  # from 0; that it is counted from 1 is no gap
+        gap |= next_seq.get(event["node"], first) != event["seq"]
         next_seq[event["node"]] = event["seq"] + 1
     folder.trace = sorted(good, key=lambda event: event["time"])
     folder.trace_whole = len(good) == len(parsed) and not gap and set(folder.run["nodes"]) < next_seq.keys()

@@ -73,7 +73,7 @@ def unsafe_isr(world: World, trace: Trace) -> Iterator[Found]:
                                            for member in set(event["isr"]) - set(before["isr"])):
                 yield (key, "taken in", event.node, event.seq), None
         lacking = {(event["epoch"], *sorted(event["isr"])) for event in trace.leading(key)
-                   if event.name in ("ack", "isr", "become_leader") and lacks_a_member(trace, key, event)}
+                   if event.name == "ack" and lacks_a_member(trace, key, event)}
         for isr in lacking:
             yield (key, "no superset", *isr), None
 

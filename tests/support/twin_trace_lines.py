@@ -19,22 +19,37 @@ STATE = {"epoch": is_int, "leo": is_offset, "hw": is_int}
 NAMES = {"isr": lambda value: is_list(is_text, value)}
 
 
+def is_role(value: object) -> bool:
+    return value in ("leader", "follower")
+
+
+def is_count(value: object) -> bool:
+    return is_offset(value) and value != 0
+
+
+def is_told(value: object) -> bool:
+    return value is not None
+
+
 def is_boundaries(value: object) -> bool:
     return is_list(lambda pair: isinstance(pair, list) and len(pair) == 2 and is_list(is_int, pair), value)
 
 
 # What a line of a replica must say besides its state, so that it can be evidence at all.
 FIELDS: dict[str, dict[str, Callable[[object], bool]]] = {
-    "append": {"role": is_text, "offset": is_offset, "count": is_offset}, "truncate": {},
-    "hw": {"role": is_text}, "become_leader": NAMES, "become_follower": {},
-    "fetch": {"follower": is_text, "offset": is_offset}, "ack": {"offset": is_offset} | NAMES,
+    "append": {"role": is_role, "offset": is_offset, "count": is_count}, "truncate": {},
+    "hw": {"role": is_role}, "become_leader": NAMES, "become_follower": {},
+    "fetch": {}, "ack": {"offset": is_offset, "acks": is_told} | NAMES,
     "isr_proposed": NAMES, "isr": NAMES, "crash": {}, "start": {},
 }
 OF_THE_CONTROLLER: dict[str, dict[str, Callable[[object], bool]]] = {
     "isr": {"epoch": is_int} | NAMES, "elect": {"epoch": is_int} | NAMES,
     "register": {"broker": is_text}, "fence": {"broker": is_text}, "unfence": {"broker": is_text},
 }
-OPTIONAL = {"epochs": is_boundaries, "start": is_offset, "clean": is_flag}
+OPTIONAL = {
+    "epochs": is_boundaries, "start": is_offset, "clean": is_flag, "offset": is_int,
+    "partition_epoch": is_int,
+}
 LEADS = ("become_leader", "fetch", "ack", "isr_proposed", "isr")
 
 

@@ -115,6 +115,12 @@ def below_the_log_start_nothing_is_claimed_of_polls(tale: Tale) -> None:
         tale.drop(node, 0).drop(node, 1).drop(node, 2)
 
 
+@TALES.tale(unknown=[*names.OF_THE_LOGS, "lost-write", "saw-then-lost", "unseen"])
+def nor_where_only_a_follower_tells_it(tale: Tale) -> None:
+    below_the_log_start_nothing_is_claimed_of_polls(tale)
+    tale.row("n1")["isr"] = 3
+
+
 @TALES.tale("end-offset-regressed bug 1")
 def an_end_offset_never_falls_for_one_client(tale: Tale) -> None:
     tale.acked(1, 2).ends(5, 2).ends(5, 1)

@@ -13,8 +13,6 @@ pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 UNCLEAN = "unclean.leader.election.enable"
-GUARDED = ("candidate-incomplete", "leader-incomplete", "unsafe-isr", "unsafe-truncation")
-OF_THE_TRACE = (*GUARDED, "ack-rule", "epoch-regressed", "hw-regressed", "two-leaders")
 traced = traced_in(TALES)
 
 
@@ -69,18 +67,6 @@ def two_nodes_act_as_leader_of_one_epoch(story: Story, tale: Tale) -> None:
 def an_old_leader_goes_on_in_its_own_epoch(story: Story, tale: Tale) -> None:
     story.produce().elect("n2", "n2", "n3").append("n2").append("n3").commit("n2")
     story.say("n1", "append", role="leader", offset=1, count=1, epochs=[[0, 1]])
-
-
-@traced()
-def who_is_no_broker_of_the_run_leads_nothing(story: Story, tale: Tale) -> None:
-    story.produce().say("n2", "append", role="leader", offset=1, count=1)
-    story.lines[-1] |= {"node": "n9", "seq": 0}
-
-
-@traced(unknown=OF_THE_TRACE)
-def nor_does_a_number(story: Story, tale: Tale) -> None:
-    story.produce().append("n1").append("n2").append("n3").commit()
-    next(line for line in story.lines if line["node"] == "n1")["node"] = 0
 
 
 # -- ack-rule
@@ -313,48 +299,6 @@ def what_it_went_on_from_was_committed(story: Story, tale: Tale) -> None:
     story.produce().ruling("isr", ["n1"], cause="expired")
     story.append("n1").commit().ack(1)
     story.restart("n1", leo=1, epochs=[[0, 0]]).register("n1").elect("n1", "n1")
-
-
-# -- what cannot be known
-
-
-@traced()
-def lines_of_the_same_time_are_in_no_order(story: Story, tale: Tale) -> None:
-    story.produce().append("n1").append("n2").commit().ack(1)
-    for line in story.lines[-2:]:
-        line["time"] = story.time
-    story.append("n3").lines[-1]["time"] = story.time - 1000
-    story.lines[-1]["time"] = story.lines[-2]["time"]
-
-
-@traced("candidate-incomplete bug 1")
-def nor_are_lines_nearer_than_the_clocks_but_all_of_them_came(story: Story, tale: Tale) -> None:
-    tale.run["clock_error_ns"] = 1_000_000
-    story.produce().append("n1").append("n2").commit().ack(1).append("n3").truncate("n3", 1)
-
-
-@traced(unknown=OF_THE_TRACE)
-def a_gap_may_hide_the_excuse(story: Story, tale: Tale) -> None:
-    story.produce(3).elect("n2", "n2", "n3").truncate("n3", 1)
-    del story.lines[-2]
-
-
-@traced(unknown=OF_THE_TRACE)
-def so_may_a_line_whose_event_is_a_number(story: Story, tale: Tale) -> None:
-    story.produce(3).elect("n2", "n2", "n3").say("n3", "fetch", follower="n1", offset=0)
-    story.lines[-1]["event"] = 7
-    story.truncate("n3", 1)
-
-
-@traced("two-leaders bug 1", unknown=OF_THE_TRACE)
-def what_two_lines_prove_stands(story: Story, tale: Tale) -> None:
-    story.produce().say("n2", "append", role="leader", offset=1, count=1)
-    story.say("n3", "append", role="follower", offset="one", count=1)
-
-
-@traced(unknown=OF_THE_TRACE)
-def a_node_without_a_line(story: Story, tale: Tale) -> None:
-    story.lines = [line for line in story.lines if line["node"] != "n3"]
 
 
 @pytest.mark.parametrize("name", TALES.cases())

@@ -164,9 +164,9 @@ def is_fault(value: object) -> bool:
 
 
 def has_its_fields(line: Line) -> bool:
-    f, invoke, ok = line["f"], line["type"] == "invoke", line["type"] == "ok"
-    required = {"send": ["sends"], "assign": ["partitions"] if invoke else [],
-                "subscribe": ["partitions"] if invoke else [], "poll": ["reads"] if ok else [],
+    f, ok = line["f"], line["type"] == "ok"
+    required = {"send": ["sends"], "assign": ["partitions"] if ok else [],
+                "subscribe": ["partitions"] if ok else [], "poll": ["reads"] if ok else [],
                 "list_offsets": ["offsets"] if ok else []}.get(f, [])
     kinds = {"sends": is_send, "reads": is_read, "partitions": is_offset, "offsets": is_end}
     return all(line.get(name) is not None for name in required) and all(
@@ -197,7 +197,7 @@ def is_row(row: Line) -> bool:
 
     return (is_text(row.get("node")) and all(is_offset(row.get(key)) for key in
                                               ("partition", "log_start", "leo", "hw"))
-            and is_optional(is_text, row.get("leader")) and is_optional(is_int, row.get("epoch"))
+            and is_optional(is_text, row.get("leader")) and is_int(row.get("epoch"))
             and is_optional(lambda value: is_list(is_text, value), row.get("isr"))
             and is_optional(lambda value: is_list(is_boundary, value), row.get("epochs"))
             and is_optional(is_flag, row.get("running"))

@@ -30,7 +30,7 @@ bench: setup  ## figures of the cluster, the recorder and the judge, side by sid
 	@$(BIN)/python -m checkers.archive
 	@PYTHONPATH=tests/support $(BIN)/python tests/bench/bench.py $(ARGS)
 
-soak: setup  ## 20,000 histories against the twin, 100,000 mutated folders, a million partitions: hours
+soak: setup  ## 20,000 histories and 10,000 mistyped ones against the twin, 100,000 mutated folders, a million partitions: hours
 	@PYTHONPATH=tests/support $(BIN)/python tests/soak/soak.py $(ARGS)
 
 teeth: setup  ## every known-bad rule against the judge: the README's table, made anew

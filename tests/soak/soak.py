@@ -5,6 +5,7 @@
     python tests/soak/soak.py --only mutated --from 41000 --mutated 500        some of it, or on from there
 
     histories   small runs with planted damage: judge and twin agree, name by name
+    mistyped    the same, one value of one line of another type, or gone: judge and twin agree, name by name
     mutated     the files of runs, flipped, cut, glued, mistyped: no traceback, no hang, no false valid, no
                 false alarm; what a mutation may do to a verdict is in soak_laws.py
     partitions  one run of a million partitions, one of them damaged: time and memory
@@ -24,7 +25,7 @@ from soak_wide import wide
 
 from checkers.session import session
 
-CAMPAIGNS = {"histories": 20_000, "mutated": 100_000}
+CAMPAIGNS = {"histories": 20_000, "mistyped": 10_000, "mutated": 100_000}
 PARTITIONS = 1_000_000
 BATCH = 1000  # folders a call
 

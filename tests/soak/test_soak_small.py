@@ -340,10 +340,11 @@ def test_a_few_mutated_folders(tmp_path: Path) -> None:
     assert not tally.wrongs, tally.kept
 
 
-def test_a_few_histories(tmp_path: Path) -> None:
-    """Judge and twin agree on every finding, in one call."""
+@pytest.mark.parametrize("campaign", ["histories", "mistyped"])
+def test_a_few_beside_the_twin(tmp_path: Path, campaign: str) -> None:
+    """Judge and twin agree on every finding; of mistyped lines the judge may leave more open. In one call."""
     soak = Soak(tmp_path / "work", tmp_path / "kept", seed=SEED, batch=HISTORIES, inline=True)
-    tally = soak.run("histories", 0, HISTORIES)
+    tally = soak.run(campaign, 0, HISTORIES)
 
     assert tally.folders == HISTORIES
     assert not tally.wrongs, tally.kept
@@ -360,7 +361,7 @@ def test_very_many_partitions(tmp_path: Path) -> None:
 
 def test_a_wrong_verdict_is_seen() -> None:
     """The laws can fail: a healthy folder said to be broken, a broken one said to be valid."""
-    from soak_laws import broken, broken_base
+    from soak_laws import beside_twin, broken, broken_base
 
     from harness.verdict import Finding, Unknown
 
@@ -385,3 +386,7 @@ def test_a_wrong_verdict_is_seen() -> None:
     assert list(broken_base(frozenset({"lost-write"}), healthy)) != []
     assert list(broken_base(frozenset(), ill)) != []
     assert list(broken_base(frozenset({"lost-write"}), ill)) == []
+    valid, lossy = (True, [], []), (False, [("lost-write", "bug", "", 1)], [])
+    pairs = (valid, lossy), (lossy, valid), (lossy, lossy)
+    assert [len(list(beside_twin(*both))) for both in pairs] == [1, 2, 0]
+    assert not list(beside_twin(lossy, ("unknown", [], ["lost-write"])))

@@ -21,14 +21,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import soak_work
-from soak_laws import broken, broken_base, comparable, failures
+from soak_laws import beside_twin, broken, broken_base, comparable, failures
 from soak_legal import TAMPERING
+from soak_mistyped import MISTYPED
 from soak_work import Asked
 from twin_compare import as_dict, spoken
 
 from harness.verdict import Verdict
 
-MAKERS = {"histories": soak_work.histories, "mutated": soak_work.mutated}
+MAKERS = {
+    "histories": soak_work.histories, "mistyped": soak_work.mistyped, "mutated": soak_work.mutated,
+}
 HANGS_AFTER_S, A_FOLDER_S = 300, 3  # a batch has so long, and so much longer for each folder
 
 
@@ -162,6 +165,11 @@ def wrong(asked: Asked, verdict: Verdict, batch: Sequence[Asked], verdicts: Sequ
         mine = spoken(as_dict(verdict))
         if asked.wanted != mine:
             yield f"difference:\n    twin  {asked.wanted}\n    judge {mine}"
+        return
+    if asked.kind == MISTYPED:
+        yield from failures(verdict)
+        told = isinstance(asked.wanted, tuple)
+        yield from beside_twin(asked.wanted, spoken(as_dict(verdict))) if told else [asked.wanted]
         return
     if asked.kind == "base":
         yield from broken_base(asked.must, verdict)

@@ -5,7 +5,9 @@ Rules kept here:
 2. HARMLESS: the verdict is as it was. UNREADABLE: nothing is found that was not found before, valid is no
    longer true, and a bug stands whose evidence lies in other files. QUIET: the same, but valid may stay true.
    TAMPERING: the same folder gets the same verdict again.
-3. Where a fault that lost data, or the setting, permitted something, or might have, a file that is unreadable
+3. MISTYPED: no bug that the twin does not call one; what it calls one is a bug or unknown; valid only where
+   it is. The judge may leave more open than the twin does: what cannot be read may have been an excuse.
+4. Where a fault that lost data, or the setting, permitted something, or might have, a file that is unreadable
    may take the permission away, or give it: of such a base only 1 and "no longer true" are asked.
 """
 
@@ -41,7 +43,7 @@ def stands_without(name: str) -> frozenset[str] | None:
 
 
 def is_exposed(files: Files, base: Verdict) -> bool:
-    """Something was permitted, or might be (rule 3); or a value was sent or answered twice, which excuses
+    """Something was permitted, or might be (rule 4); or a value was sent or answered twice, which excuses
     what only the line that may be missing tells."""
     if any(unknown.reason.startswith("values were sent more than once")
            or unknown.reason.endswith("a completion that fits no invocation") for unknown in base.unknown):
@@ -111,3 +113,14 @@ def broken_base(must: frozenset[str] | None, verdict: Verdict) -> Iterator[str]:
         yield f"planted, and not found: {', '.join(sorted(must - bugs(verdict)))}"
     if not must and bugs(verdict):
         yield f"false alarm: {', '.join(sorted(bugs(verdict)))}"
+
+
+def beside_twin(wanted: tuple[Any, ...], mine: tuple[Any, ...]) -> Iterator[str]:
+    """Rule 3; each is valid, findings and unknown names, as `spoken` has them."""
+    theirs, ours = ({name for name, klass, *_ in told[1] if klass == BUG} for told in (wanted, mine))
+    if harsher := ours - theirs:
+        yield f"false alarm: {', '.join(sorted(harsher))}, says the twin"
+    if missed := theirs - ours - set(mine[2]):
+        yield f"false valid: {', '.join(sorted(missed))}, says the twin"
+    if mine[0] is True and wanted[0] is not True:
+        yield f"false valid: {wanted[0]}, says the twin"

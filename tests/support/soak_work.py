@@ -5,7 +5,7 @@ a batch lies in one folder, so that it can be taken away at once.
 """
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from typing import Any
 import twin
 from soak_bases import Base, base_of, write_files
 from soak_legal import QUIET, TAMPERING, UNREADABLE, amounts_to
+from soak_mistyped import MISTYPED, mistype
 from soak_mutations import MUTATIONS, Files
 from soak_mutations_files import lies_twice
 from twin_compare import spoken
@@ -53,20 +54,37 @@ def module(name: str) -> ModuleType:
 
 def histories(seed: str, first: int, count: int, root: Path) -> list[Asked]:
     """Random small folders, each with the twin's verdict."""
+    return [beside_twin(number, *story_of(seed, number, TRACED_SHARE, root))
+            for number in range(first, first + count)]
+
+
+def mistyped(seed: str, first: int, count: int, root: Path) -> list[Asked]:
+    """The same, half of them with a trace; in each one value is of another type."""
     batch = []
     for number in range(first, first + count):
-        traced = number % TRACED_SHARE == 0
-        source = module("test_judge_twin_trace" if traced else "test_judge_twin")
-        source.SEED = seed  # type: ignore[attr-defined]
-        before = number // TRACED_SHARE  # with a trace, but for the first
-        turn = before if traced else number - before - 1  # both kinds count from 0
-        story, path = source.folder_of(turn, root / f"{number}")
-        try:
-            wanted: Any = spoken(twin.judge(path))
-        except Exception as error:  # the twin's own fault, to be told like any other difference
-            wanted = f"the twin failed: {type(error).__name__}: {error}"
-        batch.append(Asked(number=number, path=path, story=story, kind="history", wanted=wanted))
+        story, path = story_of(f"mistyped {seed}", number, 2, root)
+        done = mistype(path, Random(f"mistyped {seed} {number}"))
+        batch.append(replace(beside_twin(number, f"{done}, in: {story}", path), kind=MISTYPED))
     return batch
+
+
+def story_of(seed: str, number: int, traced_share: int, root: Path) -> tuple[str, Path]:
+    """A random history; one of so many has a trace."""
+    traced = number % traced_share == 0
+    source = module("test_judge_twin_trace" if traced else "test_judge_twin")
+    source.SEED = seed  # type: ignore[attr-defined]
+    before = number // traced_share  # with a trace, but for the first
+    turn = before if traced else number - before - 1  # both kinds count from 0
+    story, path = source.folder_of(turn, root / f"{number}")
+    return str(story), Path(path)
+
+
+def beside_twin(number: int, story: str, path: Path) -> Asked:
+    try:
+        wanted: Any = spoken(twin.judge(path))
+    except Exception as error:  # the twin's own fault, to be told like any other difference
+        wanted = f"the twin failed: {type(error).__name__}: {error}"
+    return Asked(number=number, path=path, story=story, kind="history", wanted=wanted)
 
 
 def mutated(seed: str, first: int, count: int, root: Path) -> list[Asked]:

@@ -46,9 +46,11 @@ OF_THE_CONTROLLER: dict[str, dict[str, Callable[[object], bool]]] = {
     "isr": {"epoch": is_int} | NAMES, "elect": {"epoch": is_int} | NAMES,
     "register": {"broker": is_text}, "fence": {"broker": is_text}, "unfence": {"broker": is_text},
 }
+# Of any line, whatever its event: one that breaks this is none.
 OPTIONAL = {
-    "epochs": is_boundaries, "start": is_offset, "clean": is_flag, "offset": is_int,
-    "partition_epoch": is_int,
+    "epochs": is_boundaries, "start": is_int, "clean": is_flag, "partition": is_offset, "broker": is_text,
+    "leader": is_text, **NAMES,
+    **dict.fromkeys(("epoch", "leo", "hw", "offset", "count", "from", "to", "partition_epoch"), is_int),
 }
 LEADS = ("become_leader", "fetch", "ack", "isr_proposed", "isr")
 
@@ -145,11 +147,13 @@ def trace_of(world: World) -> Trace | None:
                   clock_error_ns=world.run.get("clock_error_ns") or 0)
     for line in world.folder.trace:
         trace.whole &= is_text(line.get("event"))
+        if not all(is_optional(kind, line.get(key)) for key, kind in OPTIONAL.items()):
+            trace.whole = False
+            continue
         needed = fields_of(line, trace.nodes)
         if needed is None or (line.get("partition") is not None and is_of_no_partition(line, world)):
             continue
-        if not all(kind(line.get(key)) for key, kind in needed.items()) or not all(
-                is_optional(kind, line.get(key)) for key, kind in OPTIONAL.items()):
+        if not all(kind(line.get(key)) for key, kind in needed.items()):
             trace.whole = False
             continue
         trace.events.append(Event(node=line["node"], seq=line["seq"], time=line["time"],

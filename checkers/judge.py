@@ -42,7 +42,7 @@ from checkers.folder import Folder, open_folder
 from checkers.guilt import SUSPECTS, lines_of
 from checkers.reasons import is_breached, reasons_of
 from checkers.rulings import rulings_of
-from checkers.sifted import sift
+from checkers.sifted import is_for_the_sieve, sift
 from checkers.survey import Survey, survey
 from checkers.unread import unread_of
 from checkers.values import values_of
@@ -53,6 +53,7 @@ from harness.verdict import Verdict
 from harness.workers import HERE, Workers
 
 ROW_BYTES = 150  # a row that passed the sieve, as work
+SIEVED_SHARE = 8  # of the bytes that a sieve can read the JVM has to do with one in so many, if not fewer
 TRACE_WEIGHT = 4  # a byte of a trace is as much work as so many of a history
 
 
@@ -69,9 +70,15 @@ class SparkJudge:
             return [verdict_of(folder, Survey(), [], {}, {}) for folder in opened]
         size = frames.work_bytes(opened) + frames.trace_bytes(opened)
         began = time.perf_counter()
-        spark = session.session(size, self._workers)
+        spark = session.session(jvm_bytes(opened), self._workers)
         session.suit(spark, size)
         return judge_all(spark, opened, {"spark_start": time.perf_counter() - began})
+
+
+def jvm_bytes(folders: Sequence[Folder]) -> int:
+    """What of the work will be the JVM's, as far as anybody can tell: of a big run most is the sieve's."""
+    sieved = frames.work_bytes([folder for folder in folders if is_for_the_sieve(folder)])
+    return frames.work_bytes(folders) - sieved + sieved // SIEVED_SHARE + frames.trace_bytes(folders)
 
 
 def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]) -> list[Verdict]:

@@ -49,8 +49,8 @@ _running: list[SparkSession] = []  # one, or none yet
 
 
 def session(work_bytes: int | None, workers: Workers = HERE) -> SparkSession:
-    """The process's Spark session, started if there is none yet. work_bytes: of the first work; None where
-    nobody can know, for it lies where only Spark can look."""
+    """The process's Spark session, started if there is none yet. work_bytes: of the first work, as much as is
+    the JVM's; None where nobody can know, for it lies where only Spark can look."""
     if not _running or _running[0].sparkContext._jsc is None:
         theirs = SparkSession.getActiveSession()
         _running[:] = [_started(work_bytes, workers) if theirs is None else _beside(theirs)]

@@ -25,7 +25,7 @@ from checkers.findings import kept
 from checkers.folder import Folder, open_folder
 from checkers.masters import refuse_bare_workers
 from checkers.settings import own_cores, own_memory_mb
-from checkers.sieve import ITEMS, Sieved, sieve
+from checkers.sieve import ITEMS, USED_AT_MOST, Sieved, may_be_sieved, sieve
 from checkers.sieve_survey import survey_of, told_of
 from checkers.survey import Survey
 
@@ -53,6 +53,16 @@ class Sifted:
     seen: dict[int, Seen] = field(default_factory=dict)  # what of their partitions
     rows: int = 0
     passed: DataFrame | None = None
+
+
+def is_for_the_sieve(folder: Folder) -> bool:
+    """Whether its run may be sieved, and no partition of it passes whole for what run.json says of it."""
+    return (
+        folder.judged
+        and isinstance(folder.path, Path)
+        and len(folder.partitions) <= USED_AT_MOST
+        and all(may_be_sieved(folder, key) for key in folder.partitions)
+    )
 
 
 def sift(spark: SparkSession, folders: Sequence[Folder], sizes: Sequence[int], tasks: int) -> Sifted:

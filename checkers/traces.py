@@ -46,7 +46,7 @@ _NEEDED = {
     "ack": f"{_STATE} and offset >= 0 and acks is not null and isr is not null",
     "fetch": _STATE,
     "isr_proposed": f"{_STATE} and isr is not null",
-    "isr": "partition >= 0 and epoch is not null and isr is not null",
+    "isr": "partition >= 0 and epoch is not null and isr is not null and (leo is null) = (hw is null)",
     "elect": "partition >= 0 and epoch is not null and isr is not null and clean is not null",
     "register": "broker is not null",
     "fence": "broker is not null",

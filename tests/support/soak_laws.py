@@ -5,7 +5,7 @@ Rules kept here:
 2. HARMLESS: the verdict is as it was. UNREADABLE: nothing is found that was not found before, valid is no
    longer true, and a bug stands whose evidence lies in other files. QUIET: the same, but valid may stay true.
    TAMPERING: the same folder gets the same verdict again.
-3. MISTYPED: no bug that the twin does not call one; what it calls one is a bug or unknown; valid only where
+3. MISTYPED: no bug that the twin does not call one; what it calls one is told or unknown; valid only where
    it is. The judge may leave more open than the twin does: what cannot be read may have been an excuse.
 4. Where a fault that lost data, or the setting, permitted something, or might have, a file that is unreadable
    may take the permission away, or give it: of such a base only 1 and "no longer true" are asked.
@@ -120,7 +120,7 @@ def beside_twin(wanted: tuple[Any, ...], mine: tuple[Any, ...]) -> Iterator[str]
     theirs, ours = ({name for name, klass, *_ in told[1] if klass == BUG} for told in (wanted, mine))
     if harsher := ours - theirs:
         yield f"false alarm: {', '.join(sorted(harsher))}, says the twin"
-    if missed := theirs - ours - set(mine[2]):
+    if missed := theirs - {name for name, *_ in mine[1]} - set(mine[2]):
         yield f"false valid: {', '.join(sorted(missed))}, says the twin"
     if mine[0] is True and wanted[0] is not True:
         yield f"false valid: {wanted[0]}, says the twin"

@@ -14,8 +14,9 @@ from twin_trace_lines import Event, Span, Trace, in_order
 
 
 def told(trace: Trace, key: int) -> list[Event]:
-    """What the controller says of a partition, in order."""
-    return [event for event in trace.controller("elect", "isr") if event["partition"] == key]
+    """What the controller says of a partition, in order: of one its own, of several by time."""
+    words = [event for event in trace.controller("elect", "isr") if event["partition"] == key]
+    return in_order(words) if len({event.node for event in words}) == 1 else words
 
 
 def controllers_isr(trace: Trace, key: int) -> dict[str, list[Span]]:

@@ -70,15 +70,15 @@ class SparkJudge:
             return [verdict_of(folder, Survey(), [], {}, {}) for folder in opened]
         size = frames.work_bytes(opened) + frames.trace_bytes(opened)
         began = time.perf_counter()
-        spark = session.session(jvm_bytes(opened), self._workers)
+        spark = session.session(jvm_bytes(opened, size), self._workers)
         session.suit(spark, size)
         return judge_all(spark, opened, {"spark_start": time.perf_counter() - began})
 
 
-def jvm_bytes(folders: Sequence[Folder]) -> int:
-    """What of the work will be the JVM's, as far as anybody can tell: of a big run most is the sieve's."""
+def jvm_bytes(folders: Sequence[Folder], size: int) -> int:
+    """What of all work will be the JVM's, as far as anybody can tell: most of a big run is the sieve's."""
     sieved = frames.work_bytes([folder for folder in folders if is_for_the_sieve(folder)])
-    return frames.work_bytes(folders) - sieved + sieved // SIEVED_SHARE + frames.trace_bytes(folders)
+    return size - sieved + sieved // SIEVED_SHARE
 
 
 def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]) -> list[Verdict]:

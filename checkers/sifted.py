@@ -55,11 +55,15 @@ class Sifted:
     passed: DataFrame | None = None
 
 
+def is_near(folder: Folder) -> bool:
+    """Whether a worker's Python can read its run: a far one is Spark's, Python sees only what is mounted."""
+    return folder.judged and isinstance(folder.path, Path)
+
+
 def is_for_the_sieve(folder: Folder) -> bool:
     """Whether its run may be sieved, and no partition of it passes whole for what run.json says of it."""
     return (
-        folder.judged
-        and isinstance(folder.path, Path)
+        is_near(folder)
         and len(folder.partitions) <= USED_AT_MOST
         and all(may_be_sieved(folder, key) for key in folder.partitions)
     )
@@ -71,8 +75,8 @@ def sift(spark: SparkSession, folders: Sequence[Folder], sizes: Sequence[int], t
     chosen = [
         run
         for run, size in enumerate(sizes)
-        if size <= most and folders[run].judged and isinstance(folders[run].path, Path)
-    ]  # a far run is Spark's to read: a worker's Python sees only what is mounted there
+        if size <= most and is_near(folders[run])
+    ]
     if not chosen or sum(sizes[run] for run in chosen) < SIEVED_FROM_BYTES:
         return Sifted()
     tasks = min(tasks, len(chosen))

@@ -30,11 +30,11 @@ _TICK = "if(clock_error = 0, 2 * time, time div (clock_error + 1))"
 def steps_of(trace: DataFrame, partitions: DataFrame, small: bool) -> DataFrame:
     """The frame described above, one row a line that is looked at; `partitions`: the traced ones' facts."""
     lines, partitions = looked_at(trace), partitions.drop("excuses", "bottom")
-    told_of = lines.where("partition is not null").join(partitions, ["run", "partition"])
+    of_logs = lines.where("partition is not null").join(partitions, ["run", "partition"])
     # The controller is no broker of the run; any other line by a name that no broker has is nobody's.
-    of_logs = told_of.where(ruled() != F.expr("array_contains(nodes, node)")).drop("nodes")
-    logs = of_logs.withColumn("alone", F.lit(False))
-    told = together([logs, started(lines, partitions.drop("nodes")).select(*logs.columns)], small)
+    believed = of_logs.where(ruled() != F.expr("array_contains(nodes, node)")).drop("nodes")
+    logs = believed.withColumn("alone", F.lit(False))
+    told = together([logs, started(lines, partitions).select(*logs.columns)], small)
     if not small:  # what follows goes by partition, or finer, and needs no more shuffles
         told = told.repartition("run", "partition")
     replica = Window.partitionBy("run", "node", "partition").orderBy("seq")

@@ -139,7 +139,7 @@ def _has_what_it_needs() -> str:
 
 def ruled() -> Column:
     """The controller's word about a partition (its lines have no LEO)."""
-    return F.expr("event = 'elect' or event = 'isr' and leo is null")
+    return F.expr("event = 'elect' or (event = 'isr' and leo is null)")
 
 
 def looked_at(lines: DataFrame) -> DataFrame:

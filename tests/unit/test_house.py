@@ -12,7 +12,7 @@ import docker
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("harness", "nemesis", "checkers", "workloads", "docker/broker")
-LINES_OF_A_MODULE = 400
+LINES_OF_A_MODULE = 700  # a reason to think, not a place to cut
 LINES_OF_A_FUNCTION = 50
 WIDTH_OF_A_LINE = 110
 
@@ -31,7 +31,7 @@ def name_of(path: Path) -> str:
 
 @pytest.mark.parametrize("path", ALL_MODULES, ids=name_of)
 def test_a_module_fits_the_house(path: Path) -> None:
-    """Under 400 lines, no line over 110, and the module says first what it is."""
+    """Under 700 lines, no line over 110, and the module says first what it is."""
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
 

@@ -236,8 +236,8 @@ def is_entry(entry: Line, node: str) -> bool:
 
 
 def read_trace(path: Path, folder: Folder) -> None:
-    """The trace's events by time; whole if every line is one, each node's seq runs on, and every node is in
-    it."""
+    """The trace's events by time; whole if every line is one, each node has each seq once from its first
+    to its last, and every node is in it."""
     assert folder.run is not None
     try:
         parsed, _ = whole_lines(path)
@@ -245,11 +245,11 @@ def read_trace(path: Path, folder: Folder) -> None:
         return
     good = [event for event in parsed if event is not None and is_int(event.get("time"))
             and is_text(event.get("node")) and is_int(event.get("seq"))]
-    next_seq: dict[str, int] = {}
-    gap = False
+    seqs: dict[str, list[int]] = {}
     for event in good:
-        first = min(event["seq"], 1)  # from 0; that it is counted from 1 is no gap
-        gap |= next_seq.get(event["node"], first) != event["seq"]
-        next_seq[event["node"]] = event["seq"] + 1
+        seqs.setdefault(event["node"], []).append(event["seq"])
+    # From 0; that it is counted from 1 is no gap. In which order the file has the lines is no matter.
+    gap = any(sorted(told) not in (list(range(len(told))), list(range(1, len(told) + 1)))
+              for told in seqs.values())
     folder.trace = sorted(good, key=lambda event: event["time"])
-    folder.trace_whole = len(good) == len(parsed) and not gap and set(folder.run["nodes"]) < next_seq.keys()
+    folder.trace_whole = len(good) == len(parsed) and not gap and set(folder.run["nodes"]) < seqs.keys()

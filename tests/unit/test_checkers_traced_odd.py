@@ -39,6 +39,23 @@ def a_gap_may_hide_the_excuse(story: Story, tale: Tale) -> None:
 
 
 @traced(unknown=OF_THE_TRACE)
+def so_may_seqs_that_lie_though_count_and_sums_are_right(story: Story, tale: Tale) -> None:
+    """1, 2 and 6 are missing; there are eight lines, their sum and that of their squares are right."""
+    story.produce(3).elect("n2", "n2", "n3")
+    while (said := [line for line in story.lines if line["node"] == "n3"])[7:] == []:
+        story.say("n3", "hw", role="follower")
+    kept = said[:8]
+    story.lines = [line for line in story.lines if line["node"] != "n3" or line in kept]
+    for line, seq in zip(kept, (0, 0, 4, 3, 4, 5, 5, 7), strict=True):
+        line["seq"] = seq
+
+
+@traced()
+def lines_in_another_order_are_no_gap(story: Story, tale: Tale) -> None:
+    story.produce(3).elect("n2", "n2", "n3").lines.reverse()
+
+
+@traced(unknown=OF_THE_TRACE)
 def so_may_a_line_whose_event_is_a_number(story: Story, tale: Tale) -> None:
     story.produce(3).elect("n2", "n2", "n3").say("n3", "fetch", follower="n1", offset=0)
     story.lines[-1]["event"] = 7

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.messages import EpochEnd
-from broker.wire import FETCH, PRODUCE, frame_request, frame_response, varint
+from broker.shape import varint
+from broker.wire import FETCH, PRODUCE, frame_request, frame_response
 
 _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")

@@ -5,8 +5,11 @@ process when that is more than there is: four bytes of garbage would end a broke
 first by what kio's own classes say of its fields.
 
 Rules
-1. A walk reads lengths and counts only, and ends where the message ends.
+1. A walk reads lengths and counts only, and ends where the message ends. Bytes after it do not matter: Kafka
+   ignores them too, and librdkafka sends some.
 2. What does not fit is a ShapeError; what fits is not yet valid, kio still decides that.
+3. Tagged fields that kio's class does not know are to be skipped (KIP-482), but kio raises on them: the walk
+   notes each as an `Edit`, and kio reads a frame from which they are cut out.
 """
 
 import struct
@@ -22,22 +25,34 @@ _SIZES = {
 }  # fmt: skip
 _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
 
-Walk = Callable[[bytes, int], int]  # frame, where it begins -> where it ends; IndexError, struct.error beyond
+Edit = tuple[int, int, bytes]  # from, to: these bytes instead. In the order in which they are to be made
+# frame, where it begins, edits to add to -> where it ends; IndexError, struct.error beyond
+Walk = Callable[[bytes, int, list[Edit]], int]
 
 
 class ShapeError(ValueError):
     """A length or a count that cannot be."""
 
 
-def walk(cls: Any, frame: bytes, at: int) -> int:
-    """Where a message of this kio class ends that begins at `at`. ShapeError if that cannot be."""
+def readable(cls: Any, frame: bytes, at: int) -> bytes:
+    """The frame as kio can read a message of this class from it, which begins at `at`: itself, or without
+    the tagged fields that the class does not know. ShapeError if there is no such message."""
+    edits: list[Edit] = []
     try:
-        end = _walk_of(cls)(frame, at)
+        end = _walk_of(cls)(frame, at, edits)
     except (IndexError, struct.error) as error:
         raise ShapeError(f"the frame ends too early: {error}") from error
     if end > len(frame):
         raise ShapeError(f"{end - len(frame)} bytes are missing")
-    return end
+    return _edited(frame, edits) if edits else frame
+
+
+def _edited(frame: bytes, edits: list[Edit]) -> bytes:
+    pieces, at = [], 0
+    for start, stop, instead in sorted(edits):  # no two overlap: a section's count, sizes and fields
+        pieces += [frame[at:start], instead]
+        at = stop
+    return b"".join((*pieces, frame[at:]))
 
 
 @cache
@@ -63,16 +78,16 @@ def _walk_all(steps: list[int | Walk]) -> Walk:
     if len(walks) == 1:
         return walks[0]
 
-    def run(frame: bytes, at: int) -> int:
+    def run(frame: bytes, at: int, edits: list[Edit]) -> int:
         for each in walks:
-            at = each(frame, at)
+            at = each(frame, at, edits)
         return at
 
     return run
 
 
 def _skip(size: int) -> Walk:
-    return lambda frame, at: at + size
+    return lambda frame, at, edits: at + size
 
 
 def _step_of(field: Field[Any], flexible: bool) -> int | Walk:
@@ -112,13 +127,13 @@ def _varint(frame: bytes, at: int) -> tuple[int, int]:
 
 def _sized(*, wide: bool, flexible: bool) -> Walk:
     """A string or bytes: a length, and so many bytes."""
-    def compact(frame: bytes, at: int) -> int:
+    def compact(frame: bytes, at: int, edits: list[Edit]) -> int:
         length, at = _varint(frame, at)
         return at + length - 1 if length else at
 
     number = _I32 if wide else _I16
 
-    def plain(frame: bytes, at: int) -> int:
+    def plain(frame: bytes, at: int, edits: list[Edit]) -> int:
         length = number.unpack_from(frame, at)[0]
         if length < -1:
             raise ShapeError(f"a length of {length}")
@@ -129,7 +144,7 @@ def _sized(*, wide: bool, flexible: bool) -> Walk:
 
 def _array(one: int | Walk, flexible: bool) -> Walk:
     """A count, and so many elements, each of at least one byte."""
-    def run(frame: bytes, at: int) -> int:
+    def run(frame: bytes, at: int, edits: list[Edit]) -> int:
         if flexible:
             count, at = _varint(frame, at)
             count -= 1
@@ -140,24 +155,55 @@ def _array(one: int | Walk, flexible: bool) -> Walk:
         if isinstance(one, int):
             return at + one * max(count, 0)
         for _ in range(count):
-            at = one(frame, at)
+            at = one(frame, at, edits)
         return at
 
     return run
 
 
 def _tagged(tags: dict[int, Walk]) -> Walk:
-    """Tagged fields: known ones must be as long as they say."""
-    def run(frame: bytes, at: int) -> int:
+    """Tagged fields: known ones must be as long as they say, unknown ones are cut out."""
+    def run(frame: bytes, at: int, edits: list[Edit]) -> int:
         if frame[at] == 0:
             return at + 1
+        count_at = at
         count, at = _varint(frame, at)
+        fields_at, unknown = at, 0
         for _ in range(count):
-            tag, at = _varint(frame, at)
-            size, at = _varint(frame, at)
-            if tag not in tags or tags[tag](frame, at) != at + size:
-                raise ShapeError(f"tagged field {tag} of {size} bytes")
+            field_at = at
+            tag, size_at = _varint(frame, at)
+            size, at = _varint(frame, size_at)
+            if tag in tags:
+                before = len(edits)
+                if tags[tag](frame, at, edits) != at + size:
+                    raise ShapeError(f"tagged field {tag} is not of the {size} bytes that it says")
+                if len(edits) > before:  # something was cut out of it
+                    edits.append((size_at, at, varint(size - _saved(edits[before:]))))
+            else:
+                unknown += 1
+                edits.append((field_at, at + size, b""))
             at += size
+            if at > len(frame):
+                raise ShapeError(f"tagged field {tag} of {size} bytes ends beyond the frame")
+        if unknown:
+            edits.append((count_at, fields_at, varint(count - unknown)))
         return at
 
     return run
+
+
+def _saved(edits: list[Edit]) -> int:
+    """By how many bytes they make a frame shorter."""
+    return sum(stop - start - len(instead) for start, stop, instead in edits)
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint's bytes."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -6,7 +6,8 @@ Rules
 2. Every frame is walked before kio reads it (broker.shape): its native parser aborts the process on some
    garbage.
 3. A field that a version lacks is dropped by `make`, so that one handler serves all versions of its API.
-4. An unknown tagged field of a *header* is skipped (KIP-482); in a body kio refuses it, and so do we.
+4. As in Kafka, tagged fields that nobody here knows are skipped, in headers and in bodies (KIP-482), and so
+   are bytes behind the last field.
 """
 
 import datetime
@@ -22,7 +23,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from broker.shape import ShapeError, walk
+from broker.shape import ShapeError, readable
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, LEADER_AND_ISR = 0, 1, 2, 3, 4
 FIND_COORDINATOR, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = (
@@ -91,18 +92,6 @@ def read_varint(frame: bytes, at: int) -> tuple[int, int]:
     raise WireError("no varint")
 
 
-def varint(value: int) -> bytes:
-    """An unsigned varint's bytes."""
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def skip_tags(frame: bytes, at: int) -> int:
     """Where a section of tagged fields ends."""
     count, at = read_varint(frame, at)
@@ -145,11 +134,9 @@ def read_response(frame: bytes, key: int, version: int, correlation: int) -> Any
 
 def _read(schema: Any, reader: Reader, frame: bytes, at: int) -> Any:
     try:
-        end = walk(schema, frame, at)
+        frame = readable(schema, frame, at)
     except ShapeError as error:
         raise WireError(f"unreadable: {error}") from error
-    if end != len(frame):
-        raise WireError(f"{len(frame) - end} bytes too many")
     try:
         return reader(frame, at)[0]
     except (KeyboardInterrupt, SystemExit):

@@ -13,6 +13,7 @@ from broker.hot import FOLLOWER_FETCH, Asked, Fetched, fetch_answer, fetch_reque
 from broker.messages import EpochEnd
 from broker.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
 from broker.news import read_news, read_news_answer, write_news, write_news_answer
+from broker.shape import varint
 from broker.wire import (
     FETCH,
     PRODUCE,
@@ -25,7 +26,6 @@ from broker.wire import (
     read_response,
     request_parts,
     response_parts,
-    varint,
     write_request,
     write_response,
 )
@@ -213,7 +213,7 @@ def test_a_header_may_bring_tags_that_nobody_knows() -> None:
     assert read_request(tagged, head) == body
 
 
-@pytest.mark.parametrize("damage", ["cut", "longer", "tag", "empty", "client"])
+@pytest.mark.parametrize("damage", ["cut", "tag", "count", "empty", "client"])
 def test_a_damaged_request_is_a_wire_error(damage: str) -> None:
     """Whatever is wrong with it, and wherever."""
     cls, _ = request_parts(wire.METADATA, 9)
@@ -231,8 +231,8 @@ def test_a_damaged_request_is_a_wire_error(damage: str) -> None:
     )[4:]
     damaged = {
         "cut": frame[:-2],
-        "longer": frame + b"\0",
-        "tag": frame[:-1] + b"\1\x63\1x",
+        "tag": frame[:-1] + b"\1\x63\2x",
+        "count": frame[:-1] + b"\2\x63\1x",
         "empty": b"",
         "client": frame[:8] + b"\x7f\xff" + frame[10:],
     }[damage]

@@ -200,7 +200,7 @@ def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool
         word=word_of(code, told),
         told=told,
         about=about,
-        accounts=tuple(telling.accounts_of(folder, told, about)),
+        reading=telling.reading_of(folder, told, about),
         failing=tuple(found for found in telling.worst_first(told["findings"]) if fails(found, policy)),
         harness=tuple(harness),
         remarks=tuple(remarks),

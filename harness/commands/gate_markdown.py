@@ -97,9 +97,9 @@ def told(outcome: Outcome) -> Iterator[str]:
     """As items of a list."""
     if outcome.about is not None:
         yield item(f"ran: {telling.ran(outcome.about)}")
-        yield from (item(line) for line in telling.struck(outcome.about))
+        yield from (item(line) for line in telling.struck(outcome.read))
     yield from (item(f"failed in the harness: {reason}") for reason in outcome.harness)
-    for found, parts in outcome.accounts or telling.accounts_of(outcome.folder, outcome.told, outcome.about):
+    for found, parts in outcome.read.accounts:
         yield item(group_words(found))
         yield from (item(f"{head}: {sentence}", 1) for head, sentence in parts)
         others = telling.others(found, parts)

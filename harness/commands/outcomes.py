@@ -34,10 +34,15 @@ class Outcome:
     word: str  # the code in a word or two
     told: Told  # the verdict, as verdict.json has it
     about: Told | None = None  # run.json, where anything was judged
-    accounts: tuple[telling.Account, ...] = ()  # of every group of findings, the worst first
+    reading: telling.Reading | None = None  # of the run's files; None: of the verdict alone
     failing: tuple[Told, ...] = ()  # the findings that fail the gate, the worst first
     harness: tuple[str, ...] = ()  # what failed in the harness
     remarks: tuple[tuple[str, str], ...] = ()  # what a report says besides: a head and a text each
+
+    @property
+    def read(self) -> telling.Reading:
+        """What the files tell."""
+        return self.reading or telling.reading_of(self.folder, self.told, self.about)
 
     @property
     def unknown(self) -> tuple[Told, ...]:
@@ -49,7 +54,7 @@ def report_of(outcome: Outcome) -> str:
     """The report as `check` prints it, with its colours."""
     lines = [f"  {head:<9}  {text}" for head, text in outcome.remarks]
     return "\n".join([
-        telling.report(outcome.folder, outcome.told, outcome.about, outcome.accounts), *lines])
+        telling.report(outcome.folder, outcome.told, outcome.about, outcome.reading), *lines])
 
 
 def why(outcome: Outcome) -> str:

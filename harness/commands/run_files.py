@@ -129,6 +129,13 @@ class RunFiles:
         return told
 
     @cached_property
+    def nemesis(self) -> list[Op]:
+        """All its lines, in order; of a history of any size, for they are few and quickly found."""
+        gap = b" " if self.history.spaced() else b""
+        found = self.history.holding(b'"process":%b%d' % (gap, NEMESIS), Budget(left=self.history.size()))
+        return [op for op in map(op_in, found) if op is not None and op.process == NEMESIS]
+
+    @cached_property
     def losses(self) -> list[Op]:
         """The acts that took written data with them."""
         return [op for op in self.acts("lost") if (op.fault or {}).get("lost") is True]

@@ -20,7 +20,6 @@ from harness.commands.brokers_words import last_words
 from harness.commands.evidence import Evidence
 from harness.commands.side_by_side import AROUND, check_partition, show_logs
 from harness.commands.telling import (
-    accounts_of,
     gathering_of,
     headed,
     looked_at,
@@ -28,6 +27,8 @@ from harness.commands.telling import (
     paragraph,
     promises,
     ran,
+    reading_of,
+    struck,
     unknowns,
 )
 from harness.commands.words import PERMITS, many, op_line, told_class, verdict_word
@@ -87,16 +88,17 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
     click.echo(f"  ended      {ending(about)}")
     for node, words in last_words(run, about).items():
         click.echo(f"  died       {node} ended by itself; its last words: {words}")
-    struck = list(faults(run))
-    click.echo(f"  nemesis    {many(len(struck), 'act') if struck else 'did nothing'}")
-    for op in struck[:FAULTS_SHOWN]:
+    reading = reading_of(shown, verdict or {}, about)
+    click.echo("\n".join(struck(reading) or ["  struck by  nothing"]))
+    acts = list(faults(run))
+    for op in acts[:FAULTS_SHOWN]:
         click.echo(f"    {op_line(op)}")
-    if len(struck) > FAULTS_SHOWN:
-        click.echo(f"    ... and {len(struck) - FAULTS_SHOWN} more")
+    if len(acts) > FAULTS_SHOWN:
+        click.echo(f"    ... and {len(acts) - FAULTS_SHOWN} more")
     if verdict is None:
         click.echo(f"  judge      {shlex.join(['floodmark', 'check', str(shown)])}")
         return
-    for found, parts in accounts_of(shown, verdict, about):
+    for found, parts in reading.accounts:
         click.echo(paragraph(found, parts))
     for told in unknowns(verdict.get("unknown") or ()):
         click.echo(told)

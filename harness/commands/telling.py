@@ -9,6 +9,7 @@ import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from harness.commands import again
 from harness.commands.accounts import Part, account
 from harness.commands.evidence import Evidence, Gathering
 from harness.commands.run_files import RunFiles
+from harness.commands.strikes import Strikes, strikes_of, words
 from harness.commands.words import many, told_class, verdict_word
 from harness.places import Place
 from harness.run import Run, RunAt
-from harness.schedule import ACTS
 from harness.verdict import BUG
 
 GRAVEST = (  # what clients suffered, then what the logs are, then how it came about, then what may still come
@@ -40,13 +41,30 @@ Told = Mapping[str, Any]
 Account = tuple[Told, tuple[Part, ...]]  # a group of findings, and the paragraph about the worst of it
 
 
-def report(
-    folder: Place, verdict: Told, about: Told | None, accounts: Sequence[Account] = ()
-) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a report takes from the files of a run: read once, told in every form."""
+
+    accounts: tuple[Account, ...]  # of every group of findings, the worst first
+    strikes: Strikes = field(default_factory=Strikes)
+
+
+def reading_of(folder: Place, verdict: Told, about: Told | None) -> Reading:
+    """Without run.json, or where its files lie far away, the sentences of the verdict alone."""
+    findings = worst_first(verdict.get("findings") or ())
+    if about is None or not isinstance(folder, Path):
+        return Reading(accounts=tuple((found, ()) for found in findings))
+    gathering = gathering_of(RunAt(folder=folder), verdict, about)
+    return Reading(accounts=tuple(told_of(gathering, findings)),
+                   strikes=strikes_of(gathering.files.nemesis, about))
+
+
+def report(folder: Place, verdict: Told, about: Told | None, reading: Reading | None = None) -> str:
     """The verdict, a paragraph a finding, what is unknown and why, what was looked at, what to type next."""
+    reading = reading_of(folder, verdict, about) if reading is None else reading
     parts = [f"{folder.resolve().name}: {verdict_word(verdict.get('valid'))}"]
-    parts += [f"  ran        {ran(about)}", *struck(about)] if about else []
-    parts += [paragraph(*told) for told in (accounts or accounts_of(folder, verdict, about))]
+    parts += [f"  ran        {ran(about)}", *struck(reading)] if about else []
+    parts += [paragraph(*told) for told in reading.accounts]
     parts += unknowns(verdict.get("unknown") or ())
     parts.append(f"  looked at  {looked_at(verdict.get('counts') or {})}")
     parts += next_commands(folder, verdict, about)
@@ -68,32 +86,23 @@ def promises(about: Told) -> list[str]:
     return told + (["unclean elections allowed"] if guarantees.get("unclean_leader_election") else [])
 
 
-def struck(about: Told) -> list[str]:
-    """The schedule in one line: how many of which acts."""
-    entries = [entry for entry in about.get("schedule") or () if isinstance(entry, Mapping)]
-    acts = Counter(str(entry.get("f")) for entry in entries if entry.get("f") not in ACTS)
-    told = ", ".join(f"{number} {f}" for f, number in sorted(acts.items()))
+def struck(reading: Reading) -> list[str]:
+    """What struck, in one line; none where nothing was to."""
+    told = words(reading.strikes)
     return [f"  struck by  {told}"] if told else []
 
 
 # -- findings -----------------------------------------------------------------------------------------------
 
 
-def accounts_of(folder: Place, verdict: Told, about: Told | None) -> list[Account]:
-    """Every group of findings, the worst first, with its paragraph; without run.json, or where its files
-    lie far away, the sentences alone."""
-    findings = worst_first(verdict.get("findings") or ())
-    if about is None or not isinstance(folder, Path):
-        return [(found, ()) for found in findings]
-    gathering = gathering_of(RunAt(folder=folder), verdict, about)
+def told_of(gathering: Gathering, findings: Sequence[Told]) -> Iterator[Account]:
+    """Every group of findings with its paragraph; what is told of one is not told again of the next."""
     told: list[Evidence] = []
-    accounts: list[Account] = []
     for found in findings:
         examples = found.get("examples") or ()
         evidence = gathering.of(found, examples[0]) if examples else None
-        accounts.append((found, account(evidence, told) if evidence is not None else ()))
+        yield found, account(evidence, told) if evidence is not None else ()
         told += [evidence] if evidence is not None else []
-    return accounts
 
 
 def gathering_of(run: Run, verdict: Told, about: Told) -> Gathering:

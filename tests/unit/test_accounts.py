@@ -73,7 +73,7 @@ def group(name: str = "lost-write", *examples: dict[str, Any], by: str | None = 
 def told(folder: Path, *groups: dict[str, Any], about: dict[str, Any] = ABOUT, unknown: Sequence[Any] = ()
          ) -> list[dict[str, str]]:
     verdict = {"valid": False, "findings": list(groups), "unknown": list(unknown)}
-    return [dict(parts) for _, parts in telling.accounts_of(folder, verdict, about)]
+    return [dict(parts) for _, parts in telling.reading_of(folder, verdict, about).accounts]
 
 
 def test_a_loss_is_told_from_the_ack_to_the_logs(folder: Path) -> None:

@@ -1,0 +1,74 @@
+"""What a report says struck a run: the strikes of its history, and what was planned and never came."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.commands import telling
+from harness.commands.gate_markdown import markdown
+from harness.commands.outcomes import Outcome, report_of
+from harness.commands.strikes import strikes_of, words
+from harness.op import NEMESIS, Op, Type
+
+KILL, START, WAIT = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down"]}, {"f": "wait"}
+ELEVEN = [each for _ in range(11) for each in (KILL, START)]
+
+
+def acts(*fs: str, error: str | None = None) -> list[Op]:
+    return [Op(index=index, time=index, process=NEMESIS, type=Type.INFO, f=f,
+               fault={"nodes": ["n1"], **({"error": error} if error else {})})
+            for index, f in enumerate(fs)]
+
+
+def about(schedule: list[dict[str, Any]], missed: list[int], ended: str | None = "done") -> dict[str, Any]:
+    return {"format": 1, "nodes": ["n1"], "schedule": schedule, "missed": missed, "ended": ended}
+
+
+@pytest.mark.parametrize(("fs", "told", "said"), [
+    (("kill", "start") * 3, about([KILL, START] * 3, []), "3 kill, 3 start"),
+    # Eleven were planned; the moments of eight never came, and their starts found nobody down.
+    (("kill", "start") * 3, about(ELEVEN, list(range(6, 22, 2))),
+     "3 kill, 3 start; missed, for the moment never came: 8 kill"),
+    ((), about([KILL, START], [0]), "nothing; missed, for the moment never came: 1 kill"),
+    (("start",), about([KILL, START], [0, 1]),  # what mends is done, whether its moment came or not
+     "1 start; missed, for the moment never came: 1 kill"),
+    (("kill",), about([KILL, START, KILL, START], [], "interrupted"),
+     "1 kill; not begun when the run ended: 1 kill, 2 start"),
+    (("kill",), about([KILL, START, KILL], [2], None),
+     "1 kill; missed, for the moment never came: 1 kill; not begun when the run ended: 1 start"),
+    (("kill",), about([KILL, WAIT, {"f": "send"}], [1], "interrupted"), "1 kill"),
+    (("kill", "cut"), about([], []), "1 cut, 1 kill"),  # of a history from elsewhere
+    (("kill",), {"schedule": "none", "missed": 3}, "1 kill"),
+    (("kill",), about([KILL, "no entry"], [1, 7, "x"], "done"),  # type: ignore[list-item]
+     "1 kill; missed, for the moment never came: 1 ?"),
+    ((), about([], []), ""),
+    ((), about([KILL], []), ""),
+])
+def test_the_strikes_are_counted_and_not_the_plan(
+        fs: tuple[str, ...], told: dict[str, Any], said: str) -> None:
+    assert words(strikes_of(acts(*fs), told)) == said
+
+
+def test_a_strike_that_failed_half_way_is_told_as_such() -> None:
+    ops = [*acts("kill"), *acts("cut", error="no such chain")]
+    assert words(strikes_of(ops, about([], []))) == "1 cut, 1 kill; failed half-way: 1 cut"
+
+
+@pytest.mark.parametrize("gap", ["", " "])
+def test_every_report_has_the_same_count(tmp_path: Path, gap: str) -> None:
+    """From the folder: `check`'s text, which is JUnit's too, and the page."""
+    struck = {"process": -1, "type": "info", "fault": {"nodes": ["n1"]}}
+    lines = [{"index": index, "time": index, "f": f, **struck}
+             for index, f in enumerate(("kill", "start", "kill"))]
+    client = {"index": 3, "time": 9, "process": 1, "type": "invoke", "f": "poll"}
+    (tmp_path / "history.jsonl").write_text("".join(
+        json.dumps(line, separators=("," + gap, ":" + gap)) + "\n" for line in [*lines, client]))
+    run = about(ELEVEN, list(range(4, 22)))
+    told = {"valid": "unknown", "findings": [], "unknown": [{"names": ["unfit"], "reason": "missed"}]}
+    said = "struck by  2 kill, 1 start; missed, for the moment never came: 9 kill"
+    outcome = Outcome(folder=tmp_path, code=3, word="unknown", told=told, about=run)
+    assert said in report_of(outcome)
+    assert f"- {' '.join(said.split())}" in markdown("1 run", [outcome]).decode()
+    assert said in telling.report(tmp_path, told, run)

@@ -18,8 +18,8 @@ import orjson
 from checkers import names
 from harness.dump_twin import is_twin
 from harness.errors import FloodmarkError
-from harness.places import Place
-from harness.run import RunAt
+from harness.places import Place, is_named, open_inside
+from harness.run import REPLICAS_BYTES_AT_MOST, RunAt
 
 T = TypeVar("T")
 Shared = dict[Any, Any]
@@ -220,9 +220,9 @@ def agreed_leader(rows: Sequence[Replica | None]) -> Replica | None:
 def read_replicas(folder: Folder, shared: Shared) -> None:
     """Every good row; a missing file, a bad line or a missing row is told and makes the logs' checks
     unknown."""
-    path = RunAt(folder=folder.path).replicas_path
+    run = RunAt(folder=folder.path)
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = run.read(run.replicas_path, at_most=REPLICAS_BYTES_AT_MOST).split(b"\n")
     except OSError as error:
         folder.rows_damaged = True
         folder.reasons.append(damaged_rows(f"replicas.jsonl: {error.strerror or error}"))
@@ -299,19 +299,22 @@ def is_cache(cache: Any) -> bool:
 def look_at_files(folder: Folder) -> None:
     """Which of the big files can be read, and whether their last lines are whole."""
     run = RunAt(folder=folder.path)
-    why = unreadable(run.history_path)
+    why = unreadable(run.history_path, folder.path)
     if why is None:
         folder.history = run.history_path
         folder.torn = int(torn_tail(run.history_path))
     else:
         folder.reasons.append((names.IF_BREACHED, f"history.jsonl: {why}"))
-    trace = folder.path / "trace.jsonl"
-    folder.trace = trace if unreadable(trace) is None else None
+    why = unreadable(run.trace_path, folder.path)
+    if why is None:
+        folder.trace = run.trace_path
+    elif is_named(run.trace_path):
+        folder.reasons.append((names.OF_THE_TRACE, f"trace.jsonl: {why}"))
     for node in folder.nodes:
         lines, parquet = run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet"
-        if stands_for(parquet, lines):
+        if stands_for(parquet, lines, folder.path):
             folder.dumps[node] = parquet
-        elif (why := unreadable(lines)) is not None:
+        elif (why := unreadable(lines, folder.path)) is not None:
             damage_dump(folder, node, f"logs/{node}.jsonl: {why}")
         else:
             folder.dumps[node] = lines
@@ -326,32 +329,33 @@ def damage_dump(folder: Folder, node: str, reason: str) -> None:
     folder.reasons.append(((*names.OF_THE_LOGS, *(names.OF_THE_LEADERS_LOG if leads else ())), reason))
 
 
-def unreadable(path: Place) -> str | None:
-    """Why the file cannot be read; None if it can."""
+def unreadable(path: Place, folder: Place) -> str | None:
+    """Why a file of the folder cannot be read; None if it can. Whoever is told of a path by this module need
+    not ask again: it is a regular file inside the folder."""
     try:
-        with path.open("rb") as file:
+        with open_inside(path, folder) as file:
             file.read(1)
     except OSError as error:
         return error.strerror or str(error)
     return None
 
 
-def stands_for(parquet: Place, lines: Place) -> bool:
+def stands_for(parquet: Place, lines: Place, folder: Place) -> bool:
     """Whether to read the Parquet file: where it is alone, or was made of these lines, and there are so many
     that this pays."""
-    if not is_parquet(parquet):
+    if not is_parquet(parquet, folder):
         return False
-    if unreadable(lines) is not None:
+    if unreadable(lines, folder) is not None:
         return True
     if not (isinstance(parquet, Path) and isinstance(lines, Path)):
         return False  # to know whose twin it is all of the lines would have to be fetched
     return lines.stat().st_size >= TWIN_FROM_BYTES and is_twin(parquet, lines)
 
 
-def is_parquet(path: Place) -> bool:
+def is_parquet(path: Place, folder: Place) -> bool:
     """Whether the file begins and ends as Parquet does."""
     try:
-        with path.open("rb") as file:
+        with open_inside(path, folder) as file:
             head = file.read(4)
             file.seek(-4, os.SEEK_END)
             return head == file.read(4) == b"PAR1"

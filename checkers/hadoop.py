@@ -9,6 +9,7 @@ Rules
 import errno
 import io
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -170,10 +171,10 @@ class HadoopPlace:
             # Where a mount table leads elsewhere, that is where to write.
             home = self._at(str(self.file_system().resolvePath(classes().Path(folder)).toString()))
             system, context = home.file_system(), home._context()
-            last, fresh = home / name, home / f".{name}.fresh"
+            last, fresh = home / name, home / f".{name}.{secrets.token_hex(8)}"
             system.setWriteChecksum(False)  # a .crc file beside it would outlive what it is of
             try:
-                stream = system.create((last if context is None else fresh).path(), True)
+                stream = system.create((last if context is None else fresh).path(), context is None)
                 try:
                     stream.write(data)
                 finally:

@@ -23,7 +23,7 @@ from checkers.chunks import Blemished, Lines, chunks_of, in_turn, read_lines, ta
 from checkers.columns import HISTORY, nemesis_lines, nemesis_rows, piece_of, read_piece
 from checkers.plain import is_op
 from harness import dump_twin
-from harness.places import Place
+from harness.places import Place, is_regular_inside, replacing
 
 OF = b"floodmark.history-of"  # in the file's metadata: "READING SIZE CRC" of the lines
 READING = b"2 "  # raised whenever another thing is asked of a line
@@ -34,24 +34,23 @@ _TWIN = pa.schema([*HISTORY, (_TEXT, pa.string())])
 
 def keep(history: Path) -> Path | None:
     """Writes the twin, if there is to be one. OSError where it cannot be written."""
-    if not history.is_file() or history.stat().st_size < FROM_BYTES or is_twin(history):
+    if not is_regular_inside(history, history.parent) or history.stat().st_size < FROM_BYTES:
+        return None
+    if is_twin(history):
         return None
     twin = twin_of(history)
-    fresh = twin.with_name(f".{twin.name}.new")
     told = _TWIN.with_metadata({OF: READING + dump_twin.said_of(history)})
     try:
         threads = os.cpu_count() or 1
         with (
             ThreadPoolExecutor(threads) as pool,
+            replacing(twin) as fresh,
             pq.ParquetWriter(fresh, told, compression="zstd", write_page_checksum=True) as writer,
         ):
             for table in in_turn(_whole_table, chunks_of(history), pool, threads + 1):
                 writer.write_table(table.replace_schema_metadata(told.metadata))
-        os.replace(fresh, twin)
     except (Blemished, pa.ArrowException):
         return None
-    finally:
-        fresh.unlink(missing_ok=True)
     return twin
 
 
@@ -72,7 +71,10 @@ def twin_of(history: Path) -> Path:
 
 def is_twin(history: Path) -> bool:
     """Whether there is a twin that was made of these very lines."""
-    return dump_twin.is_twin(twin_of(history), history, key=OF, reading=READING)
+    twin = twin_of(history)
+    return is_regular_inside(twin, history.parent) and dump_twin.is_twin(
+        twin, history, key=OF, reading=READING
+    )
 
 
 # -- reading ------------------------------------------------------------------------------------------------

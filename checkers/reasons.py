@@ -119,7 +119,8 @@ def damaged_dumps(folder: Folder, seen: Survey) -> None:
 def missing_rows(folder: Folder) -> Iterator[tuple[bool, str]]:
     """Replicas without a row in replicas.jsonl (of followers only where the file itself is there), the first
     few by name."""
-    is_there = RunAt(folder=folder.path).replicas_path.is_file()
+    run = RunAt(folder=folder.path)
+    is_there = run.has(run.replicas_path)
     lacked = {True: 0, False: 0}  # partitions whose leader has none, others
     for partition in folder.partitions.values():
         lacking = [node for node in partition.replicas if (node, partition.key) not in folder.replicas]

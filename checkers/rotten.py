@@ -28,7 +28,7 @@ def set_aside(folder: Folder, flaw: Flaw) -> bool:
             continue
         found = True
         lines = dump.with_suffix(".jsonl")
-        if unreadable(lines) is None and not torn_tail(lines):
+        if unreadable(lines, folder.path) is None and not torn_tail(lines):
             folder.dumps[node] = lines
         else:
             del folder.dumps[node]

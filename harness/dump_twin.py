@@ -6,12 +6,12 @@ Rules
 2. A twin is there whole or not at all; a run is none the worse for lacking it.
 """
 
-import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import FloodmarkError
+from harness.places import replacing
 
 OF = b"floodmark.of"  # in the file's metadata: "SIZE CRC" of the lines
 _BLOCK_BYTES = 1 << 22
@@ -31,19 +31,19 @@ def write_twin(lines: Path) -> Path:
     import pyarrow.parquet
 
     twin = lines.with_suffix(".parquet")
-    fresh = twin.with_name(f".{twin.name}.new")
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in _COLUMNS])
     told = schema.with_metadata({OF: said_of(lines)})
     parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     read = pyarrow.json.ReadOptions(block_size=_BLOCK_BYTES)
     try:
-        with pyarrow.parquet.ParquetWriter(fresh, told, compression="zstd") as writer:
+        with (
+            replacing(twin) as fresh,
+            pyarrow.parquet.ParquetWriter(fresh, told, compression="zstd") as writer,
+        ):
             if lines.stat().st_size:
                 for batch in pyarrow.json.open_json(lines, read_options=read, parse_options=parse):
                     writer.write_batch(batch.cast(told))
-        os.replace(fresh, twin)
     except (OSError, pa.ArrowException) as error:
-        fresh.unlink(missing_ok=True)
         raise FloodmarkError(f"{twin} could not be made of {lines}: {error}") from error
     return twin
 

@@ -19,7 +19,7 @@ import orjson
 
 from harness.errors import FloodmarkError
 from harness.op import NEMESIS, Intent, Op, Outcome, Read, Send, Type
-from harness.places import Place
+from harness.places import Place, open_inside
 
 Item = TypeVar("Item")
 _HOLDS = frozenset({"assign", "subscribe"})  # the f's whose `partitions` are written
@@ -193,14 +193,17 @@ def _read_fields(read: Read) -> dict[str, int]:
 
 # -- reading back -------------------------------------------------------------------------------------------
 
-def read(path: Place, on_bad: Callable[[str], None] | None = None) -> Iterator[Op]:
-    """The ops of a history, one line at a time and in the order of the file.
+def read(
+    path: Place, on_bad: Callable[[str], None] | None = None, *, folder: Place | None = None
+) -> Iterator[Op]:
+    """The ops of a history, one line at a time and in the order of the file. Of a stranger's `folder` it must
+    be a regular file inside.
 
     A torn last line and blank lines are passed over, fields unknown are ignored. Any other line that is no op
     is told as "FILE:LINE: what": to on_bad, which goes on, or, without one, as a FloodmarkError.
     """
     try:
-        with path.open("rb") as file:
+        with path.open("rb") if folder is None else open_inside(path, folder) as file:
             for number, line in enumerate(file, start=1):
                 if line.isspace():
                     continue

@@ -15,6 +15,7 @@ import orjson
 from harness.edn import EdnError, forms
 from harness.edn_forms import Keyword, Symbol, Tagged, text_of
 from harness.errors import FloodmarkError, UsageError
+from harness.places import refuse_irregular
 
 BLOCK_BYTES = 1 << 18
 HEAD_BYTES = 1 << 16
@@ -60,6 +61,8 @@ class JepsenFile:
 
     def _head(self) -> bytes:
         try:
+            if not self.path.is_dir():
+                refuse_irregular(self.path.stat().st_mode, self.path)  # it is read twice, from its beginning
             with self.path.open("rb") as file:
                 return file.read(HEAD_BYTES)
         except FileNotFoundError as error:

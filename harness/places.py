@@ -5,9 +5,20 @@ Rules
 2. What goes wrong in a far place is the OSError that a Path would give: nobody has to know which it is.
 3. `scheme:/...` is an address, unless something in this machine's file system has that very name.
    file:///x is /x.
+4. What is written into a folder is written under a name that nobody can foresee, which nothing has, and takes
+   its place by rename (replacing): no link that lies ready is written through.
+5. A run folder may come from a stranger. Of it only regular files inside it are opened (open_inside): a pipe
+   would be waited for for ever, a device never ends, a link may lead to any file of the reader's. The folder
+   itself is what the reader named; it may be a link.
 """
 
+import errno
+import os
 import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol, Self
 
@@ -68,3 +79,98 @@ def path_of(address: str) -> Path:
     if host not in ("", "localhost"):
         raise UsageError(f"{address}: a file: address names no host; write file:///{path}")
     return Path(slash + path)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the path's place when the block ends well, and is gone where it does not: whoever
+    looks sees the file whole, or as it was before. A link at the path is replaced, not followed.
+
+    Raises: OSError where it cannot be written.
+    """
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    number = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(number, "wb") as file:
+            yield file
+        os.replace(fresh, path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+# -- folders of strangers -----------------------------------------------------------------------------------
+
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISDIR, "a folder"),
+)
+
+
+def open_inside(path: Place, folder: Place) -> BinaryIO:
+    """A file of a run folder, to be read in bytes; OSError where it is no regular file inside the folder.
+
+    Links inside the folder are followed as far as they stay in it. It never waits: not even for the writer of
+    a pipe that takes a file's place this very moment.
+    """
+    if not (isinstance(path, Path) and isinstance(folder, Path)):
+        return path.open("rb")  # far file systems have neither pipes nor devices, and refuse a link's escape
+    real = regular_inside(path, folder)
+    number = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        refuse_irregular(os.fstat(number).st_mode, path)
+        return os.fdopen(number, "rb")
+    except BaseException:
+        os.close(number)
+        raise
+
+
+def read_inside(path: Place, folder: Place, *, at_most: int) -> bytes:
+    """The bytes of such a file; OSError also where there are more of them than may be."""
+    with open_inside(path, folder) as file:
+        data = file.read(at_most + 1)
+    if len(data) > at_most:
+        raise OSError(errno.EFBIG, f"larger than {at_most >> 20} MiB, the most that is read of it", str(path))
+    return data
+
+
+def regular_inside(path: Path, folder: Path) -> Path:
+    """The file itself, without links; OSError where that is no regular file inside the folder."""
+    real = Path(os.path.realpath(path, strict=True))
+    if not real.is_relative_to(os.path.realpath(folder)):
+        raise OSError(errno.EPERM, "a link that leaves the folder, and only files inside it are opened",
+                      str(path))
+    refuse_irregular(real.lstat().st_mode, path)
+    return real
+
+
+def size_inside(path: Place, folder: Place) -> int:
+    """How many bytes such a file has; OSError as above."""
+    near = isinstance(path, Path) and isinstance(folder, Path)
+    return (regular_inside(path, folder) if near else path).stat().st_size  # type: ignore[arg-type]
+
+
+def refuse_irregular(mode: int, path: Path) -> None:
+    """OSError for whatever is no regular file."""
+    if not stat.S_ISREG(mode):
+        kind = next((word for is_so, word in _KINDS if is_so(mode)), "something else")
+        raise OSError(errno.EINVAL, f"{kind}, and only regular files are opened", str(path))
+
+
+def is_regular_inside(path: Place, folder: Place) -> bool:
+    """Whether there is such a file."""
+    if not (isinstance(path, Path) and isinstance(folder, Path)):
+        return path.is_file()
+    try:
+        regular_inside(path, folder)
+    except OSError:
+        return False
+    return True
+
+
+def is_named(path: Place) -> bool:
+    """Whether the folder has that name, whatever stands behind it: a link to nothing is there too."""
+    return os.path.lexists(path) if isinstance(path, Path) else path.exists()

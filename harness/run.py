@@ -12,17 +12,20 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 
 import orjson
 
 from harness.errors import FloodmarkError, UsageError
-from harness.places import Far, Place
+from harness.places import Far, Place, is_named, is_regular_inside, open_inside, read_inside, replacing
 
 FORMAT = 1
 RUNS = Path("histories/runs")
 LATEST = "latest"
-
+# Runs of a million partitions have about a third of this.
+ABOUT_BYTES_AT_MOST = 1 << 30
+REPLICAS_BYTES_AT_MOST = 1 << 31
+VERDICT_BYTES_AT_MOST = 1 << 28
 
 P = TypeVar("P", bound=Place)
 
@@ -70,14 +73,32 @@ class RunAt(Generic[P]):
     def about(self) -> dict[str, Any]:
         """run.json as it is now; FloodmarkError where it is none, or of another format."""
         try:
-            about = orjson.loads(self.about_path.read_bytes())
+            about = orjson.loads(self.read(self.about_path, at_most=ABOUT_BYTES_AT_MOST))
         except FileNotFoundError as error:
             raise FloodmarkError(f"{self.folder} is no run folder: it has no run.json") from error
-        except (OSError, orjson.JSONDecodeError) as error:
+        except OSError as error:
+            raise FloodmarkError(f"cannot read {self.about_path}: {error.strerror or error}") from error
+        except orjson.JSONDecodeError as error:
             raise FloodmarkError(f"cannot read {self.about_path}: {error}") from error
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise FloodmarkError(f"{self.about_path} is not of format {FORMAT}")
         return about
+
+    def open(self, path: P) -> BinaryIO:
+        """One of its files; OSError where that is no regular file inside the folder."""
+        return open_inside(path, self.folder)
+
+    def read(self, path: P, *, at_most: int) -> bytes:
+        """All of one of its files; OSError also where that is more than so many bytes."""
+        return read_inside(path, self.folder, at_most=at_most)
+
+    def has(self, path: P) -> bool:
+        """Whether one of its files is there and may be opened."""
+        return is_regular_inside(path, self.folder)
+
+    def names(self, path: P) -> bool:
+        """Whether something of that name is there, whatever it is."""
+        return is_named(path)
 
     def rewrite(self, about: Mapping[str, Any]) -> None:
         """Puts this run.json in the place of the last, by rename."""
@@ -161,15 +182,10 @@ def write_whole(path: Place, data: bytes) -> None:
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     """The file with all of these pieces, or as it was before, also when making a piece fails."""
-    fresh = path.with_name(f".{path.name}.fresh")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with fresh.open("wb") as file:
-                file.writelines(pieces)
-            os.replace(fresh, path)
-        finally:
-            fresh.unlink(missing_ok=True)
+        with replacing(path) as file:
+            file.writelines(pieces)
     except OSError as error:
         raise FloodmarkError(f"cannot write {path}: {error.strerror}") from error
 

@@ -54,6 +54,7 @@ __all__ = [
     "write",
 ]  # fmt: skip
 ACKS = ("all", "1", "0")
+BYTES_AT_MOST = 1 << 30  # of a file: the run.json of a million partitions has a third of this
 QUALITIES = ("loss", "delay_ms", "jitter_ms", "rate_kbit")
 _COMMON = ("f", "nodes", "moment", "timeout_s")
 
@@ -73,16 +74,20 @@ def load(path: Path, *, nodes: Sequence[str] | None = None,
          partitions: Sequence[int] | None = None) -> Schedule:
     """The schedule in a file: a JSON array of entries, or TOML with `[[schedule]]` tables (by its suffix)."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:  # a pipe may be meant; what never ends is not waited for
+            data = file.read(BYTES_AT_MOST + 1)
+        if len(data) > BYTES_AT_MOST:
+            raise UsageError(f"the schedule {path} is larger than {BYTES_AT_MOST >> 20} MiB")
+        text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the schedule {path} cannot be read: {error}") from error
     try:
-        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        told = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"the schedule {path} does not parse: {error}") from error
-    if isinstance(data, dict) and "schedule" in data:  # TOML holds no bare array; a whole run.json
-        data = data["schedule"]
-    return read(data, source=str(path), nodes=nodes, partitions=partitions)
+    if isinstance(told, dict) and "schedule" in told:  # TOML holds no bare array; a whole run.json
+        told = told["schedule"]
+    return read(told, source=str(path), nodes=nodes, partitions=partitions)
 
 
 def read(data: object, *, source: str = "schedule", nodes: Sequence[str] | None = None,

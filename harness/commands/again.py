@@ -23,7 +23,8 @@ def command(folder: Path, about: Mapping[str, Any], finding: str | None = None) 
         schedule_of(about, settings, str(folder))
     except FloodmarkError:
         return None  # a foreign or damaged run.json: there is nothing to be typed then
-    if not Run(folder=folder).history_path.exists():
+    run = Run(folder=folder)
+    if not run.has(run.history_path):
         return None
     return shlex.join(["floodmark", "reproduce", str(folder), *(["--finding", finding] if finding else [])])
 

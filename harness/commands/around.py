@@ -141,7 +141,7 @@ def weigh(op: Op, force: dict[tuple[str, str], Op]) -> None:
 def parsed(run: Run, pattern: re.Pattern[bytes]) -> Iterator[Op]:
     """The ops of the lines that match; a line that is no op is told and passed over."""
     try:
-        with run.history_path.open("rb") as file:
+        with run.open(run.history_path) as file:
             for number, line in enumerate(file, 1):
                 if pattern.search(line):
                     try:

@@ -27,14 +27,14 @@ def bad_lines(run: RunAt[Place], verdict: Mapping[str, Any]) -> Iterator[str]:
         complaint = _COMPLAINT.match(str(entry["reason"]))
         if complaint is not None:
             name = complaint.group(1)
-            told = bad_ops(run) if name == "history.jsonl" else bad_entries(run.folder / name)
+            told = bad_ops(run) if name == "history.jsonl" else bad_entries(run, run.folder / name)
             yield from (f"{name}:{line}" for line in islice(told, TOLD))
 
 
 def bad_ops(run: RunAt[Place]) -> Iterator[str]:
     told: list[str] = []
     try:
-        for _ in history.read(run.history_path, on_bad=told.append):
+        for _ in history.read(run.history_path, on_bad=told.append, folder=run.folder):
             yield from (line.removeprefix(f"{run.history_path}:") for line in told)
             told.clear()
     except FloodmarkError:
@@ -42,10 +42,10 @@ def bad_ops(run: RunAt[Place]) -> Iterator[str]:
     yield from (line.removeprefix(f"{run.history_path}:") for line in told)
 
 
-def bad_entries(path: Place) -> Iterator[str]:
+def bad_entries(run: RunAt[Place], path: Place) -> Iterator[str]:
     """Lines of a dump that are no entries."""
     try:
-        with path.open("rb") as file:
+        with run.open(path) as file:
             for number, line in enumerate(file, 1):
                 wrong = what_is_wrong(line) if line.strip() else None
                 if wrong is not None:

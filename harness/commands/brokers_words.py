@@ -1,5 +1,6 @@
 """What the brokers' own logs tell whoever ran them: why one ended unasked, which keys nobody knows."""
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -34,9 +35,11 @@ def config_warnings(run: Run, node: str) -> list[str]:
 def _tail(run: RunAt[P], node: str) -> str:
     log = run.work_folder / f"{node}.log"
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        with run.open(log) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
             lines = file.read().decode(errors="replace").strip().splitlines()
-    except OSError:
+    except FileNotFoundError:
         return f"none ({log} is not there)"
+    except OSError as error:
+        return f"none ({log} cannot be read: {error.strerror or error})"
     return f"{' | '.join(line.strip() for line in lines[-LINES:]) or 'none'} ({log})"

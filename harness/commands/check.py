@@ -240,7 +240,7 @@ def save(folder: Place, verdict: Verdict) -> list[int]:
     could not be written."""
     run = RunAt(folder=folder)
     try:
-        if not run.about_path.is_file() and not run.history_path.is_file():
+        if not run.names(run.about_path) and not run.names(run.history_path):
             return []
     except OSError:
         return []  # nobody lets us look into it: the verdict has said so

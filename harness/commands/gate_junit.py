@@ -96,7 +96,8 @@ def properties_of(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
 def seconds_of(folder: Place) -> float | None:
     """How long the run went on, by the last whole line of its history; None where that cannot be told."""
     try:
-        with RunAt(folder=folder).history_path.open("rb") as file:
+        run = RunAt(folder=folder)
+        with run.open(run.history_path) as file:
             told = orjson.loads(last_line(file))["time"]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return None

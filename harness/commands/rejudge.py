@@ -59,7 +59,7 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
 def saved_verdict(folder: Place) -> Told | None:
     """None where there is none; one that cannot be read counts as none, and is told."""
     run = RunAt(folder=folder)
-    if not run.verdict_path.exists():
+    if not run.names(run.verdict_path):
         return None
     try:
         return read_verdict(run)

@@ -77,9 +77,10 @@ def read_first(folder: Path, finding: str | None) -> First:
     settings = settings_of(about, str(folder))
     refuse_unknown(settings, str(folder))
     schedule = schedule_of(about, settings, str(folder))
-    verdict = read_verdict(run) if run.verdict_path.exists() else None
+    verdict = read_verdict(run) if run.names(run.verdict_path) else None
     sought = sought_in(verdict, finding) if verdict is not None else None
-    ops = history.read(run.history_path, on_bad=lambda line: click.echo(f"floodmark: {line}", err=True))
+    ops = history.read(run.history_path, on_bad=lambda line: click.echo(f"floodmark: {line}", err=True),
+                       folder=run.folder)
     partitions = tuple(spec.key for spec in settings.assignment)
     ground = Ground(past=past_of(ops, schedule), partitions=partitions, focus=focus_of(sought))
     return First(run=run, settings=settings, schedule=schedule, ground=ground, verdict=verdict, sought=sought,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -17,7 +18,6 @@ from harness import history
 from harness.commands.event_words import TraceLine
 from harness.commands.seeking import Budget, Found, LineFile
 from harness.op import NEMESIS, Op, Type
-from harness.places import Place
 from harness.run import Run
 
 SEARCH_BYTES = 1 << 29  # of a run, by all searches together
@@ -61,11 +61,11 @@ class RunFiles:
 
     @cached_property
     def history(self) -> LineFile:
-        return LineFile(self.run.history_path)
+        return LineFile(self.run.history_path, self.run.folder)
 
     @cached_property
     def trace(self) -> LineFile:
-        return LineFile(self.run.trace_path)
+        return LineFile(self.run.trace_path, self.run.folder)
 
     @cached_property
     def sends(self) -> dict[tuple[int, int], tuple[Op, ...]]:
@@ -191,15 +191,15 @@ class RunFiles:
     # -- the logs -------------------------------------------------------------------------------------------
 
     def readable(self, node: str) -> bool:
-        lines, parquet = self._dump(node), self.run.logs_folder / f"{node}.parquet"
-        return lines.path.is_file() or parquet.is_file()
+        parquet = self.run.logs_folder / f"{node}.parquet"
+        return self.run.has(self._lines(node)) or self.run.has(parquet)
 
     def record(self, node: str, partition: int, offset: int, *, expected: bool = True) -> Record | None:
         """What the node's final log holds there. Where a record is to be expected, it is also looked for in
         a dump that is out of order."""
         dump, place = self._dump(node), f"{self.run.logs_folder.name}/{node}"
-        if not dump.path.is_file():
-            rows = parquet_rows(self.run.logs_folder / f"{node}.parquet", offset)
+        if not self.run.has(self._lines(node)):
+            rows = parquet_rows(self.run, self.run.logs_folder / f"{node}.parquet", offset)
             row = next((row for row in rows if is_at(row, partition, offset)), None)
             return None if row is None else record_of(row, f"{place}.parquet")
         found = dump.first_at_or_above(place_of, (partition, offset))
@@ -214,12 +214,15 @@ class RunFiles:
         return record_of(row, f"{place}.jsonl" + ("" if number is None else f":{number}"))
 
     def _dump(self, node: str) -> LineFile:
-        return self.dumps.setdefault(node, LineFile(self.run.logs_folder / f"{node}.jsonl"))
+        return self.dumps.setdefault(node, LineFile(self._lines(node), self.run.folder))
+
+    def _lines(self, node: str) -> Path:
+        return self.run.logs_folder / f"{node}.jsonl"
 
     @cached_property
     def replicas(self) -> Mapping[tuple[str, int], Row]:
         """What each replica believed at the end."""
-        file = LineFile(self.run.replicas_path)
+        file = LineFile(self.run.replicas_path, self.run.folder)
         found = file.lines_from(0, file.size()) if file.size() <= ROWS_BYTES else ()
         rows = [row for each in found if (row := fields_of(each.line)) is not None]
         return {(str(row.get("node")), row["partition"]): row
@@ -241,13 +244,13 @@ def fields_of(line: bytes) -> Row | None:
     return fields if isinstance(fields, dict) else None
 
 
-def parquet_rows(path: Place, offset: int) -> list[Row]:
+def parquet_rows(run: Run, path: Path, offset: int) -> list[Row]:
     """The rows of a dump at that offset; none where it cannot be read."""
     from pyarrow import ArrowInvalid
     from pyarrow.parquet import read_table
 
     try:
-        with path.open("rb") as file:
+        with run.open(path) as file:
             return list(read_table(file, filters=[("offset", "==", offset)]).to_pylist())
     except (OSError, ArrowInvalid):
         return []

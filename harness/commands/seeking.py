@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, TypeVar
 
-from harness.places import Place
+from harness.places import Place, open_inside, size_inside
 
 BLOCK_BYTES = 1 << 18
 KEYLESS = 8  # lines in a row without the key, after which a place counts as having none
@@ -46,13 +46,14 @@ class LineFile:
     """A file of lines. Nothing is read until asked for."""
 
     path: Place
+    folder: Place  # a stranger's perhaps: the file must lie in it
     _feeds: list[int] = field(default_factory=lambda: [0])  # line feeds before each block counted so far
     _whole: bool = False  # every block was counted
 
     def first_at_or_above(self, key_of: Callable[[bytes], Key | None], wanted: Key) -> Found | None:
         """The first line whose key is not below the one wanted."""
         try:
-            with self.path.open("rb") as file:
+            with open_inside(self.path, self.folder) as file:
                 low, high = 0, self.size()
                 while low < high:
                     middle = (low + high) // 2
@@ -68,14 +69,14 @@ class LineFile:
 
     def size(self) -> int:
         try:
-            return self.path.stat().st_size
+            return size_inside(self.path, self.folder)
         except OSError:
             return 0
 
     def lines_from(self, begin: int, end: int) -> Iterator[Found]:
         """The lines that begin in these bytes, the first being the one at `begin`."""
         try:
-            with self.path.open("rb") as file:
+            with open_inside(self.path, self.folder) as file:
                 file.seek(begin)
                 while begin < end and (line := file.readline()):
                     yield Found(begin=begin, line=line)
@@ -91,7 +92,7 @@ class LineFile:
     def line_after(self, at: int) -> int:
         """Where the first line begins that begins at or after this byte."""
         try:
-            with self.path.open("rb") as file:
+            with open_inside(self.path, self.folder) as file:
                 return start_after(file, at)
         except OSError:
             return at
@@ -104,7 +105,7 @@ class LineFile:
         if feeds < 0 or (feeds and not self._count(lambda: self._feeds[-1] >= feeds)):
             return None
         try:
-            with self.path.open("rb") as file:
+            with open_inside(self.path, self.folder) as file:
                 if feeds:
                     block = bisect_left(self._feeds, feeds) - 1
                     begin = block * BLOCK_BYTES
@@ -122,7 +123,7 @@ class LineFile:
         if not self._count(lambda: len(self._feeds) > block):
             return None
         try:
-            with self.path.open("rb") as file:
+            with open_inside(self.path, self.folder) as file:
                 file.seek(block * BLOCK_BYTES)
                 return self._feeds[block] + file.read(begin - block * BLOCK_BYTES).count(b"\n") + 1
         except OSError:
@@ -133,7 +134,7 @@ class LineFile:
         if enough() or self._whole:
             return enough()
         try:
-            with self.path.open("rb") as file:
+            with open_inside(self.path, self.folder) as file:
                 file.seek((len(self._feeds) - 1) * BLOCK_BYTES)
                 while not enough() and (block := file.read(BLOCK_BYTES)):
                     self._feeds.append(self._feeds[-1] + block.count(b"\n"))
@@ -148,7 +149,7 @@ class LineFile:
         """The lines from `begin` on (where one begins) that hold these bytes, as far as the budget goes."""
         rest = b""
         try:
-            with self.path.open("rb") as file:
+            with open_inside(self.path, self.folder) as file:
                 file.seek(begin)
                 while budget.left > 0 and (block := file.read(BLOCK_BYTES)):
                     budget.left -= len(block)

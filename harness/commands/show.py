@@ -33,7 +33,7 @@ from harness.commands.telling import (
 )
 from harness.commands.words import PERMITS, many, op_line, told_class, verdict_word
 from harness.errors import FloodmarkError, UsageError
-from harness.run import FORMAT, LATEST, RUNS, P, Run, RunAt, open_run
+from harness.run import FORMAT, LATEST, RUNS, VERDICT_BYTES_AT_MOST, P, Run, RunAt, open_run
 from harness.verdict import BUG, EXIT_VALID
 
 Told = Mapping[str, Any]
@@ -81,7 +81,7 @@ def latest() -> Path:
 
 def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
     """What ran, what struck it, and what the judge said."""
-    verdict = read_verdict(run) if run.verdict_path.exists() else None
+    verdict = read_verdict(run) if run.names(run.verdict_path) else None
     word = verdict_word(verdict["valid"]) if verdict else click.style("not judged yet", bold=True)
     click.echo(f"{run.folder.name}: {word}")
     click.echo(f"  ran        {ran(about)}")
@@ -176,11 +176,12 @@ def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
     """The saved verdict; FloodmarkError where there is none, or none that can be read."""
     judge = f"floodmark check {run.folder}"
     try:
-        verdict = orjson.loads(run.verdict_path.read_bytes())
+        verdict = orjson.loads(run.read(run.verdict_path, at_most=VERDICT_BYTES_AT_MOST))
     except FileNotFoundError as error:
         raise FloodmarkError(f"{run.folder} was not judged yet: {judge}") from error
     except (OSError, orjson.JSONDecodeError) as error:
-        raise FloodmarkError(f"cannot read {run.verdict_path}: {error}; judge again: {judge}") from error
+        why = error.strerror or error if isinstance(error, OSError) else error
+        raise FloodmarkError(f"cannot read {run.verdict_path}: {why}; judge again: {judge}") from error
     if not is_verdict(verdict):
         raise FloodmarkError(f"{run.verdict_path} is no verdict of format {FORMAT}; judge again: {judge}")
     return dict(verdict)

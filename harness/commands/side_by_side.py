@@ -87,7 +87,7 @@ def parting(cells: Mapping[str, Cell | None]) -> str:
 
 def cells_of(run: Run, node: str, partition: int, wanted: Collection[int]) -> Iterator[Cell]:
     """One node's dump, at the offsets wanted."""
-    for row in dump_rows(run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet", wanted):
+    for row in dump_rows(run, node, wanted):
         if row.get("partition") == partition and row.get("offset") in wanted:
             value = "control" if row.get("value") is None else row["value"]
             remarks = [word for word, is_so in (
@@ -96,17 +96,19 @@ def cells_of(run: Run, node: str, partition: int, wanted: Collection[int]) -> It
                        crc=row.get("crc"))
 
 
-def dump_rows(lines: Path, parquet: Path, wanted: Collection[int]) -> Iterable[Mapping[str, Any]]:
+def dump_rows(run: Run, node: str, wanted: Collection[int]) -> Iterable[Mapping[str, Any]]:
     """The rows of a dump in either form; a dump that cannot be read is told, and empty."""
+    lines, parquet = run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet"
     try:
-        if lines.exists():
-            yield from json_rows(lines)
-        elif parquet.exists():
+        if run.names(lines):
+            yield from json_rows(run, lines)
+        elif run.names(parquet):
             from pyarrow import ArrowInvalid
             from pyarrow.parquet import read_table
 
             try:
-                yield from read_table(parquet, filters=[("offset", "in", set(wanted))]).to_pylist()
+                with run.open(parquet) as file:
+                    yield from read_table(file, filters=[("offset", "in", set(wanted))]).to_pylist()
             except ArrowInvalid as error:
                 click.echo(f"floodmark: cannot read {parquet}: {error}", err=True)
         else:
@@ -115,9 +117,9 @@ def dump_rows(lines: Path, parquet: Path, wanted: Collection[int]) -> Iterable[M
         click.echo(f"floodmark: cannot read {lines}: {error.strerror}", err=True)
 
 
-def json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+def json_rows(run: Run, path: Path) -> Iterator[Mapping[str, Any]]:
     """The rows that are rows: the judge tells of the others."""
-    with path.open("rb") as file:
+    with run.open(path) as file:
         for text in file:
             try:
                 row = orjson.loads(text)
@@ -130,7 +132,7 @@ def json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
 def replica_rows(run: Run) -> Iterator[Mapping[str, Any]]:
     """What each replica believed, where it was written."""
     try:
-        yield from json_rows(run.replicas_path)
+        yield from json_rows(run, run.replicas_path)
     except FileNotFoundError:
         return
     except OSError as error:

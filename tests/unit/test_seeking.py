@@ -45,7 +45,7 @@ def test_a_line_is_found_as_by_reading_all(
     whole = data.splitlines(keepends=True)
     begins = [sum(map(len, whole[:number])) for number in range(len(whole))]
 
-    file = LineFile(path)
+    file = LineFile(path, path.parent)
     found = file.first_at_or_above(key_of, wanted)
     there = [line for line in whole if (key := key_of(line)) is not None and key >= wanted]
     assert (found.line if found else None) == next(iter(there), None)
@@ -66,14 +66,14 @@ def test_a_search_ends_with_its_budget(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"here\n" * 100)
     budget = Budget(left=128)
-    found = list(LineFile(path).holding(b"here", budget))
+    found = list(LineFile(path, path.parent).holding(b"here", budget))
     assert 20 <= len(found) <= 40
     assert budget.left <= 0
-    assert list(LineFile(path).holding(b"here", budget)) == []
+    assert list(LineFile(path, path.parent).holding(b"here", budget)) == []
 
 
 def test_a_file_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
-    file = LineFile(tmp_path / "nothing")
+    file = LineFile(tmp_path / "nothing", tmp_path)
     assert file.first_at_or_above(key_of, 1) is None
     assert file.numbered(1) is None
     assert file.number_of(5) is None
@@ -85,7 +85,7 @@ def test_what_is_not_in_order_may_not_be_found_but_is_never_mistaken(tmp_path: P
     path = tmp_path / "file"
     path.write_bytes(b"".join(line_of(key, "x") for key in (9, 3, 8, 1, 12, 2)))
     for wanted in range(13):
-        found = LineFile(path).first_at_or_above(key_of, wanted)
+        found = LineFile(path, path.parent).first_at_or_above(key_of, wanted)
         assert found is None or (key_of(found.line) or -1) >= wanted
 
 
@@ -125,7 +125,7 @@ def test_a_look_up_in_a_large_file_reads_little_of_it(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"".join(b"k%d some more words\n" % number for number in range(200_000)))
     place = Counting(path)
-    found = LineFile(place).first_at_or_above(key_of, 123_456)  # type: ignore[arg-type]
+    found = LineFile(place, tmp_path).first_at_or_above(key_of, 123_456)  # type: ignore[arg-type]
     assert found is not None
     assert key_of(found.line) == 123_456
     assert place.read_bytes_of < 10_000

@@ -1,0 +1,281 @@
+"""A run folder may come from a stranger: pipes, devices and links in the place of its files are told by name.
+
+Nothing here may wait for ever: an alarm goes off after ALARM_S.
+"""
+
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import GOLDEN, edit_run, floodmark
+
+from checkers import history_twin
+from checkers.folder import Folder, open_folder
+from harness import dump_twin, run
+from harness.errors import FloodmarkError, UsageError
+from harness.jepsen_read import JepsenFile
+from harness.places import open_inside, read_inside
+
+ALARM_S = 20.0
+LOST = "a-kill-loses-the-tail"
+
+
+@pytest.fixture(autouse=True)
+def alarm() -> Iterator[None]:
+    """Whoever waits for a writer of a pipe, or for the end of a device, is woken by an error."""
+
+    def ring(*_: object) -> None:
+        raise TimeoutError(f"not done after {ALARM_S} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, ALARM_S)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN / LOST, tmp_path / "run"))
+
+
+def put(kind: str, path: Path) -> None:
+    """Something else in the place of a file."""
+    path.unlink(missing_ok=True)
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a folder":
+        path.mkdir()
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    elif kind == "a link that leaves the folder":
+        outside = path.parents[1] / f"outside-{path.name}"
+        shutil.copy(GOLDEN / LOST / path.name, outside)
+        path.symlink_to(outside)
+    else:
+        assert kind == "a loop"
+        path.symlink_to(path.name)
+
+
+WORDS = {
+    "a pipe": "a pipe, and only regular files are opened",
+    "a folder": "a folder, and only regular files are opened",
+    "a device": "a link that leaves the folder",  # for the device lies elsewhere
+    "a link that leaves the folder": "a link that leaves the folder",
+    "a loop": os.strerror(errno.ELOOP),
+}
+
+
+def reasons(folder: Folder) -> str:
+    return "\n".join(reason for _, reason in folder.reasons)
+
+
+# -- the judge's eyes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", WORDS)
+def test_nothing_but_a_regular_file_is_run_json(folder: Path, kind: str) -> None:
+    put(kind, folder / "run.json")
+    opened = open_folder(folder)
+    assert not opened.judged
+    assert "run.json: " + WORDS[kind] in reasons(opened)
+
+
+@pytest.mark.parametrize("kind", WORDS)
+@pytest.mark.parametrize("name", ["history.jsonl", "replicas.jsonl", "trace.jsonl"])
+def test_nothing_but_a_regular_file_is_read_of_the_others(folder: Path, name: str, kind: str) -> None:
+    """Each is told by its name, a trace too: to lack one is no reason, to have one that cannot be read is."""
+    if kind == "a link that leaves the folder" and not (GOLDEN / LOST / name).exists():
+        (folder / name).symlink_to("/etc/hostname")
+    else:
+        put(kind, folder / name)
+    opened = open_folder(folder)
+    assert opened.judged
+    assert f"{name}: {WORDS[kind]}" in reasons(opened)
+    assert (opened.history is None) == (name == "history.jsonl")
+    assert opened.trace is None
+    assert opened.rows_damaged == (name == "replicas.jsonl")
+
+
+@pytest.mark.parametrize("kind", WORDS)
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_nothing_but_a_regular_file_is_a_dump(folder: Path, suffix: str, kind: str) -> None:
+    """In the place of a Parquet file beside good lines it is nothing; without the lines there is no dump."""
+    if suffix == "parquet" and kind == "a link that leaves the folder":
+        outside = folder.parent / "outside.parquet"
+        outside.write_bytes(b"PAR1....PAR1")
+        (folder / "logs" / "n1.parquet").symlink_to(outside)
+    elif kind == "a link that leaves the folder":
+        shutil.move(folder / "logs" / "n1.jsonl", folder.parent / "n1.jsonl")
+        (folder / "logs" / "n1.jsonl").symlink_to("../../n1.jsonl")
+    else:
+        put(kind, folder / "logs" / f"n1.{suffix}")
+    opened = open_folder(folder)
+    if suffix == "parquet":
+        assert opened.dumps["n1"].suffix == ".jsonl"
+        (folder / "logs" / "n1.jsonl").unlink()
+        assert "n1" in open_folder(folder).damaged
+    else:
+        assert "n1" not in opened.dumps
+        assert f"logs/n1.jsonl: {WORDS[kind]}" in reasons(opened)
+
+
+def test_a_folder_of_logs_elsewhere_has_no_dumps(folder: Path) -> None:
+    shutil.move(folder / "logs", folder.parent / "logs-of-another")
+    (folder / "logs").symlink_to("../logs-of-another")
+    opened = open_folder(folder)
+    assert opened.dumps == {}
+    assert "logs/n1.jsonl: a link that leaves the folder" in reasons(opened)
+
+
+def test_links_inside_the_folder_and_a_link_to_the_folder_are_fine(folder: Path) -> None:
+    """Near misses: nothing is told of them."""
+    before = open_folder(folder)
+    shutil.move(folder / "history.jsonl", folder / "kept.jsonl")
+    (folder / "history.jsonl").symlink_to("kept.jsonl")
+    shutil.move(folder / "logs", folder / "dumps")
+    (folder / "logs").symlink_to(folder / "dumps")
+    latest = folder.parent / "latest"
+    latest.symlink_to("run")
+    opened = open_folder(latest)
+    assert opened.history == latest / "history.jsonl"
+    assert opened.dumps.keys() == before.dumps.keys()
+    assert opened.reasons == before.reasons
+
+
+def test_a_neighbour_whose_name_begins_alike_is_outside(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run-2").mkdir()
+    (tmp_path / "run-2" / "run.json").write_text("{}")
+    (tmp_path / "run" / "run.json").symlink_to("../run-2/run.json")
+    with pytest.raises(OSError, match="leaves the folder"):
+        open_inside(tmp_path / "run" / "run.json", tmp_path / "run")
+
+
+def test_more_than_may_be_is_told(tmp_path: Path) -> None:
+    """Exactly as much as may be is read."""
+    file = tmp_path / "run.json"
+    file.write_bytes(b"x" * (1 << 20))
+    assert len(read_inside(file, tmp_path, at_most=1 << 20)) == 1 << 20
+    file.write_bytes(b"x" * ((1 << 20) + 1))
+    with pytest.raises(OSError, match="larger than 1 MiB, the most that is read of it"):
+        read_inside(file, tmp_path, at_most=1 << 20)
+
+
+def test_a_run_json_and_replicas_without_end_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkers.folder.REPLICAS_BYTES_AT_MOST", 1 << 20)
+    os.truncate(folder / "replicas.jsonl", (1 << 20) + 1)
+    assert "replicas.jsonl: larger than 1 MiB" in reasons(open_folder(folder))
+    monkeypatch.setattr(run, "ABOUT_BYTES_AT_MOST", 1 << 20)
+    os.truncate(folder / "run.json", (1 << 20) + 1)
+    assert "run.json: larger than 1 MiB" in reasons(open_folder(folder))
+
+
+# -- the commands -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device"])
+@pytest.mark.parametrize(("command", "name"), [
+    ("show", "run.json"), ("show", "verdict.json"), ("show", "history.jsonl"),
+    ("reproduce", "run.json"), ("reproduce", "verdict.json"), ("reproduce", "history.jsonl"),
+    ("rejudge", "run.json"), ("check", "run.json"),
+])  # fmt: skip
+def test_no_command_waits_for_what_is_no_file(folder: Path, command: str, name: str, kind: str) -> None:
+    """It says which file, and what is there instead; the exit code is that of a folder that is no run."""
+    edit_run(folder, concurrency=1, rate=None, duration_s=1.0, links="direct")
+    put(kind, folder / name)
+    answer = floodmark(command, folder)
+    assert answer.code == 4
+    assert f"{name}: {WORDS[kind]}" in answer.out + answer.err
+
+
+def test_the_logs_side_by_side_are_read_from_files_alone(folder: Path) -> None:
+    put("a pipe", folder / "logs" / "n1.jsonl")
+    put("a device", folder / "replicas.jsonl")
+    answer = floodmark("show", folder, "--partition", 0, "--offset", 1)
+    assert "a pipe, and only regular files are opened" in answer.out + answer.err
+
+
+def test_a_history_that_is_a_pipe_is_not_imported(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "history.edn")
+    answer = floodmark("import", "jepsen", tmp_path / "history.edn", "--out", tmp_path / "run")
+    assert answer.code == 4
+    assert "a pipe, and only regular files are opened" in answer.err
+    with pytest.raises(UsageError, match="is a folder"):
+        JepsenFile(tmp_path)
+
+
+def test_a_schedule_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.schedule_text.BYTES_AT_MOST", 1 << 20)
+    answer = floodmark("run", "--schedule", "/dev/zero", "--out", tmp_path / "run")
+    assert answer.code == 2
+    assert "larger than 1 MiB" in answer.err
+
+
+# -- what is written into the folder ------------------------------------------------------------------------
+
+
+def traps(folder: Path, mine: Path, *names: str) -> None:
+    """Links to a file of the user's under every name that a writer was known, or could be thought, to use."""
+    for name in names:
+        for trap in (name, f".{name}.fresh", f".{name}.new", f".{name}.tmp", f".{name}.{os.getpid()}"):
+            (folder / trap).unlink(missing_ok=True)
+            (folder / trap).symlink_to(mine)
+
+
+def test_a_prepared_folder_overwrites_nothing_of_the_users(folder: Path, tmp_path: Path) -> None:
+    """What lies under the file's own name is replaced; whatever else lies there is left alone."""
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    traps(folder, mine, "verdict.json")
+    before = set(folder.iterdir())
+    run.write_whole(folder / "verdict.json", b"{}\n")
+    assert mine.read_text() == "precious"
+    assert (folder / "verdict.json").read_text() == "{}\n"
+    assert not (folder / "verdict.json").is_symlink()
+    assert set(folder.iterdir()) == before
+
+
+def test_a_twin_is_written_through_no_link(folder: Path, tmp_path: Path,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither that of a history, nor that of a dump."""
+    monkeypatch.setattr(history_twin, "FROM_BYTES", 1)
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    traps(folder, mine, "history.parquet")
+    traps(folder / "logs", mine, "n1.parquet")
+    assert history_twin.keep(folder / "history.jsonl") == folder / "history.parquet"
+    assert history_twin.is_twin(folder / "history.jsonl")
+    dump_twin.write_twin(folder / "logs" / "n1.jsonl")
+    assert dump_twin.is_twin(folder / "logs" / "n1.parquet", folder / "logs" / "n1.jsonl")
+    assert mine.read_text() == "precious"
+
+
+def test_a_twin_of_another_folder_is_none(folder: Path, tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_twin, "FROM_BYTES", 1)
+    assert history_twin.keep(folder / "history.jsonl") is not None
+    shutil.move(folder / "history.parquet", tmp_path / "history.parquet")
+    (folder / "history.parquet").symlink_to("../history.parquet")
+    assert not history_twin.is_twin(folder / "history.jsonl")
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A folder stands in the file's place."""
+    (tmp_path / "verdict.json").mkdir()
+    with pytest.raises(FloodmarkError, match="cannot write"):
+        run.write_whole(tmp_path / "verdict.json", b"{}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["verdict.json"]
+
+
+def test_a_file_is_for_whom_the_users_mask_lets(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        run.write_whole(tmp_path / "verdict.json", b"{}\n")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "verdict.json").stat().st_mode & 0o777 == 0o640

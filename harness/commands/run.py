@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from harness import __version__, catalog, schedule_text
-from harness.commands.brokers_words import config_warnings
 from harness.commands.check import Gate, judge_folders, not_judged
+from harness.commands.config_check import refuse_config
 from harness.commands.screen import Screen
 from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
@@ -76,8 +76,6 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
     """The verdict of a run just made. Raw logs explain failures; where there is none they go."""
     if plan.folder.parent == RUNS:
         link_latest(plan.folder)
-    for warning in config_warnings(result.run, plan.cluster.nodes[0]):
-        click.echo(f"floodmark: the brokers warn: {warning}", err=True)
     if result.ended != DONE:
         click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
     codes = judge_folders([plan.folder], through)
@@ -113,6 +111,7 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
         links=links,
         trace=options.trace,
     )
+    refuse_config(cluster)
     run_id = secrets.token_hex(8)
     settings = WorkloadSettings(
         run_id=run_id,

@@ -23,7 +23,7 @@ from harness.protocols import PartitionSpec, WorkloadSettings
 from harness.run import RUNS, default_folder, link_latest, refuse_full
 from harness.runner import DONE, RunPlan, RunResult, carry_out, first_free_value, spread
 from harness.schedule import ACTS, Schedule
-from harness.verdict import EXIT_HARNESS, EXIT_VALID, worst
+from harness.verdict import EXIT_VALID, worst
 
 TOPIC = "log"
 
@@ -78,8 +78,7 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
         link_latest(plan.folder)
     if result.ended != DONE:
         click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
-    codes = judge_folders([plan.folder], through)
-    codes += [EXIT_HARNESS] if result.ended != DONE else []
+    codes = judge_folders([plan.folder], through)  # of run.json too: one that ended early is not valid
     if worst(codes) == EXIT_VALID:
         shutil.rmtree(result.run.nodes_folder, ignore_errors=True)
     return worst(codes)

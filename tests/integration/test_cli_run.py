@@ -112,6 +112,7 @@ def test_ctrl_c_ends_a_run_early_but_in_order(tmp_path: Path) -> None:
     assert "the run ended early: interrupted" in answer.err
     assert (run_json(folder)["ended"], run_json(folder)["settled"]) == ("interrupted", True)
     assert verdict(folder)["valid"] is True
+    assert answer.out.startswith("run: interrupted (judged valid)\n")
     assert answer.last == str(folder)
     wait_until_gone(folder)
 

@@ -102,18 +102,18 @@ def bounds_of_partition(
     here = [strike for strike in strikes if strike.node in partition.replicas]
     unclean_time = max((event.time for event in events if event.clean is False), default=NEVER)
     maybe = (
-        (unclean_setting(folder) and not trace.whole)
+        (unclean_setting(folder) and not trace.cleanness)
         or unread.unclean
         or (unread.disordered and asked_index != NEVER)
         or (unread.untimely and unclean_time != NEVER)
     )
     index = maybe_index = NEVER
     if folder.guarantee("flush", "os") != "every":
-        if trace.whole:
+        if trace.elections:
             index = max((spent.index for spent in overspent(here, events, trace.starts)), default=NEVER)
         else:
             index, maybe_index = counted(here, min_insync(folder, partition))
-        if unread.lost or (here and (unread.disordered or (unread.untimely and trace.whole))):
+        if unread.lost or (here and (unread.disordered or (unread.untimely and trace.elections))):
             maybe_index = EVER
     return Bounds(
         unclean_index=asked_index,

@@ -16,6 +16,7 @@ from typing import Any, TypeGuard, TypeVar
 import orjson
 
 from checkers import names
+from checkers.observed import Observes, observes_of
 from harness.dump_twin import is_twin
 from harness.errors import FloodmarkError
 from harness.places import Place, is_named, open_inside
@@ -48,8 +49,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition of run.json, with the leader as the format defines it. What a node holds of it that is
-    none of `replicas` is a stray copy, which no check looks at: it neither leads nor is in the ISR."""
+    """One partition of run.json, with the leader as the format defines it."""
 
     key: int
     replicas: tuple[str, ...]
@@ -65,10 +65,10 @@ class Folder:
     path: Place
     about: Mapping[str, Any] = field(default_factory=dict)  # without `partitions` and `leaders`
     nodes: tuple[str, ...] = ()
+    observes: Observes = field(default_factory=Observes)
     partitions: dict[int, Partition] = field(default_factory=dict)
     replicas: dict[tuple[str, int], Replica] = field(default_factory=dict)
     rows_damaged: bool = False  # replicas.jsonl is missing or a line of it is bad
-    stray_leaders: list[int] = field(default_factory=list)  # partitions led by none of their replicas
     dumps: dict[str, Place] = field(default_factory=dict)  # node -> the file to read, where one can be read
     history: Place | None = None
     trace: Place | None = None
@@ -79,11 +79,6 @@ class Folder:
 
     def guarantee(self, name: str, default: Any) -> Any:
         return self.about["guarantees"].get(name, default)
-
-    def is_stray(self, node: str, key: int) -> bool:
-        """Whether run.json does not assign the partition to this node."""
-        partition = self.partitions.get(key)
-        return partition is None or node not in partition.replicas
 
     @property
     def settled(self) -> bool:
@@ -125,6 +120,7 @@ def open_folder(path: Place) -> Folder:
         folder.reasons.append(((*names.MADE, names.UNFIT), str(error)))
         return folder
     folder.nodes = tuple(folder.about["nodes"])
+    folder.observes = observes_of(folder.about)
     with uncollected():
         read_small_files(folder)
     look_at_files(folder)
@@ -146,7 +142,8 @@ def uncollected() -> Iterator[None]:
 def read_small_files(folder: Folder) -> None:
     """The replicas and the partitions; what run.json says of these is let go of on the way."""
     shared: Shared = {}
-    read_replicas(folder, shared)
+    if folder.observes.replicas:
+        read_replicas(folder, shared)
     about = dict(folder.about)
     partitions, leaders = about.pop("partitions"), about.pop("leaders", None) or {}
     folder.about = about
@@ -199,16 +196,13 @@ def partition_of(folder: Folder, key: int, told: Mapping[str, Any], said: Any, s
     else:
         row = agreed_leader([folder.replicas.get((node, key)) for node in replicas])
         leader, isr = (row.node, list(row.isr)) if row else (None, [])
-    if leader is not None and leader not in replicas:
-        folder.stray_leaders.append(key)
-        leader, isr = None, []
     cleanup = told.get("cleanup", "delete")
     return Partition(
         key=key,
         replicas=replicas,
         compact="compact" in str(cleanup),
         leader=same(shared, leader),
-        isr=same(shared, frozenset([node for node in replicas if node in isr])),
+        isr=same(shared, frozenset([node for node in isr if isinstance(node, str)])),
     )
 
 
@@ -315,11 +309,11 @@ def look_at_files(folder: Folder) -> None:
         folder.torn = int(torn_tail(run.history_path))
     else:
         folder.reasons.append((names.IF_BREACHED, f"history.jsonl: {why}"))
-    why = unreadable(run.trace_path, folder.path)
-    if why is None:
-        folder.trace = run.trace_path
-    elif is_named(run.trace_path):
-        folder.reasons.append((names.OF_THE_TRACE, f"trace.jsonl: {why}"))
+    if not folder.observes.traceless:
+        look_at_trace(folder, run)
+    if not folder.observes.dumps:
+        folder.damaged.update(folder.nodes)  # no check can rely on a dump
+        return
     for node in folder.nodes:
         lines, parquet = run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet"
         if stands_for(parquet, lines, folder.path):
@@ -332,12 +326,18 @@ def look_at_files(folder: Folder) -> None:
                 damage_dump(folder, node, f"logs/{node}.jsonl ends in half a line")
 
 
+def look_at_trace(folder: Folder, run: RunAt[Place]) -> None:
+    """A trace may be missing. One that is there and cannot be read is a reason."""
+    why = unreadable(run.trace_path, folder.path)
+    if why is None:
+        folder.trace = run.trace_path
+    elif is_named(run.trace_path):
+        folder.reasons.append((names.OF_THE_TRACE, f"trace.jsonl: {why}"))
+
+
 def damage_dump(folder: Folder, node: str, reason: str) -> None:
-    """A dump that cannot be relied on: of a leader, the checks that stand on its log know nothing either. One
-    of a node that has no replica at all would have held stray copies alone."""
+    """A dump that cannot be relied on: of a leader, the checks that stand on its log know nothing either."""
     folder.damaged.add(node)
-    if not any(node in partition.replicas for partition in folder.partitions.values()):
-        return
     leads = any(partition.leader == node for partition in folder.partitions.values())
     folder.reasons.append(((*names.OF_THE_LOGS, *(names.OF_THE_LEADERS_LOG if leads else ())), reason))
 

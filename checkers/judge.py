@@ -40,6 +40,7 @@ from checkers.faults import bounds_of
 from checkers.findings import together
 from checkers.folder import Folder, open_folder
 from checkers.guilt import SUSPECTS, lines_of
+from checkers.observed import silent_of_trace
 from checkers.reasons import is_breached, reasons_of
 from checkers.rulings import rulings_of
 from checkers.sifted import is_for_the_sieve, sift
@@ -236,6 +237,7 @@ def silenced(run: Run) -> tuple[str, ...]:
         *(names.SILENT_IF_DISORDERED if run.disordered else ()),
         *(names.IF_KILLED if run.folder.killed else ()),
         *(names.SILENT_IF_TRACE_TORN if run.folder.trace and not run.rulings.whole else ()),
+        *silent_of_trace(run.folder.observes),
     )
 
 

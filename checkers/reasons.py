@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from checkers import names
 from checkers.facts import UNKNOWN_NS, clock_error_ns, finally_read
 from checkers.folder import Folder, damage_dump, ints, is_int
+from checkers.observed import OF_FILES
 from checkers.plain import first_bad, is_entry, is_op
 from checkers.survey import Survey
 from harness.run import RunAt
@@ -39,6 +40,7 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
         told = "run.json has no history_lines: the run was killed, and lines of the history may be missing"
         folder.reasons.append((names.IF_KILLED, told))
     folder.reasons += [(names.OF_THE_TRACE, told) for told in trace_unclear(folder, seen)]
+    folder.reasons += promises_unclear(folder)
     if seen.acked == 0:
         folder.reasons.append((names.IF_NOTHING_ACKED, "nothing was acked at all"))
     missed = folder.about.get("missed")
@@ -119,6 +121,8 @@ def damaged_dumps(folder: Folder, seen: Survey) -> None:
 def missing_rows(folder: Folder) -> Iterator[tuple[bool, str]]:
     """Replicas without a row in replicas.jsonl (of followers only where the file itself is there), the first
     few by name."""
+    if not folder.observes.replicas:
+        return
     run = RunAt(folder=folder.path)
     is_there = run.has(run.replicas_path)
     lacked = {True: 0, False: 0}  # partitions whose leader has none, others
@@ -140,12 +144,28 @@ def missing_rows(folder: Folder) -> Iterator[tuple[bool, str]]:
 def trace_unclear(folder: Folder, seen: Survey) -> Iterator[str]:
     """What is wrong with the trace, or with what run.json says of its times."""
     if not folder.trace:
+        if folder.observes.events:
+            yield "trace.jsonl cannot be read, and run.json's `observes` promises it"
         return
-    flaw = seen.traced.flaw(folder.nodes)
+    flaw = seen.traced.flaw(folder.nodes, folder.observes)
     if flaw is not None:
         yield f"trace.jsonl: {flaw}"
     if clock_error_ns(folder) == UNKNOWN_NS:
         yield "run.json: clock_error_ns is no number of nanoseconds, so no two nodes' times can be compared"
+
+
+def promises_unclear(folder: Folder) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What run.json's `observes` leaves open: all that it speaks of where nobody understands it, and losses
+    where it promises nothing that would show them."""
+    observes = folder.observes
+    if observes.flaw is not None:
+        unsure = names.LOST_WRITE, *OF_FILES, *names.OF_THE_TRACE
+        yield unsure, f"{observes.flaw}, so nobody knows what could be seen"
+    logless = [key for key, partition in folder.partitions.items() if partition.leader is not None]
+    if logless and not (observes.dumps and observes.replicas):
+        lacked = "dumps" if not observes.dumps else "replicas.jsonl"
+        told = f"this system shows no {lacked}: nobody knows the log of partition {listed(logless)}"
+        yield (names.LOST_WRITE,), told
 
 
 def partitions_unknown(folder: Folder, seen: Survey) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -156,13 +176,7 @@ def partitions_unknown(folder: Folder, seen: Survey) -> Iterator[tuple[tuple[str
             names.IF_LEADER_UNKNOWN,
             f"run.json does not name partition {listed(strange)}, which the history uses",
         )
-    if folder.stray_leaders:
-        told = f"run.json: the leader of partition {listed(folder.stray_leaders)} is none of its replicas"
-        yield names.IF_LEADER_UNKNOWN, told
-    stray = set(folder.stray_leaders)
-    leaderless = [
-        key for key, partition in folder.partitions.items() if partition.leader is None and key not in stray
-    ]
+    leaderless = [key for key, partition in folder.partitions.items() if partition.leader is None]
     if leaderless:
         yield names.IF_LEADER_UNKNOWN, f"nobody knows the leader of partition {listed(leaderless)}"
     final = finally_read(folder)

@@ -27,6 +27,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
             for found in verdict.findings
         ],
         "unknown": [{"names": list(told.names), "reason": told.reason} for told in verdict.unknown],
+        "not_made": [{"names": list(told.names), "reason": told.reason} for told in verdict.not_made],
         "counts": dict(verdict.counts),
         "timings_s": dict(verdict.timings_s),
     }

@@ -17,6 +17,7 @@ from itertools import takewhile, zip_longest
 from typing import Any
 
 from checkers.folder import Folder
+from checkers.observed import ELECTIONS
 from checkers.traces import Lines, Traced
 
 NEVER_ENDS = 1 << 62
@@ -52,6 +53,8 @@ class Rulings:
     restarts: Mapping[str, Sequence[int]] = field(default_factory=dict)  # times of starts but a node's first
     starts: Mapping[str, Sequence[int]] = field(default_factory=dict)  # times at which a node was started
     whole: bool = False
+    elections: bool = False  # ... and shows who was chosen from which copies
+    cleanness: bool = False  # ... and whether elections were clean
 
     def by_partition(self) -> dict[int, list[Ruling]]:
         """The events of each partition that has any, in order."""
@@ -77,6 +80,7 @@ def rulings_of(folder: Folder, traced: Traced) -> Rulings:
     def ours(line: Mapping[str, Any]) -> bool:
         return line.get("partition") is None or line["partition"] in folder.partitions
 
+    whole = traced.flaw(folder.nodes, folder.observes) is None
     return Rulings(
         events=tuple(ruling(line) for line in lines if line["event"] in ("isr", "elect")),
         active=tuple(each for node in folder.nodes for each in activity(node, lines)),
@@ -85,7 +89,9 @@ def rulings_of(folder: Folder, traced: Traced) -> Rulings:
             for node, begun in starts.items()
         },
         starts={node: sorted(line["time"] for line in begun) for node, begun in starts.items()},
-        whole=traced.flaw(folder.nodes) is None,
+        whole=whole,
+        elections=whole and folder.observes.tells(*ELECTIONS),
+        cleanness=whole and folder.observes.tells("elect"),
     )
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from checkers.findings import kept
 from checkers.frames import are_texts, is_text, object_of
+from checkers.observed import Observes
 from checkers.sources import Source, scan
 
 _LINE = (
@@ -78,8 +79,8 @@ class Traced:
     nodes: dict[str, Lines] = field(default_factory=dict)
     told: list[dict[str, Any]] = field(default_factory=list)  # the controller's lines, all starts; unordered
 
-    def flaw(self, nodes: Sequence[str]) -> str | None:
-        """Why the trace is not whole; None if it is."""
+    def flaw(self, nodes: Sequence[str], observes: Observes) -> str | None:
+        """Why the trace is not whole, for what it is to tell; None if it is."""
         of_brokers = (line for line in self.told if line["node"] in nodes)
         ruled_by_brokers = sum(line["event"] in ("elect", "isr") for line in of_brokers)
         if bad := self.bad + ruled_by_brokers:
@@ -88,9 +89,10 @@ class Traced:
         if broken:
             return f"seq has a gap in the lines of {', '.join(broken)}"
         silent = sorted(set(nodes) - self.nodes.keys())
-        if silent:
+        if silent and observes.names_brokers:
             return f"it has no line of {', '.join(silent)}"
-        return None if self.nodes.keys() - set(nodes) else "it has no line of a controller"
+        ruled = bool(self.nodes.keys() - set(nodes)) or not observes.names_controllers
+        return None if ruled else "it has no line of a controller"
 
 
 def traces(spark: SparkSession, source: Source, *, small: bool) -> DataFrame | None:

@@ -1,6 +1,6 @@
 """From rows of findings and reasons to a Verdict, groups sorted, counts exact, examples with their words."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Row
@@ -9,12 +9,14 @@ from checkers import names
 from checkers.findings import MAYBES, PERMITTED_BY
 from checkers.folder import Folder
 from checkers.guilt import Lines, guilty, suspects_of
+from checkers.observed import ELECTIONS, not_made
 from checkers.reasons import are_up, waiting
 from checkers.survey import Survey
 from checkers.words import text_of
-from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
+from harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
 
 EXAMPLES = 5
+Reason = tuple[tuple[str, ...], str]  # the checks, and why they may have missed something
 
 
 def verdict_of(
@@ -25,12 +27,15 @@ def verdict_of(
         return Verdict(valid="unknown", unknown=unknown_of(folder.reasons), counts={}, timings_s=timings_s)
     shown = [row for row in rows if row["rank"] <= EXAMPLES]
     findings = [*groups(shown, suspects_of(rows), lines), *stuck(folder)]
-    reasons = [*folder.reasons, *maybes(shown, traced=folder.trace is not None)]
+    traced = folder.trace is not None and folder.observes.tells(*ELECTIONS)
+    without = not_made(folder.observes)
+    reasons = list(of_those_made([*folder.reasons, *maybes(shown, traced=traced)], without))
     findings.sort(key=lambda finding: (finding.name, finding.klass, finding.permitted_by or ""))
     return Verdict(
         valid=valid_of(findings, reasons),
         findings=tuple(findings),
         unknown=unknown_of(reasons),
+        not_made=without,
         counts=counts_of(folder, seen),
         timings_s=rounded(timings_s),
     )
@@ -52,6 +57,15 @@ def valid_of(findings: Iterable[Finding], reasons: Sequence[object]) -> Valid:
     if any(finding.klass == BUG for finding in findings):
         return False
     return "unknown" if reasons else True
+
+
+def of_those_made(reasons: Iterable[Reason], without: Iterable[NotMade]) -> Iterator[Reason]:
+    """The reasons, without the checks that are not made: of those nothing is asked, so nothing is unknown."""
+    not_asked = {name for entry in without for name in entry.names}
+    for checks, reason in reasons:
+        left = tuple(name for name in checks if name not in not_asked)
+        if left:
+            yield left, reason
 
 
 def unknown_of(reasons: Iterable[tuple[tuple[str, ...], str]]) -> tuple[Unknown, ...]:

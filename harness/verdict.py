@@ -37,10 +37,19 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotMade:
+    """These checks were not made, for the system shows nothing that they could look at. That is no doubt."""
+
+    names: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     valid: Valid
     findings: tuple[Finding, ...] = ()
     unknown: tuple[Unknown, ...] = ()
+    not_made: tuple[NotMade, ...] = ()
     counts: Mapping[str, Any] = field(default_factory=dict)
     timings_s: Mapping[str, float] = field(default_factory=dict)
 
@@ -52,6 +61,22 @@ class Policy:
     strict: bool = False  # a permitted finding counts as a bug
     allow: frozenset[str] = frozenset()  # findings of these names never fail the gate
     allow_unknown: bool = False  # "unknown" passes
+
+
+def exit_code(verdict: Verdict, policy: Policy, *, died: bool = False) -> int:
+    """One folder's exit code. A bug outranks a node that died by itself, which outranks unknown.
+
+    Without a verdict on anything (run.json missing or of another format) the judge says unknown of everything
+    and the command, which knows, answers EXIT_HARNESS itself.
+    """
+    counted = [
+        f for f in verdict.findings if f.name not in policy.allow and (policy.strict or f.klass == BUG)
+    ]
+    if counted:
+        return EXIT_INVALID
+    if died:
+        return EXIT_HARNESS
+    return EXIT_UNKNOWN if verdict.unknown and not policy.allow_unknown else EXIT_VALID
 
 
 def worst(exit_codes: Iterable[int]) -> int:

@@ -11,13 +11,13 @@ Rules
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.commands import telling
 from harness.commands.outcomes import Outcome, cut, group_words, one_line, visible
-from harness.commands.rulings import EXITS, HARNESS
 from harness.commands.words import many
-from harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID
+from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
 LIMIT = 1_000_000  # bytes
 OF_THE_TABLE = 0.6  # of that at most
@@ -25,7 +25,7 @@ CELL_CHARS = 300
 LINE_CHARS = 1_500
 LINES = 100  # of one section
 RESERVED = 300  # bytes, for a word on what was left out
-WORST_FIRST = tuple(EXITS)
+WORST_FIRST = (EXIT_INVALID, EXIT_HARNESS, EXIT_UNKNOWN, EXIT_VALID)
 HEAD = ("| run | verdict | findings | permitted | unknown, because |", "|---|---|---|---|---|")
 _MARKUP = re.compile(r"[&<>|`\\*_\[\]~$#]")
 _BEGINS = re.compile(r"^(?:[-+=]|\d(?=\d*[.)]))")  # an item or an underline, at the head of a line
@@ -33,13 +33,14 @@ _BEGINS = re.compile(r"^(?:[-+=]|\d(?=\d*[.)]))")  # an item or an underline, at
 
 def markdown(heading: str, outcomes: Sequence[Outcome], limit: int = LIMIT) -> bytes:
     """The page."""
-    ordered = sorted(outcomes, key=lambda outcome: WORST_FIRST.index(outcome.ruling.kind))
+    ordered = sorted(outcomes, key=lambda outcome: WORST_FIRST.index(outcome.code))
     top = "\n".join([f"## floodmark: {text(heading)}", "", *HEAD, ""])
     room = int(limit * OF_THE_TABLE) - len(top.encode())
     rows, left_out = fitting((row(outcome) for outcome in ordered), room)
     page = top + "".join(rows)
     if left_out:
         page += f"\n*Cut for length: {many(left_out, 'more run')} are not in this table.*\n"
+    page += "".join(not_made(ordered, limit))
     failing = (section(outcome) for outcome in ordered if outcome.code != EXIT_VALID)
     sections, left_out = fitting(failing, limit - len(page.encode()) - RESERVED)
     page += "".join(sections)
@@ -72,7 +73,7 @@ def row(outcome: Outcome) -> str:
                  for found in findings if found["class"] != BUG]
     reasons = [str(entry["reason"]) for entry in outcome.unknown]
     verdict = cell(outcome.word) if outcome.code == EXIT_VALID else f"**{cell(outcome.word)}**"
-    verdict += f": {cell('; '.join(outcome.ruling.harness))}" if outcome.code == EXIT_HARNESS else ""
+    verdict += f": {cell('; '.join(outcome.harness))}" if outcome.code == EXIT_HARNESS else ""
     cells = [cell(str(outcome.folder)), verdict,
              *(cell(part) for part in (", ".join(bugs), ", ".join(permitted), "; ".join(reasons)))]
     return f"| {' | '.join(cells)} |\n"
@@ -80,6 +81,14 @@ def row(outcome: Outcome) -> str:
 
 def cell(words: str) -> str:
     return text(cut(one_line(words), CELL_CHARS))
+
+
+def not_made(outcomes: Sequence[Outcome], limit: int) -> list[str]:
+    """A line for each set of checks that were not made, and of how many runs that is so."""
+    told = Counter(words for outcome in outcomes for words in telling.left_undone(outcome.told))
+    lines = (f"\nNot made in {many(number, 'run')}: {text(cut(one_line(words), LINE_CHARS))}\n"
+             for words, number in told.items())
+    return fitting(lines, limit // 10)[0]
 
 
 # -- a section ----------------------------------------------------------------------------------------------
@@ -99,7 +108,7 @@ def told(outcome: Outcome) -> Iterator[str]:
     if outcome.about is not None:
         yield item(f"ran: {telling.ran(outcome.about)}")
         yield from (item(line) for line in telling.struck(outcome.read))
-    yield from (item(f"{HARNESS}: {reason}") for reason in outcome.ruling.harness)
+    yield from (item(f"failed in the harness: {reason}") for reason in outcome.harness)
     for found, parts in outcome.read.accounts:
         yield item(group_words(found))
         yield from (item(f"{head}: {sentence}", 1) for head, sentence in parts)
@@ -109,6 +118,7 @@ def told(outcome: Outcome) -> Iterator[str]:
         yield item(f"and {left} more", 1) if left else ""
     for entry in outcome.unknown:
         yield item(f"cannot tell {telling.shortened(entry['names'])}: {entry['reason']}")
+    yield from (item(f"not made: {words}") for words in telling.left_undone(outcome.told))
     yield from (item(f"{head}: {words}") for head, words in outcome.remarks)
 
 

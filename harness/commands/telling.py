@@ -7,6 +7,7 @@ example, made from the few lines of the run's files that concern it (evidence.py
 
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +19,9 @@ from checkers import names as checks
 from harness.commands import again
 from harness.commands.accounts import Part, account
 from harness.commands.evidence import Evidence, Gathering
-from harness.commands.rulings import Ruling, ruling
 from harness.commands.run_files import RunFiles
 from harness.commands.strikes import Strikes, strikes_of, words
-from harness.commands.words import many, told_class
+from harness.commands.words import many, told_class, verdict_word
 from harness.places import Place
 from harness.run import Run, RunAt
 from harness.verdict import BUG
@@ -59,15 +59,14 @@ def reading_of(folder: Place, verdict: Told, about: Told | None) -> Reading:
                    strikes=strikes_of(gathering.files.nemesis, about))
 
 
-def report(folder: Place, verdict: Told, about: Told | None, *, ruled: Ruling | None = None,
-           reading: Reading | None = None) -> str:
-    """What came of the run, a paragraph a finding, what is unknown and why, what was looked at, what to type
-    next. `ruled`: where the gate's options count."""
+def report(folder: Place, verdict: Told, about: Told | None, reading: Reading | None = None) -> str:
+    """The verdict, a paragraph a finding, what is unknown and why, what was looked at, what to type next."""
     reading = reading_of(folder, verdict, about) if reading is None else reading
-    parts = [f"{folder.resolve().name}: {(ruled or ruling(verdict, about)).heading}"]
+    parts = [f"{folder.resolve().name}: {verdict_word(verdict.get('valid'))}"]
     parts += [f"  ran        {ran(about)}", *struck(reading)] if about else []
     parts += [paragraph(*told) for told in reading.accounts]
     parts += unknowns(verdict.get("unknown") or ())
+    parts += [f"  not made   {told}" for told in left_undone(verdict)]
     parts.append(f"  looked at  {looked_at(verdict.get('counts') or {})}")
     parts += next_commands(folder, verdict, about)
     return "\n".join(parts)
@@ -149,6 +148,12 @@ def unknowns(entries: Sequence[Told]) -> Iterator[str]:
                          *(f"    {reason}" for reason in told)])
 
 
+def left_undone(verdict: Told) -> list[str]:
+    """The checks that were not made, each reason behind its checks, on one line; nothing if all were made."""
+    told = [f"{shortened(entry['names'])}: {entry['reason']}" for entry in verdict.get("not_made") or ()]
+    return ["; ".join(told)] if told else []
+
+
 def shortened(names: Sequence[str]) -> str:
     """The names, or that they are all of them."""
     if set(names) >= set(checks.MADE):
@@ -198,3 +203,10 @@ def worst_first(findings: Sequence[Told]) -> list[Told]:
 def gravity(name: str) -> int:
     """The lower the graver; names that are not listed are about orders, as clients saw them."""
     return GRAVEST.index(name if name in GRAVEST else "")
+
+
+def summary(codes: Sequence[int], words: Mapping[int, str]) -> str:
+    """`20 runs: 14 invalid, 3 unknown, 3 valid`."""
+    numbers = Counter(codes)
+    return f"{many(len(codes), 'run')}: " + ", ".join(
+        f"{numbers[code]} {word}" for code, word in words.items() if numbers[code])

@@ -14,7 +14,7 @@ import damages_txn
 import pytest
 from damages import DAMAGES, FILES, NEAR_MISSES
 from tangles import tangle
-from twin_compare import differences, other_promises
+from twin_compare import differences, other_promises, other_sights
 from txn_histories import healthy_txns
 
 from histories import RunFolder, healthy
@@ -41,6 +41,8 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
     folder = healthy_one(random)
     if random.random() < 0.3:
         folder.run["guarantees"] |= other_promises(random)
+    if number % 4 == 3:
+        folder.run |= other_sights(random)
     names = sorted(CATALOGUE)
     asked = [names[number % len(names)]] if number % 10 else []
     asked += random.sample(names, random.choice((0, 0, 1, 2)))

@@ -9,7 +9,7 @@ import damages_trace_isr
 import pytest
 from damages_trace import DAMAGES, NEAR_MISSES
 from traces import traced
-from twin_compare import differences, other_promises
+from twin_compare import differences, other_promises, other_sights
 
 from histories import RunFolder
 
@@ -25,6 +25,8 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
     folder = run_of(random, number)
     if random.random() < 0.15:
         folder.run["guarantees"] |= other_promises(random)
+    if number % 4 == 3:
+        folder.run |= other_sights(random)
     names = sorted(CATALOGUE)
     asked = [names[number % len(names)]] if number % 5 else []
     asked += random.sample(names, random.choice((0, 0, 0, 1)))

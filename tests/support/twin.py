@@ -12,6 +12,7 @@ from typing import Any
 import twin_clients
 import twin_cycles
 import twin_logs
+import twin_observes
 import twin_order
 import twin_trace
 from twin_facts import World, facts
@@ -44,7 +45,8 @@ def judge(path: Path) -> dict[str, Any]:
     """The verdict of one folder, in the shape of expected.json, and the exact set of what was found."""
     folder = read(path)
     if folder.run is None:
-        return {"valid": "unknown", "findings": [], "unknown": [*NAMES, UNFIT], "exact": set()}
+        return {"valid": "unknown", "findings": [], "unknown": [*NAMES, UNFIT], "exact": set(),
+                "not_made": []}
     world = facts(folder)
     unknown: set[str] = set(unknown_names(world))
     found: list[tuple[str, Found]] = []
@@ -57,7 +59,8 @@ def judge(path: Path) -> dict[str, Any]:
     found += twin_trace.trace_findings(world, unknown)
     unknown |= set(guessing)
     unknown |= {name for name, (_, cause) in found if cause is not None and not cause.sure}
-    return verdict(found, unknown)
+    left_out = twin_observes.not_made(world.run)
+    return {**verdict(found, unknown - left_out), "not_made": sorted(left_out)}
 
 
 def verdict(found: list[tuple[str, Found]], unknown: set[str]) -> dict[str, Any]:
@@ -104,6 +107,18 @@ def unknown_names(world: World) -> Iterator[str]:
         yield from ("lost-write", "unseen")
     if world.run.get("missed"):
         yield UNFIT
+    if twin_observes.is_broken(world.run):
+        yield from ("lost-write", *twin_observes.OF_LOGS, *twin_trace.NAMES)
+    if twin_observes.blind_to_losses(world.run) and any(
+            partition.leader is not None for partition in world.partitions.values()):
+        yield "lost-write"
+    if folder_lacks_its_trace(world):
+        yield from twin_trace.NAMES
+
+
+def folder_lacks_its_trace(world: World) -> bool:
+    """Promised, and not there."""
+    return bool(twin_observes.events(world.run)) and world.folder.trace is None
 
 
 def main(paths: list[str]) -> None:

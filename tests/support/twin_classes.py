@@ -78,7 +78,7 @@ def unclean(world: World, send: Send) -> Cause | None:
     tells."""
     if unclean_elections(world, send.partition, after=send):
         return Cause(by=UNCLEAN)
-    setting = world.run["guarantees"].get("unclean_leader_election") and not world.folder.trace_whole
+    setting = world.run["guarantees"].get("unclean_leader_election") and not world.folder.cleanness_told
     in_doubt = (world.folder.disordered and asked_for_unclean(world, send.partition, -1)) or (
         world.folder.time_falls and traced_unclean(world, send.partition, -1))
     if setting or in_doubt or unseen_election(world):
@@ -128,7 +128,7 @@ def fault_budget(world: World, send: Send) -> Cause | None:
     partition = world.partitions[send.partition]
     struck = losing_faults(world, partition, after=send)
     nodes = {node for _, node in struck}
-    if world.folder.trace_whole:
+    if world.folder.elections_told:
         if chosen_from_struck(world, partition, struck):
             return Cause(by=BUDGET)
     elif nodes:
@@ -146,7 +146,7 @@ HARMLESS = ("kill", "stop", "start", "pause", "resume", "cut", "heal", "expire",
 def may_be_struck(world: World, partition: Partition) -> bool:
     """A fault that lost data may be among the lines that are missing or cannot be read; or one is told, and
     nobody can say when it was."""
-    when = world.folder.disordered or (world.folder.time_falls and world.folder.trace_whole)
+    when = world.folder.disordered or (world.folder.time_falls and world.folder.elections_told)
     return unseen_strike(world) or (when and bool(losing_faults(world, partition)))
 
 

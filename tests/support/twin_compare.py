@@ -8,6 +8,7 @@ from typing import Any
 import twin
 
 from checkers.names import MADE
+from checkers.observed import EVENTS
 
 
 def other_promises(random: Random) -> dict[str, Any]:
@@ -18,10 +19,22 @@ def other_promises(random: Random) -> dict[str, Any]:
         {"isolation": "read_uncommitted"}))
 
 
+def other_sights(random: Random) -> dict[str, Any]:
+    """run.json's `observes`, of a system that shows less; at times one that says it wrongly."""
+    if random.random() < 0.1:
+        return {"observes": random.choice((None, 7, {"dumps": "no"}, {"trace": "all"}, {"trace": [1]}))}
+    told = {name: random.random() < 0.6 for name in ("dumps", "replicas") if random.random() < 0.8}
+    events = sorted(EVENTS | {"fetch", "checkpoint", "crash"})
+    some = random.choice(([], events, ["elect", "isr", "truncate"], sorted(set(events) - {"ack"}),
+                          random.sample(events, random.randrange(len(events)))))
+    return {"observes": {**told, "trace": some} if random.random() < 0.8 else told}
+
+
 def as_dict(verdict: Any) -> dict[str, Any]:
     findings = [{"name": one.name, "class": one.klass, "permitted_by": one.permitted_by, "count": one.count}
                 for one in verdict.findings]
-    return {"valid": verdict.valid, "findings": findings,
+    left_out = sorted(name for entry in verdict.not_made for name in entry.names)
+    return {"valid": verdict.valid, "findings": findings, "not_made": left_out,
             "unknown": {name for unknown in verdict.unknown for name in unknown.names}}
 
 
@@ -31,7 +44,7 @@ def spoken(verdict: dict[str, Any]) -> tuple[Any, ...]:
     return (verdict["valid"],
             sorted((one["name"], one["class"], one["permitted_by"] or "", one["count"])
                    for one in verdict["findings"] if one["name"] in known),
-            sorted(set(verdict["unknown"]) & known))
+            sorted(set(verdict["unknown"]) & known), sorted(set(verdict.get("not_made", ())) & known))
 
 
 def differences(stories: Sequence[tuple[str, Path]]) -> list[str]:

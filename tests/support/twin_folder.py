@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import twin_observes
+
 Line = dict[str, Any]
 
 CLIENT_FS = ("send", "poll", "txn", "assign", "subscribe", "crash", "list_offsets")
@@ -36,6 +38,8 @@ class Folder:
     trace: list[Line] | None = None  # what can be read of it; it may prove what it shows
     # It has no gap and lacks no node, nor a controller: it may prove what it does not show.
     trace_whole: bool = False
+    elections_told: bool = False  # ... and it shows who was chosen from which copies
+    cleanness_told: bool = False  # ... and which elections were clean
 
 
 def read(path: Path) -> Folder:
@@ -44,10 +48,17 @@ def read(path: Path) -> Folder:
     if folder.run is None:
         return folder
     read_history(path / "history.jsonl", folder)
-    read_rows(path / "replicas.jsonl", folder)
-    for node in folder.run["nodes"]:
-        read_dump(path / "logs", node, folder)
-    read_trace(path / "trace.jsonl", folder)
+    if twin_observes.shows(folder.run, "replicas"):
+        read_rows(path / "replicas.jsonl", folder)
+    else:
+        folder.rows_damaged = True  # nobody can rely on them
+    if twin_observes.shows(folder.run, "dumps"):
+        for node in folder.run["nodes"]:
+            read_dump(path / "logs", node, folder)
+    else:
+        folder.damaged |= set(folder.run["nodes"])
+    if twin_observes.events(folder.run) != []:
+        read_trace(path / "trace.jsonl", folder)
     return folder
 
 
@@ -252,4 +263,15 @@ def read_trace(path: Path, folder: Folder) -> None:
     gap = any(sorted(told) not in (list(range(len(told))), list(range(1, len(told) + 1)))
               for told in seqs.values())
     folder.trace = sorted(good, key=lambda event: event["time"])
-    folder.trace_whole = len(good) == len(parsed) and not gap and set(folder.run["nodes"]) < seqs.keys()
+    folder.trace_whole = len(good) == len(parsed) and not gap and nobody_is_silent(folder.run, set(seqs))
+    folder.elections_told = folder.trace_whole and twin_observes.tells(
+        folder.run, *twin_observes.WHAT_EXCUSES)
+    folder.cleanness_told = folder.trace_whole and twin_observes.tells(folder.run, "elect")
+
+
+def nobody_is_silent(run: Line, heard: set[str]) -> bool:
+    """Every broker and some controller have lines, where they must have by what is promised."""
+    brokers, roles = set(run["nodes"]), ("become_leader", "become_follower")
+    lives = any(twin_observes.tells(run, *told) for told in (("start",), ("append",), roles))
+    return (brokers <= heard or not lives) and (
+        bool(heard - brokers) or not twin_observes.tells(run, "register"))

@@ -60,7 +60,7 @@ def struck(world: World, partition: Partition) -> bool:
     """Did a data-losing fault or an unclean election (or, unseen for want of a trace, may one have) strike
     it?"""
     allowed = bool(world.run["guarantees"].get("unclean_leader_election"))
-    may_be_unclean = allowed and not world.folder.trace_whole
+    may_be_unclean = allowed and not world.folder.cleanness_told
     seen = bool(losing_faults(world, partition)) or unclean_elections(world, partition.key)
     return seen or may_be_unclean or unseen_strike(world) or unseen_election(world)
 

@@ -32,7 +32,7 @@ def test_verdict_json_has_the_format_s_keys(tmp_path: Path) -> None:
 
     told = json.loads((tmp_path / "verdict.json").read_text())
     assert [path.name for path in tmp_path.iterdir()] == ["verdict.json"]
-    assert {"format", "valid", "findings", "unknown", "counts", "timings_s"} == set(told)
+    assert {"format", "valid", "findings", "unknown", "not_made", "counts", "timings_s"} == set(told)
     assert (
         told["format"],
         told["valid"],

@@ -1,0 +1,132 @@
+"""What a system can show at all (run.json's `observes`), and which checks cannot be made without the rest.
+
+Rules
+1. Absent, or a part of it absent: everything can be shown, and a run without a trace is none the worse.
+2. What is not promised is not looked at, even where it is there. A check that needs it is not made: it is
+   named in the verdict, and is no reason for unknown. What promised files show under its name still stands,
+   but of the trace: there the events that are not told may be those that excuse.
+3. lost-write is always made. Where nothing can show a loss the run is unknown (reasons.py).
+4. An `observes` that breaks its form promises nothing that could be relied on, and excuses nothing: the
+   checks that it may speak of are unknown, and those of the trace claim nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkers import names
+from harness.verdict import NotMade
+
+# Checks that need the dumps and replicas.jsonl. The others do without, or with less (G1a, duplicate and
+# poll-skip are judged by what clients saw alone).
+OF_FILES = (*names.OF_THE_LOGS, names.UNSEEN, names.SAW_THEN_LOST)
+# What tells what was committed, who held it, and what permits its loss.
+_COMMITTED = frozenset({
+    "append", "truncate", "hw", "become_leader", "become_follower", "start", "elect", "isr",
+})  # fmt: skip
+_LIVES = frozenset({"register", "fence", "unfence"})
+# The events that each check of the trace needs: those that show what it looks for, and those that excuse it.
+NEEDED_EVENTS: Mapping[str, frozenset[str]] = {
+    names.HW_REGRESSED: frozenset({"hw"}),
+    names.EPOCH_REGRESSED: frozenset({"become_leader", "become_follower"}),
+    names.TWO_LEADERS: frozenset({"append", "hw"}),
+    names.ACK_RULE: frozenset({"ack", "append", "start", "become_leader"}),
+    names.LEADER_INCOMPLETE: _COMMITTED,
+    names.CANDIDATE_INCOMPLETE: _COMMITTED | _LIVES,
+    names.UNSAFE_TRUNCATION: _COMMITTED,
+    names.UNSAFE_ISR: _COMMITTED | _LIVES | {"ack"},
+}
+EVENTS = frozenset().union(*NEEDED_EVENTS.values())
+# These claim nothing below the final log start, which only replicas.jsonl tells.
+OF_TRACE_AND_REPLICAS = (names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION)
+ELECTIONS = frozenset({"elect", "isr", "start"})  # who was chosen from which copies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observes:
+    """What run.json promises to be seen."""
+
+    dumps: bool = True
+    replicas: bool = True
+    events: frozenset[str] | None = None  # of the trace; None: all, if there is one
+    flaw: str | None = None  # why nobody knows what is promised
+
+    def tells(self, *events: str) -> bool:
+        """Whether the trace, if there is one, is to have these events."""
+        return self.flaw is None and (self.events is None or self.events.issuperset(events))
+
+    @property
+    def traceless(self) -> bool:
+        return self.events is not None and not self.events
+
+    @property
+    def names_brokers(self) -> bool:
+        """Whether every broker is sure to tell something."""
+        return self.tells("start") or self.tells("append") or self.tells("become_leader", "become_follower")
+
+    @property
+    def names_controllers(self) -> bool:
+        """Whether some controller is sure to."""
+        return self.tells("register")
+
+
+def observes_of(about: Mapping[str, Any]) -> Observes:
+    """What run.json says of it, checked."""
+    if "observes" not in about:
+        return Observes()
+    told = about["observes"]
+    if not isinstance(told, dict):
+        return Observes(flaw="run.json: `observes` is no object")
+    for name in ("dumps", "replicas"):
+        if not isinstance(told.get(name, True), bool):
+            return Observes(flaw=f"run.json: `{name}` of `observes` is neither true nor false")
+    events = told.get("trace")
+    if "trace" in told and not (isinstance(events, list) and all(isinstance(one, str) for one in events)):
+        return Observes(flaw="run.json: `trace` of `observes` is no list of events")
+    return Observes(
+        dumps=told.get("dumps", True),
+        replicas=told.get("replicas", True),
+        events=None if events is None else frozenset(events),
+    )
+
+
+def not_made(observes: Observes) -> tuple[NotMade, ...]:
+    """The checks that this system gives no input for, those of one reason together."""
+    return tuple(_not_made(observes))
+
+
+def silent_of_trace(observes: Observes) -> tuple[str, ...]:
+    """The trace's checks that claim nothing: what is not told may be what excuses."""
+    if observes.flaw is not None:
+        return names.OF_THE_TRACE
+    return tuple(name for name in names.OF_THE_TRACE if is_not_made(observes, name))
+
+
+def is_not_made(observes: Observes, name: str) -> bool:
+    return any(name in entry.names for entry in not_made(observes))
+
+
+def _not_made(observes: Observes) -> Iterator[NotMade]:
+    if observes.flaw is not None:
+        return
+    lacked = {name: events_lacked(observes, name) for name in names.OF_THE_TRACE}
+    of_trace = [name for name, events in lacked.items() if events]
+    events = sorted(set().union(*lacked.values()))
+    files = [name for name, there in (("dumps", observes.dumps), ("replicas.jsonl", observes.replicas))
+             if not there]
+    of_files = list(OF_FILES) if files else []
+    if not observes.replicas:
+        of_files += [name for name in OF_TRACE_AND_REPLICAS if name not in of_trace]
+    if of_files:
+        yield NotMade(names=tuple(sorted(of_files)), reason=f"this system shows no {' and no '.join(files)}")
+    if observes.traceless:
+        yield NotMade(names=tuple(sorted(of_trace)), reason="this system has no trace")
+    elif of_trace:
+        told = f"this system's trace has no {', '.join(events)}"
+        yield NotMade(names=tuple(sorted(of_trace)), reason=told)
+
+
+def events_lacked(observes: Observes, name: str) -> frozenset[str]:
+    """What of its events a check of the trace cannot have."""
+    needed = NEEDED_EVENTS.get(name, EVENTS)
+    return frozenset() if observes.events is None else needed - observes.events

@@ -1,0 +1,67 @@
+"""The twin's word on run.json's `observes`: which checks are not made, from the format's paragraph alone.
+
+Readings that had to be chosen:
+- A check of the logs needs the dumps and the replicas' rows; what one of them shows alone stands.
+- A check of the trace needs every event by which it may be shown or excused; without one it claims nothing.
+  leader-incomplete, candidate-incomplete and unsafe-truncation stop at the final log_start, which rows tell.
+- Every broker is in the trace if it is to tell starts, appends or both roles; a controller if registrations.
+- A broken `observes` promises files, and of the trace nothing that may be relied on.
+"""
+
+from typing import Any
+
+FILES = ("dumps", "replicas")
+OF_LOGS = ("diverged", "epoch-lineage", "malformed-log", "under-replicated", "saw-then-lost", "unseen")
+WHAT_EXCUSES = ("elect", "isr", "start")
+RECORDS = ("append", "truncate", "hw", "become_leader", "become_follower", *WHAT_EXCUSES)
+BROKERS = ("register", "fence", "unfence")
+OF_TRACE: dict[str, tuple[str, ...]] = {
+    "ack-rule": ("ack", "append", "become_leader", "start"),
+    "candidate-incomplete": (*RECORDS, *BROKERS),
+    "epoch-regressed": ("become_follower", "become_leader"),
+    "hw-regressed": ("hw",),
+    "leader-incomplete": RECORDS,
+    "two-leaders": ("append", "hw"),
+    "unsafe-isr": ("ack", *RECORDS, *BROKERS),
+    "unsafe-truncation": RECORDS,
+}
+STOP_AT_LOG_START = ("candidate-incomplete", "leader-incomplete", "unsafe-truncation")
+
+
+def is_broken(run: dict[str, Any]) -> bool:
+    """An `observes` that is not of its form."""
+    if "observes" not in run:
+        return False
+    told = run["observes"]
+    if not isinstance(told, dict) or any(type(told.get(name, False)) is not bool for name in FILES):
+        return True
+    events = told.get("trace", [])
+    return not isinstance(events, list) or any(not isinstance(event, str) for event in events)
+
+
+def shows(run: dict[str, Any], name: str) -> bool:
+    """Dumps, or replicas: are they promised?"""
+    return is_broken(run) or "observes" not in run or run["observes"].get(name, True) is True
+
+
+def events(run: dict[str, Any]) -> list[str] | None:
+    """Those that the trace is to have; None: all."""
+    return None if is_broken(run) or "observes" not in run else run["observes"].get("trace")
+
+
+def tells(run: dict[str, Any], *wanted: str) -> bool:
+    promised = events(run)
+    return not is_broken(run) and (promised is None or set(wanted) <= set(promised))
+
+
+def not_made(run: dict[str, Any]) -> set[str]:
+    """The checks whose input is not promised."""
+    if is_broken(run):
+        return set()
+    left_out = {name for name in OF_LOGS if not all(shows(run, file) for file in FILES)}
+    left_out |= {name for name, needed in OF_TRACE.items() if not tells(run, *needed)}
+    return left_out | {name for name in STOP_AT_LOG_START if not shows(run, "replicas")}
+
+
+def blind_to_losses(run: dict[str, Any]) -> bool:
+    return not all(shows(run, file) for file in FILES)

@@ -15,11 +15,12 @@ from checkers.frames import Frames
 
 
 def placed_entries(frames: Frames, facts: Facts) -> DataFrame:
-    """The good entries in file order, with the entry before, what their replica's row says, and fingerprints:
+    """The good entries of replicas (those of stray copies, which have no row of facts, are left out) in file
+    order, with the entry before, what their replica's row says, and fingerprints:
     `record` is what one (epoch, offset) names, `tuple` what two replicas must agree on; `compared`: below
     the bound to which this replica must agree with others (with one outside the ISR, not where data was
     lost)."""
-    entries = frames.entries.where("not bad").join(facts.replicas, ["run", "node", "partition"], "left")
+    entries = frames.entries.where("not bad").join(facts.replicas, ["run", "node", "partition"])
     log = Window.partitionBy("run", "node", "partition").orderBy("block", "at")
     before = log.rowsBetween(Window.unboundedPreceding, -1)
     return kept(

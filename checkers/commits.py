@@ -1,5 +1,8 @@
 """What was committed, and who lacks it: leader-incomplete, candidate-incomplete, unsafe-truncation.
 
+Of a node that is none of the partition's replicas nothing is claimed but what it did as a leader: nobody
+tells when its copy became a stray one, with which it may do what it likes.
+
 A record is known by its offset and its own epoch. It is committed once a leader's HW has passed it.
 
 Why a correct broker is never accused, with clean elections. A leader of epoch e moves its HW over what all of
@@ -162,8 +165,14 @@ def strangers(
     words = steps.where("ruling").groupBy("run", "partition").agg(
         F.sort_array(F.collect_list(F.struct("tick", "seq", "isr"))).alias("rulings")
     )  # fmt: skip
-    held = lineage.where("kind in ('cut', 'left', 'stands') and epoch is not null").withColumnRenamed(
-        "node", "who"
+    assert facts.traced is not None
+    assigned = facts.traced.select("run", "partition", "replicas")
+    held = (
+        lineage.where("kind in ('cut', 'left', 'stands') and epoch is not null")
+        .join(assigned, ["run", "partition"])
+        .where("array_contains(replicas, node)")
+        .drop("replicas")
+        .withColumnRenamed("node", "who")
     )
     theirs = epochs.where("written is not null").withColumnsRenamed(
         {"lo": "low", "hi": "top", "last": "told"}
@@ -216,8 +225,9 @@ def truncations(lineage: DataFrame, committed: DataFrame, steps: DataFrame, fact
         "run", "partition", *named(who="node", cut_seq="seq", goal="cut_to")
     )
     assert facts.traced is not None
-    bottoms = facts.traced.select("run", "partition", "bottom")
+    bottoms = facts.traced.select("run", "partition", "bottom", "replicas")
     told = over.join(lines, ["run", "partition", "who", "cut_seq"]).join(bottoms, ["run", "partition"])
+    told = told.where("array_contains(replicas, who)")
     ranged = told.select("*", *named(offset="greatest(low, bottom)", upto="least(reached, high)"))
     own = {
         "name": f"'{names.UNSAFE_TRUNCATION}'",

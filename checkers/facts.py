@@ -218,7 +218,7 @@ def bottom_of(folder: Folder, partition: Partition, leader: Replica | None) -> i
     """Below it a record may be gone with leave: the leader's log start, or the highest that any row tells."""
     if leader is not None:
         return leader.log_start
-    rows = (folder.replicas.get((node, partition.key)) for node in folder.nodes)
+    rows = (folder.replicas.get((node, partition.key)) for node in partition.replicas)
     return max((row.log_start for row in rows if row is not None), default=0)
 
 
@@ -269,17 +269,19 @@ def retried(folder: Folder) -> bool:
 
 
 def replica_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    """A row for every node and partition: what replicas.jsonl says of it, if it says anything. Of a partition
-    without an entry only where that may be wrong in itself."""
+    """A row for every replica: what replicas.jsonl says of it, if it says anything. Of a partition without an
+    entry only where that may be wrong in itself."""
     folder, seen = run.folder, run.seen
     used = sorted(seen.used & folder.partitions.keys())
     strange: dict[str, list[int]] = {node: [] for node in folder.nodes}
     for (node, key), row in folder.replicas.items():
-        if not is_empty(row) and key not in seen.used and node in strange and key in folder.partitions:
+        if not is_empty(row) and key not in seen.used and node in strange:
             strange[node].append(key)
     for node in folder.nodes:
         readable = node in folder.dumps and node not in folder.damaged
         for key in (*used, *strange[node]):
+            if folder.is_stray(node, key):
+                continue
             partition, replica = folder.partitions[key], folder.replicas.get((node, key))
             whole = readable and not seen.vouches_for(key)
             placed = (number, node, key, node == partition.leader, node in partition.isr)
@@ -298,6 +300,7 @@ def contradicted(folder: Folder, seen: Seen) -> bool:
     return any(
         not (is_sound(row) if row.partition in seen.used else is_empty(row))
         for row in folder.replicas.values()
+        if not folder.is_stray(row.node, row.partition)
     )
 
 
@@ -338,7 +341,8 @@ def traced_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
     folder, error_ns = run.folder, clock_error_ns(run.folder)
     bottoms: dict[int, int] = {}
     for row in folder.replicas.values():
-        bottoms[row.partition] = max(bottoms.get(row.partition, 0), row.log_start)
+        if not folder.is_stray(row.node, row.partition):
+            bottoms[row.partition] = max(bottoms.get(row.partition, 0), row.log_start)
     for key, partition in folder.partitions.items():
         excuses = [
             {"by": each.by, "epoch": each.epoch, "tick": tick(each.time, error_ns)}

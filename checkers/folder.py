@@ -49,7 +49,8 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition of run.json, with the leader as the format defines it."""
+    """One partition of run.json, with the leader as the format defines it. What a node holds of it that is
+    none of `replicas` is a stray copy, which no check looks at: it neither leads nor is in the ISR."""
 
     key: int
     replicas: tuple[str, ...]
@@ -69,6 +70,7 @@ class Folder:
     partitions: dict[int, Partition] = field(default_factory=dict)
     replicas: dict[tuple[str, int], Replica] = field(default_factory=dict)
     rows_damaged: bool = False  # replicas.jsonl is missing or a line of it is bad
+    stray_leaders: list[int] = field(default_factory=list)  # partitions led by none of their replicas
     dumps: dict[str, Place] = field(default_factory=dict)  # node -> the file to read, where one can be read
     history: Place | None = None
     trace: Place | None = None
@@ -79,6 +81,11 @@ class Folder:
 
     def guarantee(self, name: str, default: Any) -> Any:
         return self.about["guarantees"].get(name, default)
+
+    def is_stray(self, node: str, key: int) -> bool:
+        """Whether run.json does not assign the partition to this node."""
+        partition = self.partitions.get(key)
+        return partition is None or node not in partition.replicas
 
     @property
     def settled(self) -> bool:
@@ -196,13 +203,16 @@ def partition_of(folder: Folder, key: int, told: Mapping[str, Any], said: Any, s
     else:
         row = agreed_leader([folder.replicas.get((node, key)) for node in replicas])
         leader, isr = (row.node, list(row.isr)) if row else (None, [])
+    if leader is not None and leader not in replicas:
+        folder.stray_leaders.append(key)
+        leader, isr = None, []
     cleanup = told.get("cleanup", "delete")
     return Partition(
         key=key,
         replicas=replicas,
         compact="compact" in str(cleanup),
         leader=same(shared, leader),
-        isr=same(shared, frozenset([node for node in isr if isinstance(node, str)])),
+        isr=same(shared, frozenset([node for node in replicas if node in isr])),
     )
 
 
@@ -336,8 +346,11 @@ def look_at_trace(folder: Folder, run: RunAt[Place]) -> None:
 
 
 def damage_dump(folder: Folder, node: str, reason: str) -> None:
-    """A dump that cannot be relied on: of a leader, the checks that stand on its log know nothing either."""
+    """A dump that cannot be relied on: of a leader, the checks that stand on its log know nothing either. One
+    of a node that has no replica at all would have held stray copies alone."""
     folder.damaged.add(node)
+    if not any(node in partition.replicas for partition in folder.partitions.values()):
+        return
     leads = any(partition.leader == node for partition in folder.partitions.values())
     folder.reasons.append(((*names.OF_THE_LOGS, *(names.OF_THE_LEADERS_LOG if leads else ())), reason))
 

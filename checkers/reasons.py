@@ -176,7 +176,13 @@ def partitions_unknown(folder: Folder, seen: Survey) -> Iterator[tuple[tuple[str
             names.IF_LEADER_UNKNOWN,
             f"run.json does not name partition {listed(strange)}, which the history uses",
         )
-    leaderless = [key for key, partition in folder.partitions.items() if partition.leader is None]
+    if folder.stray_leaders:
+        told = f"run.json: the leader of partition {listed(folder.stray_leaders)} is none of its replicas"
+        yield names.IF_LEADER_UNKNOWN, told
+    stray = set(folder.stray_leaders)
+    leaderless = [
+        key for key, partition in folder.partitions.items() if partition.leader is None and key not in stray
+    ]
     if leaderless:
         yield names.IF_LEADER_UNKNOWN, f"nobody knows the leader of partition {listed(leaderless)}"
     final = finally_read(folder)

@@ -36,9 +36,11 @@ class Log:
 
 
 def logs_of(folder: Folder, key: int, dumps: Mapping[str, Dump]) -> dict[str, Log] | None:
-    """The partition in every dump; None if one of them is no log."""
+    """The partition in the dump of each of its replicas; None if one of them is no log."""
     logs = {}
     for node, dump in dumps.items():
+        if folder.is_stray(node, key):
+            continue
         log = log_of(dump, key, folder.replicas.get((node, key)), lacks=node in folder.damaged)
         if log is None:
             return None

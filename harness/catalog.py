@@ -42,6 +42,7 @@ BUDGET = "nemesis.budget:overspends"
 ARSENAL = "nemesis.compose:arsenal"
 STRIKER = "nemesis.striker:Striker"
 BROKER_WORDS = "broker.words"  # a module that is run, never imported: which rules, bugs, switches there are
+BROKER_CHECK = "broker.check"  # likewise: whether a broker would serve these settings
 
 _ALIASES = {"partition": "cut"}  # as Jepsen's users call it
 

@@ -63,22 +63,6 @@ class Policy:
     allow_unknown: bool = False  # "unknown" passes
 
 
-def exit_code(verdict: Verdict, policy: Policy, *, died: bool = False) -> int:
-    """One folder's exit code. A bug outranks a node that died by itself, which outranks unknown.
-
-    Without a verdict on anything (run.json missing or of another format) the judge says unknown of everything
-    and the command, which knows, answers EXIT_HARNESS itself.
-    """
-    counted = [
-        f for f in verdict.findings if f.name not in policy.allow and (policy.strict or f.klass == BUG)
-    ]
-    if counted:
-        return EXIT_INVALID
-    if died:
-        return EXIT_HARNESS
-    return EXIT_UNKNOWN if verdict.unknown and not policy.allow_unknown else EXIT_VALID
-
-
 def worst(exit_codes: Iterable[int]) -> int:
     """The exit code of several folders: the worst in the order invalid, harness failed, unknown, valid."""
     codes = set(exit_codes) or {EXIT_VALID}

@@ -1,7 +1,7 @@
 """Each node's properties file, and the same as run.json's `config`: pure text and dicts.
 
 Rules
-1. Keys are Kafka's (docker/README.md lists them, and the few of ours). What the user gives wins over what a
+1. Keys are Kafka's (harness/broker_keys.py has those that may be given). What the user gives wins over what a
    test cluster prefers; what ties a node to its place (addresses, ids, paths) is not the user's to give.
 2. A test cluster prefers short times: a run of 30 s must see sessions end and ISRs shrink.
 3. run.json tells integers from booleans from words, as a reader of JSON expects.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.broker_keys import checked
 
 CONTROLLER_ID = 100
 
@@ -29,29 +29,6 @@ PREFERRED: Mapping[str, str] = {
     "replica.socket.timeout.ms": "3000",
     "unclean.leader.election.enable": "false",
 }
-# A topic's words and what a broker calls the same for all its topics: a run has no topic but its own.
-OF_TOPICS = {
-    "flush.messages": "log.flush.interval.messages",
-    "segment.bytes": "log.segment.bytes",
-    "max.message.bytes": "message.max.bytes",
-}
-OURS = frozenset(
-    {
-        "process.roles",
-        "node.id",
-        "listeners",
-        "advertised.listeners",
-        "controller.quorum.voters",
-        "log.dirs",
-        "floodmark.rules",
-        "floodmark.bugs",
-        "floodmark.control",
-        "floodmark.dial",
-        "floodmark.durable",
-        "floodmark.failpoints",
-        "floodmark.trace",
-    }
-)
 
 
 Address = tuple[str, int]
@@ -84,17 +61,12 @@ class Place:
 
 
 def settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
-    """What every broker is set to: the user's words over the preferred ones. UsageError for keys of ours."""
-    taken = sorted(OURS & given.keys())
-    if taken:
-        raise UsageError(
-            f"-c {taken[0]}=... cannot be set: addresses, ids, paths and rules are the cluster's"
-        )
+    """What every broker is set to: the user's words over the preferred ones. UsageError for keys that are
+    ours or nobody's, and for values of another type or out of range."""
     preferred = dict(PREFERRED)
     preferred["default.replication.factor"] = str(min(3, nodes))
     preferred["min.insync.replicas"] = str(min(2, nodes))
-    as_brokers_say = {OF_TOPICS.get(key, key): value for key, value in given.items()}
-    return dict(sorted({**preferred, **as_brokers_say}.items()))
+    return dict(sorted({**preferred, **checked(given)}.items()))
 
 
 def properties(place: Place, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> str:

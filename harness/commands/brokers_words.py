@@ -1,15 +1,13 @@
-"""What the brokers' own logs tell whoever ran them: why one ended unasked, which keys nobody knows."""
+"""What the brokers' own logs tell whoever ran them: why one ended unasked."""
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from harness.run import P, Run, RunAt
+from harness.run import P, RunAt
 
 TAIL_BYTES = 2000
 LINES = 3
-_WARNED = re.compile(r'^\S+ warning config why="(.*)"$')
 
 
 def died(about: Mapping[str, Any]) -> list[str]:
@@ -20,16 +18,6 @@ def died(about: Mapping[str, Any]) -> list[str]:
 def last_words(run: RunAt[P], about: Mapping[str, Any]) -> dict[str, str]:
     """Of each node that died: the end of its log, or that there is none."""
     return {node: _tail(run, node) for node in died(about)}
-
-
-def config_warnings(run: Run, node: str) -> list[str]:
-    """What the broker found odd in its properties: it warns of a key that it does not know, as Kafka does."""
-    try:
-        with (run.work_folder / f"{node}.log").open(encoding="utf-8", errors="replace") as file:
-            found = [_WARNED.match(line.rstrip()) for line in file]
-    except OSError:
-        return []
-    return list(dict.fromkeys(warned.group(1) for warned in found if warned is not None))
 
 
 def _tail(run: RunAt[P], node: str) -> str:

@@ -12,7 +12,6 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import orjson
@@ -22,35 +21,19 @@ from checkers.explain import EXPLANATIONS
 from harness import catalog
 from harness.commands import telling
 from harness.commands.bad_lines import bad_lines
-from harness.commands.brokers_words import died, last_words
+from harness.commands.brokers_words import last_words
 from harness.commands.folders import chosen
 from harness.commands.gate_junit import junit
 from harness.commands.gate_markdown import markdown
 from harness.commands.outcomes import Outcome, Told, report_of
+from harness.commands.rulings import HARNESS, LISTS, Ruling, fails, ruling, summary
 from harness.errors import FloodmarkError, UsageError
 from harness.places import Place
 from harness.run import RunAt, write_whole
-from harness.verdict import (
-    BUG,
-    EXIT_HARNESS,
-    EXIT_INVALID,
-    EXIT_UNKNOWN,
-    EXIT_VALID,
-    Policy,
-    Verdict,
-    exit_code,
-    worst,
-)
+from harness.verdict import BUG, EXIT_HARNESS, Policy, Verdict, worst
 from harness.workers import HERE, Workers
 
-WORDS: Mapping[int, str] = {
-    EXIT_INVALID: "invalid",
-    EXIT_HARNESS: "failed in the harness",
-    EXIT_UNKNOWN: "unknown",
-    EXIT_VALID: "valid",
-}
-DONE = "done"  # what run.json's `ended` says of a run that came to its end
-LISTS = ("died", "schedule")  # of run.json, which the judge does not need and a report does
+UNSAVED = ("its verdict could not be written",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +125,7 @@ def judge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HE
 def tell(outcomes: Sequence[Outcome]) -> None:
     """Prints the reports, of several the sum first; each ends with its folder."""
     if len(outcomes) > 1:
-        click.echo(telling.summary([outcome.code for outcome in outcomes], WORDS) + "\n")
+        click.echo(summary(outcome.ruling for outcome in outcomes) + "\n")
     for outcome in outcomes:
         if outcome is not outcomes[0]:
             click.echo("")
@@ -152,8 +135,8 @@ def tell(outcomes: Sequence[Outcome]) -> None:
 
 def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
     """Where no verdict came about at all, the reports for CI servers say why; [EXIT_HARNESS] for each."""
-    outcomes = [Outcome(folder=folder, code=EXIT_HARNESS, word=WORDS[EXIT_HARNESS], told={}, harness=(why,))
-                for folder in folders]
+    failed = Ruling(kind=HARNESS, word=HARNESS, harness=(why,))
+    outcomes = [Outcome(folder=folder, ruling=failed, told={}) for folder in folders]
     return [outcome.code for outcome in outcomes] + write_reports(outcomes, through)
 
 
@@ -162,7 +145,7 @@ def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
 
 def code_of(folder: Place, verdict: Verdict, policy: Policy) -> int:
     """One folder's exit code. Where nothing at all was looked at (no run, or the judge failed) it is 4."""
-    return exit_code(verdict, policy, died=bool(harness_failures(verdict, about_of(folder, verdict))))
+    return ruling(report.as_json(verdict), about_of(folder, verdict), policy).code
 
 
 def about_of(folder: Place, verdict: Verdict) -> Told | None:
@@ -174,52 +157,22 @@ def about_of(folder: Place, verdict: Verdict) -> Told | None:
     return about if about and all(isinstance(about.get(name) or [], list) for name in LISTS) else None
 
 
-def harness_failures(verdict: Verdict, about: Told | None) -> list[str]:
-    """What went wrong that says nothing of the cluster."""
-    if not verdict.counts:
-        return ["nothing was judged"]
-    if about is None:
-        return [f"its run.json has gone, or has no list where there should be: {', '.join(LISTS)}"]
-    ended = about.get("ended")
-    early = [f"the run ended early: {ended}"] if ended not in (None, DONE) else []
-    return early + [f"{node} ended by itself" for node in died(about)]
-
-
 def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool) -> Outcome:
     """What the gate makes of the folder, and what is said of it."""
     run, told, about = RunAt(folder=folder), report.as_json(verdict), about_of(folder, verdict)
-    harness = harness_failures(verdict, about) + (["its verdict could not be written"] if unsaved else [])
-    code = exit_code(verdict, policy, died=bool(harness))
     remarks = [("bad line", line) for line in bad_lines(run, told)]
     remarks += [("died", f"{node} ended by itself; its last words: {words}")
                 for node, words in last_words(run, about or {}).items()]
     remarks += [("gate", line) for line in let_through(verdict, policy)]
     return Outcome(
         folder=folder,
-        code=code,
-        word=word_of(code, told),
+        ruling=ruling(told, about, policy, failed=UNSAVED if unsaved else ()),
         told=told,
         about=about,
         reading=telling.reading_of(folder, told, about),
         failing=tuple(found for found in telling.worst_first(told["findings"]) if fails(found, policy)),
-        harness=tuple(harness),
         remarks=tuple(remarks),
     )
-
-
-def fails(found: Mapping[str, Any], policy: Policy) -> bool:
-    """Whether the gate counts a group of findings, as verdict.exit_code does."""
-    return found["name"] not in policy.allow and (policy.strict or found["class"] == BUG)
-
-
-def word_of(code: int, told: Told) -> str:
-    """The code in a word; and the judge's, where the options bent it."""
-    judges = {True: "valid", False: "invalid"}.get(told["valid"], "unknown")
-    if code == EXIT_INVALID and judges != "invalid":
-        return "invalid by --strict"
-    if code in (EXIT_VALID, EXIT_UNKNOWN) and judges != WORDS[code]:
-        return f"{judges}, let through" if code == EXIT_VALID else "unknown (invalid let through)"
-    return WORDS[code]
 
 
 def let_through(verdict: Verdict, policy: Policy) -> list[str]:
@@ -271,6 +224,6 @@ def write_reports(outcomes: Sequence[Outcome], through: Gate) -> list[int]:
     if (junit_file := through.junit_file) is not None:
         codes += written(lambda: write_whole(junit_file, junit(outcomes, datetime.datetime.now())))
     if (markdown_file := through.markdown_file) is not None:
-        heading = telling.summary([outcome.code for outcome in outcomes], WORDS)
+        heading = summary(outcome.ruling for outcome in outcomes)
         codes += written(lambda: write_whole(markdown_file, markdown(heading, outcomes)))
     return codes

@@ -15,11 +15,12 @@ import click
 from checkers import report
 from harness import catalog
 from harness.commands import telling
+from harness.commands.rulings import ruling
 from harness.commands.scenario import aligned
 from harness.commands.scenario_runs import Part, Played, play
 from harness.commands.scenario_words import words
 from harness.errors import FloodmarkError
-from harness.run import RUNS, refuse_full
+from harness.run import RUNS, Run, refuse_full
 from harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Verdict
 from nemesis import scenario
 from nemesis.expectations import off
@@ -60,7 +61,7 @@ def run_demo(cluster: str, out: Path | None) -> int:
     for part, folder, verdict, told in zip(parts, folders, verdicts, wrong, strict=True):
         if told:
             click.echo(f"\nNOT as expected: {part.title}: {'; '.join(told)}")
-            click.echo(telling.report(folder, report.as_json(verdict), None))
+            click.echo(telling.report(folder, report.as_json(verdict), Run(folder=folder).about()))
     click.echo(f"\nnext  {shlex.join(['floodmark', 'show', str(folders[0]), '--finding', 'lost-write'])}")
     click.echo(f"      {shlex.join(['floodmark', 'show', str(folders[2]), '--finding', 'diverged'])}")
     click.echo("      floodmark explain diverged")
@@ -80,14 +81,15 @@ def table(parts: Sequence[Part], folders: Sequence[Path], verdicts: Sequence[Ver
     """What came of each run, side by side."""
     rows: list[tuple[str, ...]] = [("run", "rules", "verdict", "lost", "logs part", "folder")]
     rows += [
-        (part.scenario.title, part.row.label, word(verdict), lost(verdict), parted(verdict), str(folder))
+        (part.scenario.title, part.row.label, word(folder, verdict), lost(verdict), parted(verdict),
+         str(folder))
         for part, folder, verdict in zip(parts, folders, verdicts, strict=True)
     ]
     return aligned(rows)
 
 
-def word(verdict: Verdict) -> str:
-    return "unknown" if verdict.valid == "unknown" else "valid" if verdict.valid else "INVALID"
+def word(folder: Path, verdict: Verdict) -> str:
+    return click.unstyle(ruling(report.as_json(verdict), Run(folder=folder).about()).heading)
 
 
 def lost(verdict: Verdict) -> str:

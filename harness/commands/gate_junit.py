@@ -19,6 +19,7 @@ import orjson
 
 from harness import __version__
 from harness.commands.outcomes import Outcome, cut, report_of, visible, why
+from harness.commands.rulings import CUT_SHORT, HARNESS, INVALID
 from harness.places import Place
 from harness.run import RunAt
 from harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN
@@ -81,9 +82,9 @@ def kind_of(outcome: Outcome) -> str | None:
 
 def type_of(outcome: Outcome) -> str:
     """What servers group by: the worst finding, or what it is that is none."""
-    if outcome.code == EXIT_INVALID and outcome.failing:
+    if outcome.ruling.kind == INVALID and outcome.failing:
         return str(outcome.failing[0]["name"])
-    return "harness" if outcome.code == EXIT_HARNESS else "unknown"
+    return {HARNESS: "harness", CUT_SHORT: CUT_SHORT}.get(outcome.ruling.kind, "unknown")
 
 
 def properties_of(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:

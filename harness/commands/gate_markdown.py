@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from harness.commands import telling
 from harness.commands.outcomes import Outcome, cut, group_words, one_line, visible
+from harness.commands.rulings import EXITS, HARNESS
 from harness.commands.words import many
-from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID
 
 LIMIT = 1_000_000  # bytes
 OF_THE_TABLE = 0.6  # of that at most
@@ -25,7 +26,7 @@ CELL_CHARS = 300
 LINE_CHARS = 1_500
 LINES = 100  # of one section
 RESERVED = 300  # bytes, for a word on what was left out
-WORST_FIRST = (EXIT_INVALID, EXIT_HARNESS, EXIT_UNKNOWN, EXIT_VALID)
+WORST_FIRST = tuple(EXITS)
 HEAD = ("| run | verdict | findings | permitted | unknown, because |", "|---|---|---|---|---|")
 _MARKUP = re.compile(r"[&<>|`\\*_\[\]~$#]")
 _BEGINS = re.compile(r"^(?:[-+=]|\d(?=\d*[.)]))")  # an item or an underline, at the head of a line
@@ -33,7 +34,7 @@ _BEGINS = re.compile(r"^(?:[-+=]|\d(?=\d*[.)]))")  # an item or an underline, at
 
 def markdown(heading: str, outcomes: Sequence[Outcome], limit: int = LIMIT) -> bytes:
     """The page."""
-    ordered = sorted(outcomes, key=lambda outcome: WORST_FIRST.index(outcome.code))
+    ordered = sorted(outcomes, key=lambda outcome: WORST_FIRST.index(outcome.ruling.kind))
     top = "\n".join([f"## floodmark: {text(heading)}", "", *HEAD, ""])
     room = int(limit * OF_THE_TABLE) - len(top.encode())
     rows, left_out = fitting((row(outcome) for outcome in ordered), room)
@@ -73,7 +74,7 @@ def row(outcome: Outcome) -> str:
                  for found in findings if found["class"] != BUG]
     reasons = [str(entry["reason"]) for entry in outcome.unknown]
     verdict = cell(outcome.word) if outcome.code == EXIT_VALID else f"**{cell(outcome.word)}**"
-    verdict += f": {cell('; '.join(outcome.harness))}" if outcome.code == EXIT_HARNESS else ""
+    verdict += f": {cell('; '.join(outcome.ruling.harness))}" if outcome.code == EXIT_HARNESS else ""
     cells = [cell(str(outcome.folder)), verdict,
              *(cell(part) for part in (", ".join(bugs), ", ".join(permitted), "; ".join(reasons)))]
     return f"| {' | '.join(cells)} |\n"
@@ -108,7 +109,7 @@ def told(outcome: Outcome) -> Iterator[str]:
     if outcome.about is not None:
         yield item(f"ran: {telling.ran(outcome.about)}")
         yield from (item(line) for line in telling.struck(outcome.read))
-    yield from (item(f"failed in the harness: {reason}") for reason in outcome.harness)
+    yield from (item(f"{HARNESS}: {reason}") for reason in outcome.ruling.harness)
     for found, parts in outcome.read.accounts:
         yield item(group_words(found))
         yield from (item(f"{head}: {sentence}", 1) for head, sentence in parts)

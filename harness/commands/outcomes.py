@@ -1,7 +1,7 @@
 """What the gate makes of one folder, as data, and the words that reports for CI servers share.
 
 Rules
-1. A report says what the exit code says: whether a folder fails is its code, never what the verdict reads
+1. A report says what the exit code says: both are the ruling's (rulings.py), never what the verdict reads
    like.
 2. Text from a run may hold anything; what no XML and no page can show is spelt out (`\\x1b`).
 3. What is cut for its length says so.
@@ -15,9 +15,9 @@ from typing import Any
 import click
 
 from harness.commands import telling
+from harness.commands.rulings import INVALID, Ruling
 from harness.commands.words import many, told_class
 from harness.places import Place
-from harness.verdict import EXIT_INVALID
 
 Told = Mapping[str, Any]
 
@@ -30,14 +30,20 @@ class Outcome:
     """One folder before the gate."""
 
     folder: Place
-    code: int
-    word: str  # the code in a word or two
+    ruling: Ruling
     told: Told  # the verdict, as verdict.json has it
     about: Told | None = None  # run.json, where anything was judged
     reading: telling.Reading | None = None  # of the run's files; None: of the verdict alone
     failing: tuple[Told, ...] = ()  # the findings that fail the gate, the worst first
-    harness: tuple[str, ...] = ()  # what failed in the harness
     remarks: tuple[tuple[str, str], ...] = ()  # what a report says besides: a head and a text each
+
+    @property
+    def code(self) -> int:
+        return self.ruling.code
+
+    @property
+    def word(self) -> str:
+        return self.ruling.word
 
     @property
     def read(self) -> telling.Reading:
@@ -52,17 +58,19 @@ class Outcome:
 
 def report_of(outcome: Outcome) -> str:
     """The report as `check` prints it, with its colours."""
-    lines = [f"  {head:<9}  {text}" for head, text in outcome.remarks]
+    remarks = [*(("harness", reason) for reason in outcome.ruling.harness), *outcome.remarks]
+    lines = [f"  {head:<9}  {text}" for head, text in remarks]
     return "\n".join([
-        telling.report(outcome.folder, outcome.told, outcome.about, outcome.reading), *lines])
+        telling.report(outcome.folder, outcome.told, outcome.about, ruled=outcome.ruling,
+                       reading=outcome.reading), *lines])
 
 
 def why(outcome: Outcome) -> str:
     """On one line, why the folder fails, or why nobody can tell; nothing for one that is simply valid."""
-    if outcome.code == EXIT_INVALID and outcome.failing:
+    if outcome.ruling.kind == INVALID and outcome.failing:
         groups = "; ".join(group_words(found) for found in outcome.failing)
         return one_line(f"{groups}. {sentence(outcome.failing[0])}")
-    reasons = list(outcome.harness)
+    reasons = list(outcome.ruling.harness)
     if outcome.unknown:
         first, *others = outcome.unknown
         more = f" (and {many(len(others), 'more reason')})" if others else ""

@@ -16,9 +16,10 @@ import click
 from checkers import report
 from harness import catalog
 from harness.commands import telling
-from harness.commands.check import WORDS, Gate, code_of, save, write_json, written
+from harness.commands.check import UNSAVED, Gate, about_of, save, write_json, written
+from harness.commands.rulings import Ruling, ruling, summary
 from harness.commands.show import latest, read_verdict
-from harness.commands.words import many, told_class, verdict_word
+from harness.commands.words import many, told_class
 from harness.errors import FloodmarkError, UsageError
 from harness.places import Place
 from harness.run import RunAt
@@ -37,22 +38,24 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
     saved = [saved_verdict(folder) for folder in chosen]
     click.echo(f"judging {many(len(chosen), 'run')} (starting Spark takes a while)", err=True)
     verdicts = catalog.judge(workers).judge(chosen)
-    codes = [code_of(folder, verdict, through.policy)
-             for folder, verdict in zip(chosen, verdicts, strict=True)]
-    differing = 0
+    rulings, differing = [], 0
     for folder, before, verdict in zip(chosen, saved, verdicts, strict=True):
-        now = report.as_json(verdict)
+        now, about = report.as_json(verdict), about_of(folder, verdict)
+        failed: tuple[str, ...] = ()
         if verdict.counts:
-            codes += save(folder, verdict)
+            failed = UNSAVED if save(folder, verdict) else ()
             lines = changes(before, now)
         else:
             lines = [*telling.unknowns(now["unknown"]), "  nothing was looked at: the saved verdict stays"]
         differing += bool(lines)
-        click.echo("\n".join([heading(folder, before, now, lines), *lines]))
+        then = None if before is None else ruling(before, about, through.policy)
+        rulings.append(ruling(now, about, through.policy, failed=failed))
+        click.echo("\n".join([heading(folder, then, rulings[-1], lines), *lines]))
         click.echo(str(folder))
+    codes = [each.code for each in rulings]
     if (together := through.json_file) is not None:
         codes += written(lambda: write_json(together, chosen, verdicts))
-    click.echo(telling.summary(codes[:len(chosen)], WORDS) + f"; {differing} changed", err=True)
+    click.echo(summary(rulings) + f"; {differing} changed", err=True)
     return worst(codes)
 
 
@@ -68,14 +71,14 @@ def saved_verdict(folder: Place) -> Told | None:
         return None
 
 
-def heading(folder: Place, before: Told | None, now: Told, lines: Sequence[str]) -> str:
-    """`NAME: was valid, is INVALID`."""
-    name, is_now = folder.resolve().name, verdict_word(now["valid"])
+def heading(folder: Place, before: Ruling | None, now: Ruling, lines: Sequence[str]) -> str:
+    """`NAME: was valid, is INVALID`; by the options of this call, both."""
+    name = folder.resolve().name
     if before is None:
-        return f"{name}: no verdict was saved, is {is_now}"
-    if before["valid"] != now["valid"]:
-        return f"{name}: was {verdict_word(before['valid'])}, is {is_now}"
-    return f"{name}: {'still ' if lines else 'unchanged, '}{is_now}"
+        return f"{name}: no verdict was saved, is {now.heading}"
+    if before.word != now.word:
+        return f"{name}: was {before.heading}, is {now.heading}"
+    return f"{name}: {'still ' if lines else 'unchanged, '}{now.heading}"
 
 
 # -- what changed: pure -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.commands.rulings import Ruling, ruling
 from harness.faults import FAULTS
 from harness.past import Past, Strike
 from harness.replay import Anchored, Ground
@@ -38,6 +39,11 @@ class Attempt:
     missed: tuple[int, ...]
     past: Past
     verdict: Told  # as verdict.json
+    died: tuple[str, ...] = ()
+
+    @property
+    def ruling(self) -> Ruling:
+        return ruling(self.verdict, {"ended": self.ended, "died": list(self.died)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,10 @@ from harness import catalog, history
 from harness.commands import replaying, telling
 from harness.commands.again import refuse_unknown
 from harness.commands.replaying import Attempt, Told
+from harness.commands.rulings import VALID
 from harness.commands.run import RunOptions, commit, planned, record
 from harness.commands.show import latest, read_verdict
-from harness.commands.words import many, told_class, verdict_word
+from harness.commands.words import many, told_class
 from harness.errors import FloodmarkError, UsageError
 from harness.past import past_of
 from harness.replay import Anchored, Ground, Settings, anchored, schedule_of, settings_of
@@ -177,7 +178,7 @@ def judged(first: First, taken: Sequence[tuple[int, RunResult]]) -> tuple[First,
         first = _with_verdict(first, verdicts.pop(0))
     schedule = tuple(one.now for one in first.anchors)
     attempts = [
-        Attempt(number=number, folder=result.run.folder, ended=result.ended,
+        Attempt(number=number, folder=result.run.folder, ended=result.ended, died=result.died,
                 missed=tuple(result.about["missed"]), verdict=verdict,
                 past=past_of(history.read(result.run.history_path), schedule))
         for (number, result), verdict in zip(taken, verdicts, strict=True)
@@ -215,7 +216,7 @@ def told(first: First, attempts: Sequence[Attempt], *, failed: int) -> str:
 def run_line(first: First, attempt: Attempt) -> str:
     """What one run showed."""
     names = ", ".join(one["name"] for one in telling.worst_first(attempt.verdict.get("findings") or ()))
-    parts = [f"{verdict_word(attempt.verdict['valid'])}{': ' + names if names else ''}"]
+    parts = [f"{attempt.ruling.heading}{': ' + names if names else ''}"]
     if first.sought is not None:
         parts.append("the same finding" if shows(first.sought, attempt) else "not the finding")
     parts += [f"missed {', '.join(map(str, attempt.missed))}"] if attempt.missed else []
@@ -229,7 +230,7 @@ def run_line(first: First, attempt: Attempt) -> str:
 def rates(first: First, attempts: Sequence[Attempt]) -> list[str]:
     """k of N, and in how many the partition and the way were the same too."""
     if first.sought is None:
-        valid = sum(attempt.verdict["valid"] is True for attempt in attempts)
+        valid = sum(attempt.ruling.kind == VALID for attempt in attempts)
         return [f"  the first has no findings: its conditions were had again; valid {valid}/{len(attempts)}"]
     sought = first.sought
     showing = [attempt for attempt in attempts if shows(sought, attempt)]
@@ -282,6 +283,6 @@ def exit_code(first: First, attempts: Sequence[Attempt]) -> int:
         return EXIT_VALID
     if any(replaying.bugs_of(attempt.verdict) for attempt in attempts):
         return EXIT_INVALID
-    if first.sought is None and all(attempt.verdict["valid"] is True for attempt in attempts):
+    if first.sought is None and all(attempt.ruling.kind == VALID for attempt in attempts):
         return EXIT_VALID
     return EXIT_UNKNOWN

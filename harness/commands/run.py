@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from harness import __version__, catalog, schedule_text
-from harness.commands.brokers_words import config_warnings
 from harness.commands.check import Gate, judge_folders, not_judged
+from harness.commands.config_check import refuse_config
 from harness.commands.screen import Screen
 from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
@@ -23,7 +23,7 @@ from harness.protocols import PartitionSpec, WorkloadSettings
 from harness.run import RUNS, default_folder, link_latest, refuse_full
 from harness.runner import DONE, RunPlan, RunResult, carry_out, first_free_value, spread
 from harness.schedule import ACTS, Schedule
-from harness.verdict import EXIT_HARNESS, EXIT_VALID, worst
+from harness.verdict import EXIT_VALID, worst
 
 TOPIC = "log"
 
@@ -76,12 +76,9 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
     """The verdict of a run just made. Raw logs explain failures; where there is none they go."""
     if plan.folder.parent == RUNS:
         link_latest(plan.folder)
-    for warning in config_warnings(result.run, plan.cluster.nodes[0]):
-        click.echo(f"floodmark: the brokers warn: {warning}", err=True)
     if result.ended != DONE:
         click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
-    codes = judge_folders([plan.folder], through)
-    codes += [EXIT_HARNESS] if result.ended != DONE else []
+    codes = judge_folders([plan.folder], through)  # of run.json too: one that ended early is not valid
     if worst(codes) == EXIT_VALID:
         shutil.rmtree(result.run.nodes_folder, ignore_errors=True)
     return worst(codes)
@@ -113,6 +110,7 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
         links=links,
         trace=options.trace,
     )
+    refuse_config(cluster)
     run_id = secrets.token_hex(8)
     settings = WorkloadSettings(
         run_id=run_id,

@@ -162,7 +162,8 @@ def tell_what_is_off(outcomes: Sequence[Outcome]) -> None:
     for outcome in wrong:
         click.echo(f"\nNOT as expected: {outcome.played.part.title}: {'; '.join(outcome.off)}")
         if outcome.verdict is not None:
-            click.echo(telling.report(outcome.played.folder, report.as_json(outcome.verdict), None))
+            told, about = report.as_json(outcome.verdict), Run(folder=outcome.played.folder).about()
+            click.echo(telling.report(outcome.played.folder, told, about))
     again = sum(outcome.played.tries > 1 for outcome in outcomes)
     taken = f", {again} of them taken more than once" if again else ""
     click.echo(f"\n{many(len(outcomes), 'row')}, {len(outcomes) - len(wrong)} as expected{taken}")

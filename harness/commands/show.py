@@ -18,6 +18,7 @@ from harness.commands.accounts import account
 from harness.commands.around import faults, focus_of, show_story, story_of
 from harness.commands.brokers_words import last_words
 from harness.commands.evidence import Evidence
+from harness.commands.rulings import ruling
 from harness.commands.side_by_side import AROUND, check_partition, show_logs
 from harness.commands.telling import (
     gathering_of,
@@ -31,7 +32,7 @@ from harness.commands.telling import (
     struck,
     unknowns,
 )
-from harness.commands.words import PERMITS, many, op_line, told_class, verdict_word
+from harness.commands.words import PERMITS, many, op_line, told_class
 from harness.errors import FloodmarkError, UsageError
 from harness.run import FORMAT, LATEST, RUNS, VERDICT_BYTES_AT_MOST, P, Run, RunAt, open_run
 from harness.verdict import BUG, EXIT_VALID
@@ -82,7 +83,7 @@ def latest() -> Path:
 def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
     """What ran, what struck it, and what the judge said."""
     verdict = read_verdict(run) if run.names(run.verdict_path) else None
-    word = verdict_word(verdict["valid"]) if verdict else click.style("not judged yet", bold=True)
+    word = ruling(verdict, about).heading if verdict else click.style("not judged yet", bold=True)
     click.echo(f"{run.folder.name}: {word}")
     click.echo(f"  ran        {ran(about)}")
     click.echo(f"  ended      {ending(about)}")

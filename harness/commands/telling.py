@@ -7,7 +7,6 @@ example, made from the few lines of the run's files that concern it (evidence.py
 
 import shlex
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +18,10 @@ from checkers import names as checks
 from harness.commands import again
 from harness.commands.accounts import Part, account
 from harness.commands.evidence import Evidence, Gathering
+from harness.commands.rulings import Ruling, ruling
 from harness.commands.run_files import RunFiles
 from harness.commands.strikes import Strikes, strikes_of, words
-from harness.commands.words import many, told_class, verdict_word
+from harness.commands.words import many, told_class
 from harness.places import Place
 from harness.run import Run, RunAt
 from harness.verdict import BUG
@@ -59,10 +59,12 @@ def reading_of(folder: Place, verdict: Told, about: Told | None) -> Reading:
                    strikes=strikes_of(gathering.files.nemesis, about))
 
 
-def report(folder: Place, verdict: Told, about: Told | None, reading: Reading | None = None) -> str:
-    """The verdict, a paragraph a finding, what is unknown and why, what was looked at, what to type next."""
+def report(folder: Place, verdict: Told, about: Told | None, *, ruled: Ruling | None = None,
+           reading: Reading | None = None) -> str:
+    """What came of the run, a paragraph a finding, what is unknown and why, what was looked at, what to type
+    next. `ruled`: where the gate's options count."""
     reading = reading_of(folder, verdict, about) if reading is None else reading
-    parts = [f"{folder.resolve().name}: {verdict_word(verdict.get('valid'))}"]
+    parts = [f"{folder.resolve().name}: {(ruled or ruling(verdict, about)).heading}"]
     parts += [f"  ran        {ran(about)}", *struck(reading)] if about else []
     parts += [paragraph(*told) for told in reading.accounts]
     parts += unknowns(verdict.get("unknown") or ())
@@ -203,10 +205,3 @@ def worst_first(findings: Sequence[Told]) -> list[Told]:
 def gravity(name: str) -> int:
     """The lower the graver; names that are not listed are about orders, as clients saw them."""
     return GRAVEST.index(name if name in GRAVEST else "")
-
-
-def summary(codes: Sequence[int], words: Mapping[int, str]) -> str:
-    """`20 runs: 14 invalid, 3 unknown, 3 valid`."""
-    numbers = Counter(codes)
-    return f"{many(len(codes), 'run')}: " + ", ".join(
-        f"{numbers[code]} {word}" for code, word in words.items() if numbers[code])

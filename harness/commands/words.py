@@ -23,22 +23,12 @@ PERMITS: Mapping[str, str] = {
     "subscribe": "a group member's position moves with its partitions",
     "isolation": "the isolation level allows it",
 }
-_VERDICTS: Mapping[object, tuple[str, str]] = {
-    True: ("valid", "green"), False: ("INVALID", "red"), "unknown": ("unknown", "yellow"),
-}
-
 Record = Send | Read
 Asked = Callable[[Record], bool]
 
 
 def nothing_asked(_: Record) -> bool:
     return False
-
-
-def verdict_word(valid: object) -> str:
-    """valid, INVALID or unknown; anything else is no verdict."""
-    word, colour = _VERDICTS.get(valid, (f"not a verdict: {valid!r}", "red"))
-    return click.style(word, fg=colour, bold=True)
 
 
 def many(number: int, noun: str) -> str:

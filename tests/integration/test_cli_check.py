@@ -296,7 +296,7 @@ def test_a_verdict_that_cannot_be_written_fails_the_harness_and_hides_nothing(ju
     answer = floodmark("check", judged.folder / "torn")
     assert answer.code == 4
     assert "cannot write" in answer.err
-    assert "torn: valid" in answer.out
+    assert "torn: failed in the harness (judged valid)" in answer.out
     assert answer.last == str(judged.folder / "torn")
 
 

@@ -242,6 +242,22 @@ def retention(folder: RunFolder, random: Random) -> Expect | None:
 
 
 @near_miss
+def a_stray_copy(folder: RunFolder, random: Random) -> Expect | None:
+    """A follower is none of the replicas: what it holds may be anything, and is nobody's evidence."""
+    where = place(folder, random)
+    if where is None:
+        return None
+    key, node, offset = where
+    folder.run["partitions"][str(key)]["replicas"].remove(node)
+    rewrite(folder, key, offset, (node,), value=folder.fresh_value(), epoch=random.choice((0, 40)), crc=7)
+    if random.random() < 0.5:
+        folder.set_log(node, key, [entry for entry in folder.log(node, key) if entry["offset"] != offset - 1])
+    if random.random() < 0.5:
+        folder.row(node, key).update(hw=900, log_start=random.choice((0, 800)), epochs=[[70, 999]])
+    return NOTHING
+
+
+@near_miss
 def no_epochs_in_the_format(folder: RunFolder, random: Random) -> Expect | None:
     """A stored format without epochs, and a protocol without a cache."""
     for partition in map(int, folder.run["partitions"]):

@@ -50,6 +50,11 @@ def a_spoilt_dump(folder: RunFolder, random: Random) -> None:
     folder.files[f"logs/{node}.jsonl"] = "\n".join(lines).encode()
 
 
+def a_stray_copy(folder: RunFolder, random: Random) -> None:
+    """Some node is none of a partition's replicas, perhaps the one that leads it."""
+    random.choice(list(folder.run["partitions"].values()))["replicas"].remove(random.choice(NODES))
+
+
 def killed(folder: RunFolder, random: Random) -> None:
     """The run's end was not written down, and its last line is torn."""
     for name in ("settled", "settle", "history_lines", "ended"):
@@ -71,7 +76,8 @@ def spoilt_lines(folder: RunFolder, random: Random) -> None:
 
 
 SHAPES: tuple[Shape, ...] = (
-    whole, clients_alone, nobody_leads, without_rows, without_a_dump, a_spoilt_dump, killed, spoilt_lines,
+    whole, clients_alone, nobody_leads, without_rows, without_a_dump, a_spoilt_dump, a_stray_copy, killed,
+    spoilt_lines,
 )  # fmt: skip
 
 

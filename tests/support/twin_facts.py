@@ -247,7 +247,7 @@ def leader_of(folder: Folder, key: int, replicas: list[str], rows: dict[str, Lin
     assert folder.run is not None
     word = (folder.run.get("leaders") or {}).get(str(key))
     if word is not None:
-        leader = word.get("leader")
+        leader = word.get("leader") if word.get("leader") in replicas else None  # elsewhere are stray copies
         isr = word.get("isr")
         return leader, isr if leader is not None else None
     if set(rows) != set(replicas):

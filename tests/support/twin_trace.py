@@ -94,7 +94,8 @@ def ack_rule(world: World, trace: Trace) -> Iterator[Found]:
         for event in trace.leading(key):
             if event.name == "ack" and event["acks"] == "all" and (
                     event["hw"] <= event["offset"] or len(event["isr"]) < least
-                    or (trace.whole and any(lags(trace, key, event, member) for member in event["isr"]))):
+                    or (trace.whole and any(lags(trace, key, event, member) for member in event["isr"]
+                                            if member in partition.replicas))):
                 yield (key, event.node, event.seq), None
 
 
@@ -162,6 +163,8 @@ def unsafe_truncation(world: World, trace: Trace) -> Iterator[Found]:
     for key, partition in world.partitions.items():
         for event in trace.of(key):
             if event.name != "truncate" or "recover" in str(event["why"] or ""):
+                continue
+            if event.node not in partition.replicas:  # a stray copy: its node may do with it what it likes
                 continue
             cut = [(holding.offset, holding.epoch) for holding in trace.held[key]
                    if holding.until is event and holding.offset >= partition.log_start

@@ -71,7 +71,8 @@ def unsafe_isr(world: World, trace: Trace) -> Iterator[Found]:
                     event["partition_epoch"] <= before["partition_epoch"]):
                 yield (key, "order", event.node, event.seq), None
             if event.name == "isr" and any(taken_too_early(trace, key, event, member)
-                                           for member in set(event["isr"]) - set(before["isr"])):
+                                           for member in set(event["isr"]) - set(before["isr"])
+                                           if member in world.partitions[key].replicas):
                 yield (key, "taken in", event.node, event.seq), None
         lacking = {(event["epoch"], *sorted(event["isr"])) for event in trace.leading(key)
                    if event.name == "ack" and lacks_a_member(trace, key, event)}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.commands import again
-from harness.commands.telling import shortened, summary, worst_first
+from harness.commands.telling import shortened, worst_first
 from harness.commands.words import op_line
 from harness.op import Op, Read, Send, Type
 
@@ -76,9 +76,6 @@ def test_names_that_are_very_many_are_said_in_a_word() -> None:
     assert shortened(OF_THE_HISTORY).startswith("whatever the history tells")
     assert shortened([f"check-{number}" for number in range(9)]).endswith("and 1 more (verdict.json has all)")
 
-
-def test_a_summary_counts_what_there_is() -> None:
-    assert summary([1, 0, 1], {1: "invalid", 3: "unknown", 0: "valid"}) == "3 runs: 2 invalid, 1 valid"
 
 
 ABOUT: dict[str, Any] = {

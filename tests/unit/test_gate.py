@@ -151,7 +151,7 @@ def test_what_failed_in_the_harness_is_let_through_by_no_option(
     for verdict in VERDICTS:
         outcome = check.outcome_of(folder, verdict, lenient, unsaved=False)
         assert outcome.code == (EXIT_INVALID if BUG in verdict.findings else EXIT_HARNESS)
-        assert told in outcome.harness[0]
+        assert told in outcome.ruling.harness[0]
         assert check.code_of(folder, verdict, lenient) == outcome.code
 
 

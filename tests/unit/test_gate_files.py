@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,6 +20,7 @@ from harness.commands import again, check, gate_markdown
 from harness.commands.gate_junit import junit, seconds_of
 from harness.commands.gate_markdown import markdown
 from harness.commands.outcomes import Outcome, visible, why
+from harness.commands.rulings import Ruling
 from harness.errors import FloodmarkError, UsageError
 from harness.verdict import Finding, NotMade, Unknown, Verdict
 
@@ -28,6 +30,7 @@ LOST = Finding(name="lost-write", klass="bug", permitted_by=None, count=7, examp
 TWICE = Finding(name="duplicate", klass="permitted", permitted_by="retries", count=2,
                 examples=({"text": "It is there twice."},))
 UNSEEN = Unknown(names=("unseen",), reason="no final reads of partition 0")
+GOOD, BAD = Ruling(kind="valid", word="valid"), Ruling(kind="invalid", word="invalid")
 COUNTS = {"ops": 5, "ok": 2, "records": {"n1": 6}}
 ABOUT = {"format": 1, "id": "00ff", "seed": 7, "cluster": "local", "rules": "kip-320", "nodes": ["n1"],
          "ended": "done", "died": []}
@@ -182,7 +185,7 @@ def test_what_was_not_made_is_named_in_one_line_wherever_a_verdict_is_told(
 @given(st.text(), st.text())
 def test_the_report_is_xml_whatever_is_in_it(words: str, folder: str) -> None:
     """And what can be shown arrives as it was."""
-    passed = Outcome(folder=Path("good"), code=0, word="valid", told={"unknown": outcome_with(words).unknown})
+    passed = Outcome(folder=Path("good"), ruling=GOOD, told={"unknown": outcome_with(words).unknown})
     suite = read(junit([outcome_with(words, folder), passed], NOW))
     assert visible(words) in (suite.findtext("testcase/system-out") or "")
     failure = suite.find("testcase/failure")
@@ -227,8 +230,8 @@ def outcome_with(words: str, folder: str = "runs/one") -> Outcome:
     found = {"name": "lost-write", "class": "bug", "permitted_by": None, "count": 1,
              "examples": [{"text": words}]}
     told = {"valid": False, "findings": [found], "unknown": [{"names": ["unseen"], "reason": words}]}
-    return Outcome(folder=Path(folder.replace("\0", "")), code=1, word="invalid", told=told, failing=(found,),
-                   harness=(words,), remarks=(("bad line", words),))
+    return Outcome(folder=Path(folder.replace("\0", "")), ruling=replace(BAD, harness=(words,)), told=told,
+                   failing=(found,), remarks=(("bad line", words),))
 
 
 def test_the_page_has_a_row_for_each_run_and_a_section_for_each_that_fails(
@@ -260,7 +263,7 @@ def test_the_page_shows_how_to_have_a_bug_again(tmp_path: Path, monkeypatch: pyt
     """Where the folder has what that takes."""
     monkeypatch.setattr(again, "command", lambda folder, *_: f"floodmark reproduce {folder}")
     told = {"valid": False, "unknown": [], "findings": [{**outcome_with("").failing[0]}]}
-    outcome = Outcome(folder=Path("a"), code=1, word="invalid", told=told, about={"nodes": []})
+    outcome = Outcome(folder=Path("a"), ruling=BAD, told=told, about={"nodes": []})
     assert "\nfloodmark reproduce a\n```" in markdown("1 run", [outcome]).decode()
 
 
@@ -295,7 +298,7 @@ def test_words_come_out_of_the_page_as_they_went_in() -> None:
 @pytest.mark.parametrize("limit", [gate_markdown.LIMIT, 40_000, 5_000])
 def test_a_page_is_bounded_and_says_what_was_cut(limit: int) -> None:
     """10,000 runs, half of them with much to tell: the valid ones go first, and all are accounted for."""
-    valid = Outcome(folder=Path("runs/good"), code=0, word="valid", told={"valid": True})
+    valid = Outcome(folder=Path("runs/good"), ruling=GOOD, told={"valid": True})
     runs = [valid, outcome_with("what happened | " * 40)] * 5_000
     page = markdown("10000 runs", runs, limit).decode()
     assert len(page.encode()) <= limit
@@ -311,7 +314,7 @@ def test_a_page_is_bounded_and_says_what_was_cut(limit: int) -> None:
 def test_a_section_is_bounded_too() -> None:
     told = {"valid": "unknown", "unknown": [
         {"names": ["unseen"], "reason": f"no final reads of partition {number}"} for number in range(5_000)]}
-    outcome = Outcome(folder=Path("a"), code=3, word="unknown", told=told)
+    outcome = Outcome(folder=Path("a"), ruling=Ruling(kind="unknown", word="unknown"), told=told)
     page = markdown("1 run", [outcome]).decode()
     assert "- ... and 4900 more lines: verdict.json has all" in page
     assert len(page) < 10_000

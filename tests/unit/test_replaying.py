@@ -35,7 +35,7 @@ def past(strike: Strike, acks: tuple[int, ...] = (), before_ns: int | None = Non
 
 def attempt(told: Past, **verdict: Any) -> Attempt:
     return Attempt(number=1, folder=Path("f"), ended="done", missed=(), past=told,
-                   verdict={"valid": False, "findings": [], **verdict})
+                   verdict={"valid": False, "findings": [], "counts": {"ops": 2}, **verdict})
 
 
 @pytest.mark.parametrize(("moment", "late_ms"), [

@@ -9,6 +9,7 @@ import pytest
 from harness.commands import telling
 from harness.commands.gate_markdown import markdown
 from harness.commands.outcomes import Outcome, report_of
+from harness.commands.rulings import ruling
 from harness.commands.strikes import strikes_of, words
 from harness.op import NEMESIS, Op, Type
 
@@ -68,7 +69,7 @@ def test_every_report_has_the_same_count(tmp_path: Path, gap: str) -> None:
     run = about(ELEVEN, list(range(4, 22)))
     told = {"valid": "unknown", "findings": [], "unknown": [{"names": ["unfit"], "reason": "missed"}]}
     said = "struck by  2 kill, 1 start; missed, for the moment never came: 9 kill"
-    outcome = Outcome(folder=tmp_path, code=3, word="unknown", told=told, about=run)
+    outcome = Outcome(folder=tmp_path, ruling=ruling(told, run), told=told, about=run)
     assert said in report_of(outcome)
     assert f"- {' '.join(said.split())}" in markdown("1 run", [outcome]).decode()
     assert said in telling.report(tmp_path, told, run)

@@ -1,0 +1,69 @@
+"""The keys that may be set: the harness's table against the broker's own, and what is said of the others."""
+
+import pytest
+
+from broker import check, config
+from harness.broker_keys import INT_MAX, KEYS, LONG_MAX, OF_TOPICS, OURS, checked, why_not
+from harness.errors import UsageError
+
+TRIED = ("-1", "0", "1", "2", "100", str(INT_MAX), str(INT_MAX + 1), str(LONG_MAX), str(LONG_MAX + 1), "true",
+         "FALSE", "yes", "soon", "two-phase", "", "1.5", "0x10", "5\nlog.dirs=/elsewhere", "1\nlisteners=x:1")
+
+
+def test_both_tables_have_the_same_keys() -> None:
+    """What may be set and what is the cluster's own is all that a broker knows."""
+    assert KEYS.keys() | OURS == config._KEYS.keys()
+    assert not KEYS.keys() & OURS
+    assert set(OF_TOPICS.values()) <= KEYS.keys()
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_a_value_passes_here_only_if_the_broker_takes_it_and_is_refused_only_if_it_does_not(key: str) -> None:
+    """Single values: types and ranges. Which switches there are is asked of the broker itself."""
+    read = config._KEYS[key][1]
+    for value in TRIED:
+        try:
+            read(value)
+            taken = key != "floodmark.switches" or "\n" not in value
+        except ValueError:
+            taken = False
+        assert (why_not(key, value) is None) == taken, (key, value, why_not(key, value))
+
+
+@pytest.mark.parametrize(("key", "value", "told"), [
+    ("min.insync.replica", "2", "min.insync.replica: no broker knows this key; the nearest that there is: "
+                                "min.insync.replicas"),
+    ("replica.lag.max.ms", "2", "the nearest that there is: replica.lag.time.max.ms"),
+    ("flush.message", "1", "the nearest that there is: flush.messages"),
+    ("foo", "bar", "there are: auto.create.topics.enable, "),
+    ("cleanup.policy", "compact", "no broker knows this key"),  # a topic's
+    ("linger.ms", "5", "no broker knows this key"),  # a client's
+    ("acks", "1", "acks is a client's setting, and no broker knows it: --acks says that"),
+    ("node.id", "7", "node.id=... cannot be set"),
+    ("min.insync.replicas", "two", "min.insync.replicas takes a positive integer, not 'two'"),
+    ("min.insync.replicas", "0", "min.insync.replicas takes a positive integer, not 0"),
+    ("replica.fetch.wait.max.ms", "-1", "takes a whole number, 0 or more, not -1"),
+    ("message.max.bytes", "2147483648", "takes at most 2147483647, not 2147483648"),
+    ("unclean.leader.election.enable", "1", "takes true or false, not '1'"),
+])
+def test_what_may_not_be_set_is_told_with_what_may(key: str, value: str, told: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        checked({key: value})
+    assert told in str(raised.value)
+    assert str(raised.value).startswith("-c ")
+
+
+def test_what_may_be_set_passes_under_the_brokers_name() -> None:
+    assert checked({"flush.messages": "1", "min.insync.replicas": "2"}) == {
+        "log.flush.interval.messages": "1", "min.insync.replicas": "2"}
+
+
+def test_the_broker_says_what_does_not_fit_together() -> None:
+    """As it would say when it starts; a near miss is served."""
+    wait = "replica.fetch.wait.max.ms=500"
+    assert check.why_not([wait, "replica.lag.time.max.ms=499"]) == (
+        "replica.fetch.wait.max.ms (500) may not be above replica.lag.time.max.ms (499)")
+    assert check.why_not([wait, "replica.lag.time.max.ms=500"]) is None
+    assert "no bug 'no-such'" in str(check.why_not(["floodmark.bugs=no-such"]))
+    assert "no switch 'no-such'" in str(check.why_not(["floodmark.switches=no-such"]))
+    assert check.why_not(["no.such.key=1"]) == "unknown key no.such.key"

@@ -48,6 +48,7 @@ class RunPlan:
     schedule: Schedule = ()
     links: str = "direct"  # as the cluster was asked for them
     reproduces: Mapping[str, Any] | None = None  # the run that this one is to be again: folder, id, run
+    asked: Mapping[str, Any] = field(default_factory=dict)  # run.json's words on what is tested
     concurrency: int = 10
     rate: float | None = None  # ops a second; None: as fast as they go
     duration_s: float = 30.0
@@ -279,7 +280,7 @@ def _head(plan: RunPlan) -> dict[str, Any]:
     return {
         "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
         "seed": plan.seed, "cluster": plan.cluster.name, "rules": plan.rules, "workload": plan.workload.name,
-        "links": plan.links, **linked,
+        "links": plan.links, **linked, **plan.asked,
         "nodes": list(plan.cluster.nodes),
         "partitions": {
             str(spec.key): {"topic": spec.topic, "partition": spec.partition,

@@ -22,6 +22,7 @@ from harness import catalog
 from harness.commands import telling
 from harness.commands.bad_lines import bad_lines
 from harness.commands.brokers_words import last_words
+from harness.commands.case_names import case_name
 from harness.commands.folders import chosen
 from harness.commands.gate_junit import junit
 from harness.commands.gate_markdown import markdown
@@ -136,7 +137,8 @@ def tell(outcomes: Sequence[Outcome]) -> None:
 def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
     """Where no verdict came about at all, the reports for CI servers say why; [EXIT_HARNESS] for each."""
     failed = Ruling(kind=HARNESS, word=HARNESS, harness=(why,))
-    outcomes = [Outcome(folder=folder, ruling=failed, told={}) for folder in folders]
+    outcomes = [Outcome(folder=folder, ruling=failed, told={}, tested=case_name(read_about(folder)))
+                for folder in folders]
     return [outcome.code for outcome in outcomes] + write_reports(outcomes, through)
 
 
@@ -150,11 +152,16 @@ def code_of(folder: Place, verdict: Verdict, policy: Policy) -> int:
 
 def about_of(folder: Place, verdict: Verdict) -> Told | None:
     """run.json of a folder that was judged; None where it has gone since, or LISTS are none there."""
-    try:
-        about = RunAt(folder=folder).about() if verdict.counts else None
-    except FloodmarkError:
-        return None
+    about = read_about(folder) if verdict.counts else None
     return about if about and all(isinstance(about.get(name) or [], list) for name in LISTS) else None
+
+
+def read_about(folder: Place) -> Told | None:
+    """run.json, if it can be read."""
+    try:
+        return RunAt(folder=folder).about()
+    except (FloodmarkError, OSError):
+        return None
 
 
 def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool) -> Outcome:
@@ -169,6 +176,7 @@ def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool
         ruling=ruling(told, about, policy, failed=UNSAVED if unsaved else ()),
         told=told,
         about=about,
+        tested=case_name(about or read_about(folder)),
         reading=telling.reading_of(folder, told, about),
         failing=tuple(found for found in telling.worst_first(told["findings"]) if fails(found, policy)),
         remarks=tuple(remarks),

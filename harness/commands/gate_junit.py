@@ -4,9 +4,11 @@ Rules
 1. A test case has one outcome at most, the gate's: servers show only the first of several. `failure`: a bug;
    or unknown, for the job is red then, and a report without a red case would not say why. `error`: the
    harness. `skipped`: unknown that --allow-unknown let through, which is neither green nor red.
-2. Elements and attributes are those of Jenkins' schema (junit-10.xsd), which refuses others: what a run was
-   stands among the properties of the suite, for a test case may have none there.
-3. The XML is well-formed whatever the findings hold.
+2. A test case is called by what was tested, the same every night (case_names.py): a CI server follows a test
+   by its name. Which folder that was, and its seed, are properties.
+3. Elements and attributes are those of Jenkins' schema (junit-10.xsd), which refuses others: a test case may
+   have no properties there, so a run's stand among those of the suite, behind the case's name.
+4. The XML is well-formed whatever the findings hold.
 """
 
 import datetime
@@ -18,6 +20,7 @@ from xml.etree import ElementTree
 import orjson
 
 from harness import __version__
+from harness.commands.case_names import numbered
 from harness.commands.outcomes import Outcome, cut, report_of, visible, why
 from harness.commands.rulings import CUT_SHORT, HARNESS, INVALID
 from harness.places import Place
@@ -50,19 +53,20 @@ def junit(outcomes: Sequence[Outcome], now: datetime.datetime) -> bytes:
         "timestamp": now.isoformat(timespec="seconds"),
     })
     properties = ElementTree.SubElement(suite, "properties")
-    for name, value in [("floodmark", __version__), *properties_of(outcomes)]:
+    names = numbered(outcome.tested for outcome in outcomes)
+    for name, value in [("floodmark", __version__), *properties_of(names, outcomes)]:
         ElementTree.SubElement(properties, "property", {"name": visible(name), "value": visible(value)})
-    for outcome, kind, took_s in zip(outcomes, kinds, seconds, strict=True):
-        suite.append(case_of(outcome, kind, took_s))
+    for name, outcome, kind, took_s in zip(names, outcomes, kinds, seconds, strict=True):
+        suite.append(case_of(name, outcome, kind, took_s))
     ElementTree.indent(root)
     file = io.BytesIO()
     ElementTree.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
     return file.getvalue() + b"\n"
 
 
-def case_of(outcome: Outcome, kind: str | None, took_s: float | None) -> ElementTree.Element:
+def case_of(name: str, outcome: Outcome, kind: str | None, took_s: float | None) -> ElementTree.Element:
     """One folder. Its report stands where servers show text: in the outcome, else in system-out."""
-    attributes = {"classname": "floodmark", "name": visible(str(outcome.folder))}
+    attributes = {"classname": "floodmark", "name": visible(name)}
     attributes |= {"time": f"{took_s:.3f}"} if took_s is not None else {}
     case = ElementTree.Element("testcase", attributes)
     report = visible(cut(report_of(outcome), REPORT_CHARS))
@@ -87,11 +91,12 @@ def type_of(outcome: Outcome) -> str:
     return {HARNESS: "harness", CUT_SHORT: CUT_SHORT}.get(outcome.ruling.kind, "unknown")
 
 
-def properties_of(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
-    """What was run, by folder."""
-    for outcome in outcomes:
+def properties_of(names: Sequence[str], outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
+    """Which run each test case was."""
+    for case, outcome in zip(names, outcomes, strict=True):
         about = outcome.about or {}
-        yield from ((f"{outcome.folder}: {name}", str(about[name])) for name in OF_A_RUN if name in about)
+        yield f"{case}: folder", str(outcome.folder)
+        yield from ((f"{case}: {name}", str(about[name])) for name in OF_A_RUN if name in about)
 
 
 def seconds_of(folder: Place) -> float | None:

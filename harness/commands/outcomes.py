@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from harness.commands import telling
+from harness.commands.case_names import UNREADABLE
 from harness.commands.rulings import INVALID, Ruling
 from harness.commands.words import many, told_class
 from harness.places import Place
@@ -33,6 +34,7 @@ class Outcome:
     ruling: Ruling
     told: Told  # the verdict, as verdict.json has it
     about: Told | None = None  # run.json, where anything was judged
+    tested: str = UNREADABLE  # what it tested, whether or not anything was judged
     reading: telling.Reading | None = None  # of the run's files; None: of the verdict alone
     failing: tuple[Told, ...] = ()  # the findings that fail the gate, the worst first
     remarks: tuple[tuple[str, str], ...] = ()  # what a report says besides: a head and a text each

@@ -21,6 +21,7 @@ from checkers import report
 from harness import catalog, history
 from harness.commands import replaying, telling
 from harness.commands.again import refuse_unknown
+from harness.commands.case_names import ASKED
 from harness.commands.replaying import Attempt, Told
 from harness.commands.rulings import VALID
 from harness.commands.run import RunOptions, commit, planned, record
@@ -150,7 +151,7 @@ def take(first: First, runs: int, parent: Path) -> list[tuple[int, RunResult]]:
 
 def options_of(first: First, folder: Path, number: int) -> RunOptions:
     """The same cluster and load, and the link to the first."""
-    settings = first.settings
+    settings, about = first.settings, first.run.about()
     return RunOptions(
         cluster=settings.cluster, nodes=len(settings.nodes), rules=settings.rules, bugs=settings.bugs,
         config=tuple(f"{key}={value}" for key, value in settings.config.items()), links=settings.links,
@@ -158,6 +159,7 @@ def options_of(first: First, folder: Path, number: int) -> RunOptions:
         partitions=len(settings.assignment), assignment=settings.assignment, acks=settings.acks,
         replication_factor=min(len(spec.replicas) for spec in settings.assignment),
         seed=settings.seed, duration=settings.duration_s, out=folder,
+        asked={key: about[key] for key in ASKED if isinstance(about.get(key), str)},
         reproduces={"folder": str(first.run.folder), "id": settings.run_id, "run": number})
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from harness import __version__, catalog, schedule_text
+from harness.commands.case_names import NEMESIS, SCHEDULE_FILE
 from harness.commands.check import Gate, judge_folders, not_judged
 from harness.commands.config_check import refuse_config
 from harness.commands.screen import Screen
@@ -54,6 +55,7 @@ class RunOptions:
     duration: float = 30.0
     out: Path | None = None
     reproduces: Mapping[str, Any] | None = None  # run.json's words on the run that this one is to be again
+    asked: Mapping[str, Any] | None = None  # and on what is tested; None: by these options
 
 
 def run_and_judge(options: RunOptions, through: Gate) -> int:
@@ -135,10 +137,20 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
         schedule=schedule,
         links=links,
         reproduces=options.reproduces,
+        asked=asked_of(options),
         concurrency=options.concurrency,
         rate=options.rate,
         duration_s=options.duration,
     )
+
+
+def asked_of(options: RunOptions) -> Mapping[str, Any]:
+    """What is tested, as it was asked for: a report's name for such runs is made of it."""
+    if options.asked is not None:
+        return options.asked
+    if options.schedule_file is not None:
+        return {SCHEDULE_FILE: options.schedule_file.stem}
+    return {NEMESIS: options.nemesis}
 
 
 def links_of(options: RunOptions, schedule: Schedule) -> str:

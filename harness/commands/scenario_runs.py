@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.commands.case_names import ROW, SCENARIO
 from harness.commands.run import RunOptions, planned
 from harness.errors import FloodmarkError
 from harness.load import end_all, raise_first
@@ -139,6 +140,7 @@ def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
         acks=setting.acks,
         seed=1,
         duration=0.1,
+        asked={SCENARIO: scenario.name, ROW: row.label},
         out=folder,
     )
 

@@ -17,6 +17,7 @@ from harness.commands import again
 from harness.commands.accounts import account
 from harness.commands.around import faults, focus_of, show_story, story_of
 from harness.commands.brokers_words import last_words
+from harness.commands.case_names import promises
 from harness.commands.evidence import Evidence
 from harness.commands.rulings import ruling
 from harness.commands.side_by_side import AROUND, check_partition, show_logs
@@ -26,7 +27,6 @@ from harness.commands.telling import (
     looked_at,
     next_commands,
     paragraph,
-    promises,
     ran,
     reading_of,
     struck,

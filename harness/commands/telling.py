@@ -17,6 +17,7 @@ import click
 from checkers import names as checks
 from harness.commands import again
 from harness.commands.accounts import Part, account
+from harness.commands.case_names import promises
 from harness.commands.evidence import Evidence, Gathering
 from harness.commands.rulings import Ruling, ruling
 from harness.commands.run_files import RunFiles
@@ -79,14 +80,6 @@ def ran(about: Told) -> str:
     words = [f"{about.get('cluster', 'some')} cluster of {len(about.get('nodes') or ())}",
              *(f"{name} {about.get(name, '?')}" for name in ("rules", "workload")), *promises(about)]
     return ", ".join([*words, f"seed {about.get('seed', '?')}"])
-
-
-def promises(about: Told) -> list[str]:
-    """What the settings promise, by Kafka's keys."""
-    guarantees = about.get("guarantees") or {}
-    told = [f"{key}={guarantees[name]}" for name, key in (
-        ("acks", "acks"), ("min_insync_replicas", "min.insync.replicas")) if name in guarantees]
-    return told + (["unclean elections allowed"] if guarantees.get("unclean_leader_election") else [])
 
 
 def struck(reading: Reading) -> list[str]:

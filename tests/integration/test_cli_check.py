@@ -113,7 +113,8 @@ def test_the_reports_for_ci_servers_say_what_the_exit_codes_say(judged: Judged) 
     """Of 17 runs, 5 are invalid, 5 failed in the harness, 4 are unknown."""
     suite = ElementTree.parse(judged.junit_file).getroot()[0]
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["17", "9", "5", "0"]
-    cases = {Path(case.get("name", "")).name: case for case in suite.findall("testcase")}
+    folders = {one.get("name"): Path(one.get("value", "")).name for one in suite.iter("property")}
+    cases = {folders[f"{case.get('name')}: folder"]: case for case in suite.findall("testcase")}
     assert {name for name, case in cases.items() if case.find("error") is not None} == {
         "died-valid", "empty", "file", "half-a-run", "no-run"}
     failure = cases[INVALID].find("failure")

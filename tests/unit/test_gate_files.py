@@ -33,7 +33,7 @@ UNSEEN = Unknown(names=("unseen",), reason="no final reads of partition 0")
 GOOD, BAD = Ruling(kind="valid", word="valid"), Ruling(kind="invalid", word="invalid")
 COUNTS = {"ops": 5, "ok": 2, "records": {"n1": 6}}
 ABOUT = {"format": 1, "id": "00ff", "seed": 7, "cluster": "local", "rules": "kip-320", "nodes": ["n1"],
-         "ended": "done", "died": []}
+         "ended": "done", "died": [], "nemesis": "crash,cut"}
 VERDICTS = {
     "valid": Verdict(valid=True, counts=COUNTS),
     "permitted": Verdict(valid=True, findings=(TWICE,), counts=COUNTS),
@@ -111,7 +111,12 @@ def read(report: bytes) -> ElementTree.Element:
 
 
 def cases_of(report: bytes) -> dict[str, ElementTree.Element]:
-    return {Path(case.get("name", "")).name: case for case in read(report).findall("testcase")}
+    """By the names of their folders, which stand among the properties behind the cases' own."""
+    suite = read(report)
+    folders = {one.get("name"): Path(one.get("value", "")).name for one in suite.iter("property")}
+    cases = suite.findall("testcase")
+    assert len({case.get("name") for case in cases}) == len(cases)
+    return {folders[f"{case.get('name')}: folder"]: case for case in cases}
 
 
 def outcome_in(case: ElementTree.Element) -> tuple[str, str] | None:
@@ -149,7 +154,7 @@ def test_a_failure_says_what_was_found_and_the_suite_what_was_run(runs: Path, tm
     case = suite.find("testcase")
     assert case is not None
     assert (case.get("classname"), case.get("name"), case.get("time")) == (
-        "floodmark", str(runs / "invalid"), "1.500")
+        "floodmark", "nemesis crash,cut, local cluster of 1, kip-320", "1.500")
     failure = case.find("failure")
     assert failure is not None
     assert failure.get("message") == "lost-write: 7 findings, a bug. It was acked, and is gone."
@@ -157,8 +162,10 @@ def test_a_failure_says_what_was_found_and_the_suite_what_was_run(runs: Path, tm
                   f"floodmark show {runs / 'invalid'} --finding lost-write"):
         assert words in (failure.text or "")
     properties = {one.get("name"): one.get("value") for one in suite.iter("property")}
-    assert {name: properties[f"{runs / 'invalid'}: {name}"] for name in ("id", "seed", "rules", "cluster")
-            } == {"id": "00ff", "seed": "7", "rules": "kip-320", "cluster": "local"}
+    assert {name: properties[f"{case.get('name')}: {name}"] for name in (
+        "folder", "id", "seed", "rules", "cluster")} == {
+            "folder": str(runs / "invalid"), "id": "00ff", "seed": "7", "rules": "kip-320",
+            "cluster": "local"}
 
 
 def test_what_was_not_made_is_named_in_one_line_wherever_a_verdict_is_told(
@@ -220,6 +227,25 @@ def test_the_seconds_of_a_run_are_its_last_whole_line_s(
     if history is not None:
         (tmp_path / "history.jsonl").write_bytes(history)
     assert seconds_of(tmp_path) == seconds
+
+
+def test_a_name_is_the_same_every_night_and_two_of_a_kind_are_numbered(
+        runs: Path, tmp_path: Path) -> None:
+    """Another folder, seed and id; the order is the call's. A judge that fails changes no name."""
+    told = []
+    for night, seed in (("monday", 1), ("tuesday", 2)):
+        folders = [run_folder(tmp_path / night / f"{place}", name, seed=seed, id=f"{seed}{place}", **about)
+                   for place, (name, about) in enumerate([
+                       ("valid", {}), ("invalid", {}), ("valid", {"nemesis": "power"}), ("unknown", {})])]
+        file = tmp_path / f"{night}.xml"
+        check.check_folders(folders, gate(junit_file=file))
+        told.append([case.get("name") for case in read(file.read_bytes()).findall("testcase")])
+    kind = "nemesis crash,cut, local cluster of 1, kip-320"
+    assert told == [[kind, f"{kind} #2", "nemesis power, local cluster of 1, kip-320", f"{kind} #3"]] * 2
+    with pytest.raises(FloodmarkError):
+        check.check_folders([run_folder(tmp_path, "broken")], gate(junit_file=tmp_path / "broken.xml"))
+    assert [case.get("name") for case in read((tmp_path / "broken.xml").read_bytes()).findall("testcase")
+            ] == [kind]
 
 
 # -- a page -------------------------------------------------------------------------------------------------

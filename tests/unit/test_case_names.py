@@ -1,0 +1,67 @@
+"""What a run is called in a report that is made every night."""
+
+from typing import Any
+
+import pytest
+
+from harness.commands.case_names import CHARS, UNREADABLE, case_name, numbered
+from harness.commands.run import RunOptions, planned
+from harness.commands.scenario_runs import Part, options_of
+from harness.commands.scenario_words import words
+from harness.runner import _head
+from nemesis import scenario
+
+RUN: dict[str, Any] = {
+    "cluster": "local", "nodes": ["n1", "n2", "n3"], "rules": "kip-320", "workload": "log",
+    "guarantees": {"acks": "all", "min_insync_replicas": 2, "unclean_leader_election": False}}
+SUFFIX = "local cluster of 3, kip-320, workload log, acks=all, min.insync.replicas=2"
+KILL, START = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down"]}
+
+
+@pytest.mark.parametrize(("about", "name"), [
+    ({"nemesis": "crash,cut"}, f"nemesis crash,cut, {SUFFIX}"),
+    ({"nemesis": "all", "schedule": [KILL]}, f"nemesis all, {SUFFIX}"),  # not what is drawn
+    ({"nemesis": "none"}, f"no nemesis, {SUFFIX}"),
+    ({"schedule_file": "two-kills", "schedule": [KILL]}, f"schedule two-kills, {SUFFIX}"),
+    ({"schedule": [KILL, START, {"f": "wait"}, {"f": "cut"}, KILL]}, f"nemesis cut,kill, {SUFFIX}"),
+    ({}, f"no nemesis, {SUFFIX}"),
+    ({"nemesis": "all", "reproduces": {"folder": "x"}}, f"nemesis all, {SUFFIX}, had again"),
+    ({"scenario": "double-failover", "row": "kip-320 trunc_hw"},
+     "scenario double-failover on kip-320 trunc_hw, local cluster of 3"),
+    ({"scenario": "mine"}, "scenario mine on kip-320, local cluster of 3"),
+    ({"nemesis": "none", "config": {"n1": {"floodmark.bugs": "trunc_hw"}}},
+     f"no nemesis, {SUFFIX}".replace("kip-320", "kip-320 trunc_hw")),
+    ({"nemesis": "none", "guarantees": {"acks": "1", "unclean_leader_election": True}},
+     "no nemesis, local cluster of 3, kip-320, workload log, acks=1, unclean elections allowed"),
+    ({"cluster": 5, "nodes": "n1", "rules": None, "workload": {}, "guarantees": [], "config": [],
+      "nemesis": []}, "no nemesis, some cluster of ?"),
+    ({"schedule": [5, {"f": []}, {"f": "cut"}]}, f"nemesis cut, {SUFFIX}"),
+])
+def test_a_name_says_what_was_tested(about: dict[str, Any], name: str) -> None:
+    assert case_name({**RUN, **about}) == name
+
+
+@pytest.mark.parametrize("changed", [
+    {"seed": 8}, {"id": "ff"}, {"commit": "0"}, {"missed": [1]}, {"history_lines": 7}, {"schedule": [KILL]},
+    {"ended": "interrupted"}, {"died": ["n1"]}])
+def test_a_name_tells_nothing_that_changes_from_night_to_night(changed: dict[str, Any]) -> None:
+    assert case_name({**RUN, "nemesis": "crash", **changed}) == case_name({**RUN, "nemesis": "crash"})
+
+
+def test_what_cannot_be_read_and_what_is_endless_have_names_too() -> None:
+    assert case_name(None) == UNREADABLE
+    assert len(case_name({**RUN, "nemesis": "x" * 1000})) == CHARS
+
+
+def test_the_second_of_a_name_is_numbered() -> None:
+    assert numbered(["a", "b", "a", "a", "b"]) == ["a", "b", "a #2", "a #3", "b #2"]
+
+
+def test_a_run_s_first_run_json_tells_what_was_asked(tmp_path: Any) -> None:
+    """Before anything has started: a run that never came about has its name."""
+    options = RunOptions(nemesis="crash,pause", out=tmp_path / "run", duration=1.0)
+    assert case_name(_head(planned(options))) == f"nemesis crash,pause, {SUFFIX}"
+    one = next(each for each in scenario.shipped(words()) if each.name == "double-failover")
+    part = Part(scenario=one, row=one.rows[0])
+    about = _head(planned(options_of(part, "local", tmp_path / "part"), one.schedule))
+    assert case_name(about) == f"scenario double-failover on {one.rows[0].label}, local cluster of 3"

@@ -90,6 +90,9 @@ class RunSight:
     def crashes(self) -> Sequence[Met]:
         return [] if self._points is None else list(map(self._timed, self._points.crashes()))
 
+    def died(self) -> Sequence[str]:
+        return tuple(self._cluster.died())
+
     def close(self) -> None:
         if self._given is not None:
             self._given.feed.close()

@@ -118,7 +118,9 @@ class Cluster(Protocol):
     ) -> View: ...  # controller first, then all brokers at once; they stay so until stop()
     async def mend(self) -> list[str]: ...  # heal, resume, start all; safe twice; returns what is left behind
     async def stop(self) -> None: ...  # kill everything; safe twice
-    def died(self) -> list[str]: ...  # nodes whose process ended and nobody asked
+    def died(self) -> list[str]: ...  # nodes that ended by themselves once all were up, by no fault in force
+    def died_words(self) -> Mapping[str, str]: ...  # of each: how it ended and the end of its log, in lines
+    def broken(self) -> Sequence[str]: ...  # what else ended that the run stands on: the harness's trouble
     async def log_dir(
         self, node: str
     ) -> Path: ...  # its Kafka log directory, or a copy of it as it is now; not after stop()
@@ -269,6 +271,7 @@ class Sight(Protocol):
     async def view(self) -> View: ...
     async def met(self, node: str) -> Sequence[Met]: ...
     def crashes(self) -> Sequence[Met]: ...  # as Failpoints has it
+    def died(self) -> Sequence[str]: ...  # nodes that ended by themselves, by no fault
 
 
 # A scripted send or poll: recorded like any op, by a process of its own.

@@ -194,7 +194,7 @@ class _Carrying:
             self._about["final_reads"] = await read_all(
                 plan.workload, self._recorder, plan.partitions, plan.read_timeout_s)
         self._enter("collect")
-        self._about["died"] = list(plan.cluster.died())
+        self._note_deaths()
         collected = await collect(
             plan.cluster, self._run, plan.partitions, plan.run_id, self._recorder.origin_ns)
         self._about["leaders"] = collected.leaders
@@ -206,7 +206,7 @@ class _Carrying:
             self._about["settle"]["why"] = why
         self._about["settled"] = why is None
         problems = [ended] if ended != DONE else []
-        self._about["ended"] = "; ".join([*problems, *collected.problems]) or DONE
+        self._about["ended"] = "; ".join([*problems, *plan.cluster.broken(), *collected.problems]) or DONE
 
     async def _look(self) -> View | None:
         try:
@@ -223,12 +223,18 @@ class _Carrying:
             "timeout_s": self._plan.settle_timeout_s, "processes": [], "no_leader": [], "no_ack": [],
             "isr_short": [], "why": f"the run ended before it could settle: {ended}"})
         about.setdefault("final_reads", {"processes": [], "partitions": []})
-        about["died"] = sorted({*about["died"], *self._plan.cluster.died()})
+        self._note_deaths()
         try:
             about["history_lines"] = self._recorder.close()
         except FloodmarkError as error:  # history_lines stays absent: lines are missing
             about["ended"] = str(error)
         self._run.rewrite(about)
+
+    def _note_deaths(self) -> None:
+        """Whoever ended by itself once the cluster was up, with its last words: the cluster's bug."""
+        words = self._plan.cluster.died_words()
+        self._about["died"] = sorted(words)
+        self._about["died_words"] = {node: words[node] for node in sorted(words)}
 
     # -- progress ---------------------------------------------------------------------------------------
 
@@ -291,5 +297,5 @@ def _head(plan: RunPlan) -> dict[str, Any]:
         "guarantees": guarantees(plan),
         "schedule": schedule_text.write(plan.schedule),
         "concurrency": plan.concurrency, "rate": plan.rate, "duration_s": plan.duration_s,
-        "missed": [], "died": [], "residue": None, "clock_error_ns": 0,
+        "missed": [], "died": [], "died_words": {}, "residue": None, "clock_error_ns": 0,
     }

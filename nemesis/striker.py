@@ -7,6 +7,7 @@ Rules
 2. Every strike that began is recorded, when it took effect or when it failed: a judge must know of every
    fault, above all of one that may have lost data. So is the death of a node by an armed crash, as a kill, as
    soon as it is noticed: between two strikes, and before the moment is taken for reached that it fulfils.
+   Where a node has died by itself, what cannot be done any more is missed, and the schedule goes on.
 3. Between a moment and its act there is no look at the cluster that is not needed (aiming.py).
 """
 
@@ -69,6 +70,9 @@ class Striker:
                     if not await self._carry_out(entry, around, done_ns):
                         missed.append(position)
                 except FloodmarkError as error:
+                    if sight.died():
+                        missed.append(position)
+                        continue
                     on = f" {' '.join(entry.nodes)}" if entry.nodes else ""
                     raise FloodmarkError(
                         f"entry {position} of the schedule ({entry.f}{on}): {error}") from error

@@ -268,14 +268,15 @@ class Leader:
         least = state.log.end
         for remote in self._counted:
             least = min(least, remote.leo)
-        if least > state.hw and self._others:
+        rises = state.rules.hw_only_rises
+        if self._others and (least > state.hw or not rises):
             lag_ms = state.config.replica_lag_time_max_ms
             joiners = self._others if state.rules.hw_awaits_joiners else ()
             for remote in joiners:  # KAFKA-4485, KAFKA-15021: lest they never reach the HW
                 caught_up = now_ms - remote.caught_up_ms <= lag_ms
                 if remote.leo < least and caught_up and self._eligible(remote):
                     least = remote.leo
-        if least > state.hw:
+        if least > state.hw or (0 <= least < state.hw and not rises):
             state.hw = least
             state.emit(HwMoved(hw=least))
         if state.parked:

@@ -55,6 +55,7 @@ class Rules:
     hw_awaits_joiners: bool = True  # caught-up replicas about to join hold the HW (KAFKA-4485)
     rechecks_min_insync: bool = True  # error 20 at the ack
     fails_parked_on_demotion: bool = True  # error 6 with the offset for parked produces
+    hw_only_rises: bool = True  # False: a replica about to join takes it back; the leader's invariant ends it
     clamps_follower_hw: bool = True  # min(LEO, leader's HW)
     follower_hw_from_leader: bool = True  # False: a follower takes its LEO for the HW
     credits_diverging: bool = False  # KAFKA-13141

@@ -4,7 +4,8 @@ Rules
 1. What is returned from is so: killed means gone, paused means stopped by the kernel, cut means no byte
    passes any more, expired means fenced.
 2. The controller gives the truth; a broker that is dead, paused or silent has no replicas in a View.
-3. Who ends at a point where it was armed to crash has not died by itself (points.py).
+3. Who ends at a point where it was armed to crash has not died by itself (points.py). Nor has anybody before
+   the whole cluster was up once, or whom the machine failed: that is the harness's trouble.
 """
 
 import asyncio
@@ -15,7 +16,8 @@ from typing import Any
 
 from harness.cluster import admin, elections, views
 from harness.cluster.hosts import House
-from harness.cluster.layout import Layout, node_names
+from harness.cluster.last_words import fault_of_the_machine
+from harness.cluster.layout import LINKS, Layout, node_names
 from harness.cluster.points import Points
 from harness.cluster.properties import settings, typed
 from harness.cluster.sockets import Sockets
@@ -68,6 +70,7 @@ class BrokerCluster:
         self._points: Points | None = None
         self._crashes: list[Met] = []
         self._frozen = False
+        self._was_up = False
 
     # -- Cluster ------------------------------------------------------------------------------------------
 
@@ -83,6 +86,7 @@ class BrokerCluster:
             await hosts.begin()
             await asyncio.gather(*(self._spawn(name) for name in layout.names))
             await until(self._not_up, "all brokers to be registered and unfenced", START_S)
+            self._was_up = True
         except OSError as error:
             await self.stop()
             raise FloodmarkError(f"the cluster did not start: {error}") from error
@@ -181,8 +185,28 @@ class BrokerCluster:
             self._house.close()
 
     def died(self) -> list[str]:
-        """In the order it happened, each once; `last_words` has the end of its log."""
-        return [] if self._house is None else list(dict.fromkeys(self._house.hosts.died))
+        """In the order it happened, each once."""
+        return list(self.died_words())
+
+    def died_words(self) -> Mapping[str, str]:
+        """A node that was up once and ends when it is started again has died too."""
+        if self._house is None or not self._was_up:
+            return {}
+        return {name: words for name, words in self._house.hosts.died_words.items()
+                if name in self._house.layout.names and fault_of_the_machine(words) is None}
+
+    def broken(self) -> list[str]:
+        """What ended besides that no bug of the brokers explains."""
+        if self._house is None:
+            return []
+        told = [] if self._house.hosts.lost is None else [self._house.hosts.lost]
+        for name, words in self._house.hosts.died_words.items():
+            lacked = fault_of_the_machine(words)
+            if name == LINKS:
+                told.append(f"the links process ended by itself: {words.splitlines()[-1]}")
+            elif lacked is not None and self._was_up:
+                told.append(f"{name} ended by itself: {lacked} (this machine's fault, not the broker's)")
+        return told
 
     def last_words(self, name: str) -> str:
         return "it never ran" if self._house is None else self._house.hosts.last_words(name)

@@ -8,7 +8,7 @@ Rules
 3. Paused is stopped by SIGSTOP, not by the engine's freezer: what is frozen cannot even be killed, and would
    keep the keeper's namespace, and so a dead run, alive.
 4. When the events end and nobody asked for that, or keeper or a net container does, everything is lost: all
-   processes count as dead, and their logs say why.
+   processes count as dead, their logs say why, and none of them has died by itself.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ import docker
 from harness.cluster.containers_lab import MOUNTED, NO_LOG, Lab, all_of
 from harness.cluster.containers_layout import CONTROL_SOCKET, DATA, LISTENER
 from harness.cluster.hosts import Felled, Foreseen, never
+from harness.cluster.last_words import tail, words_of
 from harness.cluster.layout import Layout
 from harness.cluster.waiting import until
 from harness.errors import FloodmarkError
@@ -39,8 +40,8 @@ from harness.protocols import CONTROLLER
 
 STOPPED_S = 10.0
 GONE_S = 20.0  # from a kill to the event that tells of the end: a busy engine once took 3 s
-LAST_WORDS_BYTES = 2000
 LAST_WORDS_LINES = 5
+STARVED = "the kernel killed it for want of memory"
 FAKETIME = "/opt/floodmark/libfaketime.so.1"
 # The log is appended to by the process itself: it is in the run's folder however the process ends.
 BEGIN = 'exec python -m broker --config "$1" >>"$2" 2>&1'
@@ -73,6 +74,7 @@ class Pods:
     def __init__(self, lab: Lab, layout: Layout) -> None:
         self.foreseen: Foreseen = never
         self.died: list[str] = []
+        self.died_words: dict[str, str] = {}
         self.excused = lab.excused
         self.felled: list[Felled] = []
         self.prepare: Step = nothing
@@ -84,7 +86,7 @@ class Pods:
         self._pods_of = {lab.broker(name): name for name in layout.names}  # container -> name
         self._events: Any = None
         self._ending = False
-        self._lost: str | None = None
+        self.lost: str | None = None
 
     # -- Hosts --------------------------------------------------------------------------------------------
 
@@ -99,8 +101,8 @@ class Pods:
         await all_of(disks, *(self._begin_one(name, disks) for name in self._layout.names))
 
     async def spawn(self, name: str) -> None:
-        if self._lost is not None:
-            raise FloodmarkError(f"cannot start {name}: {self._lost}")
+        if self.lost is not None:
+            raise FloodmarkError(f"cannot start {name}: {self.lost}")
         if name in self._alive:
             raise FloodmarkError(f"cannot start {name}: it is running")
         self._hand_over(f"{name}.*")
@@ -171,11 +173,9 @@ class Pods:
         log = self._layout.log_of(name)
         if not log.exists():
             return "it left no log"
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - LAST_WORDS_BYTES))
-            lines = file.read().decode(errors="replace").strip().splitlines()[-LAST_WORDS_LINES:]
-        lines += ["the kernel killed it for want of memory"] if name in self._starved else []
-        return " | ".join(line.strip() for line in lines) or "its log is empty"
+        lines = tail(log, LAST_WORDS_LINES)
+        lines += [STARVED] if name in self._starved else []
+        return " | ".join(lines) or "its log is empty"
 
     async def end(self) -> None:
         """Everything goes, the keeper last. Where the engine is gone, and its loss told, what it still holds
@@ -187,7 +187,7 @@ class Pods:
             finally:
                 await self._lab.close()
         except FloodmarkError:
-            if self._lost is None:
+            if self.lost is None:
                 raise
         finally:
             if self._events is not None:
@@ -301,19 +301,20 @@ class Pods:
             self.felled.append(Felled(name=name, why=self.excused[name], time_ns=time.monotonic_ns()))
         else:
             self.died.append(name)
+            words = words_of(self._layout.log_of(name), code)
+            self.died_words.setdefault(name, f"{STARVED}\n{words}" if pod.starved else words)
 
     def _bearers(self) -> set[str]:
         """The containers without which all is lost."""
         return {self._lab.keeper, *(self._lab.net(name) for name in self._layout.names)}
 
     def _lose(self, why: str) -> None:
-        if self._ending or self._lost is not None:
+        if self._ending or self.lost is not None:
             return
-        self._lost = f"{why}: everything in this cluster's containers counts as dead"
-        self.died.extend(sorted(self._alive))
+        self.lost = f"{why}: everything in this cluster's containers counts as dead"
         for name, pod in self._alive.items():
             with contextlib.suppress(OSError), self._layout.log_of(name).open("a") as log:
-                log.write(f"floodmark: {self._lost}\n")
+                log.write(f"floodmark: {self.lost}\n")
             pod.ended.set()
         self._alive.clear()
 
@@ -322,7 +323,7 @@ class Pods:
     def _living(self, name: str, do: str) -> Pod:
         pod = self._alive.get(name)
         if pod is None:
-            raise FloodmarkError(f"cannot {do} {name}: {self._lost or 'it is not running'}")
+            raise FloodmarkError(f"cannot {do} {name}: {self.lost or 'it is not running'}")
         return pod
 
     async def _signal(self, name: str, which: str) -> None:

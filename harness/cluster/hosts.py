@@ -7,6 +7,7 @@ Rules
 1. What is returned from is so: killed means gone, paused means stopped by the kernel, cut means no
    byte passes any more.
 2. An end is asked for (kill, terminate), or foreseen, or the process died by itself: `died` keeps those.
+   What bore them all may end too (a keeper, an engine): `lost` says so, and none of them is in `died`.
 3. All waits have time-outs and raise FloodmarkError.
 """
 
@@ -40,6 +41,10 @@ class Hosts(Protocol):
 
     @property
     def died(self) -> Sequence[str]: ...  # in the order it happened; a name may stand there twice
+    @property
+    def died_words(self) -> Mapping[str, str]: ...  # of each: how it ended and the end of its log, in lines
+    @property
+    def lost(self) -> str | None: ...  # why everything here counts as dead
     @property
     def felled(self) -> Sequence[Felled]: ...  # ends that a fault in force explains; never in died
 

@@ -95,6 +95,14 @@ class Processes:
         return () if self._wards is None else self._wards.died
 
     @property
+    def died_words(self) -> Mapping[str, str]:
+        return {} if self._wards is None else self._wards.died_words
+
+    @property
+    def lost(self) -> str | None:
+        return None if self._wards is None else self._wards.lost
+
+    @property
     def felled(self) -> Sequence[Felled]:
         return ()
 

@@ -3,7 +3,8 @@
 Rules
 1. A ward's exit is asked for (kill, terminate), or foreseen (it was armed to end), or it died by itself; the
    last is remembered all the run.
-2. The keeper's own death is the death of every ward (its children die with it).
+2. The keeper's own death is the death of every ward (its children die with it). It is told in `lost`: none
+   of them has died by itself.
 """
 
 import asyncio
@@ -20,10 +21,10 @@ from typing import Any
 
 from harness.cluster import control
 from harness.cluster.hosts import Foreseen, never
+from harness.cluster.last_words import tail, words_of
 from harness.errors import FloodmarkError
 
 ANSWER_S = 10.0
-LAST_WORDS_BYTES = 2000
 LAST_WORDS_LINES = 5
 
 
@@ -50,6 +51,8 @@ class Wards:
         self._logs: dict[str, Path] = {}
         self._ending = False
         self.died: list[str] = []  # in the order it happened; a name may stand there twice
+        self.died_words: dict[str, str] = {}  # of each, the first time
+        self.lost: str | None = None
         self.foreseen: Foreseen = never  # whether this exit (name, code) was
 
     @classmethod
@@ -144,10 +147,7 @@ class Wards:
         log = self._logs.get(name)
         if log is None or not log.exists():
             return "it left no log"
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - LAST_WORDS_BYTES))
-            lines = file.read().decode(errors="replace").strip().splitlines()
-        return " | ".join(line.strip() for line in lines[-LAST_WORDS_LINES:]) or "its log is empty"
+        return " | ".join(tail(log, LAST_WORDS_LINES)) or "its log is empty"
 
     async def end(self) -> None:
         """Kill everything, the keeper last, and wait for it. Safe twice."""
@@ -180,11 +180,12 @@ class Wards:
             return
         if not ward.wanted and not self._ending and not self.foreseen(name, code):
             self.died.append(name)
+            self.died_words.setdefault(name, words_of(ward.log, code))
         ward.ended.set()
 
     def _all_lost(self) -> None:
         if not self._ending:
-            self.died.extend(sorted(self._alive))
+            self.lost = "the keeper, parent of all brokers, ended, and they with it"
         for ward in self._alive.values():
             ward.ended.set()
         self._alive.clear()

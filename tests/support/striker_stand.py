@@ -38,6 +38,7 @@ class Small:
         self.leads_at_look: dict[int, str] = {}
         self.mets: list[Met] = []
         self.ended: list[Met] = []
+        self.dead: list[str] = []  # by themselves
         self.on: dict[str, Callable[[], None]] = {}  # what else happens with an act, by its words
 
     async def _do(self, what: str, node: str) -> None:
@@ -128,6 +129,7 @@ class Eye:
     def __init__(self, recorder: Recorder, small: Small) -> None:
         self.now_ns, self.acks, self.ack_or = recorder.now_ns, recorder.acks, recorder.ack_or
         self.view, self.met, self.crashes = small.observe, small.met, small.crashes
+        self.died = lambda: tuple(small.dead)
 
     def acks_given(self, partition: int, leader: str) -> int:
         return self.acks(partition) if leader == "n1" else 0

@@ -16,6 +16,19 @@ from broker.bugs import BUGS
 from broker.rules import GENERATIONS, SWITCHES
 
 # What no finding of history, logs or trace names: the ISR has a member that cannot be elected, for a while.
+def a_follower_misses_two_records(cluster: MemoryCluster) -> None:
+    """It is back before replica.lag.time.max.ms is over, and so about to join."""
+    cluster.send(1, "a")
+    cluster.stabilize()
+    cluster.crash(3)
+    cluster.expire(3)
+    cluster.send(1, "b", "c")
+    cluster.stabilize()
+    cluster.start(3)
+    cluster.stabilize()
+
+
+FATAL = {"hw_falls": a_follower_misses_two_records}
 UNAVAILABLE = {
     "alter_no_fence": schedules_isr.fenced_joins,
     "stale_isr_batch": schedules_isr.two_sessions_end,
@@ -109,12 +122,20 @@ def test_a_member_that_cannot_be_elected(bug: str) -> None:
         assert bool(oracles.fenced_members(cluster)) is seen
 
 
+@pytest.mark.parametrize("bug", FATAL)
+def test_a_broker_whose_own_invariant_ends_it(bug: str) -> None:
+    """Before it does harm: the finding is broker-died, which only real processes show (test_cli_run.py)."""
+    FATAL[bug](MemoryCluster("kip-320", lag_ms=60_000))
+    with pytest.raises(AssertionError, match="a leader's HW fell in epoch 0: 3 -> 1"):
+        FATAL[bug](MemoryCluster("kip-320", (bug,), lag_ms=60_000))
+
+
 def test_every_bug_and_every_generation_has_its_row() -> None:
     """None is left without teeth; a switch that some row or test runs is no dead one."""
     sides = [side for row in ROWS for side in (row.side, row.control)]
 
     bugs = set(chain.from_iterable(row.side.bugs for row in ROWS))
-    assert bugs | set(UNAVAILABLE) == set(BUGS)
+    assert bugs | set(UNAVAILABLE) | set(FATAL) == set(BUGS)
     assert len(bugs) >= 35
     assert {side.rules for side in sides} == set(GENERATIONS)
     assert {*chain.from_iterable(side.switches for side in sides), "hw-isr-only"} == set(SWITCHES)

@@ -156,6 +156,19 @@ def test_a_strike_that_fails_is_told_and_recorded(stand: Stand) -> None:
     assert "power_cut n1" in stand.striker.in_force()
 
 
+def test_where_a_node_died_by_itself_what_cannot_be_done_is_missed(stand: Stand) -> None:
+    """The run goes on; the strike that failed has its line. (Without a death it ends the run: above.)"""
+    stand.small.refuses = "n1"
+    stand.small.dead = ["n1"]
+    missed = stand.run(sent(1), Entry(f="pause", nodes=("n1",)), sent(2), Entry(f="kill", nodes=("n2",)))
+
+    assert missed == (1,)
+    assert stand.small.did == ["kill n2"]
+    [(_, pause), (_, kill)] = stand.faults()
+    assert pause["error"] == "n1 does not obey"
+    assert "error" not in kill
+
+
 def test_what_nobody_answers_is_refused_before_anything_strikes(tmp_path: Path) -> None:
     """A cluster that cannot be cut, and a schedule that cuts at its end."""
     stand = Stand(tmp_path)

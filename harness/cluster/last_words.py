@@ -1,0 +1,51 @@
+"""What a process of the cluster said before it ended, and whether the machine explains its end.
+
+Rules
+1. The words are taken when the end is known: a node that is started again goes on in the same log.
+2. A line may hold a whole batch of records: it is cut.
+"""
+
+import os
+import signal
+from pathlib import Path
+
+LINES = 20
+LINE_CHARS = 500
+_TAIL_BYTES = 1 << 18
+# What a broker's last line says where the machine, not the broker, is at fault. Two programs that want one
+# port or a full disk of the harness's own are no bug of the cluster.
+_OF_THE_MACHINE = ("Address already in use", "No space left on device")
+
+
+def words_of(log: Path, code: int) -> str:
+    """How it ended (code: as of a subprocess, minus the signal's number), then the end of its log."""
+    return "\n".join([_how(code), *(tail(log) or ["it left no log"])])
+
+
+def tail(log: Path, lines: int = LINES) -> list[str]:
+    """The last lines, without blank ones; none where there is no log."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            said = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    kept = [line.strip() for line in said if line.strip()][-lines:]
+    return [line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]}... ({len(line)} characters)"
+            for line in kept]
+
+
+def fault_of_the_machine(words: str) -> str | None:
+    """What the machine lacked, by the last line; None: the process ended by its own."""
+    last = words.splitlines()[-1]
+    return next((phrase for phrase in _OF_THE_MACHINE if phrase in last), None)
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"it ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"{name} ended it, and nothing here had sent that"

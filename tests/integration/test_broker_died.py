@@ -1,0 +1,107 @@
+"""A broker that ends by itself: of its own invariant once it was up (the cluster's bug), or before it was."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import floodmark, verdict
+from run_processes import wait_until_gone
+
+from harness.cluster.local import Processes
+from harness.commands.run import RunOptions, planned, record
+from harness.history import read
+from harness.op import Type
+from harness.runner import RunResult
+from harness.schedule_text import read as schedule_of
+
+pytestmark = pytest.mark.cluster
+
+def send(value: int) -> dict[str, Any]:
+    return {"f": "send", "sends": [{"partition": 0, "value": value}]}
+
+
+# n3 is back, about to join, and lacks two records: with hw_falls it takes the leader's high watermark back.
+# What it fetched first is delayed, so that the leader has learnt by then that it is back.
+SCHEDULE: list[dict[str, Any]] = [
+    send(1),
+    {"f": "kill", "nodes": ["n3"]},
+    {"f": "expire", "nodes": ["n3"]},
+    send(2),
+    send(3),
+    {"f": "arm", "nodes": ["n3"], "point": {"name": "F.fetch_resp", "action": "delay", "for_ms": 3000}},
+    {"f": "start", "nodes": ["n3"]},
+    {"f": "wait", "moment": {"at": "state", "partition": 0, "field": "leader", "is": "!=", "value": "n1"}},
+]
+
+
+def ran(folder: Path, *bugs: str) -> RunResult:
+    options = RunOptions(nodes=3, bugs=bugs, concurrency=0, partitions=1, duration=0.1, seed=1, out=folder,
+                         config=("replica.lag.time.max.ms=60000",))
+    schedule = SCHEDULE if bugs else [entry for entry in SCHEDULE if entry["f"] != "wait"]
+    return record(planned(options, schedule_of(schedule, nodes=("n1", "n2", "n3"), partitions=[0])))
+
+
+@pytest.fixture(scope="module")
+def died(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    return ran(tmp_path_factory.mktemp("died") / "run", "hw_falls")
+
+
+def acked(result: RunResult) -> set[int]:
+    return {one.value for op in read(result.run.history_path) if op.type is Type.OK for one in op.sends or ()
+            if op.process < 2_000_000}  # not the probes
+
+
+def test_the_run_goes_on_and_says_who_died_and_of_what(died: RunResult) -> None:
+    """Mended, settled and read with everybody: the broker's restart is a clean one."""
+    about = died.about
+    assert (about["ended"], about["died"], about["missed"], about["residue"]) == ("done", ["n1"], [], None)
+    assert about["settled"], about["settle"]
+    assert acked(died) == {1, 2, 3}
+    assert about["final_reads"]["partitions"] == [0]
+
+
+def test_its_last_words_are_kept_the_assertion_among_them(died: RunResult) -> None:
+    """As they were when it ended: it was started again, and its log went on."""
+    assert list(died.about["died_words"]) == ["n1"]
+    first, *lines = died.about["died_words"]["n1"].splitlines()
+    assert first == "it ended with exit code 70"
+    assert 1 < len(lines) <= 20
+    assert "AssertionError: a leader's HW fell in epoch 0: 3 -> 1" in lines[-1]
+    assert all(len(line) < 600 for line in lines)
+
+
+def test_the_same_without_the_bug_kills_nobody(tmp_path: Path) -> None:
+    about = ran(tmp_path / "run").about
+    assert (about["ended"], about["died"], about["died_words"]) == ("done", [], {})
+    assert about["settled"], about["settle"]
+
+
+@pytest.mark.spark
+def test_it_is_found_as_the_clusters_bug(died: RunResult, tmp_path: Path) -> None:
+    """Exit 1 and the last words; a run without deaths is none."""
+    answer = floodmark("check", died.run.folder)
+    assert answer.code == 1, answer.out + answer.err
+    names = {found["name"] for found in verdict(died.run.folder)["findings"] if found["class"] == "bug"}
+    assert names == {"broker-died"}
+
+
+def test_who_never_became_ready_is_the_harnesss_trouble(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same end, before the cluster was up: exit 4, in its own words, and nobody has died."""
+    ending = "print('error AssertionError: HW fell', flush=True); raise SystemExit(70)"
+
+    async def spawn(self: Processes, name: str) -> None:
+        argv = [sys.executable, "-c", ending]
+        await self._kept.spawn(name, argv, self._layout.log_of(name))
+
+    monkeypatch.setattr(Processes, "spawn", spawn)
+    folder = tmp_path / "run"
+    answer = floodmark("run", "--nodes", 1, "--duration", 1, "--out", folder)
+    assert answer.code == 4, answer.out + answer.err
+    assert "ended at once: error AssertionError: HW fell" in answer.err
+    assert answer.last == str(folder)
+    about = json.loads((folder / "run.json").read_text())
+    assert (about["died"], about["died_words"]) == ([], {})
+    wait_until_gone(folder)

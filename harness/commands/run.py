@@ -21,7 +21,7 @@ from harness.commands.screen import Screen
 from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import PartitionSpec, WorkloadSettings
-from harness.run import RUNS, default_folder, link_latest, refuse_full
+from harness.run import RUNS, RunAt, default_folder, link_latest, refuse_full
 from harness.runner import DONE, RunPlan, RunResult, carry_out, first_free_value, spread
 from harness.schedule import ACTS, Schedule
 from harness.verdict import EXIT_VALID, worst
@@ -70,6 +70,8 @@ def run_and_judge(options: RunOptions, through: Gate) -> int:
         if not plan.folder.exists():
             raise
         click.echo(f"floodmark: {error}\nwhat there is: floodmark show {plan.folder}", err=True)
+        if RunAt(folder=plan.folder).about().get("died"):  # the cluster's own doing, and judged
+            return worst(judge_folders([plan.folder], through))
         click.echo(str(plan.folder))
         return worst(not_judged([plan.folder], str(error), through))
 

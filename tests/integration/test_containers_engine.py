@@ -18,7 +18,6 @@ from harness.cluster.containers_client import connect
 from harness.cluster.containers_lab import MOUNTED, Lab
 from harness.cluster.containers_sweep import remove_run
 from harness.errors import FloodmarkError
-from harness.protocols import CONTROLLER
 
 pytestmark = pytest.mark.docker
 USUAL = "unix:///var/run/docker.sock"

@@ -159,3 +159,20 @@ def test_what_cannot_be_spawned_is_told(tmp_path: Path) -> None:
             await wards.end()
 
     asyncio.run(story())
+
+
+def test_when_the_keeper_goes_all_is_lost_and_nobody_has_died_by_itself(tmp_path: Path) -> None:
+    """That no bug of a broker explains."""
+
+    async def story() -> None:
+        wards = await Wards.begin(tmp_path / "keeper.log")
+        try:
+            ward = await wards.spawn("n1", SLEEPER, tmp_path / "n1.log")
+            wards._keeper.kill()
+            await asyncio.wait_for(ward.ended.wait(), WAIT_S)
+            assert (wards.died, wards.lives("n1")) == ([], False)
+            assert wards.lost == "the keeper, parent of all brokers, ended, and they with it"
+        finally:
+            await wards.end()
+
+    asyncio.run(story())

@@ -15,6 +15,7 @@ from teeth_table import ROWS, Row
 from broker.bugs import BUGS
 from broker.rules import GENERATIONS, SWITCHES
 
+
 # What no finding of history, logs or trace names: the ISR has a member that cannot be elected, for a while.
 def a_follower_misses_two_records(cluster: MemoryCluster) -> None:
     """It is back before replica.lag.time.max.ms is over, and so about to join."""

@@ -1,0 +1,31 @@
+"""The last words of a process that ended by itself."""
+
+from pathlib import Path
+
+from harness.cluster.last_words import LINE_CHARS, LINES, fault_of_the_machine, words_of
+
+
+def test_the_end_of_the_log_is_kept_and_long_lines_are_cut(tmp_path: Path) -> None:
+    """A line may hold a batch; blank lines say nothing."""
+    log = tmp_path / "n1.log"
+    lines = "\n\n".join(f"line {number}" for number in range(50))
+    log.write_text(f"{lines}\n{'x' * 5000}\nAssertionError: 3\n")
+    first, *lines = words_of(log, 70).splitlines()
+    assert first == "it ended with exit code 70"
+    assert len(lines) == LINES
+    assert lines[-1] == "AssertionError: 3"
+    assert lines[-2] == "x" * LINE_CHARS + "... (5000 characters)"
+    assert lines[-3] == "line 49"
+
+
+def test_how_it_ended_is_told(tmp_path: Path) -> None:
+    assert words_of(tmp_path / "none.log", -9).splitlines() == [
+        "SIGKILL ended it, and nothing here had sent that", "it left no log"]
+    assert words_of(tmp_path / "none.log", -64 - 60).startswith("signal 124 ended it")
+
+
+def test_what_the_machine_did_is_told_by_the_last_line_alone() -> None:
+    """An address that is taken, a full disk; not an invariant that broke after such a line."""
+    taken = "exit code 70\nerror cannot-go-on why=\"OSError: [Errno 98] Address already in use\""
+    assert fault_of_the_machine(taken) == "Address already in use"
+    assert fault_of_the_machine(f"{taken}\nerror AssertionError: leo 3") is None

@@ -146,11 +146,13 @@ def _tells_of(entry: Entry, f: str, fault: Mapping[str, Any]) -> bool:
 def _strike_of(op: Op, fault: Mapping[str, Any]) -> Strike:
     reached, where, began = fault.get("reached"), fault.get("where"), fault.get("began")
     told = reached if isinstance(reached, Mapping) else {}
-    last = (told.get("of") or [told])[-1]  # of a sequence the last moment counts
+    parts, nodes = told.get("of"), fault.get("nodes")
+    last = parts[-1] if isinstance(parts, list) and parts else told  # of a sequence the last moment counts
     return Strike(
         began_ns=began if isinstance(began, int) else op.time, took_ns=op.time,
-        nodes=tuple(node for node in fault.get("nodes") or () if isinstance(node, str)),
-        reached_ns=_whole(told.get("time")), met_ns=_whole(last.get("met")),
+        nodes=tuple(node for node in nodes if isinstance(node, str)) if isinstance(nodes, list) else (),
+        reached_ns=_whole(told.get("time")),
+        met_ns=_whole(last.get("met")) if isinstance(last, Mapping) else None,
         where=where if isinstance(where, Mapping) else {})
 
 

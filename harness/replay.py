@@ -13,11 +13,17 @@ Rules
      time   it is the first, or it never struck: as asked
 3. Who led the partition when it was struck is meant as `leader` again, if no other node is down or paused
    until the fault is undone: else a role could mean one that nothing more can be done to.
+4. The folder may come from a stranger. What it says is a name, a number in bounds, or one of the words that
+   there are; anything else is refused before a process starts (UsageError). It never becomes a path, an
+   address or an id, nor a second line of a configuration. Moments made from the history are read as strictly
+   as those of a file.
 """
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from harness import schedule_text
 from harness.errors import FloodmarkError, UsageError
@@ -31,8 +37,17 @@ NEEDED = ("seed", "cluster", "rules", "workload", "nodes", "partitions", "config
 LONGEST_S = 3600.0  # that a schedule's time-out may be
 STATE_TIMEOUT_S = 10.0  # what had come of the fault before by then comes within sessions and lags, or not
 LOOKED_NS = 50_000_000  # a strike sooner after the entry before would come late by the look itself
+NODES_AT_MOST = 9  # as of --nodes
+PARTITIONS_AT_MOST = 10_000
+CONCURRENCY_AT_MOST = 10_000
+ENTRIES_AT_MOST = 100_000  # of a schedule
+DURATION_AT_MOST_S = 7 * 86_400.0
 FRESH_NS = 100_000_000  # an ack so long before a strike still shows that acks were coming
 _NOT_GIVEN = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", "floodmark.failpoints"})
+_TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
+_KEY = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
+_VALUE = re.compile(r"[A-Za-z0-9_.,+-]{0,1000}")  # of every key that a run may set
+_ID = re.compile(r"[A-Za-z0-9._-]{0,64}")
 _MENDING = frozenset(fault.undone_by for fault in FAULTS.values() if fault.undone_by)
 _UNDONE_BY_ROLE = {"start": "down", "resume": "paused"}  # what finds by role whom it is to mend
 _LEADS = frozenset({"kill", "stop", "pause", "expire", "power_cut", "disk"})  # may strike by role
@@ -87,21 +102,70 @@ def settings_of(about: Mapping[str, Any], source: str) -> Settings:
 
 
 def _settings(about: Mapping[str, Any], source: str) -> Settings:
-    nodes = tuple(map(str, about["nodes"]))
+    nodes = _nodes(about["nodes"], source)
     config = _one_config(about["config"], nodes, source)
+    for key, value in config.items():
+        _refuse_odd(key, value, source)
     links, inferred = about.get("links"), []
     if links is None:
         links = "proxied" if any(entry.get("f") == "cut" for entry in about["schedule"]) else "direct"
         inferred.append(f"run.json does not say which links there were: {links}, as for such a schedule")
     return Settings(
-        run_id=str(about.get("id", "")), cluster=str(about["cluster"]), nodes=nodes,
+        run_id=_name("id", about.get("id", ""), _ID, source), cluster=str(about["cluster"]), nodes=nodes,
         rules=str(about["rules"]), workload=str(about["workload"]), links=str(links),
         bugs=tuple(filter(None, str(config.get("floodmark.bugs", "")).split(","))),
         config={key: _word(value) for key, value in config.items() if key not in _NOT_GIVEN},
-        assignment=tuple(_partition(key, told) for key, told in about["partitions"].items()),
-        acks=str(about["guarantees"]["acks"]), concurrency=int(about["concurrency"]),
-        rate=None if about["rate"] is None else float(about["rate"]),
-        seed=int(about["seed"]), duration_s=float(about["duration_s"]), inferred=tuple(inferred))
+        assignment=_assignment(about["partitions"], nodes, source),
+        acks=str(about["guarantees"]["acks"]),
+        concurrency=_whole("concurrency", about["concurrency"], source, most=CONCURRENCY_AT_MOST),
+        rate=None if about["rate"] is None else _positive("rate", about["rate"], source),
+        seed=_whole("seed", about["seed"], source, least=-(2**63), most=2**63 - 1),
+        duration_s=_positive("duration_s", about["duration_s"], source, most=DURATION_AT_MOST_S),
+        inferred=tuple(inferred))
+
+
+def _refuse(source: str, what: str) -> NoReturn:
+    raise UsageError(f"{source} cannot be had again: in its run.json {what}")
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _whole(name: str, value: object, source: str, *, least: int = 0, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        _refuse(source, f"{name} is {_shown(value)}, no whole number from {least} to {most}")
+    return value
+
+
+def _positive(name: str, value: object, source: str, *, most: float = math.inf) -> float:
+    if type(value) not in (int, float) or not 0 < value <= most or value == math.inf:  # type: ignore[operator]
+        bound = "" if most == math.inf else f" of at most {most:g}"
+        _refuse(source, f"{name} is {_shown(value)}, no number above 0{bound}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _name(what: str, value: object, pattern: re.Pattern[str], source: str) -> str:
+    if not isinstance(value, str) or pattern.fullmatch(value) is None:
+        _refuse(source, f"{what} is {_shown(value)}, which is no such name")
+    return value
+
+
+def _nodes(told: Any, source: str) -> tuple[str, ...]:
+    if not isinstance(told, list) or not all(isinstance(node, str) for node in told):
+        _refuse(source, f"`nodes` is {_shown(told)}, no list of names")
+    if len(told) > NODES_AT_MOST:
+        _refuse(source, f"there are {len(told)} nodes, and a cluster here has at most {NODES_AT_MOST}")
+    return tuple(told)
+
+
+def _refuse_odd(key: object, value: object, source: str) -> None:
+    """A key and its value go into the brokers' properties files, where a line break would begin another."""
+    if not isinstance(key, str) or _KEY.fullmatch(key) is None:
+        _refuse(source, f"`config` has the key {_shown(key)}, which no broker has")
+    if type(value) not in (int, bool, str) or _VALUE.fullmatch(_word(value)) is None:
+        _refuse(source, f"`config` sets {key} to {_shown(value)}, which no key takes")
 
 
 def _one_config(config: Mapping[str, Mapping[str, Any]], nodes: Sequence[str], source: str
@@ -119,9 +183,24 @@ def _one_config(config: Mapping[str, Mapping[str, Any]], nodes: Sequence[str], s
     return first
 
 
-def _partition(key: str, told: Mapping[str, Any]) -> PartitionSpec:
-    return PartitionSpec(key=int(key), topic=str(told["topic"]), partition=int(told["partition"]),
-                         replicas=tuple(map(str, told["replicas"])))
+def _assignment(told: Any, nodes: Sequence[str], source: str) -> tuple[PartitionSpec, ...]:
+    if len(told) > PARTITIONS_AT_MOST:
+        _refuse(source, f"there are {len(told)} partitions, and at most {PARTITIONS_AT_MOST} are had again")
+    return tuple(_partition(key, partition, nodes, source) for key, partition in told.items())
+
+
+def _partition(key: str, told: Mapping[str, Any], nodes: Sequence[str], source: str) -> PartitionSpec:
+    if not (key.isascii() and key.isdigit()):
+        _refuse(source, f"a partition is called {_shown(key)}, and their keys are numbers")
+    replicas = told["replicas"]
+    if not isinstance(replicas, list) or not replicas or any(node not in nodes for node in replicas) or len(
+            set(replicas)) < len(replicas):
+        _refuse(source, f"the replicas of partition {key} are {_shown(replicas)}, not some of its nodes")
+    return PartitionSpec(
+        key=int(key), topic=_name(f"the topic of partition {key}", told["topic"], _TOPIC, source),
+        partition=_whole(f"the number of partition {key} in its topic", told["partition"], source,
+                         most=2**31 - 1),
+        replicas=tuple(replicas))
 
 
 def _word(value: object) -> str:
@@ -130,11 +209,23 @@ def _word(value: object) -> str:
 
 def schedule_of(about: Mapping[str, Any], settings: Settings, source: str) -> Schedule:
     """The saved schedule, read as strictly as any."""
+    return _read(about["schedule"], settings, source)
+
+
+def _read(entries: Any, settings: Settings, source: str) -> Schedule:
+    if isinstance(entries, list) and len(entries) > ENTRIES_AT_MOST:
+        _refuse(source, f"the schedule has {len(entries)} entries; at most {ENTRIES_AT_MOST} are had again")
     try:
-        return schedule_text.read(about["schedule"], source="its schedule", nodes=settings.nodes,
+        return schedule_text.read(entries, source="its schedule", nodes=settings.nodes,
                                   partitions=[spec.key for spec in settings.assignment])
     except UsageError as error:
-        raise FloodmarkError(f"{source} cannot be had again: {error}") from error
+        raise UsageError(f"{source} cannot be had again: {error}") from error
+
+
+def refuse_odd_moments(anchors: Sequence["Anchored"], settings: Settings, source: str) -> None:
+    """Moments hold what the history said of leaders, ISRs and times: UsageError unless a file might say it
+    too."""
+    _read(schedule_text.write(tuple(one.now for one in anchors)), settings, f"{source}, by its history,")
 
 
 # -- the moments --------------------------------------------------------------------------------------------

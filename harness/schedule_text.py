@@ -83,7 +83,7 @@ def load(path: Path, *, nodes: Sequence[str] | None = None,
         raise UsageError(f"the schedule {path} cannot be read: {error}") from error
     try:
         told = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"the schedule {path} does not parse: {error}") from error
     if isinstance(told, dict) and "schedule" in told:  # TOML holds no bare array; a whole run.json
         told = told["schedule"]

@@ -7,6 +7,7 @@ Rules
 3. run.json tells integers from booleans from words, as a reader of JSON expects.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from harness.broker_keys import checked
 
 CONTROLLER_ID = 100
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 PREFERRED: Mapping[str, str] = {
     "auto.create.topics.enable": "true",
@@ -92,7 +94,17 @@ def properties(place: Place, chosen: Mapping[str, str], *, rules: str, bugs: Seq
         lines["floodmark.durable"] = place.inside(place.durable)
     if place.trace is not None:
         lines["floodmark.trace"] = place.inside(place.trace)
-    return "".join(f"{key}={value}\n" for key, value in lines.items())
+    return "".join(line(key, value) for key, value in lines.items())
+
+
+def line(key: str, value: str) -> str:
+    """One line of a properties file, and never two: a break, a joint or a comment would make others of it.
+    UsageError for a key or a value that holds one."""
+    text = f"{key}={value}"
+    whole = len(text.splitlines()) == 1 and text.isprintable() and not value.endswith("\\")
+    if not whole or _KEY.fullmatch(key) is None:
+        raise UsageError(f"{key!a} cannot be set to {value!a}: a line of a properties file cannot hold that")
+    return f"{text}\n"
 
 
 def _told(address: Address) -> str:

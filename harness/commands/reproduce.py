@@ -29,7 +29,15 @@ from harness.commands.show import latest, read_verdict
 from harness.commands.words import many, told_class
 from harness.errors import FloodmarkError, UsageError
 from harness.past import past_of
-from harness.replay import Anchored, Ground, Settings, anchored, schedule_of, settings_of
+from harness.replay import (
+    Anchored,
+    Ground,
+    Settings,
+    anchored,
+    refuse_odd_moments,
+    schedule_of,
+    settings_of,
+)
 from harness.run import RUNS, Run, open_run, refuse_full, write_whole
 from harness.runner import INTERRUPTED, RunResult
 from harness.schedule import Schedule
@@ -85,8 +93,10 @@ def read_first(folder: Path, finding: str | None) -> First:
                        folder=run.folder)
     partitions = tuple(spec.key for spec in settings.assignment)
     ground = Ground(past=past_of(ops, schedule), partitions=partitions, focus=focus_of(sought))
+    anchors = anchored(schedule, ground)
+    refuse_odd_moments(anchors, settings, str(folder))
     return First(run=run, settings=settings, schedule=schedule, ground=ground, verdict=verdict, sought=sought,
-                 anchors=anchored(schedule, ground))
+                 anchors=anchors)
 
 
 def sought_in(verdict: Told, finding: str | None) -> Told | None:

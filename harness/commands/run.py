@@ -215,6 +215,9 @@ def pairs(words: tuple[str, ...]) -> dict[str, str]:
     for key, equals, _ in split:
         if not key or not equals:
             raise UsageError(f"-c takes KEY=VALUE, not {key + equals!r}")
+    for word in words:
+        if not word.strip().isprintable():
+            raise UsageError(f"-c {word!a}: a key and its value are one line without control characters")
     return {key.strip(): value.strip() for key, _, value in split}
 
 

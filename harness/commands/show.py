@@ -194,6 +194,21 @@ def is_verdict(told: Any) -> bool:
         return False
     findings, unknown = told.get("findings"), told.get("unknown", [])
     return (isinstance(findings, list) and isinstance(unknown, list)
-            and all(isinstance(found, dict) and {"name", "class", "permitted_by", "count"} <= found.keys()
-                    and found["name"] in EXPLANATIONS for found in findings)
-            and all(isinstance(entry, dict) and {"names", "reason"} <= entry.keys() for entry in unknown))
+            and isinstance(told.get("counts") or {}, dict)
+            and all(isinstance(found, dict) and is_group(found) for found in findings)
+            and all(isinstance(entry, dict) and {"names", "reason"} <= entry.keys()
+                    and are_texts(entry["names"]) for entry in unknown))
+
+
+def is_group(found: Mapping[str, Any]) -> bool:
+    """One entry of `findings`."""
+    examples = found.get("examples") or []
+    return ({"name", "class", "permitted_by", "count"} <= found.keys()
+            and isinstance(found["name"], str) and found["name"] in EXPLANATIONS
+            and type(found["count"]) is int and isinstance(examples, list)
+            and all(isinstance(example, dict) and isinstance(example.get("ops") or [], list)
+                    and are_texts(example.get("nodes") or []) for example in examples))
+
+
+def are_texts(told: Any) -> bool:
+    return isinstance(told, list) and all(isinstance(item, str) for item in told)

@@ -1,0 +1,131 @@
+"""What a folder says of its cluster becomes no second line of a configuration, no path, no address, no id."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import edit_lines, edit_run, floodmark, golden
+
+from broker import config
+from harness.cluster.properties import line
+from harness.errors import UsageError
+
+NODES = ("n1", "n2", "n3")
+LOAD: dict[str, Any] = {"id": "00ff", "concurrency": 1, "rate": None, "duration_s": 1, "links": "direct"}
+
+
+def strange(parent: Path, **changes: Any) -> Path:
+    """A saved run that could be had again, but for what is changed."""
+    return edit_run(golden(parent, "a-kill-loses-the-tail"), **{**LOAD, **changes})
+
+
+def configured(key: str, value: object) -> dict[str, Any]:
+    return {"config": {node: {"min.insync.replicas": 1, key: value} for node in NODES}}
+
+
+def placed(**changes: Any) -> dict[str, Any]:
+    told = {"topic": "log", "partition": 0, "replicas": list(NODES), "cleanup": "delete", **changes}
+    return {"partitions": {"0": told}}
+
+
+HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
+    "a second line": (configured("min.insync.replicas", "1\nlog.dirs=/tmp/elsewhere"), "config"),
+    "a carriage return": (configured("min.insync.replicas", "1\rlisteners=PLAINTEXT://0.0.0.0:9"), "config"),
+    "a separator that splitlines knows": (configured("min.insync.replicas", "1\u2028log.dirs=/x"), "config"),
+    "a joint to the next line": (configured("min.insync.replicas", "1\\"), "config"),
+    "a second line in a key": (configured("a=1\nlog.dirs", "/x"), "config"),
+    "a key that ends early": (configured("log.dirs:/x", "1"), "config"),
+    "a path": (configured("log.dirs", "/tmp/elsewhere"), "log.dirs"),
+    "an address": (configured("listeners", "PLAINTEXT://0.0.0.0:9092"), "listeners"),
+    "a list for a value": (configured("min.insync.replicas", [1]), "config"),
+    "a second line in a bug": (configured("floodmark.bugs", "M01\nlog.dirs=/x"), "config"),
+    "a node that is a path": ({"nodes": ["../n1", "n2", "n3"],
+                               "config": {node: {} for node in ("../n1", "n2", "n3")}}, "n1"),
+    "very many nodes": ({"nodes": [f"n{number}" for number in range(1, 100_000)]}, "99999 nodes"),
+    "a topic that is a path": (placed(topic="../../log"), "topic"),
+    "a topic with a second line": (placed(topic="log\nx"), "topic"),
+    "the folder above for a topic": (placed(topic=".."), "topic"),
+    "replicas elsewhere": (placed(replicas=["n1", "n9"]), "replicas"),
+    "a partition of a negative number": (placed(partition=-1), "-1"),
+    "very many partitions": ({"partitions": {str(key): placed()["partitions"]["0"] for key in range(10_001)}},
+                             "10001 partitions"),
+    "a partition called otherwise": ({"partitions": {"0_0": placed()["partitions"]["0"]}}, "'0_0'"),
+    "an id of many lines": ({"id": "a\nb"}, "id"),
+    "a load without end": ({"duration_s": 1e300}, "duration_s"),
+    "very many clients": ({"concurrency": 10**9}, "concurrency"),
+    "a rate that is none": ({"rate": "fast"}, "rate"),
+    "an act on a path": ({"schedule": [{"f": "kill", "nodes": ["../n1"]}]}, "kill"),
+    "an act that nobody knows": ({"schedule": [{"f": "exec", "nodes": ["n1"]}]}, "exec"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_folder_is_refused_before_anything_starts(tmp_path: Path, what: str) -> None:
+    """Exit 2 and a sentence; nothing is made, so no broker has a place to run."""
+    changes, told = HOSTILE[what]
+    answer = floodmark("reproduce", strange(tmp_path, **changes), "--out", tmp_path / "out")
+    assert (answer.code, told in answer.err) == (2, True), answer.err
+    assert "cannot be had again" in answer.err
+    assert answer.err.isascii()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_history_puts_nothing_strange_into_the_moments(tmp_path: Path) -> None:
+    """The leader that a strike met becomes a state that is waited for."""
+    def met(leader: str, isr: list[str]) -> dict[str, Any]:
+        return {"nodes": ["n3"], "moment": {"at": "time", "time": 1}, "began": 10**9,
+                "where": {"acks": {}, "leader": {"0": leader}, "isr": {"0": isr}}}
+
+    entries = [{"f": "kill", "nodes": ["n3"], "moment": {"at": "time", "time": 1}},
+               {"f": "pause", "nodes": ["n2"], "moment": {"at": "time", "time": 2}}]
+    folder = strange(tmp_path, schedule=entries)
+    strikes = [
+        {"index": 0, "time": 10**9, "process": -1, "type": "info", "f": "kill", "fault": met("n1", ["n1"])},
+        {"index": 1, "time": 3 * 10**9, "process": -1, "type": "info", "f": "pause", "fault": {
+            **met("n2\n\x1b[2J", ["n2"]), "nodes": ["n2"], "moment": {"at": "time", "time": 2},
+            "began": 3 * 10**9}}]
+    edit_lines(folder / "history.jsonl", lambda _: map(json.dumps, strikes))
+    answer = floodmark("reproduce", folder, "--out", tmp_path / "out")
+    assert answer.code == 2, answer.err
+    assert "by its history, cannot be had again" in answer.err
+    assert "\\u001b" in answer.err
+    assert "\x1b" not in answer.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("fault", [{"nodes": 5}, {"nodes": ["n1"], "reached": {"of": 7}},
+                                   {"nodes": ["n1"], "reached": {"of": [7]}}, {"where": {"leader": []}}])
+def test_a_fault_that_is_told_oddly_breaks_nothing(tmp_path: Path, fault: dict[str, Any]) -> None:
+    """The next thing that is wrong is told instead."""
+    folder = strange(tmp_path, rules="kip-966", schedule=[{"f": "kill", "nodes": ["n1"]}])
+    edit_run(folder, rules="high-watermark", workload="none-such")
+    line_ = {"index": 0, "time": 5, "process": -1, "type": "info", "f": "kill", "fault": fault}
+    edit_lines(folder / "history.jsonl", lambda _: [json.dumps(line_)])
+    answer = floodmark("reproduce", folder, "--out", tmp_path / "out")
+    assert answer.code == 4
+    assert "none-such" in answer.err
+
+
+@pytest.mark.parametrize("word", ["a=1\nlog.dirs=/x", "min.insync.replicas=1\rlisteners=x", "a\x1b=1"])
+def test_an_option_holds_one_line(tmp_path: Path, word: str) -> None:
+    """Of run, and of cluster up, which starts brokers too."""
+    for command in (("run", "--out", tmp_path / "run"), ("cluster", "up", "--out", tmp_path / "up")):
+        answer = floodmark(*command, "-c", word)
+        assert (answer.code, "are one line" in answer.err) == (2, True), answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("a", "1\nb=2"), ("a", "1\r"), ("a", "1\x85b=2"), ("a", "1\u2029b=2"), ("a", "1\x0cb=2"), ("a", "1\\"),
+    ("a:b", "1"), ("#a", "1"), ("a b", "1"), ("", "1"), ("a=b", "1"),
+])
+def test_a_line_of_properties_is_one_line(key: str, value: str) -> None:
+    """Whatever comes to the file, by whatever way: the broker's reader must not see another line in it."""
+    with pytest.raises(UsageError, match="cannot hold that"):
+        line(key, value)
+
+
+@pytest.mark.parametrize("value", ["1", "", "PLAINTEXT://127.0.0.1:9092", "/a b/\u00fc", "1@h:2", "a\\b"])
+def test_what_a_line_holds_the_broker_reads(value: str) -> None:
+    assert config.properties(line("log.dirs", value)) == [(1, "log.dirs", value)]

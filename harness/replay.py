@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from harness import schedule_text
+from harness.broker_keys import checked
 from harness.errors import FloodmarkError, UsageError
 from harness.faults import FAULTS
 from harness.past import Past, Strike
@@ -104,8 +105,7 @@ def settings_of(about: Mapping[str, Any], source: str) -> Settings:
 def _settings(about: Mapping[str, Any], source: str) -> Settings:
     nodes = _nodes(about["nodes"], source)
     config = _one_config(about["config"], nodes, source)
-    for key, value in config.items():
-        _refuse_odd(key, value, source)
+    words = {key: _config_word(key, value, source) for key, value in config.items()}
     links, inferred = about.get("links"), []
     if links is None:
         links = "proxied" if any(entry.get("f") == "cut" for entry in about["schedule"]) else "direct"
@@ -113,8 +113,9 @@ def _settings(about: Mapping[str, Any], source: str) -> Settings:
     return Settings(
         run_id=_name("id", about.get("id", ""), _ID, source), cluster=str(about["cluster"]), nodes=nodes,
         rules=str(about["rules"]), workload=str(about["workload"]), links=str(links),
-        bugs=tuple(filter(None, str(config.get("floodmark.bugs", "")).split(","))),
-        config={key: _word(value) for key, value in config.items() if key not in _NOT_GIVEN},
+        bugs=tuple(filter(None, words.get("floodmark.bugs", "").split(","))),
+        config=checked({key: word for key, word in words.items() if key not in _NOT_GIVEN},
+                       before=f"{source} cannot be had again: in its run.json `config` has "),
         assignment=_assignment(about["partitions"], nodes, source),
         acks=str(about["guarantees"]["acks"]),
         concurrency=_whole("concurrency", about["concurrency"], source, most=CONCURRENCY_AT_MOST),
@@ -160,12 +161,14 @@ def _nodes(told: Any, source: str) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _refuse_odd(key: object, value: object, source: str) -> None:
-    """A key and its value go into the brokers' properties files, where a line break would begin another."""
+def _config_word(key: object, value: object, source: str) -> str:
+    """A value as -c takes it. Key and value go into the brokers' properties files, where a line break would
+    begin another; which keys there are, and what each takes, broker_keys.py knows."""
     if not isinstance(key, str) or _KEY.fullmatch(key) is None:
         _refuse(source, f"`config` has the key {_shown(key)}, which no broker has")
     if type(value) not in (int, bool, str) or _VALUE.fullmatch(_word(value)) is None:
         _refuse(source, f"`config` sets {key} to {_shown(value)}, which no key takes")
+    return _word(value)
 
 
 def _one_config(config: Mapping[str, Mapping[str, Any]], nodes: Sequence[str], source: str

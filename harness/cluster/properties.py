@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.broker_keys import checked
+from harness.errors import UsageError
 
 CONTROLLER_ID = 100
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -19,7 +19,6 @@ Rules
    as those of a file.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -140,11 +139,10 @@ def _whole(name: str, value: object, source: str, *, least: int = 0, most: int) 
     return value
 
 
-def _positive(name: str, value: object, source: str, *, most: float = math.inf) -> float:
-    if type(value) not in (int, float) or not 0 < value <= most or value == math.inf:  # type: ignore[operator]
-        bound = "" if most == math.inf else f" of at most {most:g}"
-        _refuse(source, f"{name} is {_shown(value)}, no number above 0{bound}")
-    return float(value)  # type: ignore[arg-type]
+def _positive(name: str, value: object, source: str, *, most: float = 1e9) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+        _refuse(source, f"{name} is {_shown(value)}, no number above 0 and of at most {most:g}")
+    return float(value)
 
 
 def _name(what: str, value: object, pattern: re.Pattern[str], source: str) -> str:

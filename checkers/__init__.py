@@ -6,7 +6,7 @@ Counting. What is said of an offset across replicas (diverged, under-replicated,
 is one finding an offset; what is said of one log (malformed-log, epochs that fall, a wrong cache) one a
 place of it; lost-write, unseen, duplicate, phantom and G1a one a value; saw-then-lost one a value and offset;
 inconsistent-offsets one an offset; realtime-order and nonmonotonic-send one a send that has a lower offset
-than some earlier one; stuck one a partition; precommitted-read one a transaction.
+than some earlier one; stuck one a partition; broker-died one a node; precommitted-read one a transaction.
 
 Cycles. One finding a strong component of ops, at the weakest kinds of edges that make it one; a wider one
 that contains it is not told at kinds that include those. The order of a process is part of real time here.

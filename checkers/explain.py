@@ -148,6 +148,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "unknown.",
         _NOTHING,
     ),
+    names.BROKER_DIED: _told(
+        "A broker was ready, and then its process ended by itself: nobody had killed or stopped it, and no "
+        "fault that was in force explains its end (a full disk, too little memory, a failpoint armed to "
+        "crash). A broken invariant of its own is such an end. All else of the run is judged as ever.",
+        "A broker that never became ready: that is the harness's trouble, and exit code 4. One that was "
+        "killed, stopped, or struck by a fault that ends processes.",
+        _NOTHING,
+    ),
     names.HW_REGRESSED: _told(
         "A leader's HW fell inside one epoch of its leadership.",
         "A follower's HW, which may fall, and a new leader's, which begins where its own had been.",

@@ -23,6 +23,7 @@ INT_NONMONOTONIC_POLL = "int-nonmonotonic-poll"
 INT_POLL_SKIP = "int-poll-skip"
 END_OFFSET_REGRESSED = "end-offset-regressed"
 STUCK = "stuck"
+BROKER_DIED = "broker-died"
 HW_REGRESSED = "hw-regressed"
 LEADER_INCOMPLETE = "leader-incomplete"
 CANDIDATE_INCOMPLETE = "candidate-incomplete"
@@ -84,7 +85,7 @@ GUILTY = (  # what may be to blame for the loss of a record
     ACK_RULE,
 )
 LOSSES = (LOST_WRITE, SAW_THEN_LOST, INCONSISTENT_OFFSETS, DIVERGED, UNDER_REPLICATED, EPOCH_LINEAGE)
-MADE = tuple(sorted({*OF_THE_LOGS, *OF_THE_HISTORY, *OF_THE_TRACE, STUCK}))
+MADE = tuple(sorted({*OF_THE_LOGS, *OF_THE_HISTORY, *OF_THE_TRACE, STUCK, BROKER_DIED}))
 
 # The table "What makes checks unknown", row by row.
 IF_VALUES_REPEAT = tuple(sorted(set(MADE) - {*OF_THE_LOGS, *OF_THE_TRACE, END_OFFSET_REGRESSED}))

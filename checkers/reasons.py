@@ -33,6 +33,9 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
     folder.reasons += partitions_unknown(folder, seen)
     if not folder.settled:
         folder.reasons.append((names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"))
+    if died(folder) is None:
+        told = "run.json: `died` is no list of nodes, so nobody knows which of them ended by themselves"
+        folder.reasons.append(((names.BROKER_DIED, names.STUCK), told))
     if waiting(folder) and are_up(folder) is None:
         told = "stuck, or only not up: replicas.jsonl does not tell of every node whether it was running"
         folder.reasons.append(((names.STUCK,), told))
@@ -47,6 +50,15 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
     if missed:
         told = f"not what was asked: moments of the schedule never came, positions {listed(missed)}"
         folder.reasons.append(((names.UNFIT,), told))
+
+
+def died(folder: Folder) -> list[str] | None:
+    """Nodes whose process ended by itself after it had been ready, sorted; None: run.json tells it in a way
+    that nobody understands."""
+    told = folder.about.get("died") or []
+    if not isinstance(told, list) or not all(isinstance(node, str) for node in told):
+        return None
+    return sorted(set(told))
 
 
 def waiting(folder: Folder) -> dict[int, list[str]]:

@@ -197,6 +197,8 @@ LAWS: Mapping[str, str] = {
     names.INT_POLL_SKIP: "Within one answer no record of the log is left out",
     names.END_OFFSET_REGRESSED: "The end of a log, as one client is told it, never falls",
     names.STUCK: "When all nodes are back, every partition finds a leader and takes writes again",
+    names.BROKER_DIED: "A broker that has come up goes on until somebody ends it: an error of its own is "
+    "answered, not died of",
     names.HW_REGRESSED: "Within one epoch a leader's HW never falls: clients were shown what is below it",
     names.LEADER_INCOMPLETE: "A leader begins with all that was ever committed: else it gives those offsets "
     "to other records",
@@ -241,6 +243,7 @@ FACTS_OF: Mapping[str, tuple[str, ...]] = {
     names.INT_POLL_SKIP: ("S14",),
     names.END_OFFSET_REGRESSED: ("S15",),
     names.STUCK: ("S11",),
+    names.BROKER_DIED: (),
     names.HW_REGRESSED: ("S13",),
     names.LEADER_INCOMPLETE: ("S9", "S12", "S20"),
     names.CANDIDATE_INCOMPLETE: ("S12", "S20"),

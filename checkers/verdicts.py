@@ -10,7 +10,7 @@ from checkers.findings import MAYBES, PERMITTED_BY
 from checkers.folder import Folder
 from checkers.guilt import Lines, guilty, suspects_of
 from checkers.observed import ELECTIONS, not_made
-from checkers.reasons import are_up, waiting
+from checkers.reasons import are_up, died, waiting
 from checkers.survey import Survey
 from checkers.words import text_of
 from harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
@@ -26,7 +26,7 @@ def verdict_of(
     if not folder.judged:
         return Verdict(valid="unknown", unknown=unknown_of(folder.reasons), counts={}, timings_s=timings_s)
     shown = [row for row in rows if row["rank"] <= EXAMPLES]
-    findings = [*groups(shown, suspects_of(rows), lines), *stuck(folder)]
+    findings = [*groups(shown, suspects_of(rows), lines), *stuck(folder), *broker_died(folder)]
     traced = folder.trace is not None and folder.observes.tells(*ELECTIONS)
     without = not_made(folder.observes)
     reasons = list(of_those_made([*folder.reasons, *maybes(shown, traced=traced)], without))
@@ -164,3 +164,24 @@ def stuck(folder: Folder) -> list[Finding]:
     count, shown = len(examples), examples[:EXAMPLES]
     one = Finding(name=names.STUCK, klass=BUG, permitted_by=None, count=count, examples=shown)
     return [one]
+
+
+def broker_died(folder: Folder) -> list[Finding]:
+    """A process that ended by itself after it had been ready: whoever ran it has looked whether a fault in
+    force explains that, and named only the others."""
+    words = folder.about.get("died_words")
+    nodes = died(folder) or []
+    examples = tuple(
+        {
+            "nodes": [node],
+            "text": text_of(
+                names.BROKER_DIED,
+                {"nodes": [node], "last_words": words.get(node) if isinstance(words, dict) else None},
+            ),
+        }
+        for node in nodes[:EXAMPLES]
+    )
+    one = Finding(
+        name=names.BROKER_DIED, klass=BUG, permitted_by=None, count=len(nodes), examples=examples
+    )
+    return [one] if nodes else []

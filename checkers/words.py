@@ -6,6 +6,7 @@ from typing import Any
 from checkers import cycle_words, names
 
 Row = Mapping[str, Any]
+LAST_LINES, LAST_CHARS = 3, 200  # of what a broker said before it ended, and of each line
 
 
 def text_of(name: str, row: Row) -> str:
@@ -41,6 +42,19 @@ def lost_write(row: Row) -> str:
         "gone": "no replica holds it",
     }
     return f"{acked}, but {ends[row['how']]}."
+
+
+def broker_died(row: Row) -> str:
+    """With how it ended (the first line) and the end of what it said, where run.json has it: a line, not a
+    page."""
+    told = row.get("last_words")
+    said = [line.strip() for line in told.splitlines() if line.strip()] if isinstance(told, str) else []
+    said = said if len(said) <= LAST_LINES else [said[0], "...", *said[1 - LAST_LINES :]]
+    words = " | ".join(line[-LAST_CHARS:] for line in said)
+    return (
+        f"The process of {row['nodes'][0]} ended by itself after it had been ready, and no fault in force "
+        "explains it" + (f"; its last words: {words}" if words else ".")
+    )
 
 
 def diverged(row: Row) -> str:
@@ -194,6 +208,7 @@ _TEXTS: dict[str, Callable[[Row], str]] = {
         "after it had "
         f"seen that it is at least {row['seen']}{lines(row)}."
     ),
+    names.BROKER_DIED: broker_died,
     names.STUCK: lambda row: (
         f"{row['timeout_s']} s after mending, with every node up, partition {row['partition']} still had "
         f"{row['how']}."

@@ -1,4 +1,5 @@
-"""What the brokers' own logs tell whoever ran them: why one ended unasked."""
+"""What a broker said before it ended unasked: by run.json, which has it from the moment of the end, else by
+the end of the broker's log."""
 
 import os
 from collections.abc import Mapping
@@ -16,8 +17,17 @@ def died(about: Mapping[str, Any]) -> list[str]:
 
 
 def last_words(run: RunAt[P], about: Mapping[str, Any]) -> dict[str, str]:
-    """Of each node that died: the end of its log, or that there is none."""
-    return {node: _tail(run, node) for node in died(about)}
+    """Of each node that died: what run.json has of its words, or the end of its log, or that there is
+    none."""
+    return {node: " | ".join(told_lines(about, node)) or _tail(run, node) for node in died(about)}
+
+
+def told_lines(about: Mapping[str, Any], node: str) -> list[str]:
+    """The node's last words in run.json: how it ended, then the end of its log. Empty: none are told."""
+    told = about.get("died_words")
+    words = told.get(node) if isinstance(told, Mapping) else None
+    lines = [line.strip() for line in words.splitlines() if line.strip()] if isinstance(words, str) else []
+    return lines if len(lines) <= LINES + 1 else [lines[0], "...", *lines[-LINES:]]
 
 
 def _tail(run: RunAt[P], node: str) -> str:

@@ -4,8 +4,8 @@ Rules
 1. Every folder is judged and told, whatever is the matter with its neighbours; the exit code is the worst.
 2. What cannot be written (a full disk, a folder of somebody else's) makes the call exit 4, never 1; a bug
    that was found still makes it 1.
-3. A saved run is answered as it was when it was made: one that ended early or lost a node by itself is the
-   harness's failure, which no option lets through.
+3. A saved run is answered as it was when it was made: one that ended early is the harness's failure, which no
+   option lets through.
 """
 
 import datetime
@@ -21,7 +21,7 @@ from checkers.explain import EXPLANATIONS
 from harness import catalog
 from harness.commands import telling
 from harness.commands.bad_lines import bad_lines
-from harness.commands.brokers_words import last_words
+from harness.commands.brokers_words import last_words, told_lines
 from harness.commands.case_names import case_name
 from harness.commands.folders import chosen
 from harness.commands.gate_junit import junit
@@ -169,7 +169,8 @@ def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool
     run, told, about = RunAt(folder=folder), report.as_json(verdict), about_of(folder, verdict)
     remarks = [("bad line", line) for line in bad_lines(run, told)]
     remarks += [("died", f"{node} ended by itself; its last words: {words}")
-                for node, words in last_words(run, about or {}).items()]
+                for node, words in last_words(run, about or {}).items()
+                if not told_lines(about or {}, node)]  # those of run.json stand in the finding
     remarks += [("gate", line) for line in let_through(verdict, policy)]
     return Outcome(
         folder=folder,

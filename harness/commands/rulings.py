@@ -6,7 +6,8 @@ that the word above a report, the count above many, the colour of a test case an
 Rules
 1. A bug outranks all else. What the options let through is no bug; what --strict takes for one is.
 2. Then comes what went wrong with the run itself, which no option lets through: it was interrupted, it ended
-   early, a node ended by itself, nothing could be judged, the verdict could not be written.
+   early (a broker that never became ready ends a run so), nothing could be judged, the verdict could not be
+   written. A broker that was ready and ended by itself is the cluster's bug: the judge's finding broker-died.
 3. Then what nobody can tell. What is left is valid, or was let through: that is never called valid.
 """
 
@@ -85,8 +86,7 @@ def harness_failures(told: Told, about: Told | None) -> tuple[str, ...]:
     if about is None or not all(isinstance(about.get(name) or [], list) for name in LISTS):
         return (f"its run.json has gone, or has no list where there should be: {', '.join(LISTS)}",)
     ended = about.get("ended")
-    early = [f"the run ended early: {ended}"] if ended not in (None, DONE) else []
-    return (*early, *(f"{node} ended by itself" for node in about.get("died") or ()))
+    return (f"the run ended early: {ended}",) if ended not in (None, DONE) else ()
 
 
 def was_interrupted(about: Told | None) -> bool:

@@ -75,7 +75,7 @@ def assert_it_can_be_had_again(folder: Path) -> None:
 
 @pytest.mark.spark
 def test_a_broker_that_dies_by_itself_is_named_and_the_run_is_judged_all_the_same(tmp_path: Path) -> None:
-    """Killed from outside, by nobody's order: no bug is found, and the harness answers 4."""
+    """Killed from outside, by nobody's order: as if by an error of its own, which is a bug."""
     folder = tmp_path / "run"
 
     def murder() -> None:
@@ -86,11 +86,11 @@ def test_a_broker_that_dies_by_itself_is_named_and_the_run_is_judged_all_the_sam
     with once_it_goes_well(folder, murder):
         answer = floodmark("run", "--partitions", 1, "--concurrency", 2, "--rate", 100, "--duration", 5,
                            "--out", folder)
-    assert answer.code == 4, answer.out + answer.err
+    assert answer.code == 1, answer.out + answer.err
     assert run_json(folder)["died"] == ["n2"]
     assert run_json(folder)["ended"] == "done"
-    assert verdict(folder)["valid"] is True
-    assert "n2 ended by itself" in answer.out
+    assert [found["name"] for found in verdict(folder)["findings"]] == ["broker-died"]
+    assert "The process of n2 ended by itself" in answer.out
     assert answer.last == str(folder)
     assert (folder / "nodes" / "n2").is_dir()  # kept: something went wrong
     wait_until_gone(folder)

@@ -287,15 +287,20 @@ def nobody_leads(folder: RunFolder, random: Random) -> Expect | None:
         {"lost-write", "unseen", "saw-then-lost", "under-replicated", "diverged"}))
 
 
+@damage
+def a_broker_died(folder: RunFolder, random: Random) -> Expect | None:
+    """A node ended by itself: that is a bug, and whatever leader did not come is no second one."""
+    expect = nobody_leads(folder, random) if random.random() < 0.5 else None
+    folder.run["died"] = random.sample(NODES, random.randrange(1, 3)) + random.choice(([], ["n1", "n1"]))
+    return Expect(must={"broker-died": BUG}, unknown=expect.unknown if expect else frozenset())
+
+
 @near_miss
 def nobody_leads_for_a_reason(folder: RunFolder, random: Random) -> Expect | None:
-    """No leader came, but a node had died, something was left behind, or only the ISR was short."""
+    """No leader came, but something was left behind, or only the ISR was short."""
     expect = nobody_leads(folder, random)
     assert expect is not None
-    reason = random.choice(("died", "residue", "isr_short"))
-    if reason == "died":
-        folder.run["died"] = ["n1"]
-    elif reason == "residue":
+    if random.random() < 0.5:
         folder.run["residue"] = "a cut that could not be healed"
     else:
         folder.run["settle"] |= {"no_leader": [], "no_ack": [], "isr_short": [0]}

@@ -22,6 +22,7 @@ from harness.verdict import BUG, Verdict
 
 FAILED = "the judge failed"
 OF_THE_LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log", "stuck"})
+OF_RUN_JSON = frozenset({"broker-died"})  # whatever else cannot be read
 OF_THE_HISTORY = frozenset({
     "inconsistent-offsets", "nonmonotonic-send", "int-nonmonotonic-send", "realtime-order",
     "end-offset-regressed"})
@@ -34,12 +35,12 @@ OF_ITS_LINES = frozenset({"hw-regressed", "two-leaders", "epoch-regressed"})  # 
 def stands_without(name: str) -> frozenset[str] | None:
     """The findings that need nothing of this file; None: all that are not the trace's."""
     if name == HISTORY:
-        return OF_THE_LOGS | OF_THE_TRACE
+        return OF_THE_LOGS | OF_THE_TRACE | OF_RUN_JSON
     if name == RUN:
         return frozenset()
     if name == TRACE:
         return None
-    return OF_THE_HISTORY | OF_ITS_LINES
+    return OF_THE_HISTORY | OF_ITS_LINES | OF_RUN_JSON
 
 
 def is_exposed(files: Files, base: Verdict) -> bool:

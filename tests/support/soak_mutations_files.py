@@ -182,7 +182,7 @@ def mistypes(told: Line) -> list[tuple[str, Callable[[Any], None]]]:
     paths: list[tuple[str, ...]] = [
         ("format",), ("nodes",), ("partitions",), ("settled",), ("history_lines",), ("final_reads",),
         ("final_reads", "processes"), ("final_reads", "partitions"), ("settle",), ("leaders",),
-        ("clock_error_ns",), ("guarantees",)]
+        ("clock_error_ns",), ("guarantees",), ("died",), ("died_words",)]
     for key in keys:
         paths += [("partitions", key), ("partitions", key, "replicas"), ("leaders", key),
                   ("leaders", key, "leader"), ("leaders", key, "isr")]

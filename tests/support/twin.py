@@ -25,13 +25,14 @@ POLLS = ("nonmonotonic-poll", "poll-skip")
 HISTORY = ("lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate",
            "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", *POLLS,
            *(f"int-{name}" for name in POLLS), "end-offset-regressed", *twin_cycles.NAMES)
-UNTRACED = tuple(sorted({*LOGS, *HISTORY, "stuck"}))  # made without a trace too
+UNTRACED = tuple(sorted({*LOGS, *HISTORY, "stuck", "broker-died"}))  # made without a trace too
 NAMES = tuple(sorted({*UNTRACED, *twin_trace.NAMES}))
 UNFIT = "unfit"
 
 CHECKS: dict[str, Callable[[World], Iterator[Found]]] = {
     "under-replicated": twin_logs.under_replicated, "epoch-lineage": twin_logs.epoch_lineage,
     "malformed-log": twin_logs.malformed_log, "stuck": twin_logs.stuck,
+    "broker-died": twin_logs.broker_died,
     "lost-write": twin_clients.lost_write, "unseen": twin_clients.unseen,
     "inconsistent-offsets": twin_clients.inconsistent_offsets, "phantom": twin_clients.phantom,
     "G1a": twin_clients.g1a, "saw-then-lost": twin_clients.saw_then_lost, "duplicate": twin_clients.duplicate,
@@ -90,6 +91,8 @@ def unknown_names(world: World) -> Iterator[str]:
         yield from LOGS
     if world.folder.rows_damaged and twin_logs.waiting(world) and twin_logs.all_up(world):
         yield "stuck"
+    if not twin_logs.is_list_of_names(world.run.get("died") or []):
+        yield from ("stuck", "broker-died")
     for partition in world.partitions.values():
         if partition.leader is None:
             yield from (*FROM_LEADER, "under-replicated")

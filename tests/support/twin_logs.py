@@ -182,3 +182,14 @@ def waiting(world: World) -> set[int]:
     if world.run.get("died") or world.run.get("residue") is not None:
         return set()
     return {*(settle.get("no_leader") or []), *(settle.get("no_ack") or [])}
+
+
+def broker_died(world: World) -> Iterator[Found]:
+    """Each node of run.json's `died`, once."""
+    nodes = world.run.get("died") or []
+    for node in set(nodes) if is_list_of_names(nodes) else set():
+        yield (node,), None
+
+
+def is_list_of_names(nodes: object) -> bool:
+    return isinstance(nodes, list) and all(isinstance(node, str) for node in nodes)

@@ -189,10 +189,31 @@ def a_short_isr_alone_is_not_settled_and_not_stuck(tale: Tale) -> None:
     tale.run["settle"] |= {"isr_short": [0]}
 
 
-@TALES.tale(unknown=["diverged", "under-replicated", "unseen"])
+@TALES.tale("broker-died bug 1", unknown=["diverged", "under-replicated", "unseen"])
 def where_a_node_died_by_itself_nothing_is_stuck(tale: Tale) -> None:
     tale.acked(1).run.update(settled=False, died=["n2"])
     tale.run["settle"] |= {"no_ack": [0]}
+
+
+@TALES.tale("broker-died bug 2")
+def each_node_that_died_by_itself_is_a_bug_whatever_its_words(tale: Tale) -> None:
+    """Though all is settled again; the controller is a node as well."""
+    tale.acked(1).run.update(died=["n2", "controller", "n2"], died_words=["n2"])
+
+
+@TALES.tale("broker-died bug 1", "lost-write bug 1")
+def all_else_is_judged_as_ever(tale: Tale) -> None:
+    tale.acked(1).send(7, 9, at=[1]).run["died"] = ["n3"]
+
+
+@TALES.tale()
+def whoever_was_killed_has_not_died(tale: Tale) -> None:
+    tale.acked(1).fault("kill", "n2").run["died"] = []
+
+
+@TALES.tale(unknown=["broker-died", "stuck"])
+def where_it_is_not_told_who_died_nobody_knows(tale: Tale) -> None:
+    tale.acked(1).run["died"] = ["n2", 3]
 
 
 @TALES.tale(unknown=["diverged", "under-replicated", "unseen"])

@@ -253,8 +253,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     names.UNFIT: _told(
         "Not a finding of the cluster: the run did not do what was asked, for moments of its schedule never "
-        "came. It is "
-        "listed under unknown.",
+        "came, or a nemesis was asked for and had nothing that could strike. It is listed under unknown.",
         "A schedule whose every moment came, though a fault found nothing to strike.",
         "it is never a bug.",
     ),

@@ -50,6 +50,10 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
     if missed:
         told = f"not what was asked: moments of the schedule never came, positions {listed(missed)}"
         folder.reasons.append(((names.UNFIT,), told))
+    unstruck = folder.about.get("unstruck")
+    if unstruck:
+        told = f"not what was asked: a nemesis was to strike and nothing did: {unstruck}"
+        folder.reasons.append(((names.UNFIT,), told))
 
 
 def died(folder: Folder) -> list[str] | None:

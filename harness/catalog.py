@@ -65,7 +65,7 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
 
 def nemeses(words: str, cluster: str = "local") -> tuple[str, ...]:
     """`--nemesis crash,cut`, all (that this cluster can suffer here) or none, in the catalogue's order."""
-    asked = [_ALIASES.get(word, word) for word in (word.strip() for word in words.split(",")) if word]
+    asked = named(words)
     valid = (*NEMESES, *MORE_NEMESES)
     if unknown := sorted(set(asked) - {*valid, "all", "none"}):
         raise UsageError(f"no nemesis {unknown[0]!r}; there are: {', '.join(valid)}, all, none")
@@ -76,6 +76,11 @@ def nemeses(words: str, cluster: str = "local") -> tuple[str, ...]:
         raise UsageError(f"the {cluster} cluster has no {', '.join(missing)} here: "
                          f"'floodmark doctor --cluster {cluster}' says why")
     return tuple(name for name in valid if name in asked or ("all" in asked and name in offered))
+
+
+def named(words: str) -> tuple[str, ...]:
+    """The words of `--nemesis`, each by its own name."""
+    return tuple(_ALIASES.get(word, word) for word in (word.strip() for word in words.split(",")) if word)
 
 
 def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],

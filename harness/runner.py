@@ -46,6 +46,7 @@ class RunPlan:
     workload: Workload
     striker: Striker
     schedule: Schedule = ()
+    unstruck: str | None = None  # a nemesis was asked for, and why nothing of it will strike
     links: str = "direct"  # as the cluster was asked for them
     reproduces: Mapping[str, Any] | None = None  # the run that this one is to be again: folder, id, run
     asked: Mapping[str, Any] = field(default_factory=dict)  # run.json's words on what is tested
@@ -283,10 +284,11 @@ def _flushes_every(keys: Mapping[str, Any]) -> bool:
 def _head(plan: RunPlan) -> dict[str, Any]:
     """run.json as far as it is known before anything has started."""
     linked = {"reproduces": dict(plan.reproduces)} if plan.reproduces is not None else {}
+    unstruck = {"unstruck": plan.unstruck} if plan.unstruck is not None else {}
     return {
         "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
         "seed": plan.seed, "cluster": plan.cluster.name, "rules": plan.rules, "workload": plan.workload.name,
-        "links": plan.links, **linked, **plan.asked,
+        "links": plan.links, **linked, **plan.asked, **unstruck,
         "nodes": list(plan.cluster.nodes),
         "partitions": {
             str(spec.key): {"topic": spec.topic, "partition": spec.partition,

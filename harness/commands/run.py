@@ -13,14 +13,16 @@ from typing import Any
 
 import click
 
-from harness import __version__, catalog, schedule_text
+from harness import __version__, catalog
+from harness.commands import planning
 from harness.commands.case_names import NEMESIS, SCHEDULE_FILE
 from harness.commands.check import Gate, judge_folders, not_judged
 from harness.commands.config_check import refuse_config
+from harness.commands.planning import Planned
 from harness.commands.screen import Screen
 from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
-from harness.protocols import PartitionSpec, WorkloadSettings
+from harness.protocols import Cluster, PartitionSpec, WorkloadSettings
 from harness.run import RUNS, RunAt, default_folder, link_latest, refuse_full
 from harness.runner import DONE, RunPlan, RunResult, carry_out, first_free_value, spread
 from harness.schedule import ACTS, Schedule
@@ -91,8 +93,9 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
 def announced(plan: RunPlan) -> str:
     """What is about to happen, and where it will be found."""
     strikes = sum(entry.f not in ACTS for entry in plan.schedule)
+    nothing = f"\nnothing will strike, so this run proves little: {plan.unstruck}" if plan.unstruck else ""
     return (f"{many(len(plan.cluster.nodes), 'node')}, rules {plan.rules}, seed {plan.seed}, "
-            f"{plan.duration_s:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}")
+            f"{plan.duration_s:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}{nothing}")
 
 
 def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
@@ -102,19 +105,13 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     nodes = tuple(f"n{index}" for index in range(1, options.nodes + 1))
     specs = options.assignment or spread(nodes, TOPIC, options.partitions, factor_of(options))
     config = config_of(options)
-    schedule = schedule_of(options, seed, nodes, config) if schedule is None else schedule
+    strikes = Planned(schedule=schedule) if schedule is not None else strikes_of(options, seed, nodes, config)
+    schedule = strikes.schedule
     links = links_of(options, schedule)
-    cluster = catalog.cluster(
-        options.cluster,
-        folder,
-        options.nodes,
-        rules=options.rules,
-        bugs=options.bugs,
-        config=config,
-        links=links,
-        trace=options.trace,
-    )
-    refuse_config(cluster)
+    planning.refuse_cuts(schedule, options.cluster, links)
+    for remark in strikes.remarks:
+        click.echo(remark, err=True)
+    cluster = cluster_of(options, folder, config, links)
     run_id = secrets.token_hex(8)
     settings = WorkloadSettings(
         run_id=run_id,
@@ -137,6 +134,7 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
         workload=catalog.workload(options.workload, settings),
         striker=catalog.striker(cluster, specs),
         schedule=schedule,
+        unstruck=strikes.unstruck,
         links=links,
         reproduces=options.reproduces,
         asked=asked_of(options),
@@ -144,6 +142,22 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
         rate=options.rate,
         duration_s=options.duration,
     )
+
+
+def cluster_of(options: RunOptions, folder: Path, config: Mapping[str, str], links: str) -> Cluster:
+    """Made, not started; UsageError where no broker would start so."""
+    cluster = catalog.cluster(
+        options.cluster,
+        folder,
+        options.nodes,
+        rules=options.rules,
+        bugs=options.bugs,
+        config=config,
+        links=links,
+        trace=options.trace,
+    )
+    refuse_config(cluster)
+    return cluster
 
 
 def asked_of(options: RunOptions) -> Mapping[str, Any]:
@@ -174,32 +188,24 @@ def config_of(options: RunOptions) -> dict[str, str]:
     return {**usual, **pairs(options.config)}
 
 
-def schedule_of(
-    options: RunOptions, seed: int, nodes: tuple[str, ...], config: Mapping[str, str]
-) -> Schedule:
+def strikes_of(options: RunOptions, seed: int, nodes: tuple[str, ...], config: Mapping[str, str]) -> Planned:
     """What is to strike: the file's schedule, or a random one from the seed."""
-    names = catalog.nemeses(options.nemesis, options.cluster)
-    partitions = tuple(range(options.partitions))
-    least_isr = whole("min.insync.replicas", config["min.insync.replicas"])
-    if options.schedule_file is not None:
-        if names:
-            raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
-        schedule = schedule_text.load(options.schedule_file, nodes=nodes, partitions=partitions)
-        for one in catalog.overspends(schedule, min_insync_replicas=least_isr):
-            click.echo(f"entry {one.position} overspends the guarantees: {one.why}", err=True)
-        return schedule
-    if "power" in names and least_isr < 2 and not options.overspend:
-        click.echo("power is left out: with min.insync.replicas=1 an ack may rest on one copy", err=True)
-        names = tuple(name for name in names if name != "power")
-    return catalog.plan(
-        names,
-        seed=seed,
+    ground = planning.Ground(
+        cluster=options.cluster,
         nodes=nodes,
-        partitions=partitions,
+        partitions=tuple(range(options.partitions)),
+        links=options.links,
+        min_insync_replicas=whole("min.insync.replicas", config["min.insync.replicas"]),
+        seed=seed,
         duration_s=options.duration,
         interval_s=options.interval,
         overspend=options.overspend,
     )
+    if options.schedule_file is None:
+        return planning.random(options.nemesis, ground)
+    if catalog.nemeses(options.nemesis, options.cluster):
+        raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
+    return planning.from_file(options.schedule_file, ground)
 
 
 def whole(key: str, value: str) -> int:

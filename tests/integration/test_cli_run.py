@@ -97,6 +97,22 @@ def test_a_broker_that_dies_by_itself_is_named_and_the_run_is_judged_all_the_sam
 
 
 @pytest.mark.spark
+def test_a_nemesis_that_had_nothing_to_strike_leaves_the_run_unknown(tmp_path: Path) -> None:
+    """Told before, in run.json, and by every later check; --allow-unknown lets it through."""
+    folder = tmp_path / "run"
+    answer = floodmark("run", "--nodes", 1, "--partitions", 1, "--concurrency", 2, "--rate", 100,
+                       "--duration", 2, "--nemesis", "crash", "--out", folder)
+    assert answer.code == 3, answer.out + answer.err
+    assert "nothing will strike, so this run proves little: --nemesis crash: a run of 2 s" in answer.err
+    assert "no room for it" in run_json(folder)["unstruck"]
+    [unknown] = verdict(folder)["unknown"]
+    assert unknown["names"] == ["unfit"]
+    assert "a nemesis was to strike and nothing did: --nemesis crash: a run of 2 s" in unknown["reason"]
+    assert floodmark("check", folder).code == 3
+    assert floodmark("check", "--allow-unknown", folder).code == 0
+
+
+@pytest.mark.spark
 def test_ctrl_c_ends_a_run_early_but_in_order(tmp_path: Path) -> None:
     """What was recorded is kept, settled, collected and judged; the answer is still 4."""
     folder = tmp_path / "run"

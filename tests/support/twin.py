@@ -108,7 +108,7 @@ def unknown_names(world: World) -> Iterator[str]:
         yield from ("phantom", "unseen", *POLLS)
     if not world.acked:
         yield from ("lost-write", "unseen")
-    if world.run.get("missed"):
+    if world.run.get("missed") or world.run.get("unstruck"):
         yield UNFIT
     if twin_observes.is_broken(world.run):
         yield from ("lost-write", *twin_observes.OF_LOGS, *twin_trace.NAMES)

@@ -1,0 +1,80 @@
+"""What is to strike a run, what is left out of it, and why nothing may strike."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.commands import planning
+from harness.commands.planning import Ground, Planned
+from harness.commands.run import RunOptions, planned
+from harness.errors import UsageError
+from harness.schedule import ACTS
+
+
+def plan(words: str, *, duration_s: float = 30.0, links: str | None = None, least_isr: int = 2,
+         cluster: str = "local", overspend: bool = False) -> Planned:
+    return planning.random(words, Ground(
+        cluster=cluster, nodes=("n1", "n2", "n3"), partitions=(0,), links=links,
+        min_insync_replicas=least_isr, seed=1, duration_s=duration_s, interval_s=2.0, overspend=overspend))
+
+
+def acts(made: Planned) -> set[str]:
+    return {entry.f for entry in made.schedule} - ACTS
+
+
+def test_a_run_too_short_for_its_nemesis_says_so() -> None:
+    made = plan("crash", duration_s=2.0)
+    assert made.schedule == ()
+    assert made.unstruck == (
+        "--nemesis crash: a run of 2 s has no room for it, for the first act comes after 1 to 2 s and what "
+        "it breaks is mended 1 s before the end: give it a longer --duration")
+
+
+@pytest.mark.parametrize("words", ["none", ""])
+def test_where_nothing_was_asked_for_nothing_is_missed(words: str) -> None:
+    assert plan(words, duration_s=2.0).unstruck is None
+
+
+def test_where_something_strikes_nothing_is_said() -> None:
+    made = plan("crash")
+    assert acts(made) == {"kill", "start"}
+    assert (made.unstruck, made.remarks) == (None, ())
+
+
+def test_what_the_budget_leaves_out_is_the_reason_where_nothing_else_was_asked_for() -> None:
+    """One ack on one copy: a power cut may take it. With crash beside it something strikes."""
+    alone, beside = plan("power", least_isr=1), plan("power,crash", least_isr=1)
+    assert alone.unstruck is not None
+    assert "power is left out: with min.insync.replicas=1 an ack may rest on the one copy" in alone.unstruck
+    assert (alone.schedule, beside.unstruck) == ((), None)
+    assert "power_cut" not in acts(beside)
+    assert [remark.split(":")[0] for remark in beside.remarks] == ["power is left out"]
+    assert "power_cut" in acts(plan("power", least_isr=1, overspend=True))
+
+
+def test_of_all_cuts_are_left_out_where_links_are_direct() -> None:
+    """And told. Containers cut in another way; links that nobody chose become proxied."""
+    made = plan("all", duration_s=300.0, links="direct")
+    assert made.remarks == ("cut is left out: direct links cannot be cut (--links proxied can)",)
+    assert acts(made) >= {"kill", "pause"}
+    assert not acts(made) & {"cut", "heal"}
+    for links in (None, "proxied"):
+        made = plan("all", duration_s=300.0, links=links)
+        assert "cut" in acts(made)
+        assert made.remarks == ()
+
+
+@pytest.mark.parametrize("words", ["cut", "partition", "crash,cut", "all,cut"])
+def test_a_cut_that_was_named_is_refused_where_links_are_direct(words: str) -> None:
+    with pytest.raises(UsageError, match="--nemesis cut needs links that can be cut"):
+        plan(words, links="direct")
+
+
+def test_a_schedule_that_cuts_is_refused_where_links_are_direct(tmp_path: Path) -> None:
+    """Before anything is started; proxied, or not chosen, it is carried out."""
+    file = tmp_path / "schedule.json"
+    file.write_text('[{"f":"wait","moment":{"at":"time","time":1}},{"f":"cut","grudge":{"n1":["n2"]}}]')
+    with pytest.raises(UsageError, match="entry 1 of the schedule is a cut, and direct links cannot be cut"):
+        planned(RunOptions(schedule_file=file, links="direct", out=tmp_path / "run"))
+    assert planned(RunOptions(schedule_file=file, out=tmp_path / "run")).links == "proxied"
+    assert not (tmp_path / "run").exists()

@@ -7,8 +7,8 @@ Rules
 2. Jepsen's values are unique within a key, format 1 wants them unique in the run: a value v of partition p
    becomes p * 10^12 + v, so that partition 0 keeps its values and the others can be read off. What is no
    number from 0 to 10^12 is numbered -1, -2, ... in order of appearance.
-3. A process keeps its number. In a later life (its position in the logs was given up) it is that number
-   + 10^9, + 2 * 10^9, ...
+3. A process keeps its number. In a later life (its position in the logs was given up), and in one that is
+   only for a poll of its own, it is that number + 10^9, + 2 * 10^9, ...
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,8 @@ class Names:
         self._json = json
         self._numbers: dict[int | str, int] = {}  # key, or its text -> number
         self._free = 0
-        self._lives: dict[int, int] = {}
+        self._lives: dict[int, int] = {}  # how many were given out
+        self._now: dict[int, int] = {}  # process -> its number, where that is another
 
     def partition(self, key: object) -> int:
         told = _spelt(key) if self._json and isinstance(key, str) else key
@@ -48,11 +49,16 @@ class Names:
         return self.odd.get(told)
 
     def process(self, process: int) -> int:
-        return process + LIFE * self._lives.get(process, 0)
+        return self._now.get(process, process)
 
     def new_life(self, process: int) -> None:
         """What the process was shown so far says nothing of what it is to be shown next."""
+        self._now[process] = self.another(process)
+
+    def another(self, process: int) -> int:
+        """A number for an op of its own, of somebody who was shown nothing before."""
         self._lives[process] = self._lives.get(process, 0) + 1
+        return process + LIFE * self._lives[process]
 
     def odd_values(self) -> Iterator[dict[str, object]]:
         """Each number that was given out, and what it stands for."""

@@ -6,21 +6,24 @@ Rules
    its logs any more (it goes on in another life, names.py); where ops are missing that may have sent, `lines`
    says so, and no check rests on what was not sent.
 3. A process that seeks to the beginning goes on in another life too: it may be shown everything again.
-4. A poll during which partitions were reassigned owes no order inside itself. If it has none, it is a txn,
-   which keeps none.
+4. Of a partition that was reassigned during an op, the op owes no order inside itself. Where it has none,
+   each further run of such reads is told in a poll of its own behind it, before which the process has given
+   the partition up and has it again. All other partitions keep their order. Where the process cannot go on
+   (an info), or its position stays where it was (a fail), another one polls.
 5. Jepsen's word is taken for what an outcome is: ok happened, fail certainly did not, info nobody knows.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from harness.edn_forms import Keyword, text_of
 from harness.jepsen_faults import Act, Nemesis
 from harness.jepsen_lines import HistoryLines
 from harness.jepsen_names import LIFE, Names
+from harness.jepsen_reach import Final, Reach
 from harness.jepsen_read import JepsenFile, Told, shown, word
 from harness.op import NEMESIS
 
@@ -48,10 +51,19 @@ class Open:
     process: int
     told_f: str
     f: str  # as it was written
-    place: int  # of its f in the history's file
     sends: Sends
     values: list[object]  # of the sends, as Jepsen has them
     partitions: list[int]  # of an assign or subscribe
+    seeks: bool  # the beginning
+
+
+class Carried(NamedTuple):
+    """What a completion of a send, poll or txn becomes."""
+
+    f: str
+    rest: dict[str, Any]  # sends and reads
+    blind: set[int]  # partitions of which a read could not be carried
+    apart: list[Reads]  # reads that have a poll of their own, one behind the other
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,9 +78,12 @@ class Carrier:
     changed: Counter[str] = field(default_factory=Counter)
     missing: int = 0  # ops that may have sent or read, and are not carried or not in the file
     records: int = 0  # sends, polls and txns
+    reach: Reach = field(default_factory=Reach)
     processes: set[int] = field(default_factory=set)
     _open: dict[int, Open] = field(default_factory=dict)
-    _positioned: set[int] = field(default_factory=set)  # processes that were shown records in this life
+    # The partitions of which a process was shown records in this life.
+    _positioned: dict[int, set[int]] = field(default_factory=dict)
+    _holds: dict[int, list[int]] = field(default_factory=dict)  # by its last ok assign or subscribe
     _subscribed: set[int] = field(default_factory=set)
     _next: int = 0  # the index that Jepsen's next op should have
 
@@ -137,35 +152,76 @@ class Carrier:
                     partition = self.names.partition(mop[1])
                     values.append(mop[2])
                     sends.append({"partition": partition, "value": self._value(partition, mop[2])})
+                    self.reach.sent[partition] = self.lines.count
             if sends:
                 rest["sends"] = sends
         as_f = f if f not in RECORDS or is_what_it_says(f, {name for name, _ in micro}) else "txn"
         number = self.names.process(process)
-        place = self.lines.write(self._time(told), number, kind, as_f, rest | self._from(told))
+        self.lines.write(self._time(told), number, kind, as_f, rest | self._from(told))
         self._open[process] = Open(
-            process=number, told_f=f, f=as_f, place=place, sends=sends, values=values, partitions=partitions)
+            process=number, told_f=f, f=as_f, sends=sends, values=values, partitions=partitions,
+            seeks=bool(told.fields.get("seek-to-beginning?")))
 
     def _completed(self, told: Told, process: int, kind: str, f: str) -> None:
         asked = self._open.pop(process, None)
         number = self.names.process(process) if asked is None else asked.process
-        rest: dict[str, Any] = {}
-        blind = False
+        carried = Carried(f, {}, set(), [])
         if f in HOLDS:
             asked_for = asked.partitions if asked is not None and told.fields.get("value") is None else None
-            rest["partitions"] = self._keys(told) if asked_for is None else asked_for
-            self._moved(process, kind, f)
+            carried.rest["partitions"] = self._keys(told) if asked_for is None else asked_for
+            self._moved(process, kind, f, carried.rest["partitions"])
         elif f in RECORDS:
-            f, rest, blind = self._carried(told, kind, asked, f)
+            carried = self._carried(told, kind, asked, f)
+        else:
+            self.reach.finals.pop(number, None)
+        rest, time = carried.rest, self._time(told)
         if error := self._error(told.fields.get("error")):
             rest["error"] = error
-        self.lines.write(self._time(told), number, kind, f, rest | self._from(told))
+        self.lines.write(time, number, kind, carried.f, rest | self._from(told))
+        self._note(number, kind, rest, carried.apart)
         if rest.get("reads"):
-            self._positioned.add(process)
-        if blind and process not in self._subscribed:  # whose position may move anyway
+            self._positioned.setdefault(process, set()).update(read["partition"] for read in rest["reads"])
+        if kind == "ok" and f in HOLDS:
+            self._seek(number, rest["partitions"], seeks=asked is not None and asked.seeks)
+        for reads in carried.apart:
+            self._poll_apart(time, process, kind, reads)
+        if carried.blind and process not in self._subscribed:  # whose position may move anyway
             self._forget(process)
 
-    def _carried(self, told: Told, kind: str, asked: Open | None, f: str) -> tuple[str, dict[str, Any], bool]:
-        """f, what was sent and read, and whether some of it could not be carried."""
+    def _note(self, number: int, kind: str, rest: Mapping[str, Any], apart: list[Reads]) -> None:
+        """How far this went."""
+        for send in rest.get("sends", ()):
+            self.reach.sent[send["partition"]] = self.lines.count
+            if kind == "ok":
+                self.reach.was_acked(send["partition"], send.get("offset"), send["value"])
+        for reads in (rest.get("reads", ()), *apart):
+            for read in reads:
+                self.reach.was_read(number, read["partition"], read["offset"])
+
+    def _seek(self, number: int, partitions: Iterable[int], *, seeks: bool) -> None:
+        """Who has sought the beginning may be about to read to the end; who has moved otherwise is not."""
+        self.reach.finals.pop(number, None)
+        if seeks:
+            final = Final(line=self.lines.count, partitions=frozenset(partitions))
+            self.reach.finals[number] = final
+
+    def _poll_apart(self, time: int | None, process: int, kind: str, reads: Reads) -> None:
+        """A poll of its own for these reads, which owe the ones before no order."""
+        self.changed["reads in a poll of their own: their partition was reassigned in the op"] += 1
+        if kind == "ok":
+            number = self.names.process(process)
+            again = {read["partition"] for read in reads}
+            holds = {*self._holds.get(process, ()), *self._positioned.get(process, ()), *again}
+            f = "subscribe" if process in self._subscribed else "assign"
+            for keys in (sorted(holds - again), sorted(holds)):
+                self.lines.write(time, number, "invoke", f, {"partitions": keys})
+                self.lines.write(time, number, "ok", f, {"partitions": keys})
+        else:
+            number = self.names.another(process)
+        self.lines.write(time, number, "invoke", "poll", {})
+        self.lines.write(time, number, kind, "poll", {"reads": reads})
+
+    def _carried(self, told: Told, kind: str, asked: Open | None, f: str) -> Carried:
         rest: dict[str, Any] = {}
         sends: Sends = []
         reads: Reads = []
@@ -180,20 +236,17 @@ class Carrier:
             kept = [read for read in reads if read["partition"] not in blind]
             self.left_out["read of a partition of which one had no offset"] += len(reads) - len(kept)
             reads = kept
+            self.reach.blind |= blind
         if asked is not None and asked.told_f == f:
             sends, f = sends or asked.sends, asked.f
         elif not is_what_it_says(f, {name for name, _ in micro}):
             f = "txn"
-        if f == "poll" and not in_step(reads, self._reassigned(told)):
-            f = "txn"
-            self.changed["poll that is a txn: partitions were reassigned in it"] += 1
-            if asked is not None and asked.f == "poll":
-                self.lines.make_txn(asked.place)
+        reads, apart = in_step(reads, self._reassigned(told))
         if sends:
             rest["sends"] = sends
         if reads or (f == "poll" and kind == "ok"):
             rest["reads"] = reads
-        return f, rest, bool(blind)
+        return Carried(f, rest, blind, apart)
 
     def _micro(self, told: Told, *, or_none: bool = False) -> Iterator[tuple[str, Sequence[Any]]]:
         """Each micro-op with its name, as [:send key value] and [:poll] or [:poll {key pairs}]."""
@@ -304,15 +357,18 @@ class Carrier:
             self.changed["index that is not above the one before"] += 1
         self._next = max(self._next, index + 1)
 
-    def _moved(self, process: int, kind: str, f: str) -> None:
-        if kind == "ok" and f == "subscribe":
+    def _moved(self, process: int, kind: str, f: str, partitions: list[int]) -> None:
+        if kind != "ok":
+            return
+        self._holds[process] = partitions
+        if f == "subscribe":
             self._subscribed.add(process)
-        elif kind == "ok":
+        else:
             self._subscribed.discard(process)
 
     def _forget(self, process: int) -> None:
         self.names.new_life(process)
-        self._positioned.discard(process)
+        self._positioned.pop(process, None)
 
 
 def is_what_it_says(f: str, names: set[str]) -> bool:
@@ -320,15 +376,24 @@ def is_what_it_says(f: str, names: set[str]) -> bool:
     return f == "txn" or names == {f} or (f == "poll" and not names)
 
 
-def in_step(reads: Iterable[dict[str, int]], reassigned: set[int] | None) -> bool:
-    """Whether each read of a partition that was reassigned is right behind the one before."""
+def in_step(reads: Reads, reassigned: set[int] | None) -> tuple[Reads, list[Reads]]:
+    """The reads of an op, and those that are apart: where a read of a partition that was reassigned (None:
+    any) is not right behind the one before, it and what follows of that partition come in the next part."""
+    if reassigned is not None and not reassigned:
+        return reads, []
+    parts: list[Reads] = [[]]
     last: dict[int, int] = {}
-    for read in reads if reassigned is None or reassigned else ():
+    part_of: dict[int, int] = {}
+    for read in reads:
         partition, offset = read["partition"], read["offset"]
-        if (reassigned is None or partition in reassigned) and last.get(partition, offset - 1) != offset - 1:
-            return False
+        moved = reassigned is None or partition in reassigned
+        if moved and last.get(partition, offset - 1) != offset - 1:
+            part_of[partition] = part_of.get(partition, 0) + 1
+            if len(parts) == part_of[partition]:
+                parts.append([])
         last[partition] = offset
-    return True
+        parts[part_of.get(partition, 0)].append(read)
+    return parts[0], parts[1:]
 
 
 def _get(form: object, name: str) -> Any:

@@ -3,7 +3,9 @@
 Rules
 1. The folder appears when it is whole, by one rename; where anything goes wrong there is none.
 2. A client's history says nothing of replicas: logs/, replicas.jsonl and trace.jsonl are not there, nobody
-   is said to lead, nothing settled. So the checks that rest on logs are unknown.
+   is said to lead, nothing settled. run.json's `observes` says so, and the checks that rest on them are not
+   made. Lost writes are inferred from the reads, as Jepsen does; where they cannot be (jepsen_reach.py),
+   `imported` says so.
 3. What could not be carried and what was changed is counted by kind, on stderr and in run.json (`imported`).
 4. A history does not say what was promised. Where -c does not either, it is what Jepsen's own checker holds
    every cluster to; it is told.
@@ -32,6 +34,7 @@ from harness.jepsen_read import JepsenFile
 from harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_full, write_pieces
 from harness.verdict import EXIT_VALID
 
+SHOWN = 8  # partitions named in one line
 TOLD_EVERY = 500_000  # ops: some twenty seconds
 WORKLOAD = "jepsen.tests.kafka"
 NO_REPLICAS = "imported from Jepsen: a history of clients says nothing of the replicas"
@@ -58,7 +61,7 @@ def import_history(
     click.echo(f"reading {file} ({'JSON lines' if source.is_json else 'EDN'})", err=True)
     with whole_folder(folder) as begun:
         carrier = carried(source, begun, (SPARES | set(spares)) - set(loses))
-        about = about_of(carrier, promised, told)
+        about = about_of(carrier, promised, told, carrier.reach.unread(begun.history_path))
         begun.rewrite(about)
         if carrier.names.odd:
             write_pieces(begun.folder / "values.jsonl", map(json_line, carrier.names.odd_values()))
@@ -66,7 +69,7 @@ def import_history(
         link_latest(folder)
     for line in summary(carrier, about, told):
         click.echo(line, err=True)
-    click.echo(f"judge it: floodmark check {folder} --allow-unknown", err=True)
+    click.echo(f"judge it: floodmark check {folder}", err=True)
     click.echo(str(folder))
     return EXIT_VALID
 
@@ -100,8 +103,6 @@ def carried(source: JepsenFile, run: Run, spares: frozenset[str]) -> Carrier:
             if number % TOLD_EVERY == 0:
                 click.echo(f"... {number} ops, line {told.line}", err=True)
         carrier.end()
-    if not carrier.records:
-        raise UsageError(f"{source.path} has no send, poll or txn: it is no history of {WORKLOAD}")
     return carrier
 
 
@@ -153,12 +154,16 @@ _PROMISES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 # -- run.json -----------------------------------------------------------------------------------------------
 
 
-def about_of(carrier: Carrier, promised: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
-    """run.json, with what the import did under `imported`."""
+def about_of(
+    carrier: Carrier, promised: Mapping[str, Any], told: Mapping[str, str], unread: list[int]
+) -> dict[str, Any]:
+    """run.json, with what the import did under `imported`. `unread`: partitions whose acks went further than
+    all reads."""
     source, names = carrier.source, carrier.names
     nodes = sorted(carrier.nemesis.nodes)  # which of them hold a partition is not known: any may
     cleanup = told.get("cleanup.policy", ASSUMED["cleanup.policy"])
     digest = source.digest.hexdigest()
+    processes, read_to_the_end = carrier.reach.final_reads()
     return {
         "format": FORMAT, "version": __version__, "commit": commit(), "id": digest[:16],
         "cluster": "jepsen", "workload": WORKLOAD, "nodes": nodes,
@@ -169,7 +174,8 @@ def about_of(carrier: Carrier, promised: Mapping[str, Any], told: Mapping[str, s
         "config": {}, "guarantees": dict(promised), "schedule": [], "missed": [],
         "settled": False,
         "settle": {"processes": [], "no_leader": [], "no_ack": [], "isr_short": [], "why": NO_REPLICAS},
-        "leaders": {}, "final_reads": {"processes": [], "partitions": []},
+        "leaders": {}, "final_reads": {"processes": processes, "partitions": read_to_the_end},
+        "observes": {"dumps": False, "replicas": False, "trace": []},
         "died": [], "residue": None, "clock_error_ns": 0,
         "history_lines": carrier.lines.count + carrier.missing, "ended": "done",
         "imported": {
@@ -177,6 +183,7 @@ def about_of(carrier: Carrier, promised: Mapping[str, Any], told: Mapping[str, s
             "form": "json" if source.is_json else "edn",
             "values": f"partition * {SPAN} + value", "later_lives": f"process + n * {LIFE}",
             "odd_values": "values.jsonl" if names.odd else None,
+            "blind": sorted(carrier.reach.blind), "unread": unread,
             "assumed": dict(sorted(assumed(told))),
             "left_out": dict(sorted(carrier.left_out.items())),
             "changed": dict(sorted(changes(carrier))),
@@ -217,8 +224,24 @@ def summary(carrier: Carrier, about: Mapping[str, Any], told: Mapping[str, str])
                "the history counts as incomplete")
     words = ", ".join(f"{key}={word}" for key, word in assumed(told))
     yield f"assumed: {words} (say otherwise with -c KEY=VALUE)"
-    yield ("logs, replicas and final reads are not known: lost-write, unseen and all that compares logs "
-           "will be unknown")
+    yield from reached(carrier, imported)
+
+
+def reached(carrier: Carrier, imported: Mapping[str, Any]) -> Iterator[str]:
+    """What can be told of losses, and where not."""
+    if not carrier.records:
+        yield f"no send, poll or txn is in it: is it a history of {WORKLOAD}? Nothing will be known"
+        return
+    final = carrier.reach.final_reads()[1]
+    yield (f"final polls read {len(final)} of {many(len(carrier.names.partitions), 'partition')} to the end; "
+           "lost writes are inferred from what was read and what never was, as Jepsen does, and what rests "
+           "on logs and replicas is not checked")
+    for name, why in (("unread", "acked records lie above all that was read"),
+                      ("blind", "records were read whose offsets are not told")):
+        if imported[name]:
+            more = ", ..." if len(imported[name]) > SHOWN else ""
+            some = ", ".join(map(str, imported[name][:SHOWN]))
+            yield f"lost writes of partition {some}{more} cannot be told: {why}"
 
 
 def listed(head: str, counts: Iterable[tuple[str, int]]) -> Iterator[str]:

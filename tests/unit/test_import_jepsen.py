@@ -11,6 +11,7 @@ from jepsen_text import READ, SEND, imported, in_json, nemesis, numbered, places
 from harness.commands import import_jepsen
 from harness.commands.import_jepsen import import_history
 from harness.errors import FloodmarkError, UsageError
+from harness.jepsen_names import LIFE
 
 # -- the forms of a file ------------------------------------------------------------------------------------
 
@@ -107,8 +108,6 @@ REFUSED = [
     ("{:type :ok, :f :poll, :process 0, :value [[:poll [1 2]]]}", "1: a poll brings"),
     ("{:type :ok, :f :poll, :process 0, :value [[:poll {0 [[1 2 3]]}]]}", "1: a poll brings"),
     ("{:type :ok, :f :assign, :process 0, :value 7}", "1: :value names no keys"),
-    ("{:type :invoke, :f :read, :process 0, :value nil}", "no send, poll or txn"),
-    ("", "no send, poll or txn"), ("; nothing\n", "no send, poll or txn"), ("[]", "no send, poll or txn"),
     ('{"type": "invoke", ', "1: not JSON"), (in_json(OPS) + "{]", "7: not JSON"),
     ('[{"type": "invoke"}]', "jq -c"), ("JEPSEN\0\0", "binary store"),
 ]  # fmt: skip
@@ -119,6 +118,91 @@ def test_what_is_no_such_history_is_refused_and_leaves_nothing(tmp_path: Path, t
     with pytest.raises(UsageError, match=said):
         imported(tmp_path, text)
     assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]
+
+
+@pytest.mark.parametrize(("text", "missing"), [
+    ("", 0), ("; nothing\n", 0), ("[]", 0), ("{:type :invoke, :f :read, :process 0, :value nil}", 1),
+    (nemesis(':f :kill, :value ["n1"]', ':f :kill, :value {"n1" :killed}'), 2),
+])  # fmt: skip
+def test_a_history_without_a_record_is_imported_and_said_to_tell_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, missing: int
+) -> None:
+    run = imported(tmp_path, "\n".join(line for line in text.splitlines() if ":f :send" not in line))
+    assert not any(op.f in ("send", "poll", "txn") for op in run.ops)
+    assert run.about["history_lines"] == len(run.ops) + missing
+    assert "no send, poll or txn is in it" in capsys.readouterr().err
+
+
+# -- how far the reads went ---------------------------------------------------------------------------------
+
+
+def sought(process: int, keys: str = "[0]", seek: str = ", :seek-to-beginning? true") -> tuple[str, ...]:
+    return tuple(f":process {process}, :type :{kind}, :f :assign, :value {keys}{seek}"
+                 for kind in ("invoke", "ok"))
+
+
+def polled(process: int, reads: str, kind: str = "ok") -> tuple[str, str]:
+    return (f":process {process}, :type :invoke, :f :poll, :value [[:poll]]",
+            f":process {process}, :type :{kind}, :f :poll, :value [[:poll {reads}]]")
+
+
+def sent(value: int, offset: str, process: int = 0, kind: str = "ok") -> tuple[str, str]:
+    return (f":process {process}, :type :invoke, :f :send, :value [[:send 0 {value}]]",
+            f":process {process}, :type :{kind}, :f :send, :value [[:send 0 [{offset} {value}]]]")
+
+
+LATER = ":process 0, :type :invoke, :f :send, :value [[:send 0 9]]"
+FINAL_POLLS = {
+    "to the end": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1]]}")), ([4], [0])),
+    "beyond what was acked": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1] [6 2]]}")), ([4], [0])),
+    "in two polls": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[4 7]]}"), *polled(4, "{0 [[5 1]]}")),
+                     ([4], [0])),
+    "without a seek": ((*sent(1, "5"), *sought(4, seek=""), *polled(4, "{0 [[5 1]]}")), ([], [])),
+    "not to what was acked": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[4 7]]}")), ([], [])),
+    "not to what others read": ((*polled(3, "{0 [[8 8]]}"), *sought(4), *polled(4, "{0 [[5 1]]}")), ([], [])),
+    "before the last send": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1]]}"), LATER), ([], [])),
+    "while a send was on": ((LATER, *sought(4), *polled(4, "{0 [[5 1]]}"),
+                             ":process 0, :type :ok, :f :send, :value [[:send 0 9]]"), ([], [])),
+    "with a send that never ended": ((LATER, *sought(4), *polled(4, "{0 [[5 1]]}")), ([4], [0])),
+    "and then moved": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1]]}"), *sought(4, "[1]", "")),
+                       ([], [])),
+    "of one that was not assigned": ((*sent(1, "5"), *sought(4, "[1]"), *polled(4, "{0 [[5 1]]}")),
+                                     ([4], [1])),
+    "in another life": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1]]}"), *sought(4),
+                         *polled(4, "{0 [[5 1]]}")), ([4, LIFE + 4], [0])),
+    "by two": ((*sent(1, "5"), *sought(4), *sought(6, "[1]"), *polled(4, "{0 [[5 1]]}"),
+                *polled(6, "{1 [[0 1]]}")), ([4, 6], [0, 1])),
+    "blind": ((*sent(1, "5"), *sought(4), *polled(4, "{0 [[5 1] [nil 2]]}")), ([], [])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FINAL_POLLS)
+def test_final_polls_are_final_reads_where_they_read_to_the_end(tmp_path: Path, name: str) -> None:
+    """Assigned, sought the beginning, with nothing sent from then on, and up to all that is known."""
+    steps, (processes, partitions) = FINAL_POLLS[name]
+    run = imported(tmp_path, numbered(*steps))
+    assert run.about["final_reads"] == {"processes": processes, "partitions": partitions}
+
+
+@pytest.mark.parametrize(("steps", "unread", "blind"), [
+    ((*sent(1, "5"), *polled(4, "{0 [[5 1]]}")), [], []),
+    ((*sent(1, "5"), *polled(4, "{0 [[6 2]]}", "fail")), [], []),
+    ((*sent(1, "5"), *polled(4, "{0 [[4 7]], 1 [[9 9]]}")), [0], []),
+    ((*sent(1, "5", kind="info"), *polled(4, "{0 [[4 7]]}")), [], []),
+    ((*sent(1, "nil"), *polled(4, "{0 [[4 7]]}")), [0], []),
+    ((*polled(4, "{0 [[4 1]]}"), *sent(1, "nil")), [], []),
+    ((*sent(1, "5"), *polled(4, "{0 [[nil 1] [9 9]], 1 [[9 9]]}")), [0], [0]),
+], ids=range(7))  # fmt: skip
+def test_where_no_loss_can_be_inferred_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: tuple[str, ...], unread: list[int],
+    blind: list[int]
+) -> None:
+    run = imported(tmp_path, numbered(*steps))
+    assert (run.told["unread"], run.told["blind"]) == (unread, blind)
+    said = capsys.readouterr().err
+    assert ("cannot be told: acked records lie above" in said) == bool(unread)
+    assert ("cannot be told: records were read whose offsets" in said) == bool(blind)
+    assert run.about["observes"] == {"dumps": False, "replicas": False, "trace": []}
 
 
 def test_the_sentence_names_the_file(tmp_path: Path) -> None:

@@ -180,24 +180,59 @@ def test_who_subscribed_stays_who_it_was(tmp_path: Path) -> None:
     assert {op.process for op in run.ops} == {0}
 
 
-@pytest.mark.parametrize(("log", "reads", "f"), [
-    ("[{:keys [0]}]", "{0 [[1 1] [4 2]]}", "txn"), ("[{:keys [0]}]", "{0 [[1 1] [1 1]]}", "txn"),
-    ("[{:keys [3]} {:keys [0]}]", "{0 [[2 2] [1 1]]}", "txn"),
-    ("[{:type :lost}]", "{0 [[2 2] [1 1]]}", "txn"),
-    ("[{:keys [0]}]", "{0 [[1 1] [2 2]]}", "poll"),
-    ("[{:keys [1]}]", "{0 [[2 2] [1 1]], 1 [[5 5]]}", "poll"),
-    ("[]", "{0 [[2 2] [1 1]]}", "poll"), ("nil", "{0 [[2 2] [1 1]]}", "poll"),
+@pytest.mark.parametrize(("log", "reads", "polls"), [
+    ("[{:keys [0]}]", "{0 [[1 1] [4 2]]}", ["0:1", "0:4"]),
+    ("[{:keys [0]}]", "{0 [[1 1] [1 1]]}", ["0:1", "0:1"]),
+    ("[{:keys [3]} {:keys [0]}]", "{0 [[2 2] [1 1] [2 2]]}", ["0:2", "0:1 0:2"]),
+    ("[{:type :lost}]", "{0 [[2 2] [1 1]], 3 [[7 7] [5 5]]}", ["0:2 3:7", "0:1 3:5"]),
+    ("[{:keys [0]}]", "{0 [[5 5] [3 3] [1 1]], 3 [[7 7] [5 5]]}", ["0:5 3:7 3:5", "0:3", "0:1"]),
+    ("[{:keys [0]}]", "{0 [[1 1] [2 2]]}", ["0:1 0:2"]),
+    ("[{:keys [1]}]", "{0 [[2 2] [1 1]], 1 [[5 5]]}", ["0:2 0:1 1:5"]),
+    ("[]", "{0 [[2 2] [1 1]]}", ["0:2 0:1"]), ("nil", "{0 [[2 2] [1 1]]}", ["0:2 0:1"]),
 ])  # fmt: skip
-def test_a_poll_that_met_a_rebalance_owes_no_order_inside(
-    tmp_path: Path, log: str, reads: str, f: str
+@pytest.mark.parametrize("move", ["assign", "subscribe"])
+def test_only_a_partition_that_was_reassigned_in_an_op_owes_no_order_in_it(
+    tmp_path: Path, log: str, reads: str, polls: list[str], move: str
 ) -> None:
-    """Only where it has none: else it is a poll as any other. Its invocation, long written, says the same."""
+    """What is not in order there has a poll of its own, before which the process gives the partition up; what
+    else it holds it keeps. All others stay together in the poll, which stays one."""
+    held = f":type :invoke, :f :{move}, :value [0 7]", f":type :ok, :f :{move}, :value [0 7]"
     run = imported(tmp_path, numbered(
-        POLL, *(op.replace(":process 0", ":process 1") for op in (":process 1, " + op for op in SEND)),
+        *held, POLL, *(f":process 1, {op}" for op in SEND),
         f":type :ok, :f :poll, :value [[:poll {reads}]], :rebalance-log {log}"))
-    assert [op.f for op in run.ops] == [f, "send", "send", f]
-    assert len(places(run.ops[3])) == reads.count("[") - reads.count(" [[")
-    assert bool(run.told["changed"]) == (f == "txn")
+    mine = [op for op in run.ops if op.process == 0]
+    told = [" ".join(f"{read.partition}:{read.offset}" for read in op.reads or ())
+            for op in mine if op.f == "poll" and op.type is Type.OK]
+    assert told == polls
+    assert [(op.f, op.type) for op in mine[4:]] == [
+        (move, Type.INVOKE), (move, Type.OK), (move, Type.INVOKE), (move, Type.OK), ("poll", Type.INVOKE),
+        ("poll", Type.OK)] * (len(polls) - 1)
+    for number, moves in enumerate(zip(mine[5::6], mine[7::6], strict=True), 1):
+        given_up = {int(read.split(":")[0]) for read in polls[number].split()}
+        kept, regained = (set(op.partitions or ()) for op in moves)
+        assert kept == regained - given_up
+        assert regained >= given_up | {0, 7}
+    assert sum(run.told["changed"].values()) == len(polls) - 1
+
+
+@pytest.mark.parametrize("kind", ["fail", "info"])
+def test_what_a_poll_showed_apart_moves_nobody_where_the_poll_did_not(tmp_path: Path, kind: str) -> None:
+    run = imported(tmp_path, numbered(
+        POLL, f":type :{kind}, :f :poll, :value [[:poll {{0 [[5 5] [3 3]], 1 [[1 1]]}}]], "
+        ":rebalance-log [{:keys [0]}]"))
+    assert [(op.process, op.type, op.f, places(op)) for op in run.ops] == [
+        (0, Type.INVOKE, "poll", []), (0, kind, "poll", [(0, 5, 5), (1, 1, SPAN + 1)]),
+        (LIFE, Type.INVOKE, "poll", []), (LIFE, kind, "poll", [(0, 3, 3)])]
+
+
+def test_a_txn_keeps_its_sends_and_its_order_too(tmp_path: Path) -> None:
+    run = imported(tmp_path, numbered(
+        ":type :invoke, :f :txn, :value [[:poll] [:send 1 4] [:poll]]",
+        ":type :ok, :f :txn, :value [[:poll {0 [[5 5]]}] [:send 1 [9 4]] [:poll {0 [[2 2]]}]], "
+        ":rebalance-log [{:keys [0]}]"))
+    assert [op.f for op in run.ops] == ["txn", "txn", "assign", "assign", "assign", "assign", "poll", "poll"]
+    assert places(run.ops[1]) == [(1, 9, SPAN + 4), (0, 5, 5)]
+    assert places(run.ops[7]) == [(0, 2, 2)]
 
 
 # -- who is no client, and what is no op --------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import floodmark
+from command_line import floodmark, verdict
 from run_processes import wait_until_gone
 
 from harness.cluster.local import Processes
@@ -76,6 +76,15 @@ def test_the_same_without_the_bug_kills_nobody(tmp_path: Path) -> None:
     about = ran(tmp_path / "run").about
     assert (about["ended"], about["died"], about["died_words"]) == ("done", [], {})
     assert about["settled"], about["settle"]
+
+
+@pytest.mark.spark
+def test_it_is_found_as_the_clusters_bug(died: RunResult) -> None:
+    """Exit 1, and nothing else is wrong with it."""
+    answer = floodmark("check", died.run.folder)
+    assert answer.code == 1, answer.out + answer.err
+    names = {found["name"] for found in verdict(died.run.folder)["findings"] if found["class"] == "bug"}
+    assert names == {"broker-died"}
 
 
 def test_who_never_became_ready_is_the_harnesss_trouble(

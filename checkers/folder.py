@@ -19,7 +19,7 @@ from checkers import names
 from checkers.observed import Observes, observes_of
 from harness.dump_twin import is_twin
 from harness.errors import FloodmarkError
-from harness.places import Place, is_named, open_inside
+from harness.places import Place, is_named, is_safe_name, open_inside
 from harness.run import REPLICAS_BYTES_AT_MOST, RunAt
 
 T = TypeVar("T")
@@ -170,8 +170,11 @@ def whole(about: Mapping[str, Any]) -> Mapping[str, Any]:
     nodes, partitions = about.get("nodes"), about.get("partitions")
     if not (isinstance(nodes, list) and all(isinstance(node, str) and node for node in nodes)):
         raise FloodmarkError("run.json: `nodes` is no list of names")
-    if len(set(nodes)) != len(nodes) or any("/" in node or "\0" in node for node in nodes):
-        raise FloodmarkError("run.json: `nodes` names one node twice, or no file could be named for one")
+    if len(set(nodes)) != len(nodes):
+        raise FloodmarkError("run.json: `nodes` names one node twice")
+    for node in nodes:
+        if not is_safe_name(node):
+            raise FloodmarkError(f"run.json: `nodes` has {node[:60]!a}, and no file can be named for that")
     if not isinstance(partitions, dict) or not all(is_partition(*item) for item in partitions.items()):
         raise FloodmarkError("run.json: `partitions` is no map of numbers to partitions with `replicas`")
     for name in ("guarantees", "settle", "leaders", "final_reads"):

@@ -171,6 +171,12 @@ def is_regular_inside(path: Place, folder: Place) -> bool:
     return True
 
 
+def is_safe_name(name: str) -> bool:
+    """Whether a word from a folder may become part of a path, as a node's name does: one part, of characters
+    that can be seen."""
+    return name not in ("", ".", "..") and "/" not in name and name.isprintable() and len(name.encode()) <= 200
+
+
 def is_named(path: Place) -> bool:
     """Whether the folder has that name, whatever stands behind it: a link to nothing is there too."""
     return os.path.lexists(path) if isinstance(path, Path) else path.exists()

@@ -5,6 +5,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from harness.commands.harmless import harmless
+from harness.places import is_safe_name
 from harness.run import P, RunAt
 
 TAIL_BYTES = 2000
@@ -13,7 +15,7 @@ LINES = 3
 
 def died(about: Mapping[str, Any]) -> list[str]:
     """The nodes that ended without being asked to, as run.json names them."""
-    return [str(node) for node in about.get("died") or ()]
+    return [harmless(str(node)) for node in about.get("died") or ()]
 
 
 def last_words(run: RunAt[P], about: Mapping[str, Any]) -> dict[str, str]:
@@ -31,6 +33,8 @@ def told_lines(about: Mapping[str, Any], node: str) -> list[str]:
 
 
 def _tail(run: RunAt[P], node: str) -> str:
+    if not is_safe_name(node):
+        return "none (no broker has such a name)"
     log = run.work_folder / f"{node}.log"
     try:
         with run.open(log) as file:
@@ -40,4 +44,4 @@ def _tail(run: RunAt[P], node: str) -> str:
         return f"none ({log} is not there)"
     except OSError as error:
         return f"none ({log} cannot be read: {error.strerror or error})"
-    return f"{' | '.join(line.strip() for line in lines[-LINES:]) or 'none'} ({log})"
+    return harmless(f"{' | '.join(line.strip() for line in lines[-LINES:]) or 'none'} ({log})")

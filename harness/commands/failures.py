@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import click
 
+from harness.commands.harmless import harmless
 from harness.errors import FloodmarkError, UsageError
 from harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
@@ -42,7 +43,7 @@ def code_of(command: Callable[[], int]) -> int:
 
 
 def told(sentence: str, code: int) -> int:
-    click.echo(f"floodmark: {sentence}", err=True)
+    click.echo(f"floodmark: {harmless(sentence, breaks=True)}", err=True)
     return code
 
 

@@ -25,6 +25,7 @@ from typing import BinaryIO, Literal, Protocol, Self
 from harness.errors import UsageError
 
 LOCAL = "file"
+NAME_BYTES_AT_MOST = 200  # file systems take 255, and an ending comes behind it
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>/.*)", re.DOTALL)
 
 
@@ -174,7 +175,9 @@ def is_regular_inside(path: Place, folder: Place) -> bool:
 def is_safe_name(name: str) -> bool:
     """Whether a word from a folder may become part of a path, as a node's name does: one part, of characters
     that can be seen."""
-    return name not in ("", ".", "..") and "/" not in name and name.isprintable() and len(name.encode()) <= 200
+    if name in ("", ".", "..") or "/" in name or not name.isprintable():
+        return False
+    return len(name.encode()) <= NAME_BYTES_AT_MOST
 
 
 def is_named(path: Place) -> bool:

@@ -73,6 +73,7 @@ from typing import Any, NoReturn
 
 from harness import schedule_text
 from harness.errors import UsageError
+from harness.places import is_safe_name
 from harness.schedule import Schedule
 from nemesis.expectations import ROW_KEYS, Row, Words, rows
 from nemesis.steps import entries
@@ -161,6 +162,8 @@ class _Reader:
     def scenario(self) -> Scenario:
         self._only("", self._data, (*_TEXTS, *_TABLES))
         name, zoo, title, story, steps = (self._told(key) for key in _TEXTS)
+        if not is_safe_name(name):  # a folder is named for it
+            self._refuse(self._places.of("", "name"), f"name is {name[:60]!a}, and no folder can be named so")
         setting = self._setting()
         config = {**PATIENT, **self._config(setting)}
         schedule, lines = self._schedule(steps, setting)

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from harness import history
+from harness.commands.harmless import harmless, harmless_op
 from harness.commands.words import Record, op_line, seconds, where_struck
 from harness.errors import FloodmarkError
 from harness.faults import FAULTS
@@ -145,10 +146,11 @@ def parsed(run: Run, pattern: re.Pattern[bytes]) -> Iterator[Op]:
             for number, line in enumerate(file, 1):
                 if pattern.search(line):
                     try:
-                        yield history.op_of(line)
+                        yield harmless_op(line, history.op_of(line))
                     except ValueError as error:
                         if line.endswith(b"\n"):
-                            click.echo(f"floodmark: {run.history_path}:{number}: {error}", err=True)
+                            told = f"floodmark: {run.history_path}:{number}: {error}"
+                            click.echo(harmless(told), err=True)
     except OSError as error:
         raise FloodmarkError(f"cannot read the history {run.history_path}: {error.strerror}") from error
 

@@ -26,6 +26,7 @@ from harness.commands.case_names import case_name
 from harness.commands.folders import chosen
 from harness.commands.gate_junit import junit
 from harness.commands.gate_markdown import markdown
+from harness.commands.harmless import harmless, harmless_data
 from harness.commands.outcomes import Outcome, Told, report_of
 from harness.commands.rulings import HARNESS, LISTS, Ruling, fails, ruling, summary
 from harness.errors import FloodmarkError, UsageError
@@ -99,7 +100,8 @@ def keep_twins(folders: Sequence[Place]) -> None:
             try:
                 catalog.keep_parquet(RunAt(folder=folder).history_path)
             except OSError as error:
-                click.echo(f"{folder}: history.parquet could not be kept: {error.strerror}", err=True)
+                told = f"{folder}: history.parquet could not be kept: {error.strerror}"
+                click.echo(harmless(told), err=True)
 
 
 def judge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> list[int]:
@@ -131,7 +133,7 @@ def tell(outcomes: Sequence[Outcome]) -> None:
         if outcome is not outcomes[0]:
             click.echo("")
         click.echo(report_of(outcome))
-        click.echo(str(outcome.folder))
+        click.echo(harmless(str(outcome.folder)))
 
 
 def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
@@ -159,14 +161,15 @@ def about_of(folder: Place, verdict: Verdict) -> Told | None:
 def read_about(folder: Place) -> Told | None:
     """run.json, if it can be read."""
     try:
-        return RunAt(folder=folder).about()
+        return harmless_data(RunAt(folder=folder).about())
     except (FloodmarkError, OSError):
         return None
 
 
 def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool) -> Outcome:
     """What the gate makes of the folder, and what is said of it."""
-    run, told, about = RunAt(folder=folder), report.as_json(verdict), about_of(folder, verdict)
+    run, about = RunAt(folder=folder), about_of(folder, verdict)
+    told = harmless_data(report.as_json(verdict))
     remarks = [("bad line", line) for line in bad_lines(run, told)]
     remarks += [("died", f"{node} ended by itself; its last words: {words}")
                 for node, words in last_words(run, about or {}).items()
@@ -215,7 +218,7 @@ def written(write: Callable[[], None]) -> list[int]:
         write()
         return []
     except FloodmarkError as error:
-        click.echo(f"floodmark: {error}", err=True)
+        click.echo(f"floodmark: {harmless(str(error))}", err=True)
         return [EXIT_HARNESS]
 
 

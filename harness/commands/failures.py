@@ -43,7 +43,7 @@ def code_of(command: Callable[[], int]) -> int:
 
 
 def told(sentence: str, code: int) -> int:
-    click.echo(f"floodmark: {harmless(sentence, breaks=True)}", err=True)
+    click.echo(f"floodmark: {harmless(sentence)}", err=True)
     return code
 
 

@@ -21,6 +21,7 @@ import orjson
 
 from harness import __version__
 from harness.commands.case_names import numbered
+from harness.commands.harmless import harmless
 from harness.commands.outcomes import Outcome, cut, report_of, visible, why
 from harness.commands.rulings import CUT_SHORT, HARNESS, INVALID
 from harness.places import Place
@@ -95,7 +96,7 @@ def properties_of(names: Sequence[str], outcomes: Sequence[Outcome]) -> Iterator
     """Which run each test case was."""
     for case, outcome in zip(names, outcomes, strict=True):
         about = outcome.about or {}
-        yield f"{case}: folder", str(outcome.folder)
+        yield f"{case}: folder", harmless(str(outcome.folder))
         yield from ((f"{case}: {name}", str(about[name])) for name in OF_A_RUN if name in about)
 
 

@@ -22,8 +22,11 @@ from harness.places import Place
 
 Told = Mapping[str, Any]
 
-# All but these is allowed in XML 1.0, and harmless on a page.
-_UNFIT = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# All but these is allowed in XML 1.0, and harmless on a page: nor do they turn the direction of writing.
+_UNFIT = re.compile(
+    r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+    r"|[\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from checkers import report
 from harness import catalog
 from harness.commands import telling
 from harness.commands.check import UNSAVED, Gate, about_of, save, write_json, written
+from harness.commands.harmless import harmless, harmless_data
 from harness.commands.rulings import Ruling, ruling, summary
 from harness.commands.show import latest, read_verdict
 from harness.commands.words import many, told_class
@@ -40,7 +41,7 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
     verdicts = catalog.judge(workers).judge(chosen)
     rulings, differing = [], 0
     for folder, before, verdict in zip(chosen, saved, verdicts, strict=True):
-        now, about = report.as_json(verdict), about_of(folder, verdict)
+        now, about = harmless_data(report.as_json(verdict)), about_of(folder, verdict)
         failed: tuple[str, ...] = ()
         if verdict.counts:
             failed = UNSAVED if save(folder, verdict) else ()
@@ -51,7 +52,7 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
         then = None if before is None else ruling(before, about, through.policy)
         rulings.append(ruling(now, about, through.policy, failed=failed))
         click.echo("\n".join([heading(folder, then, rulings[-1], lines), *lines]))
-        click.echo(str(folder))
+        click.echo(harmless(str(folder)))
     codes = [each.code for each in rulings]
     if (together := through.json_file) is not None:
         codes += written(lambda: write_json(together, chosen, verdicts))
@@ -67,13 +68,13 @@ def saved_verdict(folder: Place) -> Told | None:
     try:
         return read_verdict(run)
     except FloodmarkError as error:
-        click.echo(f"floodmark: {error}", err=True)
+        click.echo(f"floodmark: {harmless(str(error))}", err=True)
         return None
 
 
 def heading(folder: Place, before: Ruling | None, now: Ruling, lines: Sequence[str]) -> str:
     """`NAME: was valid, is INVALID`; by the options of this call, both."""
-    name = folder.resolve().name
+    name = harmless(folder.resolve().name)
     if before is None:
         return f"{name}: no verdict was saved, is {now.heading}"
     if before.word != now.word:

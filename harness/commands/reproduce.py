@@ -22,6 +22,7 @@ from harness import catalog, history
 from harness.commands import replaying, telling
 from harness.commands.again import refuse_unknown
 from harness.commands.case_names import ASKED
+from harness.commands.harmless import harmless, harmless_data
 from harness.commands.replaying import Attempt, Told
 from harness.commands.rulings import VALID
 from harness.commands.run import RunOptions, commit, planned, record
@@ -73,7 +74,7 @@ def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str 
     if json_file is not None:
         write_whole(json_file, orjson.dumps(
             as_json(first, attempts), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-    click.echo(str(parent))
+    click.echo(harmless(str(parent)))
     return exit_code(first, attempts)
 
 
@@ -89,8 +90,8 @@ def read_first(folder: Path, finding: str | None) -> First:
     schedule = schedule_of(about, settings, str(folder))
     verdict = read_verdict(run) if run.names(run.verdict_path) else None
     sought = sought_in(verdict, finding) if verdict is not None else None
-    ops = history.read(run.history_path, on_bad=lambda line: click.echo(f"floodmark: {line}", err=True),
-                       folder=run.folder)
+    ops = history.read(run.history_path, folder=run.folder,
+                       on_bad=lambda line: click.echo(f"floodmark: {harmless(line)}", err=True))
     partitions = tuple(spec.key for spec in settings.assignment)
     ground = Ground(past=past_of(ops, schedule), partitions=partitions, focus=focus_of(sought))
     anchors = anchored(schedule, ground)
@@ -124,13 +125,14 @@ def announce(first: First, runs: int, parent: Path) -> None:
     by = {kind: sum(one.by == kind for one in replaying.shown(first.anchors))
           for kind in ("asked", "acks", "state", "after", "time")}
     click.echo(
-        f"{many(runs, 'reproduction')} of {first.run.folder}: {many(len(settings.nodes), 'node')}, rules "
-        f"{settings.rules}, seed {settings.seed}, {settings.duration_s:g} s each; folder {parent}\n"
+        f"{many(runs, 'reproduction')} of {harmless(str(first.run.folder))}: "
+        f"{many(len(settings.nodes), 'node')}, rules {settings.rules}, seed {settings.seed}, "
+        f"{settings.duration_s:g} s each; folder {parent}\n"
         f"moments: {by['asked']} as they were asked; of those asked by time {by['acks']} by acks, "
         f"{by['after']} so long after the entry before, {by['time']} by time", err=True)
     for sentence in settings.inferred:
         click.echo(f"floodmark: {sentence}", err=True)
-    about = first.run.about()
+    about = harmless_data(first.run.about())
     if about.get("commit") not in (None, commit()):
         click.echo(f"floodmark: it was made by version {about.get('version')} (commit "
                    f"{str(about['commit'])[:7]}), the brokers of today are others", err=True)
@@ -144,7 +146,7 @@ def take(first: First, runs: int, parent: Path) -> list[tuple[int, RunResult]]:
     taken: list[tuple[int, RunResult]] = []
     for number in range(1, runs + 1):
         folder = parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}"
-        click.echo(f"reproduction {number} of {runs}: {folder}", err=True)
+        click.echo(f"reproduction {number} of {runs}: {harmless(str(folder))}", err=True)
         try:
             result = record(planned(options_of(first, folder, number),
                                     tuple(one.now for one in first.anchors)))
@@ -185,7 +187,7 @@ def judged(first: First, taken: Sequence[tuple[int, RunResult]]) -> tuple[First,
             report.write(folder, verdict)
             if verdict.valid is True:
                 shutil.rmtree(Run(folder=folder).nodes_folder, ignore_errors=True)
-        verdicts = [report.as_json(verdict) for verdict in made]
+        verdicts = [harmless_data(report.as_json(verdict)) for verdict in made]
     if alone:
         first = _with_verdict(first, verdicts.pop(0))
     schedule = tuple(one.now for one in first.anchors)
@@ -208,7 +210,7 @@ def _with_verdict(first: First, verdict: Told) -> First:
 
 def told(first: First, attempts: Sequence[Attempt], *, failed: int) -> str:
     """The table of faults, each run, and the rate."""
-    lines = [f"{first.run.folder.name}, had again {many(len(attempts), 'time')}"]
+    lines = [f"{harmless(first.run.folder.name)}, had again {many(len(attempts), 'time')}"]
     if replaying.shown(first.anchors):
         lines += ["", "faults and other moments (late and acks apart: median, in brackets the worst):",
                   replaying.table(first.anchors, attempts, first.ground)]

@@ -16,8 +16,10 @@ import orjson
 
 from harness import history
 from harness.commands.event_words import TraceLine
+from harness.commands.harmless import harmless_data, harmless_op, is_plain
 from harness.commands.seeking import Budget, Found, LineFile
 from harness.op import NEMESIS, Op, Type
+from harness.places import is_safe_name
 from harness.run import Run
 
 SEARCH_BYTES = 1 << 29  # of a run, by all searches together
@@ -191,12 +193,16 @@ class RunFiles:
     # -- the logs -------------------------------------------------------------------------------------------
 
     def readable(self, node: str) -> bool:
+        if not is_safe_name(node):
+            return False
         parquet = self.run.logs_folder / f"{node}.parquet"
         return self.run.has(self._lines(node)) or self.run.has(parquet)
 
     def record(self, node: str, partition: int, offset: int, *, expected: bool = True) -> Record | None:
         """What the node's final log holds there. Where a record is to be expected, it is also looked for in
         a dump that is out of order."""
+        if not is_safe_name(node):
+            return None
         dump, place = self._dump(node), f"{self.run.logs_folder.name}/{node}"
         if not self.run.has(self._lines(node)):
             rows = parquet_rows(self.run, self.run.logs_folder / f"{node}.parquet", offset)
@@ -231,7 +237,7 @@ class RunFiles:
 
 def op_in(found: Found | None) -> Op | None:
     try:
-        return None if found is None else history.op_of(found.line)
+        return None if found is None else harmless_op(found.line, history.op_of(found.line))
     except ValueError:
         return None
 
@@ -241,7 +247,9 @@ def fields_of(line: bytes) -> Row | None:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
-    return fields if isinstance(fields, dict) else None
+    if not isinstance(fields, dict):
+        return None
+    return fields if is_plain(line) else harmless_data(fields)
 
 
 def parquet_rows(run: Run, path: Path, offset: int) -> list[Row]:

@@ -17,6 +17,7 @@ import orjson
 from checkers import report
 from harness import catalog
 from harness.commands import telling
+from harness.commands.harmless import harmless
 from harness.commands.scenario_runs import Part, Played, play
 from harness.commands.scenario_words import words
 from harness.commands.words import many
@@ -52,15 +53,16 @@ def show_scenario(name: str) -> int:
     """The story, the steps and what is expected on which rules."""
     for one in named(name):
         setting = one.setting
-        click.echo(f"{one.name} ({one.zoo}): {one.title}\n\n{click.wrap_text(one.story, 100)}\n")
+        heading = harmless(f"{one.name} ({one.zoo}): {one.title}")
+        click.echo(f"{heading}\n\n{click.wrap_text(harmless(one.story, breaks=True), 100)}\n")
         click.echo(f"{many(setting.nodes, 'node')}, {many(setting.partitions, 'partition')} of "
                    f"{many(setting.replication_factor, 'replica')}, workload {setting.workload}, acks "
                    f"{setting.acks}")
-        click.echo("".join(f"  {key}={value}\n" for key, value in one.config.items()))
-        click.echo("\n".join(f"  {line}" for line in one.steps.strip().splitlines()) + "\n")
+        click.echo("".join(f"  {harmless(f'{key}={value}')}\n" for key, value in one.config.items()))
+        click.echo("\n".join(f"  {harmless(line)}" for line in one.steps.strip().split("\n")) + "\n")
         click.echo(aligned([("rules", "expected", "may come of it"), *(
             (row.label, row.expected(), ", ".join(sorted(row.also)) or "-") for row in one.rows)]))
-        click.echo(f"\n{one.source}")
+        click.echo(f"\n{harmless(str(one.source))}")
     return EXIT_VALID
 
 
@@ -137,7 +139,8 @@ def judged(plays: Sequence[Played]) -> list[Outcome]:
 def table(outcomes: Sequence[Outcome]) -> str:
     rows = [("scenario", "zoo", "rules", "expected", "found", "seconds", "")]
     rows += [
-        (outcome.played.part.scenario.name, outcome.played.part.scenario.zoo, outcome.played.part.row.label,
+        (harmless(outcome.played.part.scenario.name), harmless(outcome.played.part.scenario.zoo),
+         outcome.played.part.row.label,
          outcome.played.part.row.expected(), found(outcome.verdict), f"{outcome.played.seconds:.1f}",
          "NOT as expected" if outcome.off else "as expected")
         for outcome in outcomes

@@ -19,6 +19,7 @@ from harness.commands.around import faults, focus_of, show_story, story_of
 from harness.commands.brokers_words import last_words
 from harness.commands.case_names import promises
 from harness.commands.evidence import Evidence
+from harness.commands.harmless import harmless, harmless_data
 from harness.commands.rulings import ruling
 from harness.commands.side_by_side import AROUND, check_partition, show_logs
 from harness.commands.telling import (
@@ -56,13 +57,13 @@ def show_run(folder: Path | None, *, finding: str | None, partition: int | None,
         show_finding(run, about, finding)
     else:
         show_glance(run, about, shown)
-    click.echo(str(shown))
+    click.echo(harmless(str(shown)))
     return EXIT_VALID
 
 
 def sound(run: Run) -> Mapping[str, Any]:
     """run.json, if what is shown of it has the right shape; FloodmarkError if not."""
-    about = run.about()
+    about = harmless_data(run.about())
     for name in ("partitions", "guarantees", "settle", "leaders", "final_reads", "config"):
         if not isinstance(about.get(name) or {}, dict):
             raise FloodmarkError(f"{run.about_path}: `{name}` is no object")
@@ -84,7 +85,7 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
     """What ran, what struck it, and what the judge said."""
     verdict = read_verdict(run) if run.names(run.verdict_path) else None
     word = ruling(verdict, about).heading if verdict else click.style("not judged yet", bold=True)
-    click.echo(f"{run.folder.name}: {word}")
+    click.echo(f"{harmless(run.folder.name)}: {word}")
     click.echo(f"  ran        {ran(about)}")
     click.echo(f"  ended      {ending(about)}")
     for node, words in last_words(run, about).items():
@@ -97,7 +98,7 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
     if len(acts) > FAULTS_SHOWN:
         click.echo(f"    ... and {len(acts) - FAULTS_SHOWN} more")
     if verdict is None:
-        click.echo(f"  judge      {shlex.join(['floodmark', 'check', str(shown)])}")
+        click.echo(f"  judge      {harmless(shlex.join(['floodmark', 'check', str(shown)]))}")
         return
     for found, parts in reading.accounts:
         click.echo(paragraph(found, parts))
@@ -105,7 +106,7 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
         click.echo(told)
     click.echo(f"  looked at  {looked_at(verdict.get('counts') or {})}")
     for line in next_commands(shown, verdict, about):
-        click.echo(line)
+        click.echo(harmless(line))
 
 
 def ending(about: Mapping[str, Any]) -> str:
@@ -144,7 +145,7 @@ def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
     once_more = again.command(run.folder, about, name) if groups else None
     click.echo(f"\nwhy    floodmark explain {name}")
     if once_more:
-        click.echo(f"again  {once_more}")
+        click.echo(f"again  {harmless(once_more)}")
 
 
 def blame(found: Mapping[str, Any], about: Mapping[str, Any]) -> str:
@@ -185,7 +186,7 @@ def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
         raise FloodmarkError(f"cannot read {run.verdict_path}: {why}; judge again: {judge}") from error
     if not is_verdict(verdict):
         raise FloodmarkError(f"{run.verdict_path} is no verdict of format {FORMAT}; judge again: {judge}")
-    return dict(verdict)
+    return harmless_data(dict(verdict))
 
 
 def is_verdict(told: Any) -> bool:

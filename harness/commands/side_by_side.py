@@ -11,7 +11,9 @@ from typing import Any
 import click
 import orjson
 
+from harness.commands.harmless import harmless, harmless_data, is_plain
 from harness.errors import FloodmarkError, UsageError
+from harness.places import is_safe_name
 from harness.run import Run
 
 AROUND = 3  # offsets before and after the one asked
@@ -98,6 +100,9 @@ def cells_of(run: Run, node: str, partition: int, wanted: Collection[int]) -> It
 
 def dump_rows(run: Run, node: str, wanted: Collection[int]) -> Iterable[Mapping[str, Any]]:
     """The rows of a dump in either form; a dump that cannot be read is told, and empty."""
+    if not is_safe_name(node):
+        click.echo(f"floodmark: no file can be named for the replica {node[:60]!a}", err=True)
+        return
     lines, parquet = run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet"
     try:
         if run.names(lines):
@@ -108,9 +113,10 @@ def dump_rows(run: Run, node: str, wanted: Collection[int]) -> Iterable[Mapping[
 
             try:
                 with run.open(parquet) as file:
-                    yield from read_table(file, filters=[("offset", "in", set(wanted))]).to_pylist()
+                    rows = read_table(file, filters=[("offset", "in", set(wanted))]).to_pylist()
+                yield from map(harmless_data, rows)
             except ArrowInvalid as error:
-                click.echo(f"floodmark: cannot read {parquet}: {error}", err=True)
+                click.echo(harmless(f"floodmark: cannot read {parquet}: {error}"), err=True)
         else:
             click.echo(f"floodmark: {lines} is missing", err=True)
     except OSError as error:
@@ -126,7 +132,7 @@ def json_rows(run: Run, path: Path) -> Iterator[Mapping[str, Any]]:
             except orjson.JSONDecodeError:
                 continue
             if isinstance(row, dict):
-                yield row
+                yield row if is_plain(text) else harmless_data(row)
 
 
 def replica_rows(run: Run) -> Iterator[Mapping[str, Any]]:

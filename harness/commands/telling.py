@@ -19,6 +19,7 @@ from harness.commands import again
 from harness.commands.accounts import Part, account
 from harness.commands.case_names import promises
 from harness.commands.evidence import Evidence, Gathering
+from harness.commands.harmless import harmless
 from harness.commands.rulings import Ruling, ruling
 from harness.commands.run_files import RunFiles
 from harness.commands.strikes import Strikes, strikes_of, words
@@ -65,7 +66,7 @@ def report(folder: Place, verdict: Told, about: Told | None, *, ruled: Ruling | 
     """What came of the run, a paragraph a finding, what is unknown and why, what was looked at, what to type
     next. `ruled`: where the gate's options count."""
     reading = reading_of(folder, verdict, about) if reading is None else reading
-    parts = [f"{folder.resolve().name}: {(ruled or ruling(verdict, about)).heading}"]
+    parts = [f"{harmless(folder.resolve().name)}: {(ruled or ruling(verdict, about)).heading}"]
     parts += [f"  ran        {ran(about)}", *struck(reading)] if about else []
     parts += [paragraph(*told) for told in reading.accounts]
     parts += unknowns(verdict.get("unknown") or ())
@@ -182,12 +183,12 @@ def next_commands(folder: Place, verdict: Told, about: Told | None) -> list[str]
         return []  # a far run must be copied here before it can be shown or had again
     look = ["floodmark", "show", str(folder)]
     if not findings:
-        return [f"  look       {shlex.join(look)}"]
+        return [f"  look       {harmless(shlex.join(look))}"]
     name = str(findings[0]["name"])
     typed = [("look", shlex.join([*look, "--finding", name])), ("why", f"floodmark explain {name}")]
     once_more = again.command(folder, about) if findings[0]["class"] == BUG else None
     typed += [("again", once_more)] if once_more else []
-    return [f"  {head:<9}  {command}" for head, command in typed]
+    return [f"  {head:<9}  {harmless(command)}" for head, command in typed]
 
 
 def worst_first(findings: Sequence[Told]) -> list[Told]:

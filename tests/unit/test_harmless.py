@@ -1,0 +1,198 @@
+"""What a folder says is printed as text: a terminal obeys none of it, and no line is begun by it."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+from command_line import GOLDEN
+
+from checkers.folder import open_folder
+from harness.cli import main
+from harness.commands import check, gate_markdown
+from harness.commands.gate_junit import junit
+from harness.commands.harmless import harmless, harmless_data, is_plain
+from harness.commands.show import read_verdict
+from harness.places import is_safe_name
+from harness.run import Run
+from harness.verdict import Finding, Policy, Unknown, Verdict
+
+LOST = "a-kill-loses-the-tail"
+EVIL = "\x1b]0;owned\x07\x1b[8m\x9b2J\u202egnp.exe\r\nvalid: yes | `x` <b>"
+RAW = re.compile("\x1b(?!\\[[0-9;]*m)|[\x07\x08\r\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]|\x1b\\[8m")
+
+
+def poisoned(told: Any) -> Any:
+    """Every text in it that is no name of anything, with EVIL behind it."""
+    if isinstance(told, dict):
+        return {key: value if key in KEPT else poisoned(value) for key, value in told.items()}
+    if isinstance(told, list):
+        return [poisoned(item) for item in told]
+    return told + EVIL if isinstance(told, str) else told
+
+
+KEPT = {"nodes", "replicas", "type", "process", "class", "name", "names", "permitted_by", "leader", "isr",
+        "how", "format", "node", "event"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A saved run in which every text that may be anything is evil; also the name of its folder."""
+    folder = Path(shutil.copytree(GOLDEN / LOST, tmp_path / f"run{EVIL.replace('/', '')}"))
+    about = poisoned(json.loads((folder / "run.json").read_text()))
+    about["died"], about["died_words"] = ["../../evil", "n1"], {"n1": f"one {EVIL}\ntwo\x1b[8m"}
+    (folder / "run.json").write_text(json.dumps(about))
+    lines = [poisoned(json.loads(line)) for line in (folder / "history.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["f"] = line["f"].removesuffix(EVIL) if line["process"] >= 0 else line["f"]
+        line |= {"error": f"BAD{EVIL}"} if line["type"] in ("fail", "info") else {}
+    (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "verdict.json").write_text(json.dumps({
+        "format": 1, "valid": False, "counts": {"ops": 5, f"rec{EVIL}": 1, "records": {f"n1{EVIL}": 6}},
+        "findings": [{"name": "lost-write", "class": "bug", "permitted_by": None, "count": 1, "examples": [
+            {"partition": 0, "offset": 5, "value": 1, "ops": [0, 1], "how": f"gone{EVIL}",
+             "nodes": ["../../../etc/passwd", f"n2{EVIL}"], "text": f"text {EVIL}"}]}],
+        "unknown": [{"names": ["unseen", f"un{EVIL}"], "reason": f"why {EVIL}"}],
+    }))
+    return folder
+
+
+def said(*words: object) -> str:
+    """All that a command prints, with its colours."""
+    ran = CliRunner().invoke(main, [str(word) for word in words], prog_name="floodmark", color=True)
+    assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
+    assert "a bug of floodmark's own" not in ran.output
+    return ran.stdout + ran.stderr
+
+
+def assert_harmless(text: str) -> None:
+    found = RAW.search(text)
+    assert found is None, text[max(0, found.start() - 100):found.end() + 50]
+    assert [line for line in text.splitlines() if line.startswith("valid: yes")] == []
+
+
+def test_what_is_not_to_be_seen_is_spelt_out() -> None:
+    """Near misses: letters of other scripts, signs, spaces."""
+    assert harmless("\x1b[2J\x9b\u202e\n\x7f\udc80") == r"\x1b[2J\x9b\u202e\n\x7f\udc80"
+    assert harmless("a\nb\r", breaks=True) == "a\nb\\r"
+    for text in ("n1", "caf\u00e9 \u65e5\u672c \U0001f40d", "a `b` <c>|d", ""):
+        assert harmless(text) is text
+
+
+def test_every_text_in_a_value_is_and_no_other_is_copied() -> None:
+    told = {"a": ["b", {"c": 1.5, "d": None}], "e": "\u00e9"}
+    assert harmless_data(told) == told
+    plain = {"a": ["b", 5, True]}
+    assert harmless_data(plain) is plain
+    assert harmless_data({"a\n": ["\x1b", {"b": "\u2066"}, 2**70]}) == {
+        "a\\n": ["\\x1b", {"b": "\\u2066"}, 2**70]}
+    assert is_plain(b'{"a":"b"}')
+    assert not is_plain(b'{"a":"\x7f"}')
+    assert not is_plain(json.dumps({"a": "\x1b"}).encode())
+
+
+@pytest.mark.parametrize("words", [
+    (), ("--finding", "lost-write"), ("--partition", 0, "--offset", 1), ("--finding", "unseen")])
+def test_show_obeys_nothing_that_a_folder_says(folder: Path, words: tuple[object, ...]) -> None:
+    """At a glance, around a finding, the logs; what is spelt out is there to be read."""
+    text = said("show", folder, *words)
+    assert_harmless(text)
+    assert "\\x1b]0;owned\\x07" in text
+
+
+def test_show_looks_at_no_file_outside_for_a_nodes_name(folder: Path) -> None:
+    """A file that lies where `../../evil` leads; the replicas of a partition as well."""
+    (folder / "work").mkdir()
+    (folder.parent / "evil.log").write_text("secret")
+    (folder.parent / "evil.jsonl").write_text('{"partition":0,"offset":1,"epoch":7,"value":777,"crc":1}')
+    about = json.loads((folder / "run.json").read_text())
+    about["partitions"]["0"]["replicas"] = ["../../evil", "n1"]
+    (folder / "run.json").write_text(json.dumps(about))
+    text = said("show", folder) + said("show", folder, "--partition", 0, "--offset", 1)
+    assert "secret" not in text
+    assert "7/777" not in text
+    assert "no broker has such a name" in text
+    assert "no file can be named for the replica" in text
+
+
+def test_reproduce_obeys_nothing_either(folder: Path) -> None:
+    assert_harmless(said("reproduce", folder))
+
+
+def test_the_gates_reports_hold_it_as_text(folder: Path) -> None:
+    """JUnit stays XML, the page has no markup and no line of the folder's making; nor has what check says."""
+    evil = Verdict(valid=False, counts={"ops": 5}, findings=(
+        Finding(name="lost-write", klass="bug", permitted_by=None, count=1,
+                examples=({"partition": 0, "offset": 5, "text": f"text {EVIL}", "nodes": [f"n{EVIL}"]},)),),
+        unknown=(Unknown(names=("unseen",), reason=f"why {EVIL}"),))
+    outcome = check.outcome_of(folder, evil, Policy(), unsaved=False)
+    case = ElementTree.fromstring(junit([outcome], check.datetime.datetime(2026, 1, 1)))
+    assert_harmless("".join(case.itertext()) + "".join(
+        value for element in case.iter() for value in element.attrib.values()))
+    page = gate_markdown.markdown("1 run", [outcome]).decode()
+    assert_harmless(page)
+    body = re.sub(r"```sh\n.*?\n```", "", page, flags=re.DOTALL)
+    assert "<b>" not in body
+    assert "`x`" not in body
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in rows} == {6}
+    runner = CliRunner()
+    with runner.isolation(color=True) as (out, _, _):
+        check.tell([outcome])
+        assert_harmless(out.getvalue().decode())
+
+
+def test_a_saved_verdict_is_taken_only_in_its_own_shape(folder: Path) -> None:
+    """Odd examples, names and counts are refused as a verdict, and break nothing."""
+    path = folder / "verdict.json"
+    good = json.loads(path.read_text())
+    assert read_verdict(Run(folder=folder))["valid"] is False
+    for place, odd in (("examples", [5]), ("examples", {"a": 1}), ("count", "3"), ("name", ["lost-write"])):
+        told = json.loads(json.dumps(good))
+        told["findings"][0][place] = odd
+        path.write_text(json.dumps(told))
+        assert "is no verdict of format 1" in said("show", folder), (place, odd)
+    for odd in ({"names": "unseen", "reason": "x"}, {"names": [5], "reason": "x"}):
+        path.write_text(json.dumps({**good, "unknown": [odd]}))
+        assert "is no verdict of format 1" in said("show", folder)
+
+
+# -- names --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["../n1", "..", ".", "", "a/b", "n1\n", "n\x1b", "n\0", "\u202en1",
+                                  "n" * 201])
+def test_a_name_that_cannot_be_part_of_a_path_is_told_by_the_judge(tmp_path: Path, name: str) -> None:
+    folder = Path(shutil.copytree(GOLDEN / LOST, tmp_path / "run"))
+    about = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**about, "nodes": ["n1", name, "n3"]}))
+    opened = open_folder(folder)
+    assert not opened.judged
+    told = opened.reasons[0][1]
+    assert "run.json: `nodes`" in told
+    assert told.isascii()
+    assert told.isprintable()
+
+
+@pytest.mark.parametrize("name", ["n1", "broker-3.example.org", "10.0.0.1:9092", "a b", "\u00e9", "..n",
+                                  "n" * 200])
+def test_a_name_that_can_is_taken(name: str) -> None:
+    assert is_safe_name(name)
+
+
+def test_a_scenario_of_a_strangers_is_shown_as_text_and_names_no_path(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "nemesis" / "scenarios" / "double-failover.toml").read_text()
+    file = tmp_path / "evil.toml"
+    title = re.search(r'^title = "', text, re.MULTILINE)
+    assert title is not None
+    at = title.end()
+    file.write_text(text[:at] + "\\u001b]0;owned\\u0007\\u202e\\n" + text[at:])
+    shown = said("scenario", "show", file)
+    assert_harmless(shown)
+    assert "\\x1b]0;owned\\x07\\u202e\\n" in shown
+    file.write_text(re.sub(r'^name = ".*"$', 'name = "../../outside"', text, flags=re.MULTILINE))
+    assert "no folder can be named so" in said("scenario", "show", file)

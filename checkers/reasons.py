@@ -204,10 +204,18 @@ def partitions_unknown(folder: Folder, seen: Survey) -> Iterator[tuple[tuple[str
     final = finally_read(folder)
     unread = [key for key in folder.partitions if key not in final]
     if unread:
-        yield (names.UNSEEN,), f"no final reads of partition {listed(unread)}"
+        yield (names.UNSEEN,), f"no final reads of partition {listed(unread)}{how_far(folder, unread)}"
     compact = [key for key, partition in folder.partitions.items() if partition.compact]
     if compact:
         yield names.IF_COMPACT, f"partition {listed(compact)} is compacted"
+
+
+def how_far(folder: Folder, unread: list[int]) -> str:
+    """Where those that were begun stopped, as the run tells."""
+    lacking = (folder.about.get("final_reads") or {}).get("lacking")
+    told = [f"{key} {lacking[str(key)]}" for key in unread if str(key) in lacking] if isinstance(
+        lacking, dict) else []
+    return f" (read of partition {'; '.join(told[:SHOWN])})" if told else ""
 
 
 def why_not_settled(folder: Folder) -> str:

@@ -24,7 +24,7 @@ from harness.op import Type
 from harness.protocols import Cluster, PartitionSpec, Striker, View, Workload
 from harness.run import FORMAT, Run, create
 from harness.schedule import Schedule
-from harness.settle import moved, read_all, settle
+from harness.settle import Reach, moved, read_all, reading, settle
 
 DONE = "done"
 INTERRUPTED = "interrupted"
@@ -68,6 +68,7 @@ class Progress:
     info: int
     ops_per_s: float  # since the last time
     in_force: tuple[str, ...]
+    reading: str = ""  # in phase read: what is being read still, and how far that has come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,7 @@ class _Carrying:
         self._recorder = Recorder(run.history_path)
         self._phase = "start"
         self._told_at_ns, self._told_ops = 0, 0
+        self._reaches: dict[int, Reach] = {}  # of the final reads
 
     async def out(self) -> RunResult:
         teller = asyncio.create_task(self._keep_telling())
@@ -193,7 +195,7 @@ class _Carrying:
         before = await self._look()
         if not hopeless:
             self._about["final_reads"] = await read_all(
-                plan.workload, self._recorder, plan.partitions, plan.read_timeout_s)
+                plan.workload, self._recorder, plan.partitions, plan.read_timeout_s, reaches=self._reaches)
         self._enter("collect")
         self._note_deaths()
         collected = await collect(
@@ -255,7 +257,8 @@ class _Carrying:
         self._tell(Progress(
             phase=self._phase, elapsed_s=now_ns / 1e9, ok=counts[Type.OK], fail=counts[Type.FAIL],
             info=counts[Type.INFO], ops_per_s=(ops - self._told_ops) / past_s if past_s > 0 else 0.0,
-            in_force=self._plan.striker.in_force()))
+            in_force=self._plan.striker.in_force(),
+            reading=reading(self._reaches) if self._phase == "read" else ""))
         self._told_at_ns, self._told_ops = now_ns, ops
 
 

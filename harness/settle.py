@@ -4,7 +4,8 @@ Rules
 1. settled means, within timeout_s: every partition led, its ISR full, a probe write acked, and then LEO and
    HW equal on every replica. A time-out is recorded with what was missing, and the run goes on.
 2. Probes and final reads are ops like any other, by processes of their own; a process ends at its first info.
-3. Only a partition that a final read took up to its end offset counts as read.
+3. Only a partition that a final read took up to its end offset counts as read. A read that comes no further
+   for STALL_S is given up, and run.json says how far it came.
 """
 
 import asyncio
@@ -20,7 +21,9 @@ from harness.protocols import Cluster, PartitionSpec, Session, View, Workload
 
 PROBES = 2_000_000  # processes that probe are numbered from here on
 READERS = 3_000_000
+STALL_S = 20.0  # longer than any single op of a client may take
 _LOOK_EVERY_S = 0.1
+_WATCH_EVERY_S = 0.5
 _BETWEEN_PROCESSES_S = 0.1
 
 
@@ -40,6 +43,25 @@ class _Seen:
     led: set[int] = field(default_factory=set)  # partitions that had a leader at any look
     full: set[int] = field(default_factory=set)  # with a full ISR at the last look
     told: list[str] = field(default_factory=list)  # what kept the cluster from being whole then
+
+
+@dataclass(slots=True, kw_only=True)
+class Reach:
+    """How far the final read of a partition has come, over all processes that tried."""
+
+    end: int | None = None  # the offset to reach; None: nobody has said yet
+    reached: int = 0
+    moved_s: float = 0.0  # when it last came further
+    done: bool = False
+
+    def come(self, end: int | None, reached: int) -> None:
+        if reached > self.reached or (self.end is None and end is not None):
+            self.moved_s = asyncio.get_running_loop().time()
+        self.end = end if self.end is None else self.end
+        self.reached = max(reached, self.reached)
+
+    def words(self) -> str:
+        return "nobody tells its end offset" if self.end is None else f"at {self.reached} of {self.end}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,16 +103,37 @@ async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs
 
 
 async def read_all(workload: Workload, recorder: Recorder, specs: Sequence[PartitionSpec],
-                   timeout_s: float) -> Mapping[str, Any]:
-    """Reads every partition from its start to its end; run.json's `final_reads`."""
+                   timeout_s: float, *, stall_s: float = STALL_S,
+                   reaches: dict[int, Reach] | None = None) -> Mapping[str, Any]:
+    """Reads every partition from its start to its end; run.json's `final_reads`, with how far those came that
+    did not reach it. `reaches` is filled while it goes on, for whoever shows that."""
     asking = _Asking(workload=workload, recorder=recorder, next_process=READERS)
-    readers = {asyncio.create_task(_read(asking, spec.key)) for spec in specs}
+    reaches = {} if reaches is None else reaches
+    loop = asyncio.get_running_loop()
+    reaches.update({spec.key: Reach(moved_s=loop.time()) for spec in specs})
+    readers = {asyncio.create_task(_read(asking, key, reach)): reach for key, reach in reaches.items()}
+    deadline_s = loop.time() + timeout_s
+    waiting = set(readers)
     try:
-        await asyncio.wait(readers, timeout=timeout_s)
+        while waiting:
+            await asyncio.wait(waiting, timeout=min(_WATCH_EVERY_S, stall_s))
+            now_s = loop.time()
+            waiting = {task for task in waiting if not task.done()
+                       and now_s < min(deadline_s, readers[task].moved_s + stall_s)}
     finally:
         await end_all(readers)
     raise_first(readers)
-    return {"processes": asking.processes, "partitions": sorted(asking.done)}
+    lacking = {str(key): f"{reach.words()}, and no further in {stall_s:g} s" if loop.time() < deadline_s
+               else f"{reach.words()} after {timeout_s:g} s"
+               for key, reach in sorted(reaches.items()) if not reach.done}
+    return {"processes": asking.processes, "partitions": sorted(asking.done),
+            **({"lacking": lacking} if lacking else {})}
+
+
+def reading(reaches: Mapping[int, Reach]) -> str:
+    """The partitions that are still being read, in words."""
+    return ", ".join(f"partition {key} {reach.words()}" for key, reach in sorted(reaches.items())
+                     if not reach.done)
 
 
 def moved(before: View, after: View, specs: Sequence[PartitionSpec]) -> str | None:
@@ -175,20 +218,21 @@ async def _probe(asking: _Asking, key: int) -> None:
         await asyncio.sleep(_BETWEEN_PROCESSES_S)
 
 
-async def _read(asking: _Asking, key: int) -> None:
+async def _read(asking: _Asking, key: int, reach: Reach) -> None:
     """Reads the partition to its end, by as many processes as it takes."""
     while True:
         process, session = asking.session()
         try:
-            if await _read_through(asking, process, session, key):
+            if await _read_through(asking, process, session, key, reach):
                 asking.done.add(key)
+                reach.done = True
                 return
         finally:
             await session.close()
         await asyncio.sleep(_BETWEEN_PROCESSES_S)
 
 
-async def _read_through(asking: _Asking, process: int, session: Session, key: int) -> bool:
+async def _read_through(asking: _Asking, process: int, session: Session, key: int, reach: Reach) -> bool:
     """One process reads from the start; False when it ended before the end offset."""
     end, reached = None, 0
     intent = Intent(f="assign", partitions=(key,))
@@ -198,6 +242,9 @@ async def _read_through(asking: _Asking, process: int, session: Session, key: in
             return False
         end = _end(outcome, key) if end is None else end
         reached = max([reached, *(read.offset + 1 for read in outcome.reads)])
+        reach.come(end, reached)
+        if outcome.type is Type.FAIL:  # such as a partition without a leader: it is asked again in a moment
+            await asyncio.sleep(_BETWEEN_PROCESSES_S)
         if end is None:
             intent = Intent(f="list_offsets", partitions=(key,))
         elif reached >= end:

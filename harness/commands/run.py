@@ -84,6 +84,8 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
         link_latest(plan.folder)
     if result.ended != DONE:
         click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
+    for key, how_far in result.about["final_reads"].get("lacking", {}).items():
+        click.echo(f"floodmark: partition {key} was not read to its end: {how_far}", err=True)
     codes = judge_folders([plan.folder], through)  # of run.json too: one that ended early is not valid
     if worst(codes) == EXIT_VALID:
         shutil.rmtree(result.run.nodes_folder, ignore_errors=True)

@@ -45,7 +45,8 @@ class Screen:
 def line_of(progress: Progress) -> str:
     """Phase, seconds, counts, speed, faults in force."""
     faults = f"  in force: {', '.join(progress.in_force)}" if progress.in_force else ""
+    reading = f"  {progress.reading}" if progress.reading else ""
     return (
         f"{progress.phase:<8}{progress.elapsed_s:7.1f} s  ok {progress.ok}  fail {progress.fail}  "
-        f"info {progress.info}  {progress.ops_per_s:.0f} op/s{faults}"
+        f"info {progress.info}  {progress.ops_per_s:.0f} op/s{faults}{reading}"
     )

@@ -1,11 +1,19 @@
 """When a cluster counts as whole, and when it counts as having moved: looks in, words out."""
 
+import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.protocols import PartitionSpec, PartitionView, ReplicaView, View
-from harness.settle import moved, uneven
+from harness.commands.screen import line_of
+from harness.history import Recorder, read
+from harness.op import Intent, Outcome, Read, Type
+from harness.protocols import PartitionSpec, PartitionView, ReplicaView, Session, View, Written
+from harness.runner import Progress
+from harness.settle import Reach, moved, read_all, reading, uneven
 
 NODES = ("n1", "n2", "n3")
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)
@@ -63,3 +71,95 @@ def test_a_cluster_that_stood_still_did_not_move() -> None:
 def test_an_epoch_isr_leo_or_hw_that_moved_is_told(after: View) -> None:
     assert moved(look(), after, [SPEC]) is not None
     assert moved(after, look(), [SPEC]) is not None
+
+
+# -- final reads --------------------------------------------------------------------------------------------
+
+
+class Log:
+    """A workload over one log: it says that it ends at `end`, and gives records up to `given`."""
+
+    name, guarantees = "log", dict[str, Any]()
+
+    def __init__(self, *, end: int | None, given: int) -> None:
+        self.end, self.given, self.polls = end, given, 0
+
+    def intents(self, process: int, random: object) -> Iterator[Intent]:
+        raise NotImplementedError
+
+    def probe(self, partition: int) -> Intent:
+        raise NotImplementedError
+
+    def session(self, process: int) -> Session:
+        return self.final_session(process)
+
+    def final_session(self, process: int) -> Session:
+        return Reader(self)
+
+
+class Reader:
+    over = False
+
+    def __init__(self, log: Log) -> None:
+        self.log, self.at = log, 0
+
+    async def apply(self, process: int, intent: Intent, written: Written) -> Outcome:
+        await written()
+        await asyncio.sleep(0.001)  # as an answer over a wire takes
+        match intent.f:
+            case "assign":
+                return Outcome(type=Type.OK, partitions=intent.partitions)
+            case "list_offsets" if self.log.end is None:
+                return Outcome(type=Type.FAIL, error="LEADER_NOT_AVAILABLE")
+            case "list_offsets":
+                return Outcome(type=Type.OK, offsets=((0, self.log.end),))
+        at, self.at = self.at, min(self.at + 1, self.log.given)
+        reads = (Read(partition=0, offset=at, value=at),) if at < self.at else ()
+        return Outcome(type=Type.OK, reads=reads)
+
+    async def close(self) -> None:
+        pass
+
+
+def final_reads(tmp_path: Path, log: Log, **limits: float) -> tuple[dict[str, Any], dict[int, Reach]]:
+    async def story() -> tuple[dict[str, Any], dict[int, Reach]]:
+        recorder = Recorder(tmp_path / "history.jsonl")
+        recorder.begin()
+        reaches: dict[int, Reach] = {}
+        timeout_s = limits.pop("timeout_s", 60.0)
+        told = await read_all(log, recorder, [SPEC], timeout_s, reaches=reaches, **limits)
+        recorder.close()
+        return dict(told), reaches
+
+    return asyncio.run(story())
+
+
+def test_a_read_to_the_end_is_told_and_nothing_lacks(tmp_path: Path) -> None:
+    told, _ = final_reads(tmp_path, Log(end=5, given=5))
+    assert told == {"processes": [3_000_000], "partitions": [0]}
+
+
+@pytest.mark.parametrize(("log", "how_far"), [
+    (Log(end=12, given=5), "at 5 of 12, and no further in 0.2 s"),
+    (Log(end=None, given=5), "nobody tells its end offset, and no further in 0.2 s"),
+], ids=["short", "no-leader"])
+def test_a_read_that_comes_no_further_is_given_up_and_told(tmp_path: Path, log: Log, how_far: str) -> None:
+    """Long before the time-out of all; the progress shows it meanwhile."""
+    so_far = how_far.removesuffix(", and no further in 0.2 s")
+    told, reaches = final_reads(tmp_path, log, stall_s=0.2)
+    assert (told["partitions"], told["lacking"]) == ([], {"0": how_far})
+    assert reading(reaches) == f"partition 0 {so_far}"
+    shown = line_of(Progress(phase="read", elapsed_s=33.0, ok=1, fail=0, info=0, ops_per_s=2.0, in_force=(),
+                             reading=reading(reaches)))
+    assert shown.endswith(f"2 op/s  partition 0 {so_far}")
+    assert list(read(tmp_path / "history.jsonl"))  # what was read counts
+
+
+def test_a_slow_read_that_comes_further_is_not_given_up_before_its_time_is_over(tmp_path: Path) -> None:
+    """1000 records, each a poll, in more than the time in which one must come further."""
+    (tmp_path / "whole").mkdir()
+    told, _ = final_reads(tmp_path / "whole", Log(end=1000, given=1000), stall_s=0.5)
+    assert told["partitions"] == [0]
+    told, _ = final_reads(tmp_path, Log(end=10**9, given=10**9), stall_s=60.0, timeout_s=0.2)
+    assert told["partitions"] == []
+    assert told["lacking"]["0"].endswith("of 1000000000 after 0.2 s")

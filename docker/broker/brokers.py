@@ -6,7 +6,7 @@ Rules
 3. Broker epochs and producer ids only rise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,6 +90,21 @@ def topic_record(topic: Topic) -> Record:
     }  # fmt: skip
 
 
+def configs_record(topic: str, configs: Mapping[str, str]) -> Record:
+    """All of the topic's configs, as they are from now on."""
+    return {"type": "configs", "topic": topic, "configs": dict(configs)}
+
+
+def partitions_record(topic: str, partitions: Iterable[Partition]) -> Record:
+    """New partitions of a topic, after those that it has."""
+    new = [_partition_fields(each) for each in partitions]
+    return {"type": "partitions", "topic": topic, "partitions": new}
+
+
+def topic_deleted_record(topic: str) -> Record:
+    return {"type": "topic_deleted", "topic": topic}
+
+
 def producer_ids_record(next_id: int) -> Record:
     return {"type": "producer_ids", "next": next_id}
 
@@ -142,6 +157,24 @@ def _apply_partition(state: ClusterState, record: Record) -> None:
     state.topics[record["topic"]] = replace(topic, partitions=partitions)
 
 
+def _apply_configs(state: ClusterState, record: Record) -> None:
+    state.version += 1
+    topic = state.topics[record["topic"]]
+    state.topics[record["topic"]] = replace(topic, configs=dict(record["configs"]))
+
+
+def _apply_partitions(state: ClusterState, record: Record) -> None:
+    state.version += 1
+    topic = state.topics[record["topic"]]
+    new = tuple(_partition(fields) for fields in record["partitions"])
+    state.topics[record["topic"]] = replace(topic, partitions=(*topic.partitions, *new))
+
+
+def _apply_topic_deleted(state: ClusterState, record: Record) -> None:
+    state.version += 1
+    del state.topics[record["topic"]]
+
+
 def _apply_producer_ids(state: ClusterState, record: Record) -> None:
     state.next_producer_id = max(state.next_producer_id, record["next"])
 
@@ -150,5 +183,8 @@ _APPLY = {
     "broker": _apply_broker,
     "topic": _apply_topic,
     "partition": _apply_partition,
+    "configs": _apply_configs,
+    "partitions": _apply_partitions,
+    "topic_deleted": _apply_topic_deleted,
     "producer_ids": _apply_producer_ids,
 }

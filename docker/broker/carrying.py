@@ -56,6 +56,7 @@ class Hosted:
     log: PartitionLog
     replica: Replica
     checkpointed_hw: int
+    configs: Mapping[str, str] = field(default_factory=dict)  # the topic's own
     held: Walk | None = None  # at a failpoint
     later: deque[ReplicaEvent] = field(default_factory=deque)  # what has come since
 

@@ -13,8 +13,10 @@ from typing import Any
 
 from broker import errors
 from broker.hosting import Host, Hosted, now_ms
+from broker.logline import die
 from broker.messages import CONSUMER, EndOffsetAsked, OffsetAsked
 from broker.serving import Connection
+from broker.times import EARLIEST, LATEST, YOUNGEST, find
 from broker.wire import (
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
@@ -28,7 +30,6 @@ from broker.wire import (
 )
 
 Find = Callable[[str, int], tuple[Hosted | None, int]]
-EARLIEST, LATEST = -2, -1
 _NO_TIME = milliseconds(0)
 
 
@@ -72,20 +73,38 @@ def asker(replica: int, me: int) -> int:
     return CONSUMER if replica < 0 or replica == me else replica
 
 
-def _timed(found: tuple[Hosted | None, int], timestamp: int) -> tuple[Hosted | None, int]:
-    """The same, with the error for a time that is not served."""
+def _offset(hosted: Hosted | None, timestamp: int, answer: Any) -> tuple[int, dict[str, Any]]:
+    """The error, and what ListOffsets tells, of the replica's answer: of a time it has told the HW, below
+    which the record is looked for. There may be none: then the offset is -1, and that is no error."""
+    error = answer if isinstance(answer, int) else answer.error
+    told: dict[str, Any] = {"offset": -1, "timestamp": -1}
+    if error or timestamp in (EARLIEST, LATEST) or hosted is None:
+        if not error:
+            told |= {"offset": answer.offset, "leader_epoch": answer.leader_epoch}
+        return error, told
+    try:
+        found = find(hosted.log, timestamp, answer.offset)
+    except (OSError, ValueError) as failure:
+        die("read-failed", failure)
+    if found is not None:
+        told = {"offset": found.offset, "timestamp": found.timestamp, "leader_epoch": found.epoch}
+    return error, told
+
+
+def _known(found: tuple[Hosted | None, int], timestamp: int) -> tuple[Hosted | None, int]:
+    """The same, with the error for what is no time and none of the words for one that are served."""
     hosted, error = found
-    if not error and timestamp not in (EARLIEST, LATEST):
-        error = errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    if not error and timestamp < YOUNGEST:
+        error = errors.UNSUPPORTED_VERSION
     return hosted, error
 
 
-def list_offsets(host: Host, find: Find, connection: Connection, frame: bytes, head: Head) -> None:
-    """Serve one ListOffsets 1-7: the first offset and the next; offsets by time are not kept here."""
+def list_offsets(host: Host, look: Find, connection: Connection, frame: bytes, head: Head) -> None:
+    """Serve one ListOffsets 1-7: the first offset, the next, the first since a time, the youngest's."""
     request = read_request(frame, head)
     replica = asker(request.replica_id, host.config.node_id)
     asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
-    found = [_timed(find(name, part.partition_index), part.timestamp) for name, part in asked]
+    found = [_known(look(name, part.partition_index), part.timestamp) for name, part in asked]
 
     def event(index: int, token: object) -> OffsetAsked:
         part = asked[index][1]
@@ -93,23 +112,21 @@ def list_offsets(host: Host, find: Find, connection: Connection, frame: bytes, h
             now_ms=now_ms(),
             token=token,
             replica=replica,
-            latest=part.timestamp == LATEST,
+            latest=part.timestamp != EARLIEST,
             current_leader_epoch=getattr(part, "current_leader_epoch", -1),
         )
 
     def answer(answers: list[Any]) -> None:
         cls, parts = response_parts(LIST_OFFSETS, head.version)
         topics: dict[str, list[Any]] = {}
-        for (name, part), each in zip(asked, answers, strict=True):
-            error = each if isinstance(each, int) else each.error
-            told = {} if error else {"offset": each.offset, "leader_epoch": each.leader_epoch}
+        for (name, part), (hosted, _), each in zip(asked, found, answers, strict=True):
+            error, told = _offset(hosted, part.timestamp, each)
             topics.setdefault(name, []).append(
                 make(
                     parts.ListOffsetsPartitionResponse,
                     partition_index=part.partition_index,
                     error_code=error_code(error),
-                    timestamp=-1,
-                    **{"offset": -1, **told},
+                    **told,
                 )
             )
         connection.answer(

@@ -79,6 +79,39 @@ class CreateTopic:
     replication_factor: int
     assignment: tuple[tuple[int, ...], ...]
     configs: Mapping[str, str]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTopic:
+    """CLIENT -> controller: these are the topic's configs from now on."""
+
+    now_ms: int
+    token: object
+    topic: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowTopic:
+    """CLIENT -> controller: `partitions` in all. `assignment`: where each of the new ones goes; empty: the
+    controller spreads them."""
+
+    now_ms: int
+    token: object
+    topic: str
+    partitions: int
+    assignment: tuple[tuple[int, ...], ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopic:
+    """CLIENT -> controller. Its replicas delete their logs when they hear of it."""
+
+    now_ms: int
+    token: object
+    topic: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +134,8 @@ class Expire:
 
 
 ControllerEvent = (
-    Register | Heartbeat | AlterPartition | Elect | CreateTopic | AllocateProducerIds | Expire | Tick
+    Register | Heartbeat | AlterPartition | Elect | CreateTopic | AlterTopic | GrowTopic | DeleteTopic
+    | AllocateProducerIds | Expire | Tick
 )  # fmt: skip
 
 
@@ -163,6 +197,15 @@ class CreateAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAnswer:
+    """To AlterTopic, GrowTopic and DeleteTopic."""
+
+    token: object
+    error: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsAnswer:
     token: object
     error: int
@@ -178,5 +221,5 @@ class ExpireAnswer:
 
 ControllerEffect = (
     Persist | Publish | Registered | HeartbeatAnswer | AlterAnswer | ElectAnswer | CreateAnswer
-    | ProducerIdsAnswer | ExpireAnswer
+    | TopicAnswer | ProducerIdsAnswer | ExpireAnswer
 )

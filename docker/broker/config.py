@@ -9,7 +9,7 @@ Rules
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
 from broker.arming import ArmingError, read_all, read_arms
@@ -63,12 +63,29 @@ class Config:
     trace: Path | None = None
     failpoints: tuple[Mapping[str, object], ...] = ()  # requests to arm, as on the control socket
 
+    def told(self) -> list[tuple[str, str, str | None]]:
+        """Kafka's keys with their values and defaults (None: there is none), as text, for whoever asks."""
+        defaults = {each.name: each.default for each in fields(Config)}
+        return [
+            (key, _text(getattr(self, field)), None if defaults[field] is MISSING else _text(defaults[field]))
+            for key, (field, _) in sorted(_KEYS.items())
+            if not key.startswith("floodmark.") and key != "controller.quorum.voters"
+        ]
+
     def dialled(self, node_id: int, advertised: Address) -> Address:
         """Where to dial a node: its link when there is one, else where it says it listens."""
         for known, address in self.dial:
             if known == node_id:
                 return address
         return advertised
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"PLAINTEXT://{value[0]}:{value[1]}"
+    return str(value)
 
 
 # -- values: text -> value, or ValueError saying what was wanted ------------------------------------------

@@ -24,22 +24,28 @@ from broker.brokers import (
     Partition,
     Record,
     broker_record,
+    configs_record,
     partition_record,
+    partitions_record,
     producer_ids_record,
+    topic_deleted_record,
     topic_record,
 )
 from broker.cluster_messages import (
     AllocateProducerIds,
     AlterAnswer,
     AlterPartition,
+    AlterTopic,
     ControllerEffect,
     ControllerEvent,
     CreateAnswer,
     CreateTopic,
+    DeleteTopic,
     Elect,
     ElectAnswer,
     Expire,
     ExpireAnswer,
+    GrowTopic,
     Heartbeat,
     HeartbeatAnswer,
     Persist,
@@ -48,12 +54,13 @@ from broker.cluster_messages import (
     Register,
     Registered,
     Tick,
+    TopicAnswer,
 )
 from broker.elections import appointed, elected, without
 from broker.messages import NO_LEADER
 from broker.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo, metadata_of
 from broker.rules import KIP_320, Rules
-from broker.topics import TopicDefaults, new_topic
+from broker.topics import TopicDefaults, new_partitions, new_topic
 
 __all__ = ["BrokerInfo", "Controller", "ControllerConfig", "Metadata", "PartitionInfo", "TopicInfo"]
 
@@ -97,6 +104,9 @@ class Controller:
             AlterPartition: self._alter_partition,
             Elect: self._elect,
             CreateTopic: self._create_topic,
+            AlterTopic: self._alter_topic,
+            GrowTopic: self._grow_topic,
+            DeleteTopic: self._delete_topic,
             AllocateProducerIds: self._allocate_producer_ids,
             Expire: self._expire,
             Tick: self._tick,
@@ -347,8 +357,34 @@ class Controller:
         made = new_topic(event, self._state, defaults)
         if isinstance(made, CreateAnswer):
             return made
-        self._record(topic_record(made))
+        if not event.validate_only:
+            self._record(topic_record(made))
         return CreateAnswer(token=event.token, error=errors.NONE, message="", topic_id=made.id)
+
+    def _alter_topic(self, event: AlterTopic) -> ControllerEffect:
+        if event.topic not in self._state.topics:
+            return _no_topic(event)
+        if self._state.topics[event.topic].configs != event.configs:
+            self._record(configs_record(event.topic, event.configs))
+            self._elect_leaderless()  # unclean elections may be allowed now
+        return TopicAnswer(token=event.token, error=errors.NONE, message="")
+
+    def _grow_topic(self, event: GrowTopic) -> ControllerEffect:
+        topic = self._state.topics.get(event.topic)
+        if topic is None:
+            return _no_topic(event)
+        made = new_partitions(event, topic, self._state)
+        if isinstance(made, TopicAnswer):
+            return made
+        if not event.validate_only:
+            self._record(partitions_record(event.topic, made))
+        return TopicAnswer(token=event.token, error=errors.NONE, message="")
+
+    def _delete_topic(self, event: DeleteTopic) -> ControllerEffect:
+        if event.topic not in self._state.topics:
+            return _no_topic(event)
+        self._record(topic_deleted_record(event.topic))
+        return TopicAnswer(token=event.token, error=errors.NONE, message="")
 
     def _allocate_producer_ids(self, event: AllocateProducerIds) -> ControllerEffect:
         error = _broker_error(self._state.brokers.get(event.broker), event.broker_epoch)
@@ -372,6 +408,11 @@ class Controller:
     def _unclean(self, topic: str) -> bool:
         own = self._state.topics[topic].configs.get("unclean.leader.election.enable")
         return self._config.unclean_leader_election if own is None else own.lower() == "true"
+
+
+def _no_topic(event: AlterTopic | GrowTopic | DeleteTopic) -> TopicAnswer:
+    error, message = errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {event.topic!r}"
+    return TopicAnswer(token=event.token, error=error, message=message)
 
 
 def _broker_error(broker: Broker | None, epoch: int) -> int:

@@ -23,7 +23,7 @@ from broker.clock import Clock
 from broker.config import Config
 from broker.control import Control, ControlError
 from broker.controller import Controller, ControllerConfig
-from broker.controller_views import PARTITIONS_MAX, config_problem, election, view
+from broker.controller_views import election, view
 from broker.describing import CONTROLLER_SERVES, NO_TIME, api_versions
 from broker.failpoints import Failpoints, Fate
 from broker.herald import Herald
@@ -44,6 +44,8 @@ from broker.messages import (
 from broker.narrating_cluster import controller_lines, untold_lines
 from broker.rules import rules_for
 from broker.serving import Connection, Listener
+from broker.topic_configs import config_problem
+from broker.topic_requests import PARTITIONS_MAX, TopicRequests
 from broker.trace import Trace, latest_version
 from broker.wire import (
     Head,
@@ -96,6 +98,7 @@ class ControllerServer:
             wire.ALLOCATE_PRODUCER_IDS: self._allocate_producer_ids,
             wire.CREATE_TOPICS: self._create_topics,
             wire.ELECT_LEADERS: self._elect_leaders,
+            **TopicRequests(self._controller.metadata, self._step, self._clock.now_ms).serves,
         }
 
     async def run(self) -> None:
@@ -315,16 +318,14 @@ class ControllerServer:
         self, topic: Any, topic_id: uuid.UUID, *, validate_only: bool
     ) -> tuple[int, str | None]:
         configs = {each.name: each.value for each in topic.configs if each.value is not None}
-        problem = config_problem(configs)
-        if problem:
-            return errors.INVALID_CONFIG, problem
+        error, problem = config_problem(configs)
+        if error:
+            return error, problem
         assignment = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
         if sorted(assignment) != list(range(len(topic.assignments))):
             return errors.INVALID_REPLICA_ASSIGNMENT, "partitions are not numbered from 0 without gaps"
         if topic.num_partitions > PARTITIONS_MAX:
             return errors.INVALID_PARTITIONS, f"more than {PARTITIONS_MAX} partitions"
-        if validate_only:
-            return errors.INVALID_REQUEST, "validate_only is not served"
         answer = self._step(
             CreateTopic(
                 now_ms=self._clock.now_ms(),
@@ -335,6 +336,7 @@ class ControllerServer:
                 replication_factor=topic.replication_factor,
                 assignment=tuple(assignment[index] for index in sorted(assignment)),
                 configs=configs,
+                validate_only=validate_only,
             )
         )
         return answer.error, answer.message or None

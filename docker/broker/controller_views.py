@@ -1,5 +1,4 @@
-"""The controller as others see it: its state for the control socket, what it is asked there, and which topic
-configs it takes."""
+"""The controller as others see it: its state for the control socket, and what it is asked there."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,10 +6,6 @@ from typing import Any
 from broker.control import ControlError
 from broker.messages import NO_LEADER, Elect
 from broker.metadata import Metadata
-
-PARTITIONS_MAX = 10_000  # of one topic: a typing error must not fill the memory
-_NUMBERS = ("min.insync.replicas", "flush.messages", "segment.bytes")
-_TRUTHS = ("unclean.leader.election.enable",)
 
 
 def view(metadata: Metadata) -> dict[str, Any]:
@@ -43,17 +38,3 @@ def election(request: Mapping[str, Any], now_ms: int) -> Elect:
     return Elect(
         now_ms=now_ms, token=None, partitions=((topic, partition),), unclean=unclean, leader=leader
     )
-
-
-def config_problem(configs: Mapping[str, str]) -> str:
-    """What is wrong with a topic's configs, where they are ours to read. Others are kept and mean nothing
-    here."""
-    for key in _NUMBERS:
-        value = configs.get(key)
-        if value is not None and not (value.isascii() and value.isdecimal() and 1 <= int(value) < 2**63):
-            return f"{key}: a number of at least 1 is wanted, not {value!r}"
-    for key in _TRUTHS:
-        value = configs.get(key)
-        if value is not None and value.lower() not in ("true", "false"):
-            return f"{key}: true or false is wanted, not {value!r}"
-    return ""

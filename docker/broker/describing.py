@@ -25,18 +25,31 @@ OFFERED = {
     wire.FETCH: (4, 12),
     wire.LIST_OFFSETS: (1, 7),
     wire.METADATA: (0, 9),
+    wire.OFFSET_COMMIT: (2, 8),  # this and the next four: broker.groups
+    wire.OFFSET_FETCH: (1, 7),
     wire.FIND_COORDINATOR: (0, 3),
+    wire.JOIN_GROUP: (0, 9),
+    wire.LIST_GROUPS: (0, 4),
     wire.API_VERSIONS: (0, 3),
     wire.CREATE_TOPICS: (2, 7),
+    wire.DELETE_TOPICS: (1, 6),
     wire.INIT_PRODUCER_ID: (0, 4),
     wire.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    wire.DESCRIBE_CONFIGS: (1, 4),
+    wire.ALTER_CONFIGS: (0, 2),
+    wire.CREATE_PARTITIONS: (0, 3),
     wire.ELECT_LEADERS: (0, 2),
+    wire.INCREMENTAL_ALTER_CONFIGS: (0, 1),
 }
 # what is served beside: Produce 0-2 cannot be read, Fetch 15 comes from brokers
 _SERVED = {**OFFERED, wire.PRODUCE: (3, 9)}
 CONTROLLER_SERVES = {
     wire.API_VERSIONS: (0, 3),
     wire.CREATE_TOPICS: (7, 7),
+    wire.DELETE_TOPICS: (6, 6),
+    wire.ALTER_CONFIGS: (2, 2),
+    wire.CREATE_PARTITIONS: (3, 3),
+    wire.INCREMENTAL_ALTER_CONFIGS: (1, 1),
     wire.ELECT_LEADERS: (2, 2),
     wire.ALTER_PARTITION: (3, 3),
     wire.BROKER_REGISTRATION: (4, 4),

@@ -149,6 +149,12 @@ class Files:
             with _refused("fsync", folder):
                 _sync_folder(folder)
 
+    def remove_folder(self, name: str) -> None:
+        """An empty folder goes; durable when this returns. One that is not there does not matter."""
+        with _refused("remove", self.path(name)), contextlib.suppress(FileNotFoundError):
+            self.path(name).rmdir()
+            _sync_folder(self.root)
+
     def replace(self, name: str, data: bytes, *, sync: bool = True) -> None:
         """Puts a file with this content in the name's place, whole or not at all; durable, unless sync is
         False."""

@@ -51,6 +51,7 @@ from broker.storage import PartitionLog
 from broker.trace import Trace
 
 __all__ = ["Host", "Hosted", "Key", "Watchers", "now_ms"]
+CLOSE_DELETED_AFTER_MS = 60_000  # as long as Kafka keeps the files of a deleted topic
 MIN_INSYNC, FLUSH_MESSAGES, SEGMENT_BYTES = "min.insync.replicas", "flush.messages", "segment.bytes"
 
 
@@ -88,6 +89,8 @@ class Host:
     hosted: dict[Key, Hosted] = field(default_factory=dict)
     idle: dict[Key, PartitionLog] = field(default_factory=dict)  # recovered, and not yet told who leads
     _checkpointed: dict[Key, int] = field(default_factory=dict)
+    _metadata: Metadata = field(default_factory=lambda: Metadata(version=0, brokers=(), topics={}))  # taken
+    _deleted: list[tuple[int, PartitionLog]] = field(default_factory=list)  # (when to close it, it), in order
     trace: Trace = field(default_factory=Trace)
     points: Failpoints = field(default_factory=Failpoints)
     _carrier: Carrier = field(init=False)
@@ -107,7 +110,7 @@ class Host:
             OffsetAnswer: _tell,
             ProposeIsr: self.watchers.propose,
         }
-        self._carrier = Carrier(carry_out, self.trace, self.points, self.watchers.let_go)
+        self._carrier = Carrier(carry_out, self.trace, self.points, self._let_go)
         self.trace.standing_of = self._standing_of
 
     # -- events --------------------------------------------------------------------------------------------
@@ -118,6 +121,8 @@ class Host:
 
     def tick(self) -> None:
         now = now_ms()
+        while self._deleted and self._deleted[0][0] <= now:
+            self._deleted.pop(0)[1].close()
         for hosted in list(self.hosted.values()):
             self.post(hosted, Tick(now_ms=now))
 
@@ -162,13 +167,21 @@ class Host:
     # -- the partitions there are --------------------------------------------------------------------------
 
     def take(self, metadata: Metadata) -> None:
-        """Tell every replica here who leads it; those that are new are made, or recovered from disk."""
+        """Tell every replica here who leads it; those that are new are made, or recovered from disk; those
+        whose topic was deleted go."""
         me, now, broker_epochs = self.config.node_id, now_ms(), metadata.broker_epochs
+        self._metadata = metadata
+        for hosted in [each for each in self.hosted.values() if self._is_deleted(each)]:
+            self._delete(hosted)
         for topic in metadata.topics.values():
             for part in topic.partitions:
                 if me not in part.replicas:
                     continue
                 hosted = self.hosted.get((topic.name, part.partition)) or self._open(topic, part.partition)
+                if self._is_deleted(hosted):
+                    continue  # an earlier topic of that name, held at a failpoint
+                if hosted.configs != topic.configs:
+                    self._configure(hosted, topic)
                 self.post(
                     hosted,
                     LeaderAndIsr(
@@ -181,6 +194,62 @@ class Host:
                         broker_epochs=broker_epochs,
                     ),
                 )
+
+    def _configure(self, hosted: Hosted, topic: TopicInfo) -> None:
+        """Let the topic's configs, or else the broker's, rule this replica."""
+        flush = _setting(topic, FLUSH_MESSAGES, self.config.flush_messages)
+        hosted.configs = topic.configs
+        hosted.replica.configure(self._replica_config(topic))
+        hosted.log.configure(
+            segment_bytes=_setting(topic, SEGMENT_BYTES, self.config.segment_bytes),
+            flush_messages=None if flush == LONG_MAX else flush,
+        )
+
+    def _replica_config(self, topic: TopicInfo) -> ReplicaConfig:
+        return ReplicaConfig(
+            min_insync_replicas=_setting(topic, MIN_INSYNC, self.config.min_insync_replicas),
+            replica_lag_time_max_ms=self.config.replica_lag_time_max_ms,
+        )
+
+    # -- topics that were deleted --------------------------------------------------------------------------
+
+    def _is_deleted(self, hosted: Hosted) -> bool:
+        topic = self._metadata.topics.get(hosted.topic)
+        return topic is None or topic.id != hosted.topic_id
+
+    def _let_go(self, hosted: Hosted) -> None:
+        """A failpoint has let it go; its topic may have been deleted meanwhile."""
+        self.watchers.let_go(hosted)
+        if self.hosted.get(hosted.key) is hosted and self._is_deleted(hosted):
+            self.take(self._metadata)
+
+    def _delete(self, hosted: Hosted) -> None:
+        """It leads and follows nobody any more, whoever waits hears so, and its directory goes. One that is
+        held at a failpoint goes when it is let go."""
+        replica = hosted.replica
+        self.post(
+            hosted,
+            LeaderAndIsr(
+                now_ms=now_ms(), leader=NO_LEADER, leader_epoch=replica.leader_epoch + 1, isr=replica.isr,
+                partition_epoch=replica.partition_epoch + 1, replicas=(), broker_epochs={},
+            ),
+        )  # fmt: skip
+        if hosted.held is not None:
+            return
+        log("info", "deleted", topic=hosted.topic, partition=hosted.partition, leo=replica.leo)
+        del self.hosted[hosted.key]
+        self._delete_log(hosted.key, hosted.log)
+
+    def _delete_log(self, key: Key, partition_log: PartitionLog) -> None:
+        """The checkpoint goes first: it must not rule over a log of that name that is made later."""
+        try:
+            if key in self._checkpointed:
+                del self._checkpointed[key]
+                write_offsets(self.files, HIGH_WATERMARKS, self._checkpointed)
+            partition_log.delete()
+        except Exception as error:
+            die("log-cannot-be-deleted", error)
+        self._deleted.append((now_ms() + CLOSE_DELETED_AFTER_MS, partition_log))
 
     def recover(self) -> None:
         """Open every log that is in the directory, before anybody is told that this broker is there."""
@@ -239,6 +308,10 @@ class Host:
         """The log recovered at start, unless the topic has a segment size of its own; or a new one."""
         segment_bytes = _setting(topic, SEGMENT_BYTES, self.config.segment_bytes)
         found = self.idle.pop(key, None)
+        if found is not None and read_topic_id(self.files, found.folder) not in (topic.id, None):
+            log("info", "deleted", topic=key[0], partition=key[1], leo=found.leo)
+            self._delete_log(key, found)  # the topic was deleted while this broker was down
+            found = None
         if found is not None and segment_bytes == self.config.segment_bytes:
             settle_topic_id(self.files, found.folder, topic.id)
             return found
@@ -249,18 +322,13 @@ class Host:
 
     def _open(self, topic: TopicInfo, partition: int) -> Hosted:
         key = (topic.name, partition)
-        flush = _setting(topic, FLUSH_MESSAGES, self.config.flush_messages)
-        checkpointed = self._checkpointed.get(key, 0)
         try:
             partition_log = self._log_of(key, topic)
-            partition_log.flush_messages = None if flush == LONG_MAX else flush
+            checkpointed = self._checkpointed.get(key, 0)
             found = partition_log.recovered
             replica = Replica(
                 me=self.config.node_id,
-                config=ReplicaConfig(
-                    min_insync_replicas=_setting(topic, MIN_INSYNC, self.config.min_insync_replicas),
-                    replica_lag_time_max_ms=self.config.replica_lag_time_max_ms,
-                ),
+                config=self._replica_config(topic),
                 rules=self.rules,
                 recovered=Recovered(
                     log_start=found.log_start, batches=found.batches, epochs=found.epochs, hw=checkpointed
@@ -277,6 +345,7 @@ class Host:
             replica=replica,
             checkpointed_hw=checkpointed,
         )
+        self._configure(hosted, topic)
         self.hosted[key] = hosted
         return hosted
 

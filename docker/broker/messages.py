@@ -20,16 +20,25 @@ from broker.cluster_messages import (
     AlterPartition as AlterPartition,
 )
 from broker.cluster_messages import (
+    AlterTopic as AlterTopic,
+)
+from broker.cluster_messages import (
     ControllerEvent as ControllerEvent,
 )
 from broker.cluster_messages import (
     CreateTopic as CreateTopic,
 )
 from broker.cluster_messages import (
+    DeleteTopic as DeleteTopic,
+)
+from broker.cluster_messages import (
     Elect as Elect,
 )
 from broker.cluster_messages import (
     Expire as Expire,
+)
+from broker.cluster_messages import (
+    GrowTopic as GrowTopic,
 )
 from broker.cluster_messages import (
     Heartbeat as Heartbeat,

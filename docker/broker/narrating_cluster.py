@@ -89,6 +89,22 @@ def _topic(told: _Told, record: Record) -> None:
         _changed(told, record["topic"], index, fields, CREATED)
 
 
+def _partitions(told: _Told, record: Record) -> None:
+    first = 1 + max((index for topic, index in told.partitions if topic == record["topic"]), default=-1)
+    for index, fields in enumerate(record["partitions"], first):
+        _changed(told, record["topic"], index, fields, CREATED)
+
+
+def _nothing(told: _Told, record: Record) -> None:
+    """It makes a version, and the trace has no word for it."""
+
+
+def _deleted(told: _Told, record: Record) -> None:
+    """The trace has no word for it; a topic of that name that is made later begins anew."""
+    for key in [key for key in told.partitions if key[0] == record["topic"]]:
+        del told.partitions[key]
+
+
 def _partition(told: _Told, record: Record) -> None:
     _changed(told, record["topic"], record["partition"], record, told.cause)
 
@@ -111,4 +127,7 @@ _TELL: Mapping[str, Callable[[_Told, Record], None]] = {
     "broker": _broker,
     "topic": _topic,
     "partition": _partition,
+    "partitions": _partitions,
+    "configs": _nothing,
+    "topic_deleted": _deleted,
 }

@@ -112,6 +112,10 @@ class Replica:
         self._assert_invariants(hw, epoch)
         return state.effects
 
+    def configure(self, config: ReplicaConfig) -> None:
+        """The topic's configs have changed: what is asked from now on is judged by the new ones."""
+        self._state.config = config
+
     def wish(self) -> Wish | None:
         """What this replica, if it follows, would ask its leader now; None while it has nothing to ask."""
         return self._follower.wish() if self._follower is not None else None

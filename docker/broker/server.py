@@ -20,10 +20,12 @@ from broker.clients import asker, list_offsets, offset_for_leader_epoch
 from broker.config import Address, Config
 from broker.control import Control
 from broker.describing import OFFERED, api_versions, metadata_answer, served
+from broker.describing_configs import describe_configs
 from broker.dialling import Line, Unreachable
 from broker.failpoints import Failpoints
 from broker.fetcher import Fetcher, Fetchers
 from broker.files import Files
+from broker.groups import Groups
 from broker.handed import Handed
 from broker.hosting import Host, Hosted, Watchers, now_ms
 from broker.lifecycle import UNREGISTERED, Lifecycle
@@ -39,11 +41,8 @@ from broker.trace import Trace
 from broker.wire import (
     Head,
     WireError,
-    error_code,
-    make,
     read_head,
     read_request,
-    response_parts,
     write_response,
 )
 
@@ -87,6 +86,7 @@ class Broker:
             points=self._points,
         )
         self._clean_epoch = clean_epoch
+        self._groups = Groups(config)
         self._listener = Listener(self._serve, config.request_max_bytes)
         self._asked_to_stop = asyncio.Event()
         self._lifecycle: Lifecycle | None = None
@@ -100,7 +100,7 @@ class Broker:
             loop.add_signal_handler(number, self._asked_to_stop.set)
         self._proposals = Proposals(config, self._controller_line, lambda: self._host, self._broker_epoch)
         ids = ProducerIds(config, self._controller_line(), self._broker_epoch)
-        self._handed = Handed(config, self._controller_line(), ids, lambda: self._metadata)
+        self._handed = Handed(config, self._controller_line(), ids, self._groups, lambda: self._metadata)
         self._fetchers = Fetchers(self._fetcher, lambda: self._host)
         self._control = Control(self._state, {}, self._points)
         if config.control is not None:
@@ -210,32 +210,21 @@ class Broker:
             raise WireError(f"api key {head.key}, version {head.version} is not served")
 
     def _serve_others(self, connection: Connection, frame: bytes, head: Head) -> None:
-        handed = self._handed
         if head.key == wire.METADATA:
             connection.answer(write_response(head.correlation, self._metadata_answer(frame, head)))
         elif head.key == wire.LIST_OFFSETS:
             list_offsets(self._host, self._find, connection, frame, head)
         elif head.key == wire.OFFSET_FOR_LEADER_EPOCH:
             offset_for_leader_epoch(self._host, self._find, connection, frame, head)
-        elif head.key == wire.FIND_COORDINATOR:
-            read_request(frame, head)
-            cls, _ = response_parts(head.key, head.version)
-            body = make(
-                cls,
-                throttle_time=wire.milliseconds(0),
-                error_message="there are no groups here",
-                error_code=error_code(errors.COORDINATOR_NOT_AVAILABLE),
-                node_id=-1,
-                host="",
-                port=-1,
-            )
+        elif head.key in self._groups.serves:
+            body = self._groups.serves[head.key](read_request(frame, head), head)
             connection.answer(write_response(head.correlation, body))
-        elif head.key == wire.CREATE_TOPICS:
-            handed.begin(handed.create_topics, connection, frame, head)
-        elif head.key == wire.ELECT_LEADERS:
-            handed.begin(handed.elect_leaders, connection, frame, head)
+        elif head.key == wire.DESCRIBE_CONFIGS:
+            request = read_request(frame, head)
+            body = describe_configs(request, head, self._metadata, self._config)
+            connection.answer(write_response(head.correlation, body))
         else:
-            handed.begin(handed.init_producer_id, connection, frame, head)
+            self._handed.begin(connection, frame, head)
 
     def _api_versions(self, frame: bytes, head: Head) -> Any:
         if head.version <= OFFERED[wire.API_VERSIONS][1]:

@@ -11,12 +11,14 @@ Rules
 5. After a DiskError the log must not be used any more: open it again.
 """
 
+import mmap
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
-from broker.checkpoints import EPOCHS, read_epochs, settle_topic_id, write_epochs
+from broker.checkpoints import EPOCHS, PARTITION_METADATA, read_epochs, settle_topic_id, write_epochs
 from broker.files import DiskError, Files
 from broker.messages import Batch
 from broker.records import stamp
@@ -162,6 +164,14 @@ class PartitionLog:
             raise DiskError(f"{self._files.path(segment.name)} ends before byte {stop}: another has cut it")
         return data
 
+    def batches(self) -> Iterator[tuple[mmap.mmap, int, int]]:
+        """The bytes of a segment, and where in them a batch begins and ends: of every batch, in order. The
+        bytes are there until the next is asked for."""
+        for segment in list(self._segments):
+            if segment.size:
+                with mmap.mmap(segment.descriptor, segment.size, prot=mmap.PROT_READ) as data:
+                    yield from ((data, *span) for span in pairwise((*segment.positions, segment.size)))
+
     def flush(self) -> None:
         """Everything is durable when this returns."""
         if self._flushed < self.leo:
@@ -172,6 +182,19 @@ class PartitionLog:
     def save_epochs(self, entries: Iterable[tuple[int, int]]) -> None:
         """leader-epoch-checkpoint with these (epoch, start offset), durable when this returns."""
         write_epochs(self._files, f"{self.folder}/{EPOCHS}", entries)
+
+    def configure(self, *, segment_bytes: int, flush_messages: int | None) -> None:
+        """The topic's configs have changed: for what is appended from now on."""
+        self._segment_bytes, self.flush_messages = segment_bytes, flush_messages
+
+    def delete(self) -> None:
+        """Takes the directory away, newest segment first, what names the topic last. Descriptors stay open
+        until `close`: whoever still reads, reads what there was."""
+        newest_first = [segment.name for segment in reversed(self._segments)]
+        self._files.remove(newest_first)
+        others = sorted(self._files.listing(self.folder), key=lambda name: (name == PARTITION_METADATA, name))
+        self._files.remove(f"{self.folder}/{name}" for name in others)
+        self._files.remove_folder(self.folder)
 
     def close(self) -> None:
         """Gives the files back and flushes nothing; safe to call twice."""

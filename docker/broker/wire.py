@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
@@ -26,6 +26,8 @@ from kio.serial import entity_reader, entity_writer
 from broker.shape import ShapeError, readable
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, LEADER_AND_ISR = 0, 1, 2, 3, 4
+OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, LIST_GROUPS, DELETE_TOPICS = 8, 9, 11, 16, 20
+DESCRIBE_CONFIGS, ALTER_CONFIGS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 37, 44
 FIND_COORDINATOR, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = (
     10,
     18,
@@ -157,6 +159,29 @@ def make(cls: Any, **values: Any) -> Any:
     """An instance of a kio class, leaving out what this version of it does not have."""
     known = _known(cls)
     return cls(**{name: value for name, value in values.items() if name in known})
+
+
+def recast(value: Any, cls: Any) -> Any:
+    """The same message in another version: fields by their names, at every depth."""
+    return cls(
+        **{
+            field.name: _recast(getattr(value, field.name), field.type)
+            for field in fields(cls)
+            if hasattr(value, field.name)
+        }
+    )
+
+
+def _recast(value: Any, kind: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_recast(each, kind) for each in value)
+    return recast(value, _message_in(kind)) if is_dataclass(value) else value
+
+
+@cache
+def _message_in(kind: Any) -> Any:
+    """The class of a nested message in a field's type, which may be optional, or several of them."""
+    return kind if is_dataclass(kind) else next(filter(None, map(_message_in, get_args(kind))), None)
 
 
 class Parts:

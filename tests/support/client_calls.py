@@ -1,0 +1,120 @@
+"""The ordinary calls of Kafka's clients against brokers: what each is answered, and how fast, as rows and as a table.
+
+`python client_calls.py --readme docker/README.md` (PYTHONPATH: tests/support) starts three brokers as `cluster up`
+does, makes every call of every client that is installed, and writes the table between the page's two marks.
+"""
+
+import argparse
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+OK = "ok"
+AT_ONCE_S = 1.0  # a refusal comes within this
+SOON_S = 10.0  # what works, on a machine that does other things as well
+TURNS = 3  # a refusal that was slow may have met a busy machine: it is asked so often
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+NO_GROUPS, NO_TRANSACTIONS = "GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+BEGIN, END = "<!-- clients: tests/support/client_calls.py writes these lines -->", "<!-- end of clients -->"
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Where to call, and the topic of this client."""
+
+    bootstrap: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """`run` returns what it was answered: OK, or the error's name as the client has it. Whatever else is wrong
+    it raises."""
+
+    name: str
+    expected: str
+    run: Callable[[Scene], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    client: str
+    version: str
+    call: str
+    expected: str
+    answer: str
+    seconds: float
+
+    @property
+    def good(self) -> bool:
+        return self.answer == self.expected and self.seconds < (SOON_S if self.expected == OK else AT_ONCE_S)
+
+
+def scene(bootstrap: str, client: str) -> Scene:
+    return Scene(bootstrap=bootstrap, topic=f"calls-{client}-{next(_numbers)}")
+
+
+def play(client: str, version: str, calls: Iterable[Call], at: Scene) -> list[Row]:
+    """Each call once, in order; a slow refusal again."""
+    return [_row(client, version, call, at) for call in calls]
+
+
+def _row(client: str, version: str, call: Call, at: Scene) -> Row:
+    for turn in range(TURNS):
+        began = time.monotonic()
+        answer = call.run(at)
+        row = Row(
+            client=client, version=version, call=call.name, expected=call.expected, answer=answer,
+            seconds=time.monotonic() - began,
+        )  # fmt: skip
+        if row.good or row.answer != row.expected or row.expected == OK or turn == TURNS - 1:
+            break
+    return row
+
+
+def told(rows: Sequence[Row]) -> str:
+    """The rows that are not as they should be."""
+    return "\n".join(
+        f"{row.client}: {row.call}: {row.answer} in {row.seconds:.2f} s, expected {row.expected}"
+        for row in rows
+        if not row.good
+    )
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Markdown."""
+    lines = ["| client | call | answer | s |", "|---|---|---|---|"]
+    for row in rows:
+        answer = row.answer if row.answer == OK else f"`{row.answer}`"
+        lines.append(f"| {row.client} {row.version} | {row.call} | {answer} | {row.seconds:.2f} |")
+    return lines
+
+
+def into(page: str, lines: Sequence[str]) -> str:
+    """The page with these lines between its marks."""
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return "\n".join([head + BEGIN, "", *lines, "", END + tail])
+
+
+def main() -> int:
+    import clients_of_all_kinds
+    from real_brokers import RealBrokers
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--readme", type=Path, required=True)
+    readme: Path = parser.parse_args().readme
+    with tempfile.TemporaryDirectory() as folder, RealBrokers(Path(folder)) as brokers:
+        rows = [row for play_all in clients_of_all_kinds.CLIENTS.values() for row in play_all(brokers.bootstrap)]
+    readme.write_text(into(readme.read_text(encoding="utf-8"), table(rows)), encoding="utf-8")
+    print(told(rows))
+    return 0 if all(row.good for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""aiokafka's ordinary calls."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, __version__
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import BrokerResponseError, IncompatibleBrokerVersion, KafkaError
+from client_calls import COMPRESSIONS, NO_GROUPS, NO_TRANSACTIONS, OK, Call, Row, Scene, play, scene
+
+from broker.errors import name_of
+
+WAIT_S = 20.0
+
+
+def _asking(ask: Callable[[Scene], Awaitable[object]]) -> Callable[[Scene], str]:
+    """A call that is made in a loop of its own."""
+    async def bounded(at: Scene) -> None:
+        async with asyncio.timeout(WAIT_S):
+            await ask(at)
+
+    def run(at: Scene) -> str:
+        try:
+            asyncio.run(bounded(at))
+        except IncompatibleBrokerVersion:
+            return "UNSUPPORTED_VERSION"
+        except BrokerResponseError as error:
+            return name_of(error.errno)
+        except KafkaError as error:
+            if getattr(error, "errno", -1) > 0:
+                return name_of(error.errno)
+            raise
+        return OK
+
+    return run
+
+
+@contextlib.asynccontextmanager
+async def _admin(at: Scene) -> AsyncIterator[AIOKafkaAdminClient]:
+    client = AIOKafkaAdminClient(bootstrap_servers=at.bootstrap)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@contextlib.asynccontextmanager
+async def _consumer(at: Scene, *topics: str, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
+    consumer = AIOKafkaConsumer(
+        *topics, bootstrap_servers=at.bootstrap, group_id=group, auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )  # fmt: skip
+    try:
+        await consumer.start()
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+@contextlib.asynccontextmanager
+async def _producer(at: Scene, **config: object) -> AsyncIterator[AIOKafkaProducer]:
+    producer = AIOKafkaProducer(bootstrap_servers=at.bootstrap, acks="all", linger_ms=20, **config)
+    try:
+        await producer.start()
+        yield producer
+    finally:
+        await producer.stop()
+
+
+async def _list(at: Scene) -> None:
+    async with _admin(at) as admin:
+        await admin.list_topics()
+
+
+async def _cluster(at: Scene) -> None:
+    async with _admin(at) as admin:
+        await admin.describe_cluster()
+
+
+def _raise(answer: object) -> None:
+    """Its admin client hands answers out as they are."""
+    for each in getattr(answer, "topic_errors", None) or getattr(answer, "topic_error_codes", ()):
+        if each[1]:
+            error = KafkaError(name_of(each[1]))
+            error.errno = each[1]
+            raise error
+
+
+async def _create(at: Scene) -> None:
+    async with _admin(at) as admin:
+        _raise(await admin.create_topics([NewTopic(at.topic, 1, 3)]))
+
+
+async def _describe(at: Scene) -> None:
+    async with _admin(at) as admin:
+        (topic,) = await admin.describe_topics([at.topic])
+        _raise(type("Answer", (), {"topic_errors": [(at.topic, topic["error_code"])]}))
+
+
+async def _grow(at: Scene) -> None:
+    async with _admin(at) as admin:
+        _raise(await admin.create_partitions({at.topic: NewPartitions(2)}))
+
+
+async def _configs(admin: AIOKafkaAdminClient, kind: ConfigResourceType, name: str) -> dict[str, str]:
+    (answer,) = await admin.describe_configs([ConfigResource(kind, name)])
+    ((error, _, _, _, entries),) = answer.resources
+    assert not error
+    return {entry[0]: entry[1] for entry in entries}
+
+
+async def _describe_configs(at: Scene) -> None:
+    async with _admin(at) as admin:
+        assert (await _configs(admin, ConfigResourceType.TOPIC, at.topic))["min.insync.replicas"] == "2"
+
+
+async def _describe_broker(at: Scene) -> None:
+    async with _admin(at) as admin:
+        assert (await _configs(admin, ConfigResourceType.BROKER, "1"))["node.id"] == "1"
+
+
+def _alter(name: str, value: str) -> Callable[[Scene], Awaitable[None]]:
+    async def ask(at: Scene) -> None:
+        async with _admin(at) as admin:
+            resource = ConfigResource(ConfigResourceType.TOPIC, at.topic, {name: value})
+            (answer,) = await admin.alter_configs([resource])
+            ((error, *_),) = answer.resources
+            _raise(type("Answer", (), {"topic_errors": [(at.topic, error)]}))
+            assert (await _configs(admin, ConfigResourceType.TOPIC, at.topic))[name] == value
+
+    return ask
+
+
+# -- records -----------------------------------------------------------------------------------------------
+
+
+def _produce_and_read(compression: str) -> Callable[[Scene], Awaitable[None]]:
+    values = [f"{compression} " + "v" * 99 + str(n) for n in range(20)]
+
+    async def ask(at: Scene) -> None:
+        partition = TopicPartition(at.topic, 0)
+        kind = None if compression == "none" else compression
+        async with _producer(at, compression_type=kind) as producer:
+            sent = [
+                await producer.send(at.topic, value.encode(), partition=0, timestamp_ms=1_000_000 + len(value))
+                for value in values
+            ]
+            offsets = [(await each).offset for each in sent]
+        async with _consumer(at) as consumer:
+            consumer.assign([partition])
+            consumer.seek(partition, offsets[0])
+            assert [(await consumer.getone()).value.decode() for _ in values] == values
+
+    return ask
+
+
+async def _idempotent(at: Scene) -> None:
+    async with _producer(at, enable_idempotence=True) as producer:
+        await producer.send_and_wait(at.topic, b"i", partition=0)
+
+
+async def _stored(at: Scene) -> None:
+    partition = TopicPartition(at.topic, 0)
+    async with _consumer(at, group="calls") as consumer:
+        consumer.assign([partition])
+        assert await consumer.committed(partition) is None
+        assert (await consumer.getone()).offset == 0
+
+
+async def _times(at: Scene) -> None:
+    partition = TopicPartition(at.topic, 0)
+    tenth = 1_000_000 + len("none " + "v" * 99 + "10")
+    async with _consumer(at) as consumer:
+        found = [
+            (await consumer.offsets_for_times({partition: when}))[partition] for when in (0, tenth, 1 << 50)
+        ]
+        assert await consumer.beginning_offsets([partition]) == {partition: 0}
+        assert (await consumer.end_offsets([partition]))[partition] > 100
+    assert [each and each.offset for each in found] == [0, 10, None], found
+
+
+# -- what there is not -------------------------------------------------------------------------------------
+
+
+async def _groups(at: Scene) -> None:
+    async with _admin(at) as admin:
+        assert await admin.list_consumer_groups() == []
+
+
+async def _subscribe(at: Scene) -> None:
+    async with _consumer(at, at.topic, group="calls") as consumer:
+        await consumer.getone()
+
+
+async def _commit(at: Scene) -> None:
+    async with _consumer(at, group="calls") as consumer:
+        consumer.assign([TopicPartition(at.topic, 0)])
+        await consumer.getone()
+        await consumer.commit()
+
+
+async def _transaction(at: Scene) -> None:
+    async with _producer(at, transactional_id=at.topic):
+        pass
+
+
+async def _delete_records(at: Scene) -> None:
+    async with _admin(at) as admin:
+        await admin.delete_records({TopicPartition(at.topic, 0): RecordsToDelete(before_offset=1)})
+
+
+async def _delete(at: Scene) -> None:
+    async with _admin(at) as admin:
+        _raise(await admin.delete_topics([at.topic]))
+
+
+CALLS = [
+    Call(name=name, expected=expected, run=_asking(ask))
+    for name, expected, ask in [
+        ("list topics", OK, _list),
+        ("describe the cluster", OK, _cluster),
+        ("create a topic", OK, _create),
+        ("create it again", "TOPIC_ALREADY_EXISTS", _create),
+        ("describe it", OK, _describe),
+        ("add partitions", OK, _grow),
+        ("describe its configs", OK, _describe_configs),
+        ("alter its configs", OK, _alter("min.insync.replicas", "1")),
+        ("alter a config that is none", "INVALID_CONFIG", _alter("no.such.config", "1")),
+        ("cleanup.policy=compact", "POLICY_VIOLATION", _alter("cleanup.policy", "compact")),
+        ("describe a broker's configs", OK, _describe_broker),
+        *[(f"produce ({each}), assign, read", OK, _produce_and_read(each)) for each in COMPRESSIONS],
+        ("produce (idempotent)", OK, _idempotent),
+        ("assign without an offset", OK, _stored),
+        ("offsets by time", OK, _times),
+        ("list groups", OK, _groups),
+        ("subscribe", NO_GROUPS, _subscribe),
+        ("commit", NO_GROUPS, _commit),
+        ("a transactional producer's start", NO_TRANSACTIONS, _transaction),
+        ("delete records", "UNSUPPORTED_VERSION", _delete_records),
+        ("delete the topic", OK, _delete),
+        ("delete it again", "UNKNOWN_TOPIC_OR_PARTITION", _delete),
+    ]
+]
+
+
+def rows(bootstrap: str) -> list[Row]:
+    return play("aiokafka", __version__, CALLS, scene(bootstrap, "aiokafka"))

@@ -25,7 +25,7 @@ OFFERED = {
     wire.FETCH: (4, 12),
     wire.LIST_OFFSETS: (1, 7),
     wire.METADATA: (0, 9),
-    wire.OFFSET_COMMIT: (2, 8),  # this and the next four: broker.groups
+    wire.OFFSET_COMMIT: (2, 8),  # of groups, here and below: broker.groups
     wire.OFFSET_FETCH: (1, 7),
     wire.FIND_COORDINATOR: (0, 3),
     wire.JOIN_GROUP: (0, 9),
@@ -40,6 +40,7 @@ OFFERED = {
     wire.CREATE_PARTITIONS: (0, 3),
     wire.ELECT_LEADERS: (0, 2),
     wire.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    wire.CONSUMER_GROUP_HEARTBEAT: (0, 1),
 }
 # what is served beside: Produce 0-2 cannot be read, Fetch 15 comes from brokers
 _SERVED = {**OFFERED, wire.PRODUCE: (3, 9)}

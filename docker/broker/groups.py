@@ -3,8 +3,8 @@
 Rules
 1. A client that hears nothing, or an error that is worth another try, waits in silence for a minute. So every
    broker says that it coordinates whatever it is asked for, and then refuses what would begin a group
-   (JoinGroup), keep an offset (OffsetCommit) or begin a transaction (InitProducerId with an id) with an error
-   that no client tries again.
+   (JoinGroup, ConsumerGroupHeartbeat), keep an offset (OffsetCommit) or begin a transaction (InitProducerId
+   with an id) with an error that no client tries again.
 2. What needs no group is true and works: there are no groups (ListGroups), and no offset has been committed
    (OffsetFetch); so a consumer that assigns partitions to itself begins where its reset policy says.
 3. Each kind of refusal is told in the broker's log, once for a client id.
@@ -34,6 +34,7 @@ class Groups:
         self.serves: dict[int, Callable[[Any, Head], Any]] = {
             wire.FIND_COORDINATOR: self._find_coordinator,
             wire.JOIN_GROUP: self._join_group,
+            wire.CONSUMER_GROUP_HEARTBEAT: self._consumer_group_heartbeat,
             wire.OFFSET_COMMIT: self._offset_commit,
             wire.OFFSET_FETCH: self._offset_fetch,
             wire.LIST_GROUPS: self._list_groups,
@@ -62,6 +63,15 @@ class Groups:
             cls, throttle_time=_NO_TIME, error_code=error_code(error), generation_id=-1, protocol_type=None,
             protocol_name="" if head.version < 7 else None, leader="", skip_assignment=False, member_id="",
             members=(),
+        )  # fmt: skip
+
+    def _consumer_group_heartbeat(self, request: Any, head: Head) -> Any:
+        """How a member joins by KIP-848."""
+        error = self.refuse("consumer groups", head, GROUP_REFUSED, group=request.group_id)
+        cls, _ = response_parts(head.key, head.version)
+        return make(
+            cls, throttle_time=_NO_TIME, error_code=error_code(error), error_message="there are no groups",
+            member_id=None, member_epoch=0, heartbeat_interval=milliseconds(0), assignment=None,
         )  # fmt: skip
 
     def _offset_commit(self, request: Any, head: Head) -> Any:

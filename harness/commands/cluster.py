@@ -26,6 +26,9 @@ HINTS = """\
 From another terminal: floodmark cluster state
                        floodmark cluster kill|start|stop|pause|resume|expire NODE...
                        floodmark cluster cut NODE... | heal
+Clients can list, create, describe, alter and delete topics, produce (also idempotently) with any compression,
+assign partitions and read them, and ask for offsets by time.
+There are no consumer groups and no transactions: subscribe, commit and init_transactions are refused at once.
 Ctrl-C ends it."""
 
 

@@ -1,17 +1,12 @@
-"""The ordinary calls of Kafka's clients against brokers: what each is answered, and how fast, as rows and as a table.
+"""The ordinary calls of Kafka's clients: what each is answered, and how fast, as rows and as a table.
 
-`python client_calls.py --readme docker/README.md` (PYTHONPATH: tests/support) starts three brokers as `cluster up`
-does, makes every call of every client that is installed, and writes the table between the page's two marks.
+`python tests/support/client_table.py` makes all of them and writes the table into docker/README.md.
 """
 
-import argparse
 import itertools
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 OK = "ok"
 AT_ONCE_S = 1.0  # a refusal comes within this
@@ -19,7 +14,7 @@ SOON_S = 10.0  # what works, on a machine that does other things as well
 TURNS = 3  # a refusal that was slow may have met a busy machine: it is asked so often
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 NO_GROUPS, NO_TRANSACTIONS = "GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-BEGIN, END = "<!-- clients: tests/support/client_calls.py writes these lines -->", "<!-- end of clients -->"
+BEGIN, END = "<!-- clients: tests/support/client_table.py writes these lines -->", "<!-- end of clients -->"
 _numbers = itertools.count(1)
 
 
@@ -33,8 +28,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """`run` returns what it was answered: OK, or the error's name as the client has it. Whatever else is wrong
-    it raises."""
+    """`run` returns what it was answered, OK or the error's name as the client has it; all else it raises."""
 
     name: str
     expected: str
@@ -52,7 +46,8 @@ class Row:
 
     @property
     def good(self) -> bool:
-        return self.answer == self.expected and self.seconds < (SOON_S if self.expected == OK else AT_ONCE_S)
+        limit_s = SOON_S if self.expected == OK else AT_ONCE_S
+        return self.answer == self.expected and self.seconds < limit_s
 
 
 def scene(bootstrap: str, client: str) -> Scene:
@@ -100,21 +95,3 @@ def into(page: str, lines: Sequence[str]) -> str:
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return "\n".join([head + BEGIN, "", *lines, "", END + tail])
-
-
-def main() -> int:
-    import clients_of_all_kinds
-    from real_brokers import RealBrokers
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--readme", type=Path, required=True)
-    readme: Path = parser.parse_args().readme
-    with tempfile.TemporaryDirectory() as folder, RealBrokers(Path(folder)) as brokers:
-        rows = [row for play_all in clients_of_all_kinds.CLIENTS.values() for row in play_all(brokers.bootstrap)]
-    readme.write_text(into(readme.read_text(encoding="utf-8"), table(rows)), encoding="utf-8")
-    print(told(rows))
-    return 0 if all(row.good for row in rows) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -145,7 +145,9 @@ def _produce_and_read(compression: str) -> Callable[[Scene], Awaitable[None]]:
         kind = None if compression == "none" else compression
         async with _producer(at, compression_type=kind) as producer:
             sent = [
-                await producer.send(at.topic, value.encode(), partition=0, timestamp_ms=1_000_000 + len(value))
+                await producer.send(
+                    at.topic, value.encode(), partition=0, timestamp_ms=1_000_000 + len(value)
+                )
                 for value in values
             ]
             offsets = [(await each).offset for each in sent]

@@ -79,7 +79,7 @@ def _list_by(kind: str) -> Callable[[Scene], str]:
     return run
 
 
-def _create(at: Scene) -> str:
+def create(at: Scene) -> str:
     (future,) = _admin(at).create_topics([NewTopic(at.topic, 1, 3)]).values()
     return _answer(lambda: future.result(WAIT_S))
 
@@ -125,7 +125,8 @@ def _cluster(at: Scene) -> str:
 
 def _produce(at: Scene, values: list[str], **config: object) -> None:
     acked = []
-    producer = Producer({"bootstrap.servers": at.bootstrap, "acks": "all", "log_level": 0, "linger.ms": 20, **config})
+    settings = {"bootstrap.servers": at.bootstrap, "acks": "all", "log_level": 0, "linger.ms": 20}
+    producer = Producer({**settings, **config})
     for value in values:
         producer.produce(
             at.topic, value, partition=0, timestamp=1_000_000 + len(value),
@@ -193,7 +194,8 @@ def _stored(at: Scene) -> str:
 def _times(at: Scene) -> str:
     consumer = _consumer(at)
     try:
-        asked = [TopicPartition(at.topic, 0, when) for when in (0, 1_000_000 + len("none " + "v" * 99 + "10"))]
+        tenth_at = 1_000_000 + len("none " + "v" * 99 + "10")
+        asked = [TopicPartition(at.topic, 0, when) for when in (0, tenth_at)]
         first, tenth = [consumer.offsets_for_times([one], timeout=WAIT_S)[0].offset for one in asked]
         (later,) = consumer.offsets_for_times([TopicPartition(at.topic, 0, 1 << 50)], timeout=WAIT_S)
         end = consumer.get_watermark_offsets(TopicPartition(at.topic, 0), timeout=WAIT_S)[1]
@@ -206,7 +208,8 @@ def _times(at: Scene) -> str:
 
 def _list_offsets(at: Scene) -> str:
     partition = TopicPartition(at.topic, 0)
-    for spec in (OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.for_timestamp(5), OffsetSpec.max_timestamp()):
+    ends = OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp()
+    for spec in (*ends, OffsetSpec.for_timestamp(5)):
         (future,) = _admin(at).list_offsets({partition: spec}).values()
         assert future.result(WAIT_S).offset >= 0, spec
     return OK
@@ -222,8 +225,8 @@ def _groups(at: Scene) -> str:
     return _answer(ask)
 
 
-def _subscribe(at: Scene) -> str:
-    consumer = _consumer(at)
+def subscribe(at: Scene, **config: object) -> str:
+    consumer = _consumer(at, **config)
     try:
         consumer.subscribe([at.topic])
         until = time.monotonic() + WAIT_S
@@ -282,8 +285,8 @@ CALLS = [
     Call(name="list topics (Producer)", expected=OK, run=_list_by("Producer")),
     Call(name="list topics (Consumer)", expected=OK, run=_list_by("Consumer")),
     Call(name="describe the cluster", expected=OK, run=_cluster),
-    Call(name="create a topic", expected=OK, run=_create),
-    Call(name="create it again", expected="TOPIC_ALREADY_EXISTS", run=_create),
+    Call(name="create a topic", expected=OK, run=create),
+    Call(name="create it again", expected="TOPIC_ALREADY_EXISTS", run=create),
     Call(name="describe it", expected=OK, run=_describe),
     Call(name="add partitions", expected=OK, run=_grow),
     Call(name="describe its configs", expected=OK, run=_describe_configs),
@@ -300,7 +303,11 @@ CALLS = [
     Call(name="offsets by time", expected=OK, run=_times),
     Call(name="list offsets (AdminClient)", expected=OK, run=_list_offsets),
     Call(name="list groups", expected=OK, run=_groups),
-    Call(name="subscribe", expected=NO_GROUPS, run=_subscribe),
+    Call(name="subscribe", expected=NO_GROUPS, run=subscribe),
+    Call(
+        name="subscribe (group.protocol=consumer)", expected="_FATAL",
+        run=lambda at: subscribe(at, **{"group.protocol": "consumer"}),
+    ),
     Call(name="commit", expected=NO_GROUPS, run=_commit),
     Call(name="init_transactions", expected=NO_TRANSACTIONS, run=_transaction),
     Call(name="delete records", expected=_UNSUPPORTED, run=_delete_records),

@@ -6,8 +6,17 @@ from collections.abc import Callable, Iterator
 
 from client_calls import COMPRESSIONS, NO_GROUPS, NO_TRANSACTIONS, OK, Call, Row, Scene, play, scene
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, __version__
-from kafka.admin import ACLFilter, ACLOperation, ACLPermissionType, ConfigResource, ConfigResourceType
-from kafka.admin import ACLResourcePatternType, OffsetSpec, ResourcePatternFilter, ResourceType
+from kafka.admin import (
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ConfigResource,
+    ConfigResourceType,
+    OffsetSpec,
+    ResourcePatternFilter,
+    ResourceType,
+)
 from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, for_code
 
 from broker.errors import name_of
@@ -211,9 +220,8 @@ def _delete_records(at: Scene) -> str:
 
 
 def _acls(at: Scene) -> str:
-    every = ACLFilter(
-        None, None, ACLOperation.ANY, ACLPermissionType.ANY, ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
-    )
+    anything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+    every = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, anything)
     with _admin(at) as admin:
         return _answer(lambda: admin.describe_acls(every))
 

@@ -11,6 +11,7 @@ KINDS: Mapping[str, str] = {
     "docker": "they need a Docker engine that answers: pytest -m docker",
     "kafka": "they start real Apache Kafka: pytest -m kafka",
     "kcat": "they need kcat: apt-get install kcat",
+    "java": "they need a JDK and Maven: apt-get install default-jdk-headless maven",
     "spark": "they need Java 17 or newer: pytest -m spark",
     "cluster": "they start brokers on loopback: pytest -m cluster",
 }

@@ -95,13 +95,23 @@ class Raw:
         version: int = 9,
     ) -> tuple[int, int]:
         """(error, base offset)."""
-        answer = self.ask(
-            PRODUCE, version, produce_body(topic, records, acks, partition, timeout_ms, version)
-        )
-        part = answer.responses[0].partition_responses[0]
+        body = produce_body(topic, records, acks, partition, timeout_ms, version)
+        return self.produced(self.send(PRODUCE, version, body), version)
+
+    def produced(self, number: int, version: int = 9) -> tuple[int, int]:
+        """(error, base offset) of a produce that was sent."""
+        part = self.receive(PRODUCE, version, number).responses[0].partition_responses[0]
         return int(part.error_code), part.base_offset
 
-    def fetch(
+    def fetch(self, topic: str, offset: int, **besides: int) -> Any:
+        """The one partition of a Fetch 12."""
+        return self.fetched(self.send_fetch(topic, offset, **besides))
+
+    def fetched(self, number: int) -> Any:
+        """The one partition of a fetch that was sent."""
+        return self.receive(FETCH, 12, number).responses[0].partitions[0]
+
+    def send_fetch(
         self,
         topic: str,
         offset: int,
@@ -111,8 +121,7 @@ class Raw:
         epoch: int = -1,
         replica: int = -1,
         last_epoch: int = -1,
-    ) -> Any:
-        """The one partition of a Fetch 12."""
+    ) -> int:
         cls, parts = request_parts(FETCH, 12)
         part = make(
             parts.FetchPartition,
@@ -131,7 +140,7 @@ class Raw:
             topics=(make(parts.FetchTopic, topic=topic, partitions=(part,)),),
             forgotten_topics_data=(),
         )
-        return self.ask(FETCH, 12, body).responses[0].partitions[0]
+        return self.send(FETCH, 12, body)
 
     def end_offset(self, topic: str, partition: int = 0) -> tuple[int, int]:
         """(error, HW)."""

@@ -92,7 +92,7 @@ public class ClientCalls {
             return null;
         });
         call("subscribe", NO_GROUPS, () -> subscribe("classic"));
-        call("subscribe (group.protocol=consumer)", "UNSUPPORTED_VERSION", () -> subscribe("consumer"));
+        call("subscribe (group.protocol=consumer)", NO_GROUPS, () -> subscribe("consumer"));
         call("commit", NO_GROUPS, () -> {
             try (Consumer<String, String> consumer = consumer()) {
                 consumer.assign(List.of(partition));

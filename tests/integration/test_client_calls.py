@@ -1,0 +1,85 @@
+"""The ordinary calls of five clients against `cluster up`: each works, or is refused at once and rightly."""
+
+from collections.abc import Iterator
+
+import client_calls
+import clients_aiokafka
+import clients_confluent
+import clients_java
+import clients_kafka_python
+import clients_kcat
+import pytest
+from client_calls import NO_GROUPS, NO_TRANSACTIONS, Row, into, table
+from cluster_up import Up, cluster_up
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    with cluster_up(tmp_path_factory.mktemp("calls")) as cluster:
+        yield cluster
+
+
+def test_confluent_kafka(up: Up) -> None:
+    """The pinned one: its list_topics too."""
+    rows = clients_confluent.rows(up.bootstrap)
+
+    assert client_calls.told(rows) == ""
+    assert {row.answer for row in rows} >= {"ok", NO_GROUPS, NO_TRANSACTIONS}
+
+
+def test_kafka_python(up: Up) -> None:
+    assert client_calls.told(clients_kafka_python.rows(up.bootstrap)) == ""
+
+
+def test_aiokafka(up: Up) -> None:
+    assert client_calls.told(clients_aiokafka.rows(up.bootstrap)) == ""
+
+
+@pytest.mark.kcat
+@pytest.mark.skipif(clients_kcat.KCAT is None, reason="kcat is not installed (apt-get install kcat)")
+def test_kcat(up: Up) -> None:
+    assert client_calls.told(clients_kcat.rows(up.bootstrap)) == ""
+
+
+@pytest.mark.java
+@pytest.mark.skipif(bool(clients_java.missing()), reason=f"not there: {', '.join(clients_java.missing())}")
+def test_the_java_client(up: Up) -> None:
+    """Neither librdkafka nor Python."""
+    try:
+        rows = clients_java.rows(up.bootstrap)
+    except clients_java.NoJars as error:
+        pytest.skip(str(error))
+
+    assert client_calls.told(rows) == ""
+    assert len(rows) > 25
+
+
+def test_what_is_refused_is_told(up: Up) -> None:
+    """Once for a client, in the log of the broker that refused it; and before that on the first screen."""
+    at = client_calls.scene(up.bootstrap, "told")
+    assert clients_confluent.create(at) == "ok"
+    for _ in range(2):
+        assert clients_confluent.subscribe(at, **{"client.id": "told-once", "group.id": "one"}) == NO_GROUPS
+    logs = "".join(up.log(node) for node in ("n1", "n2", "n3"))
+    screen = up.screen.read_text(encoding="utf-8")
+
+    assert logs.count("client=told-once") == 1
+    assert 'not-served asked="consumer groups" client=told-once group=one' in logs
+    assert "no consumer groups" in screen
+    assert "no transactions" in screen
+
+
+def test_a_slow_refusal_and_a_wrong_answer_are_told() -> None:
+    """And what is as it should be is not."""
+    good = Row(client="c", version="1", call="list", expected="ok", answer="ok", seconds=3.0)
+    slow = Row(client="c", version="1", call="join", expected="NO", answer="NO", seconds=1.5)
+    wrong = Row(client="c", version="1", call="list", expected="ok", answer="NO", seconds=0.1)
+
+    assert client_calls.told([good]) == ""
+    assert client_calls.told([slow, wrong]).count("\n") == 1
+    assert into(f"a\n{client_calls.BEGIN}\nold\n{client_calls.END}\nb\n", table([good])) == (
+        f"a\n{client_calls.BEGIN}\n\n| client | call | answer | s |\n|---|---|---|---|\n"
+        f"| c 1 | list | ok | 3.00 |\n\n{client_calls.END}\nb\n"
+    )

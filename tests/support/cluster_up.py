@@ -1,0 +1,42 @@
+"""`floodmark cluster up` as a user types it: three brokers, a command in a process of its own."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ENDS_S = 30.0
+BEGIN = "import sys; from harness.cli import main; sys.exit(main())"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Up:
+    """A cluster that is up: its bootstrap address, its folder, and where its first screen goes."""
+
+    bootstrap: str
+    folder: Path
+    screen: Path
+
+    def log(self, node: str) -> str:
+        return (self.folder / "work" / f"{node}.log").read_text(encoding="utf-8")
+
+
+@contextlib.contextmanager
+def cluster_up(parent: Path, *options: str) -> Iterator[Up]:
+    """Ended by SIGTERM."""
+    folder, screen = parent / "up", parent / "screen"
+    argv = [sys.executable, "-c", BEGIN, "cluster", "up", "--nodes", "3", "--out", str(folder), *options]
+    with (
+        screen.open("wb") as errors,
+        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            bootstrap = process.stdout.readline().decode().strip()
+            assert bootstrap, screen.read_text(encoding="utf-8")
+            yield Up(bootstrap=bootstrap, folder=folder, screen=screen)
+        finally:
+            process.terminate()
+            process.wait(ENDS_S)

@@ -1,0 +1,94 @@
+"""Offsets by time: the first record not older than a time, against a look at every record."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from disk import Disk
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from broker.messages import Batch
+from broker.records import parse
+from broker.times import YOUNGEST, Timed, find
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+
+def sent(times: list[int], codec: int) -> bytes:
+    """A batch as a client sends it."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2, compression_type=codec, is_transactional=0, producer_id=-1, producer_epoch=-1,
+        base_sequence=-1, batch_size=1 << 20,
+    )  # fmt: skip
+    for offset, timestamp in enumerate(times):
+        builder.append(offset, timestamp=timestamp, key=None, value=b"v" * 40, headers=[("h", b"w")])
+    return bytes(builder.build())
+
+
+def logged(disk: Disk, times: list[list[int]], codec: int) -> None:
+    for epoch, each in enumerate(times):
+        (batch,) = parse(sent(each, codec))
+        base = disk.log.leo
+        disk.log.append(
+            [Batch(base_offset=base, last_offset=base + len(each) - 1, epoch=epoch, data=batch.data)]
+        )
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+def test_it_is_the_first_of_all_records_that_is_not_older(tmp_path: Path, codec: int) -> None:
+    """Times in no order, several batches a segment, several segments; also below an end."""
+    random = Random(codec)
+    for turn in range(10):
+        disk = Disk(tmp_path / f"{turn}", segment_bytes=600)
+        times = [
+            [random.randrange(100) for _ in range(random.randrange(1, 6))]
+            for _ in range(random.randrange(12))
+        ]
+        logged(disk, times, codec)
+        every = [
+            Timed(offset=offset, timestamp=timestamp, epoch=epoch)
+            for offset, (timestamp, epoch) in enumerate(
+                (timestamp, epoch) for epoch, each in enumerate(times) for timestamp in each
+            )
+        ]
+        for asked in range(-1, 102, 3):
+            expected = next((one for one in every if one.timestamp >= max(asked, 0)), None)
+            assert find(disk.log, max(asked, 0), disk.log.leo) == expected
+        youngest = max((one.timestamp for one in every), default=0)
+        assert find(disk.log, YOUNGEST, disk.log.leo) == next(
+            (one for one in every if one.timestamp == youngest), None
+        )
+
+
+def test_what_is_not_committed_is_not_found(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    logged(disk, [[10, 11], [20]], NONE)
+
+    assert find(disk.log, 15, 3) == Timed(offset=2, timestamp=20, epoch=1)
+    assert find(disk.log, 15, 2) is None
+    assert find(disk.log, YOUNGEST, 2) == Timed(offset=1, timestamp=11, epoch=0)
+
+
+@pytest.mark.parametrize("codec", [SNAPPY, LZ4, ZSTD])
+def test_in_a_batch_that_cannot_be_read_the_first_stands_for_all(tmp_path: Path, codec: int) -> None:
+    """Early, never late; and told with its own time."""
+    disk = Disk(tmp_path)
+    logged(disk, [[1, 2], [10, 15, 20], [30]], codec)
+
+    assert find(disk.log, 15, 6) == Timed(offset=2, timestamp=10, epoch=1)
+    assert find(disk.log, 21, 6) == Timed(offset=5, timestamp=30, epoch=2)
+    assert find(disk.log, 31, 6) is None
+    assert find(disk.log, YOUNGEST, 5) == Timed(offset=4, timestamp=20, epoch=1)
+
+
+def test_records_that_are_none_are_no_trouble(tmp_path: Path) -> None:
+    """Nobody here looks into a batch before; its CRC is sound, its records are noise."""
+    disk = Disk(tmp_path)
+    random = Random(3)
+    for codec in (NONE, GZIP):
+        data = bytearray(sent([10, 20], codec))
+        for turn in range(50):
+            data[61:] = random.randbytes(len(data) - 61)
+            noisy = Batch(base_offset=disk.log.leo, last_offset=disk.log.leo, epoch=0, data=bytes(data))
+            disk.log.append([noisy])
+            assert find(disk.log, 15, disk.log.leo) is not None, turn

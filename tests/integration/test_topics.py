@@ -118,12 +118,28 @@ def test_who_waits_hears_of_it(cluster: RealBrokers, topic: str) -> None:
     cluster.wait_unfenced(1, 2, 3)
 
 
-def test_a_replica_that_is_held_goes_when_it_is_let_go(cluster: RealBrokers, topic: str) -> None:
-    """And the next of its name is served by it then."""
+def hold(cluster: RealBrokers, raw: Raw, topic: str) -> None:
+    """Broker 2's replica, with a record just appended."""
     cluster.ask(2, "arm", point="F.appended", action="hold", topic=topic)
+    raw.produce(topic, batch(b"d"), acks=1)
+    wait_for("a follower held", lambda: any(each["held"] for each in cluster.ask(2, "points")["met"]))
+
+
+def test_a_replica_that_is_held_goes_when_it_is_let_go(cluster: RealBrokers, topic: str) -> None:
+    """Though nothing else happens in the cluster then."""
     with Raw(cluster.port[1]) as raw:
-        raw.produce(topic, batch(b"d"), acks=1)
-        wait_for("a follower held", lambda: any(each["held"] for each in cluster.ask(2, "points")["met"]))
+        hold(cluster, raw, topic)
+        assert delete(raw, topic) == errors.NONE
+    wait_for("broker 3 to let go", lambda: gone(cluster, 3, topic))
+    assert cluster.replica(2, topic)["leo"] == 4
+
+    cluster.ask(2, "release")
+    wait_for("broker 2 to let go", lambda: gone(cluster, 2, topic))
+
+
+def test_the_next_of_its_name_waits_for_a_replica_that_is_held(cluster: RealBrokers, topic: str) -> None:
+    with Raw(cluster.port[1]) as raw:
+        hold(cluster, raw, topic)
         assert delete(raw, topic) == errors.NONE
         assert raw.create(topic, (1, 2, 3)) == errors.NONE
         assert (cluster.log_dir(2) / f"{topic}-0").exists()

@@ -80,6 +80,6 @@ def test_a_slow_refusal_and_a_wrong_answer_are_told() -> None:
     assert client_calls.told([good]) == ""
     assert client_calls.told([slow, wrong]).count("\n") == 1
     assert into(f"a\n{client_calls.BEGIN}\nold\n{client_calls.END}\nb\n", table([good])) == (
-        f"a\n{client_calls.BEGIN}\n\n| client | call | answer | s |\n|---|---|---|---|\n"
-        f"| c 1 | list | ok | 3.00 |\n\n{client_calls.END}\nb\n"
+        f"a\n{client_calls.BEGIN}\n\n| client | version | call | answer | s |\n|---|---|---|---|---|\n"
+        f"| c | 1 | list | ok | 3.00 |\n\n{client_calls.END}\nb\n"
     )

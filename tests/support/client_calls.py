@@ -83,10 +83,10 @@ def told(rows: Sequence[Row]) -> str:
 
 def table(rows: Sequence[Row]) -> list[str]:
     """Markdown."""
-    lines = ["| client | call | answer | s |", "|---|---|---|---|"]
+    lines = ["| client | version | call | answer | s |", "|---|---|---|---|---|"]
     for row in rows:
         answer = row.answer if row.answer == OK else f"`{row.answer}`"
-        lines.append(f"| {row.client} {row.version} | {row.call} | {answer} | {row.seconds:.2f} |")
+        lines.append(f"| {row.client} | {row.version} | {row.call} | {answer} | {row.seconds:.2f} |")
     return lines
 
 

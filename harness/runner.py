@@ -38,7 +38,7 @@ class RunPlan:
     folder: Path
     run_id: str  # the one the workload stamps its records with
     version: str
-    commit: str
+    commit: str | None  # of floodmark's own checkout; None: it was installed otherwise
     seed: int
     rules: str
     cluster: Cluster

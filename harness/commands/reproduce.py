@@ -133,7 +133,8 @@ def announce(first: First, runs: int, parent: Path) -> None:
     for sentence in settings.inferred:
         click.echo(f"floodmark: {sentence}", err=True)
     about = harmless_data(first.run.about())
-    if about.get("commit") not in (None, commit()):
+    mine = commit()
+    if mine is not None and about.get("commit") not in (None, "unknown", mine):
         click.echo(f"floodmark: it was made by version {about.get('version')} (commit "
                    f"{str(about['commit'])[:7]}), the brokers of today are others", err=True)
 

@@ -1,7 +1,9 @@
 """`floodmark run`: a plan from the options, the run, its verdict."""
 
 import asyncio
+import configparser
 import datetime
+import os
 import secrets
 import shutil
 import signal
@@ -246,17 +248,36 @@ def record(plan: RunPlan) -> RunResult:
             raise FloodmarkError("interrupted twice: the run ended at once") from error
 
 
-def commit() -> str:
-    """The commit this floodmark was checked out at, where it was."""
-    root = Path(__file__).resolve().parents[2]
+def commit(package: Path = Path(__file__).parents[1]) -> str | None:
+    """The commit that floodmark's own checkout is at. None where this package was installed otherwise: a
+    repository that encloses it then (a project with its environment in it) is somebody else's."""
+    told = git(package, "rev-parse", "--show-toplevel")
+    if told is None:
+        return None
+    root = Path(told)
     try:
-        told = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=False,
-        )
+        own = (root / package.name).samefile(package) and is_floodmarks(root / "setup.cfg")
+    except OSError:
+        return None
+    return git(root, "rev-parse", "HEAD") if own else None
+
+
+def is_floodmarks(setup: Path) -> bool:
+    words = configparser.ConfigParser(interpolation=None)
+    try:
+        words.read_string(setup.read_text(encoding="utf-8"))
+    except (configparser.Error, UnicodeDecodeError):
+        return False
+    return words.get("metadata", "name", fallback=None) == "floodmark"
+
+
+def git(folder: Path, *words: str) -> str | None:
+    """What git says of a folder; None where it says nothing. Whoever called us from a hook of another
+    repository has that one's GIT_DIR set."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        told = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=5,
+                              check=False, env=plain)
     except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return told.stdout.strip() or "unknown"
+        return None
+    return told.stdout.strip() or None

@@ -41,15 +41,18 @@ def cluster_state(as_json: bool, folder: Path | None) -> int:
 
 @cluster.command("cut")
 @click.argument("nodes", nargs=-1, required=True)
-@click.option("--from", "others", multiple=True, metavar="NODE", help="From these only (also: clients).")
-@click.option("--one-way", is_flag=True, help="The nodes do not hear the others, who hear them.")
-@click.option("--reset", is_flag=True, help="Connections are reset instead of falling silent.")
+@click.option("--from", "others", multiple=True, metavar="NODE",
+              help="From these only, not from all other brokers (also: controller, clients; repeatable).")
+@click.option("--one-way", is_flag=True, help="NODES no longer hear the others, who still hear them.")
+@click.option("--reset", is_flag=True, help="Reset the connections, instead of letting them fall silent.")
 @FOLDER_OPTION
 @exits
 def cluster_cut(
     nodes: tuple[str, ...], others: tuple[str, ...], one_way: bool, reset: bool, folder: Path | None
 ) -> int:
-    """Cut NODES from the others (needs --links proxied at `up`)."""
+    """Cut NODES from all other brokers, both ways, until heal. The controller and clients still reach them,
+    unless --from names them too. It adds to the cuts there are; `up --links direct` has none.
+    """
     from harness.commands import cluster as commands
 
     return commands.cut(folder, nodes, others=others, one_way=one_way, reset=reset)
@@ -65,8 +68,8 @@ def cluster_heal(folder: Path | None) -> int:
     return commands.heal(folder)
 
 
-def _strike(f: str, does: str) -> None:
-    @cluster.command(f, help=does)
+def _strike(f: str, name: str, does: str, *, hidden: bool = False) -> None:
+    @cluster.command(name, help=does, hidden=hidden)
     @click.argument("nodes", nargs=-1, required=True)
     @FOLDER_OPTION
     @exits
@@ -77,4 +80,5 @@ def _strike(f: str, does: str) -> None:
 
 
 for _f in ("kill", "stop", "start", "pause", "resume", "expire", "power_cut"):
-    _strike(_f, f"{FAULTS[_f].does[0].upper()}{FAULTS[_f].does[1:]}.")
+    _strike(_f, _f.replace("_", "-"), f"{FAULTS[_f].does[0].upper()}{FAULTS[_f].does[1:]}.")
+_strike("power_cut", "power_cut", "The old spelling of power-cut.", hidden=True)

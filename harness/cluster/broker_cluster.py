@@ -255,7 +255,7 @@ class BrokerCluster:
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
         """grudge: who hears -> whom it does not hear. Added to what is cut already."""
         if self._in.network.why_not is not None:
-            raise FloodmarkError(self._in.network.why_not)
+            raise UsageError(self._in.network.why_not)
         for name in {*grudge, *(name for unheard in grudge.values() for name in unheard)} - {CLIENTS}:
             self._known(name)
         await self._in.network.cut(grudge, reset=reset)

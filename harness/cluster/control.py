@@ -27,7 +27,11 @@ class ControlError(FloodmarkError):
 
 
 class Refused(ControlError):
-    """It answered, with an error."""
+    """It answered, with an error; `answer` is its message."""
+
+    def __init__(self, text: str, answer: Mapping[str, Any]) -> None:
+        super().__init__(text)
+        self.answer = answer
 
 
 class Lines:
@@ -68,7 +72,7 @@ class Lines:
         finally:
             self._waiting.pop(number, None)
         if "error" in message:
-            raise Refused(f"{self._who} refused '{do}': {message['error']}")
+            raise Refused(f"{self._who} refused '{do}': {message['error']}", message)
         ok: Mapping[str, Any] = message["ok"]
         return ok
 

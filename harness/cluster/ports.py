@@ -15,7 +15,7 @@ import socket
 import tempfile
 from pathlib import Path
 
-from harness.errors import FloodmarkError
+from harness.errors import FloodmarkError, UsageError
 
 LOWEST = 10000
 HIGHEST = 32767  # inclusive
@@ -52,11 +52,11 @@ class Ports:
         raise FloodmarkError(f"no free port between {LOWEST} and {HIGHEST}: end what holds them")
 
     def take(self, port: int) -> int:
-        """This very port, or FloodmarkError."""
+        """This very port, or UsageError."""
         if not 0 < port < 65536:
-            raise FloodmarkError(f"{port} is no port")
+            raise UsageError(f"{port} is no port")
         if port not in self._claims and not self._claim(port, strict=False):
-            raise FloodmarkError(f"port {port} is taken: choose another, or end what listens there")
+            raise UsageError(f"port {port} is taken: choose another, or end what listens there")
         return port
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.cluster import control
 from harness.commands.cluster_desk import Desk, bootstrap, find, opened
-from harness.errors import FloodmarkError
+from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Cluster
 from harness.verdict import EXIT_HARNESS, EXIT_VALID
 
@@ -24,7 +24,7 @@ ASK_S = 60.0  # a start waits for its node
 LOOK_AFTER_S = 0.5  # how often to look for nodes that died
 HINTS = """\
 From another terminal: floodmark cluster state
-                       floodmark cluster kill|start|stop|pause|resume|expire NODE...
+                       floodmark cluster kill|start|stop|pause|resume|expire|power-cut NODE...
                        floodmark cluster cut NODE... | heal
 Clients can list, create, describe, alter and delete topics, produce (also idempotently) with any compression,
 assign partitions and read them, and ask for offsets by time.
@@ -100,7 +100,10 @@ def table(answer: Mapping[str, Any]) -> str:
 def _condition(answer: Mapping[str, Any], node: str) -> str:
     if node not in answer["running"]:
         return "died by itself" if node in answer["died"] else "down"
-    return "up" if node in answer["unfenced"] else "fenced"
+    fenced = node not in answer["unfenced"]
+    if node in answer.get("paused", ()):
+        return "paused, fenced" if fenced else "paused"
+    return "fenced" if fenced else "up"
 
 
 def _replica(node: str, view: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -167,6 +170,10 @@ async def _ask_desk(folder: Path | None, do: str, **besides: Any) -> Mapping[str
     lines = control.Lines("the cluster", reader, writer)
     try:
         return await lines.ask(do, timeout_s=ASK_S, **besides)
+    except control.Refused as refused:
+        if refused.answer.get("usage"):
+            raise UsageError(refused.answer["error"]) from None
+        raise
     finally:
         await lines.close()
 

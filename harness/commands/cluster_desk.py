@@ -2,7 +2,8 @@
 
 Rules
 1. The process that runs the cluster carries out what is asked, one request at a time.
-2. A fault is asked by its name in harness.faults, and refused where this cluster lacks the ability.
+2. A fault is asked by its name in harness.faults, and refused where this cluster lacks the ability. What
+   cannot be done to a node as it stands (a kill of the dead) is refused before anything is done to another.
 3. The desk says where it is in FOLDER/work/cluster.json, and in a pointer to the latest cluster; both go when
    it closes.
 """
@@ -11,14 +12,18 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from harness.cluster.ports import private_folder
-from harness.errors import FloodmarkError
-from harness.protocols import Cluster, Cuts, Expires, Kills, Pauses, PowerCuts, View
+from harness.commands.words import many
+from harness.errors import FloodmarkError, UsageError
+from harness.protocols import CLIENTS, CONTROLLER, Cluster, Cuts, Expires, Kills, Pauses, PowerCuts, View
+
+_WANTS_IT_UP = ("kill", "stop", "pause", "resume")
+_ENDS_A_PAUSE = ("kill", "stop", "resume", "power_cut", "start")
 
 
 @runtime_checkable
@@ -44,6 +49,7 @@ class Desk:
     cluster: Cluster
     say: Callable[[str], None]
     _cuts: list[str] = field(default_factory=list)
+    _paused: set[str] = field(default_factory=set)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -55,7 +61,7 @@ class Desk:
                     async with self._turn:
                         told: Mapping[str, Any] = {"ok": await self._carry_out(request)}
                 except FloodmarkError as error:
-                    told = {"error": str(error)}
+                    told = {"error": str(error), "usage": isinstance(error, UsageError)}
                 writer.write(json.dumps({"id": request["id"], **told}).encode() + b"\n")
         writer.close()
 
@@ -70,13 +76,53 @@ class Desk:
             self._cuts.clear()
             done = "healed"
         else:
-            strike = self._strike(f)
-            results = [await strike(node) for node in request["nodes"]]
-            done = f"{f} {' '.join(request['nodes'])}" + "".join(
-                f": {result}" for result in results if result
-            )
+            done = await self._strike_all(f, request["nodes"])
         self.say(done)
         return {"done": done}
+
+    async def _strike_all(self, f: str, nodes: Sequence[str]) -> str:
+        strike = self._strike(f)
+        look = await self.cluster.observe()
+        for node in nodes:
+            self._refuse(f, node, look)
+        said = []
+        for node in dict.fromkeys(nodes):
+            if f == "power_cut" and isinstance(self.cluster, Adopts):
+                await self.cluster.adopt()  # what is lost is told by partition
+            result = await strike(node)
+            self._paused -= {node} if f in _ENDS_A_PAUSE else set()
+            self._paused |= {node} if f == "pause" else set()
+            said.append(self._lost(node, result) if f == "power_cut" else f"{f} {node}")
+        return "; ".join(said)
+
+    def _refuse(self, f: str, node: str, look: View) -> None:
+        """UsageError where this cannot be done to the node as it stands."""
+        known = self.cluster.nodes
+        if node == CONTROLLER and f not in ("expire", "power_cut"):
+            return  # whether it runs no look tells
+        if node not in known:
+            raise UsageError(f"no node {node!r}: there are {', '.join(known)}")
+        paused, up = node in self._paused, node in look.running
+        if f in _WANTS_IT_UP and not up:
+            raise UsageError(f"{node} is not running: there is nothing to {f}")
+        if f == "start" and up:
+            raise UsageError(f"{node} is paused: resume it" if paused else f"{node} is running already")
+        if f == "pause" and paused:
+            raise UsageError(f"{node} is paused already")
+        if f == "resume" and not paused:
+            raise UsageError(f"{node} is not paused: there is nothing to resume")
+        if f == "stop" and paused:
+            raise UsageError(f"{node} is paused and cannot stop in order: resume it, or kill it")
+
+    def _lost(self, node: str, result: Mapping[str, Any]) -> str:
+        """What a power cut took, in words."""
+        count = result["lost_records"]
+        names = {spec.key: f"{spec.topic}-{spec.partition}" for spec in self.cluster.partitions}
+        ends = [f"{names[key]} at {leo}" for key, leo in result["keep"].items() if key in names]
+        gone = "lost nothing: all that it had written was fsynced" if count == 0 else (
+            f"lost {many(count, 'record')} that it had not fsynced")
+        told = f"power-cut {node}: it is down and {gone}"
+        return f"{told}; its logs now end: {', '.join(ends)}" if ends else told
 
     def _strike(self, f: str) -> Callable[[str], Awaitable[Any]]:
         cluster, acts = self.cluster, dict[str, Callable[[str], Awaitable[Any]]]()
@@ -100,30 +146,37 @@ class Desk:
     async def _cut(self, request: Mapping[str, Any]) -> str:
         nodes: Sequence[str] = request["nodes"]
         others = request["others"] or [node for node in self.cluster.nodes if node not in nodes]
+        valid = (*self.cluster.nodes, CONTROLLER, CLIENTS)
+        for name in (*nodes, *others):
+            if name not in valid:
+                raise UsageError(f"no node {name!r}: there are {', '.join(valid)}")
         if not nodes or not others or set(nodes) & set(others):
-            raise FloodmarkError("a cut lies between two sides: name nodes on one, others on the other")
+            raise UsageError("a cut lies between two sides: name nodes on one, others on the other")
         grudge = {node: list(others) for node in nodes}
         if not request["one_way"]:
             grudge |= {other: list(nodes) for other in others}
         await self._cutting().cut(grudge, reset=request["reset"])
-        verb = "no longer hear" if request["one_way"] else "are cut from"
-        done = f"{' '.join(nodes)} {verb} {' '.join(others)}{' (by reset)' if request['reset'] else ''}"
+        one = len(nodes) == 1 and list(nodes) != [CLIENTS]
+        verb = ("no longer hears" if one else "no longer hear") if request["one_way"] else (
+            "is cut from" if one else "are cut from")
+        done = f"{', '.join(nodes)} {verb} {', '.join(others)}{' (by reset)' if request['reset'] else ''}"
         self._cuts.append(done)
         return done
 
     async def _state(self) -> Mapping[str, Any]:
         if isinstance(self.cluster, Adopts):
             await self.cluster.adopt()
-        return told(self.cluster, await self.cluster.observe(), self._cuts)
+        return told(self.cluster, await self.cluster.observe(), self._cuts, self._paused)
 
 
-def told(cluster: Cluster, look: View, cuts: Sequence[str]) -> dict[str, Any]:
+def told(cluster: Cluster, look: View, cuts: Sequence[str], paused: Collection[str] = ()) -> dict[str, Any]:
     """A look, as JSON."""
     return {
         "bootstrap": bootstrap(cluster),
         "nodes": list(cluster.nodes),
         "running": sorted(look.running),
         "unfenced": sorted(look.unfenced),
+        "paused": sorted(look.running & set(paused)),
         "died": cluster.died(),
         "cuts": list(cuts),
         "partitions": [

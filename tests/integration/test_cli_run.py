@@ -175,6 +175,6 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         answer = floodmark("cluster", "up", "--port", port, "--out", tmp_path / "up")
-    assert answer.code == 4
+    assert answer.code == 2
     assert f"port {port} is taken" in answer.err
     wait_until_gone(tmp_path / "up")

@@ -66,6 +66,7 @@ def test_a_name_that_nothing_has_is_usage_and_lists_those_there_are(
      "replica.fetch.wait.max.ms (500) may not be above replica.lag.time.max.ms (100)"),
     (("-c", "floodmark.switches=no-such"), "no switch 'no-such'; there are: "),
     (("--bug", "no-such-bug"), "no bug 'no-such-bug'; there are: "),
+    (("--links", "direct", "--nemesis", "crash,cut"), "--nemesis cut needs links that can be cut"),
     (("--schedule", "nowhere.json"), "nowhere.json"),
     (("--allow", "lost"), "no finding is called 'lost'"),
     (("--nemsis", "crash"), "No such option"),

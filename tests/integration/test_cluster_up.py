@@ -1,5 +1,6 @@
 """`cluster up` in one process, asked from another: what is asked is done, and nothing survives its end."""
 
+import asyncio
 import json
 import os
 import signal
@@ -10,9 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from command_line import floodmark
+from confluent_kafka import Producer
 
+from harness.cluster.admin import create_topics
 from harness.commands import cluster as commands
-from harness.errors import FloodmarkError
+from harness.errors import FloodmarkError, UsageError
 
 pytestmark = pytest.mark.cluster
 
@@ -73,13 +77,16 @@ def test_what_another_terminal_asks_is_done(
     assert state(tmp_path, capsys)["running"] == ["n1"]
     assert commands.strike(tmp_path, "start", ["n2"]) == 0
     assert commands.cut(tmp_path, ["n1"], one_way=True) == 0
-    assert state(tmp_path, capsys)["cuts"] == ["n1 no longer hear n2"]
+    assert state(tmp_path, capsys)["cuts"] == ["n1 no longer hears n2"]
     assert commands.heal(tmp_path) == 0
     assert state(tmp_path, capsys)["cuts"] == []
     assert commands.state(None) == 0
     assert "brokers    n1" in capsys.readouterr().out
-    with pytest.raises(FloodmarkError, match="no node 'n9'"):
-        commands.strike(tmp_path, "kill", ["n9"])
+    assert commands.cut(tmp_path, ["n2"], others=["n1", "controller"]) == 0
+    assert state(tmp_path, capsys)["cuts"] == ["n2 is cut from n1, controller"]
+    assert commands.cut(tmp_path, ["n1", "n2"], others=["clients"], one_way=True) == 0
+    assert commands.heal(tmp_path) == 0
+    assert "n1, n2 no longer hear clients\n" in capsys.readouterr().err
     with pytest.raises(FloodmarkError, match="cannot 'tickle'"):
         commands.strike(tmp_path, "tickle", ["n1"])
 
@@ -88,6 +95,55 @@ def test_what_another_terminal_asks_is_done(
     assert up.wait(WAIT_S) == 0
     with pytest.raises(FloodmarkError, match="no cluster is up"):
         commands.state(tmp_path)
+
+
+def test_what_cannot_be_done_to_a_node_is_usage_and_nothing_is_done(
+        up: subprocess.Popen[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its sentence: the dead, the paused, who is not there. A pause shows; near misses are done."""
+    for f, nodes, told in (
+        ("kill", ["n1", "n7"], "no node 'n7': there are n1, n2"),
+        ("start", ["n1"], "n1 is running already"),
+        ("resume", ["n1"], "n1 is not paused: there is nothing to resume"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            commands.strike(tmp_path, f, nodes)
+    with pytest.raises(UsageError, match="no node 'n7': there are n1, n2, controller, clients"):
+        commands.cut(tmp_path, ["n7"])
+    assert state(tmp_path, capsys)["running"] == ["n1", "n2"]
+    assert commands.strike(tmp_path, "pause", ["n1"]) == 0
+    assert state(tmp_path, capsys)["paused"] == ["n1"]
+    assert commands.state(tmp_path) == 0
+    assert "brokers    n1 paused" in capsys.readouterr().out
+    for f, told in (("pause", "n1 is paused already"), ("start", "n1 is paused: resume it"),
+                    ("stop", "n1 is paused and cannot stop in order")):
+        with pytest.raises(UsageError, match=told):
+            commands.strike(tmp_path, f, ["n1"])
+    assert commands.strike(tmp_path, "kill", ["n1"]) == 0
+    assert state(tmp_path, capsys)["paused"] == []
+    for f in ("kill", "stop", "pause", "resume"):
+        with pytest.raises(UsageError, match=f"n1 is not running: there is nothing to {f}"):
+            commands.strike(tmp_path, f, ["n1"])
+    assert commands.strike(tmp_path, "expire", ["n1"]) == 0  # a session may outlive its broker
+
+
+def test_a_power_cut_tells_what_was_lost(
+        up: subprocess.Popen[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In words, by its name with a hyphen; the old spelling is still understood."""
+    host, port = str(state(tmp_path, capsys)["bootstrap"]).split(",")[0].split(":")
+    asyncio.run(create_topics((host, int(port)), {"log": [[1, 2]]}, timeout_s=WAIT_S))
+    producer = Producer({"bootstrap.servers": f"{host}:{port}"})
+    for number in range(5):
+        producer.produce("log", str(number), partition=0)
+    assert producer.flush(WAIT_S) == 0
+    answer = floodmark("cluster", "power-cut", "n1", "--folder", tmp_path)
+    assert (answer.code, answer.out) == (0, "")
+    lost = "it is down and lost 5 records that it had not fsynced; its logs now end: log-0 at 0"
+    assert answer.err == f"power-cut n1: {lost}\n"
+    answer = floodmark("cluster", "power_cut", "n1", "--folder", tmp_path)
+    nothing = "it is down and lost nothing: all that it had written was fsynced"
+    assert answer.err.startswith(f"power-cut n1: {nothing}")
+    answer = floodmark("cluster", "kill", "n1", "--folder", tmp_path)
+    assert (answer.code, answer.err) == (2, "floodmark: n1 is not running: there is nothing to kill\n")
 
 
 def test_nothing_survives_a_kill_with_a_broker_paused(

@@ -5,6 +5,7 @@ Rules
 2. A line may hold a whole batch of records: it is cut.
 """
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -12,9 +13,12 @@ from pathlib import Path
 LINES = 20
 LINE_CHARS = 500
 _TAIL_BYTES = 1 << 18
-# What a broker's last line says where the machine, not the broker, is at fault. Two programs that want one
-# port or a full disk of the harness's own are no bug of the cluster.
-_OF_THE_MACHINE = ("Address already in use", "No space left on device")
+# Errors of the system that a process can do nothing for: its port is taken, the disk is full or failing, a
+# limit of files or memory is reached. In a broker's last line they say that the machine failed it. (Where a
+# fault of the nemesis does the same, that explains the end before anybody looks here.)
+_OF_THE_MACHINE = tuple(os.strerror(number) for number in (
+    errno.EADDRINUSE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENFILE,
+    errno.ENOMEM))
 
 
 def words_of(log: Path, code: int) -> str:

@@ -28,4 +28,8 @@ def test_what_the_machine_did_is_told_by_the_last_line_alone() -> None:
     """An address that is taken, a full disk; not an invariant that broke after such a line."""
     taken = "exit code 70\nerror cannot-go-on why=\"OSError: [Errno 98] Address already in use\""
     assert fault_of_the_machine(taken) == "Address already in use"
+    limit = 'exit code 70\nerror high-watermarks-not-written error="OSError: [Errno 27] File too large"'
+    assert fault_of_the_machine(limit) == "File too large"
+    missing = 'exit code 70\nerror cannot-go-on why="FileNotFoundError: [Errno 2] No such file or directory"'
+    assert fault_of_the_machine(missing) is None
     assert fault_of_the_machine(f"{taken}\nerror AssertionError: leo 3") is None

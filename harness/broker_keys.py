@@ -96,6 +96,7 @@ OURS = frozenset(
         "floodmark.rules",
         "floodmark.bugs",
         "floodmark.control",
+        "floodmark.control.from",
         "floodmark.dial",
         "floodmark.durable",
         "floodmark.failpoints",

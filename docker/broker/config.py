@@ -8,6 +8,7 @@ Rules
 4. An override, as kafka-server-start.sh takes them, rules over the file; errors say which of them it was.
 """
 
+import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -58,6 +59,7 @@ class Config:
     bugs: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
     control: Address | None = None
+    control_from: tuple[str, ...] = ()  # IP addresses that may dial it; none: whoever reaches it
     dial: tuple[tuple[int, Address], ...] = ()
     durable: Path | None = None
     trace: Path | None = None
@@ -154,6 +156,15 @@ def _nodes(text: str) -> tuple[tuple[int, Address], ...]:
     return tuple(_node(each) for each in _names(text))
 
 
+def _hosts(text: str) -> tuple[str, ...]:
+    for name in _names(text):
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            raise ValueError(f"IP addresses are wanted, not {name!r}") from None
+    return _names(text)
+
+
 def _folder(text: str) -> Path:
     if "," in text:
         raise ValueError("one log directory is served, not several")
@@ -192,6 +203,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "floodmark.bugs": ("bugs", _names),
     "floodmark.switches": ("switches", _names),
     "floodmark.control": ("control", _address),
+    "floodmark.control.from": ("control_from", _hosts),
     "floodmark.dial": ("dial", _nodes),
     "floodmark.durable": ("durable", Path),
     "floodmark.trace": ("trace", Path),

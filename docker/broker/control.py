@@ -4,7 +4,8 @@ Rules
 1. The thread never touches the machines: it has the event loop's thread do what is asked, and waits.
 2. `freeze` stops the event loop's thread itself, inside a callback, for good: no event is stepped, no timer
    runs, nothing is sent, whatever code there is. This thread goes on answering `state` with what it was then.
-3. A line that is no request is answered with an error; the connection stays.
+3. A line that is no request is answered with an error; the connection stays. Who dials from an address that
+   is not in `floodmark.control.from`, where that is set, is hung up on.
 4. `arm`, `release` and `points` are served by this thread itself, also while a failpoint holds the event
    loop's thread; `state` is then what it was when it stopped, and all else is refused until it goes on.
 """
@@ -17,11 +18,12 @@ import signal
 import socketserver
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from broker.config import Address
 from broker.failpoints import Failpoints
+from broker.logline import log
 
 WAIT_S = 10.0
 _GLANCE_S = 0.02  # how often it is looked whether the loop stands still
@@ -48,8 +50,9 @@ class Control:
         self._lock = threading.Lock()
         self._server: socketserver.ThreadingTCPServer | None = None
 
-    def open(self, address: Address) -> None:
-        """Listens from now on; OSError where the port is taken."""
+    def open(self, address: Address, hosts: Sequence[str] = ()) -> None:
+        """Listens from now on, to these IP addresses alone if any are given; OSError where the port is
+        taken."""
         control = self
 
         class Handler(socketserver.StreamRequestHandler):
@@ -61,6 +64,12 @@ class Control:
         class Server(socketserver.ThreadingTCPServer):
             allow_reuse_address = True
             daemon_threads = True
+
+            def verify_request(self, request: object, client_address: Address) -> bool:
+                welcome = not hosts or client_address[0] in hosts
+                if not welcome:
+                    log("warning", "control-refused", peer=f"{client_address[0]}:{client_address[1]}")
+                return welcome
 
         self._server = Server(address, Handler)
         threading.Thread(

@@ -108,7 +108,7 @@ class ControllerServer:
             loop.add_signal_handler(number, self._asked_to_stop.set)
         control = Control(self._state, {"expire": self._expire, "elect": self._elect}, self._points)
         if config.control is not None:
-            control.open(config.control)
+            control.open(config.control, config.control_from)
         await self._listener.open(*config.listen)
         self._publish()
         log(

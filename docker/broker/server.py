@@ -104,7 +104,7 @@ class Broker:
         self._fetchers = Fetchers(self._fetcher, lambda: self._host)
         self._control = Control(self._state, {}, self._points)
         if config.control is not None:
-            self._control.open(config.control)
+            self._control.open(config.control, config.control_from)
         await self._listener.open(*config.listen)
         self._lifecycle = Lifecycle(
             config, self._controller_line(), self._clean_epoch, lambda: self._metadata.version, self._points

@@ -4,7 +4,8 @@ Rules
 1. In every container a process listens on LISTENER (clients and brokers) and CONTROL_SOCKET.
 2. Brokers and controller dial one another by their addresses in the cluster's network: no name is looked up,
    so that no fault depends on who answers for names. Clients and the harness dial ports of the engine's
-   machine, published on loopback alone.
+   machine, published on loopback alone. The control socket is on the container's one address in that network
+   (its own loopback would not be reached by what is published), and answers the engine's machine alone.
 3. FOLDER/work is mounted in every container, so that properties, logs, traces and accounts of what is
    durable lie where those of a local cluster do. A broker's log directory is its own volume; FOLDER/nodes
    holds copies of it. The controller's lies in FOLDER/work.
@@ -16,7 +17,7 @@ from harness.cluster.containers_lab import MOUNTED, Lab
 from harness.cluster.layout import Layout
 from harness.cluster.ports import HOST, Ports
 from harness.cluster.properties import CONTROLLER_ID, Address, Place
-from harness.protocols import CONTROLLER
+from harness.protocols import CLIENTS, CONTROLLER
 
 LISTENER = 9092
 CONTROL_SOCKET = 9090
@@ -43,8 +44,9 @@ def lay_out(
             listens=(EVERYWHERE, LISTENER),
             reached=published[name],
             advertised=published[name],
-            control=(EVERYWHERE, CONTROL_SOCKET),
+            control=(lab.address(name), CONTROL_SOCKET),
             asked=(HOST, ports.choose()),
+            asked_from=lab.address(CLIENTS),
             log_dir=folder / "work" / CONTROLLER if name == CONTROLLER else folder / "nodes" / name,
             durable=None if name == CONTROLLER else folder / "work" / f"{name}.durable",
             controller=inside[CONTROLLER],

@@ -51,6 +51,7 @@ class Place:
     log_dir: Path  # where it is, or where a copy of it is put
     durable: Path | None  # None: the controller, which fsyncs all it writes
     controller: Address  # where it dials the controller
+    asked_from: str | None = None  # the address that it dials from, as the process sees it; None: whatever
     dial: Mapping[int, Address] = field(default_factory=dict)  # by id; empty: as advertised
     trace: Path | None = None  # where it writes what happens; None: it does not
     mounted: Mapping[Path, str] = field(default_factory=dict)  # folder -> what the process calls it
@@ -85,6 +86,8 @@ def properties(place: Place, chosen: Mapping[str, str], *, rules: str, bugs: Seq
         "floodmark.rules": rules,
         **chosen,
     }
+    if place.asked_from is not None:
+        lines["floodmark.control.from"] = place.asked_from
     if bugs:
         lines["floodmark.bugs"] = ",".join(bugs)
     if place.dial:

@@ -3,6 +3,7 @@
 The stories of the module's one cluster leave it whole for the next; those that cannot have their own.
 """
 
+import errno
 import threading
 import time
 from collections.abc import Iterator
@@ -64,6 +65,30 @@ def test_a_broker_has_no_rights_and_its_ports_are_on_loopback_alone(stage: Stage
         assert len(bindings) == 2
         keeper = f"container:{stage.of_engine(lab.keeper)['Id']}"
         assert broker["HostConfig"]["PidMode"] == net["HostConfig"]["PidMode"] == keeper
+
+
+def test_a_control_socket_is_for_the_engines_machine_alone(stage: Stage) -> None:
+    """It is on the container's one address; another container of the cluster that dials it is hung up on."""
+    lab = stage.lab
+    dial = (
+        "import socket, sys\n"
+        "with socket.create_connection((sys.argv[1], 9090), 10) as connection:\n"
+        "    try: print(len(connection.recv(9)))\n"
+        "    except ConnectionError: print(0)\n"
+    )
+    shut = "import socket; s = socket.socket(); s.settimeout(10); print(s.connect_ex(('127.0.0.1', 9090)))"
+
+    async def story() -> None:
+        await stage.whole()  # the harness is answered
+        for name in ("n1", CONTROLLER):
+            told = await lab.exec(lab.net("n2"), ["python", "-c", dial, lab.address(name)])
+            assert told.strip() == "0"
+            refused = await lab.exec(lab.net(name), ["python", "-c", shut])
+            assert int(refused) == errno.ECONNREFUSED
+            log = (stage.folder / "work" / f"{name}.log").read_text()
+            assert f"control-refused peer={lab.address('n2')}:" in log
+
+    stage.play(story())
 
 
 def test_what_is_written_is_on_every_brokers_disk(stage: Stage) -> None:

@@ -9,6 +9,7 @@ import pytest
 from harness.cluster.containers_lab import Lab
 from harness.cluster.containers_layout import lay_out
 from harness.cluster.layout import Layout
+from harness.cluster.layout import lay_out as local_lay_out
 from harness.cluster.ports import Ports
 from harness.cluster.properties import properties, settings
 from harness.errors import FloodmarkError
@@ -22,7 +23,7 @@ class Addresses:
     """All of a lab that is asked for here."""
 
     def address(self, name: str) -> str:
-        return f"198.19.7.{11 + NAMES.index(name)}"
+        return "198.19.7.1" if name == CLIENTS else f"198.19.7.{11 + NAMES.index(name)}"
 
 
 @pytest.fixture
@@ -60,7 +61,23 @@ def test_every_published_port_is_another(tmp_path: Path, ports: Ports) -> None:
     """For clients and for the control socket of each process."""
     places = laid_out(tmp_path, ports).places.values()
     assert len({place.reached for place in places} | {place.asked for place in places}) == 8
-    assert {place.control for place in places} == {("0.0.0.0", 9090)}
+
+
+def test_a_control_socket_is_on_one_address_and_for_the_engines_machine_alone(
+        tmp_path: Path, ports: Ports) -> None:
+    """The container's own in the cluster's network; what is published on loopback comes from the gateway."""
+    layout = laid_out(tmp_path, ports)
+    for number, name in enumerate(NAMES, 11):
+        lines = told(layout, name)
+        assert lines["floodmark.control"] == f"198.19.7.{number}:9090"
+        assert lines["floodmark.control.from"] == "198.19.7.1"
+        assert layout.places[name].asked[0] == "127.0.0.1"
+
+
+def test_a_local_control_socket_is_on_loopback(tmp_path: Path, ports: Ports) -> None:
+    for proxied in (False, True):
+        layout = local_lay_out(tmp_path, NODES, proxied=proxied, ports=ports, first_port=None)
+        assert {told(layout, name)["floodmark.control"].split(":")[0] for name in NAMES} == {"127.0.0.1"}
 
 
 def test_the_first_port_is_n1s_and_the_next_the_others(tmp_path: Path, ports: Ports) -> None:

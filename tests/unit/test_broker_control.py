@@ -1,0 +1,64 @@
+"""The broker's control socket: who is heard there."""
+
+import asyncio
+import json
+import socket
+
+import pytest
+
+from broker.config import ConfigError, parse
+from broker.control import Control
+from broker.failpoints import Failpoints
+from harness.cluster.ports import Ports
+
+PROPERTIES = (
+    "process.roles=broker\nnode.id=1\nlisteners=PLAINTEXT://h:1\nlog.dirs=/d\n"
+    "controller.quorum.voters=100@h:2\nfloodmark.control=127.0.0.1:3\n"
+)
+
+
+def ask(port: int, come_from: str) -> bytes:
+    """The answer to `state`; b"" for being hung up on."""
+    with socket.create_connection(("127.0.0.1", port), 20, source_address=(come_from, 0)) as connection:
+        try:
+            connection.sendall(b'{"id":1,"do":"state"}\n')
+            return connection.makefile("rb").readline()
+        except ConnectionError:
+            return b""
+
+
+def test_who_comes_from_elsewhere_is_hung_up_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """And told in the log; whoever is named is answered, and without names anybody is."""
+    ports = Ports()
+
+    async def story() -> list[bytes]:
+        named, open_to_all = ports.choose(), ports.choose()
+        controls = [Control(lambda: {"node": 1}, {}, Failpoints()) for _ in range(2)]
+        controls[0].open(("127.0.0.1", named), ("127.0.0.2", "127.0.0.3"))
+        controls[1].open(("127.0.0.1", open_to_all))
+        try:
+            return [
+                await asyncio.to_thread(ask, port, host)
+                for port, host in [
+                    *((named, f"127.0.0.{number}") for number in (1, 2, 3)), (open_to_all, "127.0.0.1")
+                ]
+            ]  # fmt: skip
+        finally:
+            for control in controls:
+                control.close()
+
+    try:
+        stranger, *welcome = asyncio.run(story())
+    finally:
+        ports.close()
+    assert stranger == b""
+    assert [json.loads(line) for line in welcome] == [{"id": 1, "ok": {"node": 1}}] * 3
+    assert capsys.readouterr().out.count("control-refused peer=127.0.0.1:") == 1
+
+
+def test_addresses_are_addresses() -> None:
+    config, _ = parse(PROPERTIES + "floodmark.control.from=198.19.7.1, ::1\n", "f")
+
+    assert config.control_from == ("198.19.7.1", "::1")
+    with pytest.raises(ConfigError, match=r"f:7: floodmark\.control\.from: IP addresses are wanted, not 'gate"):
+        parse(PROPERTIES + "floodmark.control.from=gateway\n", "f")

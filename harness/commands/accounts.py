@@ -25,6 +25,12 @@ OF_READERS = (("isolation", "isolation"),)
 RETRIED = (names.DUPLICATE, names.NONMONOTONIC_SEND, names.INT_NONMONOTONIC_SEND)
 ISOLATED = (names.G1A, names.PRECOMMITTED_READ, *names.CYCLES)
 
+# Errors after which the record may be in some log: a client that takes them for a certain no is wrong.
+IN_DOUBT = frozenset({
+    "TIMEOUT", "CONNECTION", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_FOR_PARTITION",
+})  # fmt: skip
+
 SENTENCE = 1_000  # characters, at most
 SHOWN = 3  # acts that permit a finding
 HISTORY = "history.jsonl"
@@ -43,6 +49,7 @@ def account(evidence: Evidence, before: Sequence[Evidence] = ()) -> tuple[Part, 
         ("when", unless_told(times, evidence, before)),
         ("held", unless_told(held, evidence, before)),
         ("guilty" if is_blamed(evidence) else "event", guilty(evidence, before)),
+        ("copies", others_went(evidence, before)),
         ("why", why(evidence, before)),
     ]
     return tuple((head, cut(sentence)) for head, sentence in parts if sentence)
@@ -235,23 +242,28 @@ def holds(copy: Copy, offset: int | None) -> str:
 
 
 def guilty(evidence: Evidence, before: Sequence[Evidence]) -> str:
-    """The line of the trace that the judge blames, what it means, and what became of the other copies."""
+    """The line of the trace that the judge blames, and what it means."""
     event = evidence.event
     if event is None:
-        return went(evidence.fates)
+        return ""
     if any(one.event is not None and one.event.number == event.number for one in before):
         return f"the line told above, {event.place}."
-    others = went([fate for fate in evidence.fates if fate.number != event.number])
-    return f"{told(event)}{meaning(evidence, event)}. {others}".rstrip()
+    return f"{told(event)}{meaning(evidence, event)}."
+
+
+def others_went(evidence: Evidence, before: Sequence[Evidence]) -> str:
+    """What became of the other copies."""
+    event = evidence.event
+    if event is not None and any(
+            one.event is not None and one.event.number == event.number for one in before):
+        return ""
+    fates = [fate for fate in evidence.fates if event is None or fate.number != event.number]
+    return f"{'; '.join(map(told, fates))}." if fates else ""
 
 
 def is_blamed(evidence: Evidence) -> bool:
     """Whether somebody broke the rules, and the judge knows by which line."""
     return evidence.found["class"] == BUG and evidence.event is not None
-
-
-def went(fates: Sequence[TraceLine]) -> str:
-    return f"How the copies went: {'; '.join(map(told, fates))}." if fates else ""
 
 
 def meaning(evidence: Evidence, event: TraceLine) -> str:
@@ -321,29 +333,32 @@ def noted(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
     """One fact that the case at hand turns on, if there is one."""
     for fact in facts_at_hand(evidence):
         if not any(fact in facts_at_hand(one) for one in before):
-            yield f'Not so ({fact}): "{FACTS[fact].thought}" {FACTS[fact].holds}'
+            thought = FACTS[fact].thought.removesuffix(".")
+            yield f"Many believe that {thought[0].lower()}{thought[1:]} ({fact}). {FACTS[fact].holds}"
             return
 
 
 def facts_at_hand(evidence: Evidence) -> Iterator[str]:
-    """The facts of which this evidence is a case."""
-    event, guarantees = evidence.event, mapping(evidence.about.get("guarantees"))
+    """The facts of which this evidence is a case: what came about by the very thing that the fact tells."""
+    event, name = evidence.event, evidence.name
     if evidence.found["class"] != BUG:
         return
-    if event is not None and event.event == "truncate" and evidence.about.get("rules") == "high-watermark":
+    truncated = event is not None and event.event == "truncate"
+    if truncated and evidence.about.get("rules") == "high-watermark":
         yield "S20"
-    isrs = [len(one.line.names("isr")) for one in evidence.ackers]
-    if evidence.name == names.LOST_WRITE and isrs and isrs[0] < len(evidence.copies):
-        yield "S1"
-    if evidence.name == names.ACK_RULE and evidence.example.get("how") == "member":
+    isrs = [one.line.names("isr") for one in evidence.ackers]
+    leaders = {copy.node for copy in evidence.copies if copy.leads}
+    if name == names.LOST_WRITE and isrs and isrs[0] and leaders.isdisjoint(isrs[0]) and leaders:
+        yield "S1"  # who leads in the end was not waited for
+    if name == names.ACK_RULE and evidence.example.get("how") == "member":
         yield "S2"
-    if evidence.name == names.G1A:
+    if name == names.G1A and any(op.type is Type.FAIL and op.error in IN_DOUBT for op in evidence.ops):
         yield "S6"
-    if evidence.name == names.DIVERGED and guarantees.get("unclean_leader_election") is True:
+    if name == names.DIVERGED and any(line.fields.get("clean") is False for line in evidence.elections):
         yield "S10"
-    if evidence.name in (names.SAW_THEN_LOST, names.NONMONOTONIC_POLL, names.POLL_SKIP) and event is not None:
+    if name in (names.NONMONOTONIC_POLL, names.POLL_SKIP) and truncated:
         yield "S16"
-    if evidence.name == names.END_OFFSET_REGRESSED:
+    if name == names.END_OFFSET_REGRESSED and evidence.elections:
         yield "S15"
 
 
@@ -354,7 +369,7 @@ def permitted(evidence: Evidence, before: Sequence[Evidence]) -> str:
     if any(one.found.get("permitted_by") == cause for one in before):
         return f"{head}, as told above."
     permission = PERMISSIONS.get(cause)
-    sentences = [f"{head}: {permission.means} ({', '.join(permission.facts)})." if permission else f"{head}."]
+    sentences = [f"{head}: {permission.means}." if permission else f"{head}."]
     sentences += [f"Here: {shortly(evidence.acts)}."] if evidence.acts else []
     if evidence.perhaps:
         sentences.append("Perhaps: without a trace nobody saw whether it covers all of it.")

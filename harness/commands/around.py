@@ -10,20 +10,23 @@ A history is read once, and only lines that may matter are parsed.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
 
 from harness import history
+from harness.commands.course import Course, began, change_line
+from harness.commands.event_words import TraceLine
 from harness.commands.harmless import harmless, harmless_op
-from harness.commands.words import Record, op_line, seconds, where_struck
+from harness.commands.words import Record, many, op_line, seconds, where_struck
 from harness.errors import FloodmarkError
 from harness.faults import FAULTS
 from harness.op import NEMESIS, Op, Type
 from harness.run import Run
 
 BESIDE = 1  # lines shown before and after each line that the finding names
+TOOK_NS = 50_000_000  # from when a fault was set about to its effect; less is not told
 SHOWN_HEAD, SHOWN_TAIL = 16, 8  # of more lines than these, the middle is left out
 _FAULT = re.compile(rb'"process": ?-1\b')
 
@@ -78,10 +81,11 @@ def records_of(op: Op) -> tuple[Record, ...]:
 class Story:
     """The lines to show, each with its mark, and the two ends of what happened."""
 
-    lines: list[tuple[str, Op]] = field(default_factory=list)
+    lines: list[tuple[str, Op | TraceLine]] = field(default_factory=list)
     in_force: dict[tuple[str, str], Op] = field(default_factory=dict)  # when the promise was given
     promise: Op | None = None
     breach: Op | None = None
+    after: int = 0  # acts of the nemesis that came when all was over, and are left out
     held: int | None = None  # the value at the place: the finding's, else the first that was shown there
 
     def take(self, op: Op, focus: Focus, force: Mapping[tuple[str, str], Op]) -> None:
@@ -98,6 +102,28 @@ class Story:
         self.held = shown if self.held is None else self.held
         if self.breach is None and shown is not None and shown != self.held:
             self.breach = op
+
+
+    def join(self, course: Course) -> None:
+        """Puts what the trace tells between the promise and the breach where it happened, and leaves out what
+        struck when all was over. An act of the nemesis stands where it was set about: what came of it comes
+        behind it."""
+        if self.promise is None:
+            return
+        end = None if self.breach is None else self.breach.time
+        told = [("~", line) for line in course.changes if (time := line.whole_number("time")) is not None
+                and self.promise.time <= time and (end is None or time <= end)]
+        last = course.until_ns
+        kept = [one for one in self.lines if one[0] != "!" or last is None or moment(one[1]) <= last]
+        self.after = len(self.lines) - len(kept)
+        self.lines = sorted([*kept, *told], key=lambda one: moment(one[1]))
+
+
+def moment(line: Op | TraceLine) -> int:
+    """When it happened, or was set about."""
+    if isinstance(line, TraceLine):
+        return line.whole_number("time") or 0
+    return began(line)
 
 
 def focus_of(example: Mapping[str, Any], about: Mapping[str, Any]) -> Focus:
@@ -178,16 +204,29 @@ def show_story(story: Story, focus: Focus, *, in_brief: bool) -> None:
     if story.in_force:
         told = ", ".join(f"{f} {node}".rstrip() for f, node in story.in_force)
         click.echo(f"  in force then: {told}")
-    click.echo("  history (> concerns it" + ("):" if in_brief else ", ! struck since):"))
-    for mark, op in shortened([line for line in story.lines if not in_brief or line[0] == ">"]):
-        if op is None:
+    traced = any(mark == "~" for mark, _ in story.lines)
+    since = f", ! struck since{', ~ the trace tells' if traced else ''}"
+    click.echo(f"  history (> concerns it{'' if in_brief else since}):")
+    for mark, line in shortened([line for line in story.lines if not in_brief or line[0] == ">"]):
+        if line is None:
             click.echo(f"    {'...':>8} {mark}")
+        elif isinstance(line, TraceLine):
+            click.echo(f"  {mark} {click.style(change_line(line), fg='cyan')}")
         else:
-            told = op_line(op, focus.asked) + (where_struck(op, focus.partition) if mark == "!" else "")
+            told = act_line(line) + where_struck(line, focus.partition) if mark == "!" else (
+                op_line(line, focus.asked))
             click.echo(f"  {mark} {click.style(told, fg='yellow') if mark == '!' else told}")
+    if story.after:
+        click.echo(f"    {many(story.after, 'act')} of the nemesis after that left out")
 
 
-def shortened(lines: list[tuple[str, Op]]) -> Iterator[tuple[str, Op | None]]:
+def act_line(op: Op) -> str:
+    """A fault: from when it was set about; and when it had its effect, where that took a while."""
+    line = op_line(replace(op, time=began(op)))
+    return line if op.time - began(op) < TOOK_NS else f"{line} (in effect at {seconds(op.time)})"
+
+
+def shortened(lines: list[tuple[str, Op | TraceLine]]) -> Iterator[tuple[str, Op | TraceLine | None]]:
     """All lines, or the first and the last of very many."""
     if len(lines) <= SHOWN_HEAD + SHOWN_TAIL + 1:
         yield from lines

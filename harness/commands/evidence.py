@@ -69,6 +69,7 @@ class Evidence:
     acts: tuple[Op | TraceLine, ...] = ()  # the faults and elections that permit it, or might have
     perhaps: bool = False  # permitted, but nobody saw for certain
     traced: bool = False
+    elections: tuple[TraceLine, ...] = ()  # of logs that part, all; of an end that fell, those in between
     skipped: tuple[int, Record] | None = None  # of a poll-skip: a record it passed over, by offset
 
     @property
@@ -119,7 +120,7 @@ class Gathering:
         evidence = replace(evidence, ackers=tuple(line for _, line in ackers))
         return replace(
             evidence, fates=self.fates(evidence, ackers), acts=self.acts(evidence),
-            skipped=self.skipped(evidence),
+            skipped=self.skipped(evidence), elections=self.elections(evidence),
         )
 
     # -- the history ----------------------------------------------------------------------------------------
@@ -221,6 +222,19 @@ class Gathering:
                     break
         for found, line in sorted(firsts.values(), key=lambda each: each[0].begin)[:FATES]:
             yield self.files.numbered(found, line.fields)
+
+    def elections(self, evidence: Evidence) -> tuple[TraceLine, ...]:
+        """Those that the finding may be a case of."""
+        partition, times = evidence.number("partition"), [op.time for op in evidence.ops]
+        if partition is None or not evidence.traced:
+            return ()
+        if evidence.name == names.DIVERGED:
+            lines = self.files.changes(0, None, partition)
+        elif evidence.name == names.END_OFFSET_REGRESSED and times:
+            lines = self.files.changes(min(times), max(times), partition)
+        else:
+            return ()
+        return tuple(line for line in lines if line.event == "elect")
 
     # -- the logs -------------------------------------------------------------------------------------------
 

@@ -106,17 +106,21 @@ def section(outcome: Outcome) -> str:
 
 def told(outcome: Outcome) -> Iterator[str]:
     """As items of a list."""
+    yield from (item(f"{head}: {line}") for head, line in outcome.read.summary)
     if outcome.about is not None:
         yield item(f"ran: {telling.ran(outcome.about)}")
         yield from (item(line) for line in telling.struck(outcome.read))
     yield from (item(f"{HARNESS}: {reason}") for reason in outcome.ruling.harness)
-    for found, parts in outcome.read.accounts:
+    for account in outcome.read.accounts:
+        found, parts = account.found, account.shown
         yield item(group_words(found))
         yield from (item(f"{head}: {sentence}", 1) for head, sentence in parts)
         others = telling.others(found, parts)
         yield from (item(f"also: {other}" if parts else other, 1) for other in others)
         left = telling.left_out(found)
         yield item(f"and {left} more", 1) if left else ""
+        yield from (item(f"{telling.SAME_EVENT}: {group_words(one.found)}: {one.clause}"
+                         f"{f' ({one.places})' if one.places else ''}", 1) for one in account.followers)
     for entry in outcome.unknown:
         yield item(f"cannot tell {telling.shortened(entry['names'])}: {entry['reason']}")
     yield from (item(f"not made: {words}") for words in telling.left_undone(outcome.told))

@@ -26,6 +26,8 @@ SEARCH_BYTES = 1 << 29  # of a run, by all searches together
 WINDOW_BYTES = 1 << 23  # of a trace, around one moment
 BACK_BYTES = 1 << 20  # of a history, before one line
 ROWS_BYTES = 1 << 24  # a replicas.jsonl above that is not read
+CHANGES = ("truncate", "elect", "isr", "become_leader")
+MANY = 2_000  # of these lines
 ACTS = 1_000  # of the nemesis, of one kind
 _INDEX = re.compile(rb'"index": ?(\d+)')
 _TIME = re.compile(rb'"time": ?(-?\d+)')
@@ -181,6 +183,30 @@ class RunFiles:
         """All such events from there on, as far as the budget goes."""
         for found in self.trace.holding(b'"%b"' % word.encode(), self.budget, begin):
             yield from self._of(found, partition, (word,))
+
+    def changes(self, first_ns: int, last_ns: int | None, partition: int | None) -> list[TraceLine]:
+        """Truncations, elections and ISR changes of a partition (None: of any) between two times (None: to
+        the end), in order: what the controller says of the ISR, and each new leader's own word, which has its
+        LEO. Of very many the first."""
+        begin = self.trace.first_at_or_above(number_by(_TIME), first_ns)
+        if begin is None:
+            return []
+        gap, found = b" " if self.trace.spaced() else b"", list[tuple[Found, Row]]()
+        for word in CHANGES:
+            needle = b'"event":%b"%b"' % (gap, word.encode())
+            for each in self.trace.holding(needle, self.budget, begin.begin):
+                fields = fields_of(each.line)
+                if fields is None or fields.get("event") != word or (
+                        partition is not None and fields.get("partition") != partition):
+                    continue
+                time = fields.get("time")
+                if type(time) is not int or (last_ns is not None and time > last_ns):
+                    break  # lines are in the order of time
+                if len(found) == MANY:
+                    break
+                if word != "isr" or "leo" not in fields:
+                    found.append((each, fields))
+        return [self.numbered(each, fields) for each, fields in sorted(found, key=lambda one: one[0].begin)]
 
     def _of(self, found: Found, partition: int, words: tuple[str, ...]) -> list[tuple[Found, TraceLine]]:
         if not any(b'"%b"' % word.encode() in found.line for word in words):

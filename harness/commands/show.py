@@ -15,14 +15,17 @@ import orjson
 from checkers.explain import EXPLANATIONS
 from harness.commands import again
 from harness.commands.accounts import account
-from harness.commands.around import faults, focus_of, show_story, story_of
+from harness.commands.around import act_line, faults, focus_of, show_story, story_of
 from harness.commands.brokers_words import last_words
 from harness.commands.case_names import promises
+from harness.commands.course import began, change_line, course_of
 from harness.commands.evidence import Evidence
 from harness.commands.harmless import harmless, harmless_data
 from harness.commands.rulings import ruling
+from harness.commands.run_files import RunFiles
 from harness.commands.side_by_side import AROUND, check_partition, show_logs
 from harness.commands.telling import (
+    Reading,
     gathering_of,
     headed,
     looked_at,
@@ -31,9 +34,10 @@ from harness.commands.telling import (
     ran,
     reading_of,
     struck,
+    summarised,
     unknowns,
 )
-from harness.commands.words import PERMITS, many, op_line, told_class
+from harness.commands.words import PERMITS, many, told_class
 from harness.errors import FloodmarkError, UsageError
 from harness.run import FORMAT, LATEST, RUNS, VERDICT_BYTES_AT_MOST, P, Run, RunAt, open_run
 from harness.verdict import BUG, EXIT_VALID
@@ -41,7 +45,7 @@ from harness.verdict import BUG, EXIT_VALID
 Told = Mapping[str, Any]
 
 EXAMPLES = 3  # of a finding
-FAULTS_SHOWN = 40
+LINES_SHOWN = 40  # of what the nemesis did, and of what the trace tells with it where that is not more
 
 
 def show_run(folder: Path | None, *, finding: str | None, partition: int | None, offset: int | None) -> int:
@@ -86,27 +90,51 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
     verdict = read_verdict(run) if run.names(run.verdict_path) else None
     word = ruling(verdict, about).heading if verdict else click.style("not judged yet", bold=True)
     click.echo(f"{harmless(run.folder.name)}: {word}")
+    reading = reading_of(shown, verdict or {}, about)
+    for line in summarised(reading):
+        click.echo(line)
     click.echo(f"  ran        {ran(about)}")
     click.echo(f"  ended      {ending(about)}")
     for node, words in last_words(run, about).items():
         click.echo(f"  died       {node} ended by itself; its last words: {words}")
-    reading = reading_of(shown, verdict or {}, about)
     click.echo("\n".join(struck(reading) or ["  struck by  nothing"]))
-    acts = list(faults(run))
-    for op in acts[:FAULTS_SHOWN]:
-        click.echo(f"    {op_line(op)}")
-    if len(acts) > FAULTS_SHOWN:
-        click.echo(f"    ... and {len(acts) - FAULTS_SHOWN} more")
+    show_timeline(run, about, verdict, reading)
     if verdict is None:
         click.echo(f"  judge      {harmless(shlex.join(['floodmark', 'check', str(shown)]))}")
         return
-    for found, parts in reading.accounts:
-        click.echo(paragraph(found, parts))
+    for event in reading.accounts:
+        click.echo(paragraph(event))
     for told in unknowns(verdict.get("unknown") or ()):
         click.echo(told)
     click.echo(f"  looked at  {looked_at(verdict.get('counts') or {})}")
     for line in next_commands(shown, verdict, about):
         click.echo(harmless(line))
+
+
+def show_timeline(run: Run, about: Told, verdict: Told | None, reading: Reading) -> None:
+    """What happened around the worst finding; where no op tells of it, all that the nemesis did."""
+    examples = reading.accounts[0].found.get("examples") if reading.accounts else None
+    if verdict is not None and examples:
+        found, focus = reading.accounts[0].found, focus_of(examples[0], about)
+        story = story_of(run, focus)
+        if story.promise is not None:
+            gathering = gathering_of(run, verdict, about)
+            story.join(course_of(gathering, gathering.of(found, examples[0])))
+            show_story(story, focus, in_brief=False)
+            return
+    acts = list(faults(run))
+    changes = RunFiles(run).changes(min(map(began, acts)), None, None) if acts else []
+    if len(acts) + len(changes) <= LINES_SHOWN:
+        told = sorted([*((began(op), f"  ! {act_line(op)}") for op in acts),
+                       *((line.whole_number("time") or 0, f"  ~ {change_line(line, where=True)}")
+                         for line in changes)], key=lambda one: one[0])
+        for _, line in told:
+            click.echo(line)
+        return
+    for op in acts[:LINES_SHOWN]:
+        click.echo(f"  ! {act_line(op)}")
+    if len(acts) > LINES_SHOWN:
+        click.echo(f"    ... and {len(acts) - LINES_SHOWN} more")
 
 
 def ending(about: Mapping[str, Any]) -> str:
@@ -168,7 +196,9 @@ def show_examples(run: Run, about: Told, verdict: Told, found: Told) -> None:
         focus = focus_of(example, about)
         partition, offset = focus.partition, focus.offset
         seen_already = partition is not None and offset is not None and (partition, offset) in pictured
-        show_story(story_of(run, focus), focus, in_brief=seen_already)
+        story = story_of(run, focus)
+        story.join(course_of(gathering, evidence))
+        show_story(story, focus, in_brief=seen_already)
         if partition is not None and offset is not None and not seen_already:
             show_logs(run, about, partition, offset)
             pictured |= {(partition, offset + away) for away in range(-AROUND, AROUND + 1)}

@@ -8,7 +8,7 @@ example, made from the few lines of the run's files that concern it (evidence.py
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,14 @@ from checkers import names as checks
 from harness.commands import again
 from harness.commands.accounts import Part, account
 from harness.commands.case_names import promises
+from harness.commands.course import WIDE, Course, course_of, summary, told_above
+from harness.commands.events import Follower, events_of
 from harness.commands.evidence import Evidence, Gathering
 from harness.commands.harmless import harmless
 from harness.commands.rulings import Ruling, ruling
 from harness.commands.run_files import RunFiles
 from harness.commands.strikes import Strikes, strikes_of, words
-from harness.commands.words import many, told_class
+from harness.commands.words import cut_text, many, told_class
 from harness.places import Place
 from harness.run import Run, RunAt
 from harness.verdict import BUG
@@ -37,17 +39,34 @@ GRAVEST = (  # what clients suffered, then what the logs are, then how it came a
 )  # fmt: skip
 LISTED = 3  # examples of one finding
 WIDTH = 110
+SAME_EVENT = "the same, as other checks saw it"
 ALL_OF_THEM = 8  # more names than these are not spelt out
 
 Told = Mapping[str, Any]
-Account = tuple[Told, tuple[Part, ...]]  # a group of findings, and the paragraph about the worst of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """An event: the group of findings that stands for it, the paragraph about the worst of that group, and
+    the groups that belong to it."""
+
+    found: Told
+    parts: tuple[Part, ...] = ()
+    followers: tuple[Follower, ...] = ()
+    told_above: frozenset[str] = frozenset()  # heads of the parts that the summary above the report tells
+
+    @property
+    def shown(self) -> tuple[Part, ...]:
+        """The parts that the summary has not told."""
+        return tuple(part for part in self.parts if part[0] not in self.told_above)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What a report takes from the files of a run: read once, told in every form."""
 
-    accounts: tuple[Account, ...]  # of every group of findings, the worst first
+    accounts: tuple[Account, ...]  # the worst event first
+    summary: tuple[Part, ...] = ()  # of the worst, in five lines at most
     strikes: Strikes = field(default_factory=Strikes)
 
 
@@ -55,25 +74,42 @@ def reading_of(folder: Place, verdict: Told, about: Told | None) -> Reading:
     """Without run.json, or where its files lie far away, the sentences of the verdict alone."""
     findings = worst_first(verdict.get("findings") or ())
     if about is None or not isinstance(folder, Path):
-        return Reading(accounts=tuple((found, ()) for found in findings))
+        return Reading(accounts=tuple(Account(found=found) for found in findings))
     gathering = gathering_of(RunAt(folder=folder), verdict, about)
-    return Reading(accounts=tuple(told_of(gathering, findings)),
+    accounts = list(told_of(gathering, findings))
+    course = course_of_the_worst(gathering, findings)
+    lines = summary(course) if course is not None else []
+    if course is not None:
+        accounts[0] = replace(accounts[0], told_above=told_above(course))
+    return Reading(accounts=tuple(accounts), summary=tuple(lines),
                    strikes=strikes_of(gathering.files.nemesis, about))
+
+
+def course_of_the_worst(gathering: Gathering, findings: Sequence[Told]) -> Course | None:
+    """What led to the worst finding; None where there is none, or no example of it."""
+    examples = (findings[0].get("examples") or ()) if findings else ()
+    return course_of(gathering, gathering.of(findings[0], examples[0])) if examples else None
 
 
 def report(folder: Place, verdict: Told, about: Told | None, *, ruled: Ruling | None = None,
            reading: Reading | None = None) -> str:
-    """What came of the run, a paragraph a finding, what is unknown and why, what was looked at, what to type
-    next. `ruled`: where the gate's options count."""
+    """What came of the run, what happened in a few lines, a paragraph an event, what is unknown and why, what
+    was looked at, what to type next. `ruled`: where the gate's options count."""
     reading = reading_of(folder, verdict, about) if reading is None else reading
     parts = [f"{harmless(folder.resolve().name)}: {(ruled or ruling(verdict, about)).heading}"]
+    parts += summarised(reading)
     parts += [f"  ran        {ran(about)}", *struck(reading)] if about else []
-    parts += [paragraph(*told) for told in reading.accounts]
+    parts += map(paragraph, reading.accounts)
     parts += unknowns(verdict.get("unknown") or ())
     parts += [f"  not made   {told}" for told in left_undone(verdict)]
     parts.append(f"  looked at  {looked_at(verdict.get('counts') or {})}")
     parts += next_commands(folder, verdict, about)
     return "\n".join(parts)
+
+
+def summarised(reading: Reading) -> list[str]:
+    """The five lines, each behind its head."""
+    return [f"  {click.style(f'{head:<9}', bold=True)}  {line}" for head, line in reading.summary]
 
 
 def ran(about: Told) -> str:
@@ -93,12 +129,13 @@ def struck(reading: Reading) -> list[str]:
 
 
 def told_of(gathering: Gathering, findings: Sequence[Told]) -> Iterator[Account]:
-    """Every group of findings with its paragraph; what is told of one is not told again of the next."""
+    """Every event with its paragraph; what is told of one is not told again of the next."""
     told: list[Evidence] = []
-    for found in findings:
-        examples = found.get("examples") or ()
-        evidence = gathering.of(found, examples[0]) if examples else None
-        yield found, account(evidence, told) if evidence is not None else ()
+    for event in events_of(gathering, findings):
+        examples = event.root.get("examples") or ()
+        evidence = gathering.of(event.root, examples[0]) if examples else None
+        parts = account(evidence, told) if evidence is not None else ()
+        yield Account(found=event.root, parts=parts, followers=tuple(event.followers))
         told += [evidence] if evidence is not None else []
 
 
@@ -106,14 +143,27 @@ def gathering_of(run: Run, verdict: Told, about: Told) -> Gathering:
     return Gathering(files=RunFiles(run), about=about, unknown=verdict.get("unknown") or ())
 
 
-def paragraph(found: Told, parts: Sequence[Part] = ()) -> str:
-    """What was found: the worst of it at length, the next few in a sentence each, how many more."""
+def paragraph(account: Account) -> str:
+    """What was found: the worst of it at length, the next few in a sentence each, how many more; and what is
+    part of the same event, a line each."""
+    found, parts = account.found, account.shown
     name = click.style(found["name"], bold=True)
     lines = [f"  {name}: {many(found['count'], 'finding')}, {told_class(found)}", *headed(parts)]
     also = others(found, parts)
     lines += headed([("also", other) for other in also]) if parts else [f"    {other}" for other in also]
     lines += [f"    ... and {left_out(found)} more"] if left_out(found) else []
-    return "\n".join(lines)
+    return "\n".join([*lines, *followed(account.followers)])
+
+
+def followed(followers: Sequence[Follower]) -> Iterator[str]:
+    """`saw-then-lost  2 was read at offset 1 (history.jsonl:6)`: names below one another."""
+    if followers:
+        yield f"    {SAME_EVENT}:"
+    width = max((len(one.head) for one in followers), default=0)
+    for one in followers:
+        where = f" ({one.places})" if one.places else ""
+        room = WIDE - 6 - width - 2 - len(where)
+        yield f"      {one.head:<{width}}  {cut_text(one.clause, room)}{where}"
 
 
 def others(found: Told, parts: Sequence[Part]) -> list[str]:

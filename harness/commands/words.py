@@ -42,6 +42,11 @@ def told_class(found: Mapping[str, Any]) -> str:
     return click.style(f"permitted by {found['permitted_by']}", fg="yellow")
 
 
+def cut_text(text: str, limit: int) -> str:
+    """The text, or as many of its words as fit."""
+    return text if len(text) <= limit else text[:limit - 4].rsplit(" ", 1)[0] + " ..."
+
+
 def seconds(time_ns: int) -> str:
     return f"{time_ns / 1e9:.3f} s"
 

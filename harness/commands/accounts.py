@@ -67,7 +67,7 @@ def unless_told(tell: Callable[[Evidence], str], evidence: Evidence, before: Seq
     """The sentence; of one that was said of an earlier finding, where."""
     sentence = tell(evidence)
     same = next((one.name for one in before if sentence and tell(one) == sentence), None)
-    return sentence if same is None else f"as told of {same}."
+    return sentence if same is None else f"as told above, of {same}."
 
 
 def cut(sentence: str) -> str:

@@ -14,7 +14,7 @@ from harness.commands.accounts import HISTORY, Part, now, told_ops, what
 from harness.commands.event_words import TraceLine, listed, number
 from harness.commands.evidence import OF_A_LOSS, Acker, Evidence, Gathering, replicas_of
 from harness.commands.words import cut_text, seconds
-from harness.op import Op, Type
+from harness.op import Op, Send, Type
 
 WIDE = 120
 HEAD = 13  # columns before the words
@@ -127,28 +127,45 @@ def acked(course: Course) -> str:
     logs part, each record that was acked there."""
     acks: list[str] = []
     for evidence in course.rivals or (course.evidence,):
-        event = evidence.event
-        acker = evidence.ackers[0] if evidence.ackers else None
-        if acker is None and event is not None and event.event == "ack":
-            acker = Acker(line=event, holders=None, index=None)
-        op = next((op for op in told_ops(evidence) if op.type is Type.OK and op.sends), None)
-        what = f"{evidence.number('value')} there" if acks else record(evidence)
+        op, send = first_ack(evidence)
+        acker = acker_of(evidence, op)
+        what = record(evidence, send)
+        if acks and send is not None:
+            what = f"{send.value} there"
         if acker is not None:
-            who = by(acker, in_full=not course.rivals[1:])
+            who = by(acker) if not course.rivals[1:] else f"epoch {number(acker.line, 'epoch')}"
             acks.append(f"{when(acker.line)}{what}, {who} ({place(acker.line, first=not acks)})")
         elif op is not None:
-            acks.append(f"{seconds(op.time)} {what}, to process {op.process} ({HISTORY}:{op.index + 1})")
+            who = "" if acks else f", to process {op.process}"
+            acks.append(f"{seconds(op.time)} {what}{who} ({HISTORY}:{op.index + 1})")
     return fitting(acks)
 
 
-def by(acker: Acker, *, in_full: bool) -> str:
-    """The leader and its epoch; in full who was in its ISR, and whether they had the record."""
+def first_ack(evidence: Evidence) -> tuple[Op | None, Send | None]:
+    """The first of the finding's ops that acked its record; of one of no known value, what stood there."""
+    value = evidence.number("value")
+    for op in sorted(told_ops(evidence), key=lambda op: op.index):
+        for send in (op.sends or ()) if op.type is Type.OK else ():
+            if evidence.concerns(send.partition, send.offset, send.value) and value in (None, send.value):
+                return op, send
+    return None, None
+
+
+def acker_of(evidence: Evidence, op: Op | None) -> Acker | None:
+    """The line of the trace for that ack; for a record that only the trace knows the first, or the event."""
+    event = evidence.event
+    if op is None and event is not None and event.event == "ack":
+        return Acker(line=event, holders=None, index=None)
+    index = None if op is None else op.index
+    return next((one for one in evidence.ackers if one.index == index), None)
+
+
+def by(acker: Acker) -> str:
+    """The leader, its epoch, who was in its ISR, and whether they had the record."""
     line, isr, holders = acker.line, acker.line.names("isr"), acker.holders
     acks = line.fields.get("acks")
     told = f"by leader {line.node}, epoch {number(line, 'epoch')}"
     told += "" if acks == "all" else f", acks={acks}"
-    if not in_full:
-        return told
     told += f", ISR {' '.join(isr)}{' alone' if len(isr) == 1 else ''}"
     if holders is None or not holders or set(holders) >= set(isr):
         return told
@@ -160,13 +177,10 @@ def when(line: TraceLine) -> str:
     return "" if time is None else f"{seconds(time)} "
 
 
-def record(evidence: Evidence) -> str:
+def record(evidence: Evidence, send: Send | None) -> str:
     """`3 at offset 3 of partition 0`."""
-    value, offset = evidence.number("value"), evidence.number("offset")
-    sends = [send for op in evidence.ops for send in op.sends or ()
-             if evidence.concerns(send.partition, send.offset, send.value)]
-    if value is None and sends:
-        value = sends[0].value
+    value = evidence.number("value") if send is None else send.value
+    offset = evidence.number("offset") if send is None or send.offset is None else send.offset
     words = [] if value is None else [str(value)]
     words += [] if offset is None else [f"offset {offset}" if value is None else f"at offset {offset}"]
     return " ".join([*words, f"of partition {evidence.number('partition')}"])
@@ -202,16 +216,23 @@ def truncated(evidence: Evidence) -> str:
     lines = list(evidence.fates)
     if event is not None and event.event == "truncate" and event.number not in [one.number for one in lines]:
         lines = sorted([*lines, event], key=lambda line: line.whole_number("time") or 0)
+    in_full, in_brief = cuts_of(lines, whys=True), cuts_of(lines, whys=False)
+    whole = "; ".join(in_full)
+    return whole if len(whole) <= WIDE - HEAD else fitting(in_brief)
+
+
+def cuts_of(lines: Sequence[TraceLine], *, whys: bool) -> list[str]:
+    """A clause each; what is as in the clause before is not said again."""
     told: list[str] = []
     said = ""
     for line in lines:
         what = (f" from {number(line, 'from')} to {number(line, 'to')}" if line.event == "truncate" else
                 f" started with LEO {number(line, 'leo')}")
         why = line.fields.get("why")
-        what += f' "{why}"' if isinstance(why, str) and why else ""
+        what += f' "{why}"' if whys and isinstance(why, str) and why else ""
         told.append(f"{when(line)}{line.node}{what if what != said else ''} ({place(line, first=not told)})")
         said = what
-    return fitting(told)
+    return told
 
 
 def place(line: TraceLine, *, first: bool) -> str:

@@ -152,6 +152,7 @@ def clause(found: Told) -> str:
     if found["name"] in _CLAUSES and nodes:
         return _CLAUSES[found["name"]].format(listed(nodes))
     text = str(examples[0].get("text") or dict(examples[0])) if examples else ""
+    text = text.split("; ")[0] if found["name"] == names.SAW_THEN_LOST else text
     return _REMARKS.sub("", text).rstrip(".")
 
 

@@ -162,8 +162,9 @@ def followed(followers: Sequence[Follower]) -> Iterator[str]:
     width = max((len(one.head) for one in followers), default=0)
     for one in followers:
         where = f" ({one.places})" if one.places else ""
-        room = WIDE - 6 - width - 2 - len(where)
-        yield f"      {one.head:<{width}}  {cut_text(one.clause, room)}{where}"
+        room = WIDE - 6 - width - 2
+        line = one.clause + where if len(one.clause + where) <= room else cut_text(one.clause, room)
+        yield f"      {one.head:<{width}}  {line}"
 
 
 def others(found: Told, parts: Sequence[Part]) -> list[str]:

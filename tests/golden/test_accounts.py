@@ -11,9 +11,12 @@ import click
 import pytest
 
 from harness.commands import telling
+from harness.commands.course import WIDE
 
 RUNS = Path(__file__).parents[2] / "histories" / "golden"
 VERDICTS = sorted((Path(__file__).parent / "accounts").glob("*.json"))
+WITHOUT_A_COURSE = {  # the finding is all there is to tell
+    "a-consumer-jumps-and-falls", "from-nowhere-and-from-the-dead", "no-ack-after-mending"}
 SCREEN = 24  # lines of one finding, at most
 
 
@@ -42,7 +45,8 @@ def test_each_finding_fits_on_a_screen(path: Path) -> None:
             begun.append(number)
     heights = [after - before for before, after in zip(begun, [*begun[1:], len(lines)], strict=True)]
     assert max(heights) <= SCREEN
-    assert all(len(line) <= telling.WIDTH for line in lines if line.startswith("    "))
+    assert all(len(line) <= WIDE for line in lines if not line.startswith("  cannot tell"))
+    assert all(len(line) <= telling.WIDTH for line in lines if re.match(r" {4}(\w| {7})", line))
 
 
 @pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)
@@ -52,11 +56,28 @@ def test_every_line_that_is_named_is_the_one_meant(path: Path) -> None:
     for file, number in re.findall(r"((?:history|trace|logs/\w+)\.jsonl):(\d+)", words):
         assert int(number) <= len((folder / file).read_text().splitlines())
     for file, who in (("history", r"process (\d+) "), ("trace", "()")):
-        told = rf"at (-?[\d.]+) s {who}(?:(?!at -?[\d.]+ s ).)*?\({file}\.jsonl:(\d+)[;)]"
+        told = rf"at (-?[\d.]+) s {who}(?:(?!at -?[\d.]+ s |\.jsonl:).)*?\({file}\.jsonl:(\d+)[;)]"
         for time, process, number in re.findall(told, words):
             line = json.loads((folder / f"{file}.jsonl").read_text().splitlines()[int(number) - 1])
             assert f"{line['time'] / 1e9:.3f}" == time
             assert process in ("", str(line.get("process")))
+
+
+@pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)
+def test_a_report_begins_with_five_lines_at_most_each_true(path: Path) -> None:
+    """In one order; of each clause that names a line of the trace the time is that line's."""
+    folder, lines = RUNS / path.stem, report_of(path).splitlines()
+    begin = lines[1:next(number for number, line in enumerate(lines) if line.startswith("  ran "))]
+    order = ["acked", "struck", "truncated", "elected", "gone", "now", "found"]
+    heads = [line.split()[0] for line in begin]
+    assert heads == [head for head in order if head in heads]
+    assert len(begin) <= 5
+    assert bool(begin) == (path.stem not in WITHOUT_A_COURSE)
+    trace = (folder / "trace.jsonl").read_text().splitlines() if (folder / "trace.jsonl").exists() else []
+    for line in begin:
+        assert line.count("trace.jsonl") <= 1
+        for time, number in re.findall(r"(-?\d+\.\d{3}) s (?:(?! s ).)*?\((?:trace\.jsonl)?:(\d+)\)", line):
+            assert f"{json.loads(trace[int(number) - 1])['time'] / 1e9:.3f}" == time
 
 
 def test_there_are_saved_verdicts() -> None:

@@ -165,7 +165,7 @@ def test_what_was_said_is_not_said_again(folder: Path) -> None:
                     group("unseen", {**seen, "ops": []}, by="fault budget"))
     assert accounts[0]["guilty"].startswith("at 0.000 s n1 acked up to offset 1")
     assert [one["event"] for one in accounts[1:]] == ["the line told above, trace.jsonl:3."] * 2
-    assert [one["held"] for one in accounts[1:]] == ["as told of lost-write."] * 2
+    assert [one["held"] for one in accounts[1:]] == ["as told above, of lost-write."] * 2
     assert "an ack is no fsync" in accounts[1]["why"]
     assert accounts[1]["why"].endswith("With --strict it fails the gate.")
     assert accounts[2]["why"] == "Not held for a bug: permitted by fault budget, as told above."

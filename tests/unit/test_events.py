@@ -1,0 +1,325 @@
+"""One event is told once: what joins a graver finding, what stands alone; the five lines; the timeline."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from command_line import floodmark
+
+from harness.commands import telling
+from harness.commands.course import WIDE
+
+ABOUT: dict[str, Any] = {
+    "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n3"}},
+    "partitions": {"0": {"topic": "t", "partition": 0, "replicas": ["n1", "n2", "n3"]},
+                   "1": {"topic": "t", "partition": 1, "replicas": ["n1", "n2", "n3"]}},
+    "guarantees": {"acks": "all", "min_insync_replicas": 2, "unclean_leader_election": False, "flush": "os"},
+    "ended": "done", "settled": True,
+}
+S = 1_000_000_000
+LOST = {"partition": 0, "offset": 5, "value": 7, "how": "overwritten", "nodes": [], "ops": [1, 2], "event": 6,
+        "text": "The send of 7 was acked, and is gone."}
+
+
+def op(index: int, time: float, process: int, kind: str, f: str, **fields: Any) -> dict[str, Any]:
+    return {"index": index, "time": int(time * S), "process": process, "type": kind, "f": f, **fields}
+
+
+def send(value: int, offset: int | None = None) -> dict[str, Any]:
+    return {"sends": [{"partition": 0, "value": value, **({} if offset is None else {"offset": offset})}]}
+
+
+def act(
+    index: int, time: float, f: str, *nodes: str, began: float | None = None, **fault: Any
+) -> dict[str, Any]:
+    told = {"nodes": list(nodes), **({} if began is None else {"began": int(began * S)}), **fault}
+    return op(index, time, -1, "info", f, fault=told)
+
+
+HISTORY = [
+    act(0, 0.5, "kill", "n9"),
+    op(1, 1.0, 3, "invoke", "send", **send(7)), op(2, 1.2, 3, "ok", "send", **send(7, 5)),
+    act(3, 2.2, "kill", "n1", began=2.0), act(4, 2.9, "start", "n1", began=2.3), act(5, 3.0, "pause", "n9"),
+    op(6, 4.0, 4, "invoke", "send", **send(8)), op(7, 4.1, 4, "ok", "send", **send(8, 5)),
+    act(8, 9.0, "kill", "n2"),
+]
+
+
+def line(time: float, node: str, event: str, partition: int = 0, **fields: Any) -> dict[str, Any]:
+    return {"time": int(time * S), "node": node, "seq": 0, "event": event, "partition": partition, "epoch": 2,
+            "leo": 6, "hw": 6, **fields}
+
+
+def elect(time: float, leader: str, epoch: int, **fields: Any) -> dict[str, Any]:
+    told = line(time, "controller", "elect", leader=leader, isr=[leader], **{"clean": True, **fields})
+    del told["leo"], told["hw"]
+    return {**told, "epoch": epoch}
+
+
+TRACE = [
+    line(1.05, "n1", "append", role="leader", offset=5, count=1),
+    line(1.07, "n2", "append", role="follower", offset=5, count=1),
+    line(1.1, "n1", "ack", offset=5, acks="all", isr=["n1", "n2"]),
+    elect(2.1, "n2", 3), line(2.15, "n2", "become_leader", epoch=3, isr=["n2"], start=6),
+    line(2.4, "n3", "truncate", partition=1, **{"from": 9, "to": 0}),
+    line(2.5, "n2", "truncate", why="so", epoch=4, **{"from": 6, "to": 5}),
+    elect(2.6, "n3", 4), line(2.7, "n3", "become_leader", epoch=4, leo=5, hw=5, isr=["n3"], start=5),
+    elect(2.8, "n1", 5), line(3.2, "n1", "truncate", epoch=5, **{"from": 6, "to": 4}),
+    elect(8.0, "n2", 9),
+]
+
+
+def written(path: Path, rows: Sequence[Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """7 was acked by n1 and had by n2; both cut it off; n3, which never had it, was elected and gave its
+    offset to 8."""
+    written(tmp_path / "history.jsonl", HISTORY)
+    written(tmp_path / "trace.jsonl", TRACE)
+    for node in ABOUT["nodes"]:
+        written(tmp_path / "logs" / f"{node}.jsonl", [
+            {"node": node, "partition": 0, "offset": 5, "epoch": 4, "value": 8, "crc": 1}])
+    (tmp_path / "run.json").write_text(json.dumps(ABOUT))
+    return tmp_path
+
+
+def group(name: str, *examples: dict[str, Any], by: str | None = None, count: int = 0) -> dict[str, Any]:
+    return {"name": name, "class": "permitted" if by else "bug", "permitted_by": by,
+            "count": count or len(examples),
+            "examples": [{"text": f"{name} it is.", **one} for one in examples]}
+
+
+def read(folder: Path, *groups: dict[str, Any]) -> telling.Reading:
+    return telling.reading_of(folder, {"valid": False, "findings": list(groups)}, ABOUT)
+
+
+def events(folder: Path, *groups: dict[str, Any]) -> list[list[str]]:
+    return [[account.found["name"], *(one.found["name"] for one in account.followers)]
+            for account in read(folder, *groups).accounts]
+
+
+# -- what is one event --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "example"), [
+    ("inconsistent-offsets", {"partition": 0, "offset": 5, "value": 8}),  # the place
+    ("saw-then-lost", {"partition": 0, "offset": 9, "value": 7}),  # the record
+    ("candidate-incomplete", {"partition": 0, "offset": 9, "event": 6}),  # the line to blame
+    ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 10}),  # a cut that took the place too
+    ("realtime-order", {"partition": 0, "offset": 5, "value": 8}),
+    ("leader-incomplete", {"partition": 0, "offset": 5}),
+])
+def test_what_follows_from_a_loss_is_part_of_it(folder: Path, name: str, example: dict[str, Any]) -> None:
+    assert events(folder, group("lost-write", LOST), group(name, example)) == [["lost-write", name]]
+
+
+@pytest.mark.parametrize(("name", "example"), [
+    ("saw-then-lost", {"partition": 0, "offset": 4, "value": 6}),  # the record before
+    ("saw-then-lost", {"partition": 1, "offset": 5, "value": 7}),  # of another partition
+    ("saw-then-lost", {"offset": 5, "value": 7}),  # nobody knows of which
+    ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 7}),  # a line that is no cut
+    ("unsafe-truncation", {"partition": 1, "offset": 5, "event": 5}),  # a cut of another partition
+    ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 99}),  # no such line
+    ("G1a", {"partition": 0, "offset": 5, "value": 7}),  # that cannot come of a loss
+    ("diverged", {"partition": 0, "offset": 5}),
+    ("stuck", {"partition": 0}),
+])
+def test_what_is_of_another_record_or_kind_stands_alone(
+        folder: Path, name: str, example: dict[str, Any]) -> None:
+    assert sorted(events(folder, group("lost-write", LOST), group(name, example))) == sorted(
+        [["lost-write"], [name]])
+
+
+def test_one_example_of_another_record_keeps_a_group_apart(folder: Path) -> None:
+    """It is a second event, and would be hidden."""
+    seen = group("saw-then-lost", {"partition": 0, "offset": 5}, {"partition": 0, "offset": 6})
+    assert events(folder, group("lost-write", LOST), seen) == [["lost-write"], ["saw-then-lost"]]
+    assert events(folder, group("lost-write", LOST, {**LOST, "offset": 6, "value": 9}), seen) == [
+        ["lost-write", "saw-then-lost"]]
+
+
+def test_of_very_many_losses_what_lies_behind_those_named_is_one_of_them(folder: Path) -> None:
+    """The examples are the first ones: what lies between them is none."""
+    many = group("lost-write", LOST, {**LOST, "offset": 9, "value": 9}, count=40)
+    for offset, joined in ((4, False), (5, True), (6, False), (9, True), (10, True)):
+        found = events(folder, many, group("saw-then-lost", {"partition": 0, "offset": offset}))
+        assert (len(found) == 1) == joined
+
+
+def test_a_bug_is_no_part_of_what_a_setting_permits(folder: Path) -> None:
+    seen = {"partition": 0, "offset": 5, "value": 7}
+    lost = group("lost-write", LOST, by="acks")
+    for by, told in ((None, [["saw-then-lost"], ["lost-write"]]),
+                     ("retries", [["lost-write"], ["saw-then-lost"]]),
+                     ("acks", [["lost-write", "saw-then-lost"]])):
+        assert events(folder, lost, group("saw-then-lost", seen, by=by)) == told
+
+
+def test_what_follows_is_a_line_each(folder: Path) -> None:
+    """Its name, how many, who did what to the record, where; no line is wider than a terminal."""
+    cut = [{"partition": 0, "offset": 5, "event": event, "nodes": [node]}
+           for node, event in (("n2", 6), ("n1", 10))]
+    seen = {"partition": 0, "offset": 5, "ops": [6, 7], "text": "7 was read; " + "x" * 200}
+    verdict = {"valid": False, "counts": {"ops": 9}, "findings": [
+        group("lost-write", LOST), group("unsafe-truncation", *cut),
+        group("saw-then-lost", seen),
+        group("realtime-order", {"partition": 0, "offset": 5, "ops": [1, 6, 7], "text": "word " * 60})]}
+    lines = click.unstyle(telling.report(folder, verdict, ABOUT)).splitlines()
+    begin = lines.index("    the same, as other checks saw it:")
+    assert lines[begin + 1:begin + 4:2] == [
+        "      saw-then-lost          7 was read (history.jsonl:7, 8)",
+        "      unsafe-truncation (2)  n1 and n2 cut it off, although it was committed (trace.jsonl:7, 11)"]
+    assert lines[begin + 2].startswith("      realtime-order         word word")
+    assert lines[begin + 2].endswith(" ...")
+    assert max(map(len, lines)) <= WIDE
+    assert len([text for text in lines if "saw-then-lost" in text]) == 1
+
+
+# -- five lines ---------------------------------------------------------------------------------------------
+
+
+def test_a_loss_in_five_lines(folder: Path) -> None:
+    """The ack and who had the record; what struck its nodes until the last copy went, by when it was set
+    about; the copies' ends; the elections up to the first without it; what is there now."""
+    assert read(folder, group("lost-write", LOST)).summary == (
+        ("acked", "1.100 s 7 at offset 5 of partition 0, by leader n1, epoch 2, ISR n1 n2 (trace.jsonl:3)"),
+        ("struck", "2.000 s kill n1; 2.300 s start n1"),
+        ("truncated", '2.500 s n2 from 6 to 5 "so" (trace.jsonl:7); 3.200 s n1 from 6 to 4 (:11)'),
+        ("elected", "2.100 s n2 for epoch 3 (trace.jsonl:4); "
+                    "2.600 s n3 for epoch 4, without it: its log ended at 5 (:8)"),
+        ("gone", "acked record 7; offset 5: n3 (the leader), n1 and n2 have 8 of epoch 4 (logs/n3.jsonl:1)"),
+    )
+
+
+def test_without_a_trace_nobody_cut_or_was_elected(folder: Path) -> None:
+    """The client's own word, and all that struck since."""
+    (folder / "trace.jsonl").unlink()
+    heads = dict(read(folder, group("lost-write", {**LOST, "event": None})).summary)
+    assert set(heads) == {"acked", "struck", "gone"}
+    assert heads["acked"] == "1.200 s 7 at offset 5 of partition 0, to process 3 (history.jsonl:3)"
+    assert heads["struck"] == "2.000 s kill n1; 2.300 s start n1; 9.000 s kill n2"
+
+
+def test_what_struck_before_is_told_as_such(folder: Path) -> None:
+    written(folder / "history.jsonl", [act(0, 0.5, "kill", "n1"), *HISTORY[1:3]])
+    assert dict(read(folder, group("lost-write", LOST)).summary)["struck"] == (
+        "nothing since; before: 0.500 s kill n1")
+    written(folder / "history.jsonl", [act(0, 0.5, "kill", "n9"), *HISTORY[1:3]])
+    assert dict(read(folder, group("lost-write", LOST)).summary)["struck"] == "nothing"
+
+
+@pytest.mark.parametrize(("trace", "told"), [
+    ([{**TRACE[2], "isr": ["n1", "n2", "n3"]}], "ISR n1 n2 n3; only n1 n2 had it"),
+    ([{**TRACE[2], "isr": ["n1"]}], "ISR n1 alone"),
+    ([{**TRACE[2], "acks": 1}], "epoch 2, acks=1, ISR n1 n2"),
+])
+def test_who_had_the_record_when_it_was_acked(folder: Path, trace: list[Any], told: str) -> None:
+    written(folder / "trace.jsonl", [*TRACE[:2], *trace])
+    assert told in dict(read(folder, group("lost-write", {**LOST, "event": None})).summary)["acked"]
+
+
+def test_an_unclean_election_and_data_that_were_lost_are_said_to_be(folder: Path) -> None:
+    written(folder / "trace.jsonl", [*TRACE[:3], elect(2.1, "n3", 4, clean=False), *TRACE[8:]])
+    written(folder / "history.jsonl", [
+        *HISTORY[1:3], act(3, 2.0, "power_cut", "n1", lost=True, lost_records={"n1": 4}),
+        act(4, 2.05, "cut", "n1", "n2", kind="halves"), act(5, 2.06, "arm", "n1")])
+    heads = dict(read(folder, group("lost-write", {**LOST, "event": None})).summary)
+    assert heads["struck"] == "2.000 s power_cut n1 (lost 4); 2.050 s cut halves"
+    assert heads["elected"].startswith("2.100 s n3 for epoch 4, an UNCLEAN election, without it: its log")
+
+
+def test_the_ack_that_is_told_is_that_of_the_record(folder: Path) -> None:
+    """A finding that names two acks is about the second."""
+    example = {"partition": 0, "offset": 5, "value": 8, "ops": [2, 7]}
+    heads = dict(read(folder, group("nonmonotonic-send", example)).summary)
+    assert heads["acked"] == "4.100 s 8 at offset 5 of partition 0, to process 4 (history.jsonl:8)"
+
+
+def test_where_logs_part_both_records_are_told(folder: Path) -> None:
+    written(folder / "logs" / "n2.jsonl", [
+        {"node": "n2", "partition": 0, "offset": 5, "epoch": 2, "value": 7, "crc": 1}])
+    example = {"partition": 0, "offset": 5, "value": 8, "nodes": ["n2"]}
+    heads = dict(read(folder, group("diverged", example)).summary)
+    assert heads["acked"] == ("1.100 s 7 at offset 5 of partition 0, epoch 2 (trace.jsonl:3); "
+                              "4.100 s 8 there (history.jsonl:8)")
+    assert heads["now"] == ("offset 5: n3 (the leader) and n1 have 8 of epoch 4 (logs/n3.jsonl:1), "
+                            "n2 has 7 of epoch 2 (logs/n2.jsonl:1)")
+
+
+def test_a_finding_without_a_course_has_no_summary(folder: Path) -> None:
+    """Its paragraph says it all; and so has a run without findings none."""
+    assert read(folder, group("stuck", {"partition": 0, "how": "no_ack"})).summary == ()
+    assert read(folder).summary == ()
+
+
+def test_of_very_many_strikes_as_many_are_told_as_fit(folder: Path) -> None:
+    written(folder / "history.jsonl", [*HISTORY[1:3], *(
+        act(index, 2.0 + index / 100, "kill", "n1") for index in range(3, 90))])
+    heads = dict(read(folder, group("lost-write", LOST)).summary)
+    assert re.fullmatch(r"(2\.\d+ s kill n1; ){5}and \d+ more", heads["struck"])
+    assert all(len(f"  {head:<9}  {text}") <= WIDE for head, text in heads.items())
+
+
+def test_the_summary_stands_in_the_page_too_and_nothing_is_said_twice(folder: Path) -> None:
+    """When, and who has it now: the lines above tell it."""
+    reading = read(folder, group("lost-write", LOST), group("stuck", {"partition": 0}))
+    assert [dict(account.shown).keys() >= {"when"} for account in reading.accounts] == [False, False]
+    assert {"what", "guilty", "why"} == dict(reading.accounts[0].shown).keys()
+    assert {"what", "when", "held", "guilty", "copies", "why"} == dict(reading.accounts[0].parts).keys()
+
+
+# -- the timeline -------------------------------------------------------------------------------------------
+
+
+def judged(folder: Path, *groups: dict[str, Any]) -> Path:
+    told = {"format": 1, "valid": not groups, "findings": list(groups), "unknown": [], "counts": {"ops": 9}}
+    (folder / "verdict.json").write_text(json.dumps(told))
+    return folder
+
+
+def marked(out: str) -> list[tuple[str, str]]:
+    """The lines of a timeline: mark, and the first words."""
+    rows = re.findall(r"^  ([>!~ ]) +(?:\d+ +)?(-?\d+\.\d{3} s)  (\S+(?: \d+)?) +(\S+) +(\S+)", out, re.M)
+    return [(mark, " ".join(words)) for mark, *words in rows]
+
+
+@pytest.mark.parametrize("words", [(), ("--finding", "lost-write")])
+def test_the_trace_stands_among_the_ops(folder: Path, words: tuple[str, ...]) -> None:
+    """In the order of time, a fault where it was set about; from the promise to the breach."""
+    out = floodmark("show", judged(folder, group("lost-write", LOST)), *words).out
+    assert marked(out) == [
+        (">", "1.000 s process 3 send invoke"), (">", "1.200 s process 3 send ok"),
+        ("!", "2.000 s nemesis kill n1"), ("~", "2.100 s controller election: n2"),
+        ("~", "2.150 s n2 leads epoch"), ("!", "2.300 s nemesis start n1"), ("~", "2.500 s n2 cut its"),
+        ("~", "2.600 s controller election: n3"), ("~", "2.700 s n3 leads epoch"),
+        ("~", "2.800 s controller election: n1"), ("!", "3.000 s nemesis pause n9"),
+        ("~", "3.200 s n1 cut its"),
+        (">", "4.100 s process 4 send ok")]
+    assert "start n1 (in effect at 2.900 s)" in out
+    assert "~ the trace tells" in out
+    assert max(map(len, out.splitlines())) <= 150
+
+
+def test_without_a_trace_the_timeline_is_of_the_history(folder: Path) -> None:
+    (folder / "trace.jsonl").unlink()
+    out = floodmark("show", judged(folder, group("lost-write", {**LOST, "event": None}))).out
+    assert {mark for mark, _ in marked(out)} <= {">", "!", " "}
+    assert "the trace tells" not in out
+
+
+def test_a_run_without_findings_shows_what_struck_and_what_came_of_it(folder: Path) -> None:
+    """Of all partitions, where that is not too much; else what struck alone."""
+    out = floodmark("show", judged(folder)).out
+    assert ("~", "2.400 s n3 p1: cut") in marked(out)
+    assert [mark for mark, _ in marked(out)].count("!") == 5
+    written(folder / "trace.jsonl", [*TRACE, *(elect(9.0 + number, "n2", number) for number in range(60))])
+    out = floodmark("show", folder).out
+    assert {mark for mark, _ in marked(out)} == {"!"}

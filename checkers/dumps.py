@@ -83,7 +83,7 @@ def read_parquet(path: Place, node: str) -> list[dict[str, npt.NDArray[Any]]]:
                 columns_of(whole(pa.Table.from_batches([batch])), node)
                 for batch in file.iter_batches(batch_size=_ROWS, columns=names)
             ]
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, ValueError, OSError) as error:  # what a decoder meets it may call anything
         raise Blemished(f"{path.name}: {error}") from error
 
 

@@ -12,7 +12,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, cast
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -35,8 +35,8 @@ _JARS = {
 
 def far_folders(word: str, workers: Workers = HERE) -> "list[HadoopPlace]":
     """The folder of this address, or those that it matches as a pattern; UsageError where there is none."""
-    spark = session.session(None, workers)
-    place = HadoopPlace(uri=word, conf=spark.sparkContext._jsc.hadoopConfiguration())
+    session.session(None, workers)
+    place = HadoopPlace(uri=word)
     refuse_unreachable(place)
     if place.exists():
         return [place.resolve()]
@@ -77,6 +77,13 @@ def classes() -> Any:
     return SparkContext._jvm.org.apache.hadoop.fs
 
 
+def configuration() -> Any:
+    """Hadoop's settings, in the JVM that Spark has now: after one has died it is another one."""
+    context = SparkContext._active_spark_context
+    assert context is not None
+    return context._jsc.hadoopConfiguration()
+
+
 def _hadoop_version() -> str:
     assert SparkContext._jvm is not None
     return str(SparkContext._jvm.org.apache.hadoop.util.VersionInfo.getVersion())
@@ -92,7 +99,6 @@ class HadoopPlace:
     """A file or folder by its address."""
 
     uri: str
-    conf: Any = field(compare=False, repr=False)  # Hadoop's
 
     def __str__(self) -> str:
         return self.uri
@@ -101,7 +107,7 @@ class HadoopPlace:
         return self._at(f"{self.uri.rstrip('/')}/{name}")
 
     def _at(self, uri: str) -> "HadoopPlace":
-        return HadoopPlace(uri=uri, conf=self.conf)
+        return HadoopPlace(uri=uri)
 
     @property
     def name(self) -> str:
@@ -116,7 +122,7 @@ class HadoopPlace:
         return classes().Path(self.uri)
 
     def file_system(self) -> Any:
-        return self.path().getFileSystem(self.conf)
+        return self.path().getFileSystem(configuration())
 
     def resolve(self) -> "HadoopPlace":
         """By its whole address: the host that fs.defaultFS names, nothing twice."""
@@ -188,7 +194,7 @@ class HadoopPlace:
     def _context(self) -> Any:
         """Hadoop's newer interface, whose rename replaces; None of a file system that has it not."""
         try:
-            return classes().FileContext.getFileContext(self.path().toUri(), self.conf)
+            return classes().FileContext.getFileContext(self.path().toUri(), configuration())
         except (PySparkException, Py4JError):
             return None
 

@@ -91,7 +91,10 @@ def read(history: Place, pool: Executor, ahead: int) -> Lines:
 
 
 def _pieces(twin: Path, pool: Executor) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    groups = pq.read_metadata(twin).num_row_groups
+    told = pq.read_metadata(twin)
+    if not told.schema.to_arrow_schema().equals(_TWIN):
+        raise pa.ArrowInvalid("its columns are not those of a history")
+    groups = told.num_row_groups
 
     def piece(group: int) -> dict[str, npt.NDArray[Any]]:
         with pq.ParquetFile(twin, page_checksum_verification=True) as file:

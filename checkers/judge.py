@@ -6,17 +6,19 @@ with that the driver knows what each run's checks may claim (facts.py). A second
 (durability, agreement, order, polls), counts each group of findings and keeps its worst examples. The driver
 puts the verdicts together (verdicts.py).
 
-A folder that makes Spark itself fail is judged without what cannot be read of it; else it is found by halving
-the call: it is unknown, its neighbours are judged.
+When something fails, a dump that nobody can read is set aside and the rest is judged again: that is damaged
+input. Whatever else fails is the judge's own failure, and is never passed over: the folder that brings it
+about is found by halving the call and is unknown, with the reason and the traceback; its neighbours are
+judged. Where folders fail together and none of them alone, all of them are unknown. If Spark's JVM dies, a
+new one is started for the halves: only a folder that kills it alone is unknown.
 """
 
+import logging
 import time
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -55,6 +57,7 @@ from harness.workers import HERE, Workers
 
 ROW_BYTES = 150  # a row that passed the sieve, as work
 SIEVED_SHARE = 8  # of the bytes that a sieve can read the JVM has to do with one in so many, if not fewer
+_LOG = logging.getLogger("floodmark.judge")
 TRACE_WEIGHT = 4  # a byte of a trace is as much work as so many of a history
 
 
@@ -66,14 +69,52 @@ class SparkJudge:
 
     def judge(self, folders: Sequence[Place]) -> list[Verdict]:
         """A verdict for each folder, in order."""
-        opened = [open_folder(folder) for folder in folders]
-        if not any(folder.judged for folder in opened):
-            return [verdict_of(folder, Survey(), [], {}, {}) for folder in opened]
-        size = frames.work_bytes(opened) + frames.trace_bytes(opened)
+        verdicts: dict[int, Verdict] = {}
+        opened: dict[int, Folder] = {}
+        size = of_jvm = 0
+        for number, place in enumerate(folders):
+            try:
+                folder = open_folder(place)
+                if not folder.judged:
+                    verdicts[number] = verdict_of(folder, Survey(), [], {}, {})
+                    continue
+                work = frames.work_bytes([folder]) + frames.trace_bytes([folder])
+                size, of_jvm = size + work, of_jvm + jvm_bytes([folder], work)
+                opened[number] = folder
+            except Exception as error:
+                verdicts[number] = crashed(error, {})
+        if opened:
+            made = self._with_spark([*opened.values()], size, of_jvm)
+            verdicts |= zip(opened, made, strict=True)
+        return [verdicts[number] for number in range(len(folders))]
+
+    def _with_spark(self, folders: Sequence[Folder], size: int, of_jvm: int) -> list[Verdict]:
         began = time.perf_counter()
-        spark = session.session(jvm_bytes(opened, size), self._workers)
-        session.suit(spark, size)
-        return judge_all(spark, opened, {"spark_start": time.perf_counter() - began})
+        try:
+            jvm = Jvm(spark=session.session(of_jvm, self._workers), work_bytes=of_jvm, workers=self._workers)
+            session.suit(jvm.spark, size)
+        except FloodmarkError:
+            raise
+        except Exception as error:
+            return [crashed(error, {}) for _ in folders]
+        return judge_all(jvm, folders, {"spark_start": time.perf_counter() - began})
+
+
+@dataclass(slots=True, kw_only=True)
+class Jvm:
+    """The session that the judge works on; another one once its JVM has died."""
+
+    spark: SparkSession
+    work_bytes: int
+    workers: Workers
+
+    def restarted(self) -> bool:
+        """Whether the JVM has died; then another one is there. FloodmarkError where none starts."""
+        if not session.has_died(self.spark):
+            return False
+        _LOG.warning("Spark's JVM has died; another one is started, and the runs are judged half by half")
+        self.spark = session.session(self.work_bytes, self.workers)
+        return True
 
 
 def jvm_bytes(folders: Sequence[Folder], size: int) -> int:
@@ -82,40 +123,45 @@ def jvm_bytes(folders: Sequence[Folder], size: int) -> int:
     return size - sieved + sieved // SIEVED_SHARE
 
 
-def judge_all(spark: SparkSession, folders: Sequence[Folder], timings_s: dict[str, float]) -> list[Verdict]:
-    """All of them in one set of jobs. If Spark fails, again without the dumps that nobody can read; if it
-    still does, each half by itself, down to the folder that breaks it."""
-    try:
-        return judge_together(spark, folders, timings_s)
-    except Exception as error:
-        failed = of_a_folder(error)
-    alone = len(folders) == 1  # Spark reads worse than Arrow, and is slow to say so
-    for flaw in (rotten.flaw, partial(rotten.flaw_to, spark)) if alone else (rotten.flaw,):
-        again = opened_anew(folders)
-        aside = [rotten.set_aside(folder, flaw) for folder in again]
-        if any(aside):
-            try:
-                return judge_together(spark, again, timings_s)
-            except Exception as error:
-                failed = of_a_folder(error)
-    again, middle = opened_anew(folders), len(folders) // 2
+def judge_all(
+    jvm: Jvm, folders: Sequence[Folder], timings_s: dict[str, float], *, anew: bool = False
+) -> list[Verdict]:
+    """All of them in one set of jobs. If that fails, again without the dumps that nobody can read; if it
+    still does, each half by itself, down to the folder that breaks it. anew: they have been judged before;
+    what was noted of them then is void."""
+    alone, died = len(folders) == 1, False
+    for flaw in flaws(jvm, alone=alone):
+        try:
+            opened = [open_folder(folder.path) for folder in folders] if anew else folders
+            aside = [flaw is not None and rotten.set_aside(folder, flaw) for folder in opened]
+            if flaw is None or any(aside):
+                return judge_together(jvm.spark, opened, timings_s)
+        except FloodmarkError:
+            raise  # it says what is lacking; that is no folder's fault
+        except Exception as error:
+            failed, died = error, jvm.restarted()
+            if died:
+                break
+        anew = True
     if alone:
-        return [crashed(again[0], failed, timings_s)]
-    return [*judge_all(spark, again[:middle], timings_s), *judge_all(spark, again[middle:], timings_s)]
+        return [crashed(failed, timings_s, died=died)]
+    middle = len(folders) // 2
+    halves = [
+        *judge_all(jvm, folders[:middle], timings_s, anew=True),
+        *judge_all(jvm, folders[middle:], timings_s, anew=True),
+    ]
+    if died or any(verdict.failure for verdict in halves):
+        return halves
+    return [crashed(failed, timings_s) for _ in folders]
 
 
-def of_a_folder(error: Exception) -> Exception:
-    """The error, where a task failed or we did over some file: that is an unknown, not an answer. Raised
-    again where it says what is lacking, or where a plan of ours is none: no folder's fault."""
-    planless = isinstance(error, AnalysisException) and error.getCondition() != "PATH_NOT_FOUND"
-    if planless or isinstance(error, FloodmarkError):
-        raise error
-    return error
-
-
-def opened_anew(folders: Sequence[Folder]) -> list[Folder]:
-    """What was noted of them before a failure is void."""
-    return [open_folder(folder.path) for folder in folders]
+def flaws(jvm: Jvm, *, alone: bool) -> Iterator[rotten.Flaw | None]:
+    """What to look for in the dumps before each attempt. Spark reads worse than Arrow, and is slow to say
+    so."""
+    yield None
+    yield rotten.flaw
+    if alone:
+        yield lambda dump: rotten.flaw_to(jvm.spark, dump)
 
 
 def judge_together(

@@ -1,14 +1,23 @@
-"""A verdict for machines: verdict.json, format 1, by rename (for people: harness.commands.telling)."""
+"""A verdict for machines: verdict.json, format 1, by rename (for people: harness.commands.telling).
 
+Where the judge itself failed, its traceback stands beside the verdict, in judge-error.txt.
+"""
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import orjson
 
+from harness.errors import FloodmarkError
 from harness.places import Place
 from harness.run import RunAt, write_whole
 from harness.verdict import Verdict
 
 FORMAT = 1
+FAILURE = "judge-error.txt"
+_NO_FAILURE = b"The judge has not failed on this run since.\n"
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
@@ -34,8 +43,53 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def write(folder: Place, verdict: Verdict) -> None:
-    """Puts verdict.json into the run's folder, whole or not at all."""
+    """Puts verdict.json into the run's folder, whole or not at all; and the traceback, where there is one."""
+    keep_failure(folder, verdict)
+    write_verdict(folder, verdict)
+
+
+def write_verdict(folder: Place, verdict: Verdict) -> None:
     write_whole(
         RunAt(folder=folder).verdict_path,
         orjson.dumps(as_json(verdict), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE),
     )
+
+
+def is_run(folder: Place) -> bool:
+    """Whether it holds something of a run; else it was named by mistake, and nothing is written there."""
+    run = RunAt(folder=folder)
+    try:
+        return run.names(run.about_path) or run.names(run.history_path)
+    except OSError:
+        return False  # nobody lets us look into it: the verdict says so
+
+
+def keep_failure(folder: Place, verdict: Verdict) -> Place | None:
+    """Writes the traceback of a judge that failed beside the verdict or, where nothing can be written, into a
+    temporary file; where it is (None: nowhere). If the judge did not fail, what it left when it last did is
+    removed."""
+    path = folder / FAILURE
+    if verdict.failure is None:
+        forget(path)
+        return None
+    text = verdict.failure.encode(errors="replace")
+    with suppress(FloodmarkError):
+        if is_run(folder):
+            write_whole(path, text)
+            return path
+    with (
+        suppress(OSError),
+        tempfile.NamedTemporaryFile(prefix="floodmark-judge-error-", suffix=".txt", delete=False) as file,
+    ):
+        file.write(text)
+        return Path(file.name)
+    return None
+
+
+def forget(path: Place) -> None:
+    """Removes the file; of a far place, where nothing can be removed, says that it is out of date."""
+    with suppress(OSError, FloodmarkError):
+        if isinstance(path, Path):
+            path.unlink(missing_ok=True)
+        elif path.is_file():
+            write_whole(path, _NO_FAILURE)

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from checkers import session
 from checkers.dumps import FLAGS, NUMBERS
 from checkers.folder import Folder, damage_dump, torn_tail, unreadable
 from checkers.masters import words_of
@@ -54,7 +57,9 @@ def flaw_to(spark: SparkSession, dump: Path) -> str | None:
     """As Spark does, which stumbles over headers that Arrow passes over."""
     try:
         spark.read.parquet(dump.absolute().as_uri()).write.format("noop").mode("overwrite").save()
-    except Exception as error:  # py4j and pyspark each have their own
+    except (PySparkException, Py4JError) as error:
+        if session.has_died(spark):
+            raise  # that says nothing of the dump
         return words_of(error)
     return None
 

@@ -17,13 +17,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession, SQLContext
 
 from checkers import archive, masters, settings
 from harness.errors import FloodmarkError, UsageError
@@ -51,13 +54,42 @@ _running: list[SparkSession] = []  # one, or none yet
 def session(work_bytes: int | None, workers: Workers = HERE) -> SparkSession:
     """The process's Spark session, started if there is none yet. work_bytes: of the first work, as much as is
     the JVM's; None where nobody can know, for it lies where only Spark can look."""
-    if not _running or _running[0].sparkContext._jsc is None:
+    if not _running or _running[0].sparkContext._jsc is None or has_died(_running[0]):
         theirs = SparkSession.getActiveSession()
         _running[:] = [_started(work_bytes, workers) if theirs is None else _beside(theirs)]
     asked, there = workers.master, _running[0].sparkContext.master
     if asked not in (None, there):
         raise UsageError(f"--master {asked}: Spark works for this process at {there} already")
     return _running[0]
+
+
+def has_died(spark: SparkSession) -> bool:
+    """Whether the JVM of this session is gone, or its context has ended by itself (as it does when the JVM
+    runs out of memory). All of it is let go of then, so that `session` starts another one. spark-submit's
+    cannot be started again."""
+    try:
+        if not spark.sparkContext._jsc.sc().isStopped():
+            return False
+    except (PySparkException, Py4JError, AttributeError, OSError):
+        pass
+    gateway = SparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return _SUBMITTED not in os.environ
+    with warnings.catch_warnings(), suppress(Exception):
+        warnings.simplefilter("ignore")  # that the JVM is gone is known
+        spark.sparkContext.stop()
+    process.kill()
+    process.wait(timeout=END_TIMEOUT_S)
+    if process.stdin is not None:
+        process.stdin.close()
+    with suppress(Exception):
+        gateway.shutdown()
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    _running.clear()
+    return True
 
 
 def _beside(running: SparkSession) -> SparkSession:
@@ -153,6 +185,7 @@ def quiet() -> Iterator[IO[bytes]]:
     sys.stdout.flush()
     sys.stderr.flush()
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # pyspark prints each error as well
+    logging.getLogger().addFilter(not_of_py4j)
     kept = {number: os.dup(number) for number in (1, 2)}
     with tempfile.TemporaryFile() as said:
         for number in kept:
@@ -165,6 +198,11 @@ def quiet() -> Iterator[IO[bytes]]:
             for number, copy in kept.items():
                 os.dup2(copy, number)
                 os.close(copy)
+
+
+def not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j prints a traceback of each call that found the JVM dead; it raises it as well."""
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def leave() -> None:

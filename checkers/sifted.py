@@ -2,7 +2,9 @@
 
 Rules
 1. One task sieves one run after another. A run that is not sieved gives no rows, and is parsed line by line.
-2. Runs are sieved side by side as far as the memory goes, and each with all cores that this leaves.
+2. Only what is in a run's files makes it one that is not sieved (Blemished). Any other failure in a worker is
+   the judge's own, and is raised.
+3. Runs are sieved side by side as far as the memory goes, and each with all cores that this leaves.
 """
 
 import json
@@ -91,7 +93,7 @@ def sift(spark: SparkSession, folders: Sequence[Folder], sizes: Sequence[int], t
         told = passed.where("what = 'survey'").select("run", "text").collect()
     except (PySparkException, Py4JError) as error:
         refuse_bare_workers(spark, error)
-        return Sifted()  # a worker died: the slow way then
+        raise
     sifted = Sifted(passed=passed)
     for row in told:
         said = json.loads(row["text"])

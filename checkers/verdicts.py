@@ -1,5 +1,6 @@
 """From rows of findings and reasons to a Verdict, groups sorted, counts exact, examples with their words."""
 
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from checkers.words import text_of
 from harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
 
 EXAMPLES = 5
+WORDS_AT_MOST = 300  # characters of an error
 Reason = tuple[tuple[str, ...], str]  # the checks, and why they may have missed something
 
 
@@ -41,12 +43,27 @@ def verdict_of(
     )
 
 
-def crashed(folder: Folder, error: Exception, timings_s: Mapping[str, float]) -> Verdict:
-    """The judge itself failed on this folder: nothing is known."""
-    words = str(error).strip().splitlines() or [""]
-    told = f"the judge failed: {type(error).__name__}: {words[0]}"
-    reasons = [*folder.reasons, ((*names.MADE, names.UNFIT), told)]
-    return Verdict(valid="unknown", unknown=unknown_of(reasons), counts={}, timings_s=rounded(timings_s))
+def crashed(error: Exception, timings_s: Mapping[str, float], *, died: bool = False) -> Verdict:
+    """The judge itself failed on this folder: nothing is known. died: its JVM did."""
+    whose = "the judge failed: Spark's JVM died" if died else "the judge failed"
+    told = f"{whose}: {type(error).__name__}: {words_of(error)}"
+    return Verdict(
+        valid="unknown",
+        unknown=unknown_of([((*names.MADE, names.UNFIT), told)]),
+        counts={},
+        timings_s=rounded(timings_s),
+        failure="".join(traceback.format_exception(error)),
+    )
+
+
+def words_of(error: Exception) -> str:
+    """The error in one line; of one in a Python worker the last line of that worker's traceback."""
+    head, in_worker, rest = str(error).strip().partition("Traceback (most recent call last):")
+    if in_worker:
+        told = [line for line in rest.split("\n\n")[0].splitlines() if line[:1].strip()]
+        if told:
+            return told[-1].strip()[:WORDS_AT_MOST]
+    return (head.splitlines() or [""])[0][:WORDS_AT_MOST]
 
 
 def rounded(timings_s: Mapping[str, float]) -> dict[str, float]:

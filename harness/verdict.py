@@ -52,6 +52,7 @@ class Verdict:
     not_made: tuple[NotMade, ...] = ()
     counts: Mapping[str, Any] = field(default_factory=dict)
     timings_s: Mapping[str, float] = field(default_factory=dict)
+    failure: str | None = None  # the traceback, where the judge itself failed; no part of verdict.json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

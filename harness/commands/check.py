@@ -203,13 +203,16 @@ def let_through(verdict: Verdict, policy: Policy) -> list[str]:
 def save(folder: Place, verdict: Verdict) -> list[int]:
     """verdict.json beside what is left of a run (never into a folder named by mistake); [EXIT_HARNESS] if it
     could not be written."""
-    run = RunAt(folder=folder)
-    try:
-        if not run.names(run.about_path) and not run.names(run.history_path):
-            return []
-    except OSError:
-        return []  # nobody lets us look into it: the verdict has said so
-    return written(lambda: report.write(folder, verdict))
+    tell_failure(folder, verdict)
+    return written(lambda: report.write_verdict(folder, verdict)) if report.is_run(folder) else []
+
+
+def tell_failure(folder: Place, verdict: Verdict) -> None:
+    """Keeps the traceback, if the judge itself failed on this run, and says where."""
+    where = report.keep_failure(folder, verdict)
+    if verdict.failure is not None:
+        told = f"its traceback is in {where}" if where is not None else "its traceback could not be kept"
+        click.echo(f"floodmark: {folder}: the judge itself failed; {told}", err=True)
 
 
 def written(write: Callable[[], None]) -> list[int]:

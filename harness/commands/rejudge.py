@@ -16,7 +16,7 @@ import click
 from checkers import report
 from harness import catalog
 from harness.commands import telling
-from harness.commands.check import UNSAVED, Gate, about_of, save, write_json, written
+from harness.commands.check import UNSAVED, Gate, about_of, save, tell_failure, write_json, written
 from harness.commands.harmless import harmless, harmless_data
 from harness.commands.rulings import Ruling, ruling, summary
 from harness.commands.show import latest, read_verdict
@@ -47,6 +47,7 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
             failed = UNSAVED if save(folder, verdict) else ()
             lines = changes(before, now)
         else:
+            tell_failure(folder, verdict)
             lines = [*telling.unknowns(now["unknown"]), "  nothing was looked at: the saved verdict stays"]
         differing += bool(lines)
         then = None if before is None else ruling(before, about, through.policy)

@@ -49,7 +49,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def place(address: str) -> HadoopPlace:
-    return HadoopPlace(uri=address, conf=session.session(0).sparkContext._jsc.hadoopConfiguration())
+    session.session(0)
+    return HadoopPlace(uri=address)
 
 
 def verdicts(root: Path) -> dict[str, str]:

@@ -16,8 +16,9 @@ from sieve_shapes import SHAPES, as_parquet, written
 from tangles import tangle
 from txn_histories import healthy_txns
 
-from checkers import sifted
+from checkers import judge, sifted
 from checkers.judge import SparkJudge
+from checkers.survey import Survey
 from harness.verdict import Verdict
 from histories import RunFolder, healthy
 
@@ -41,12 +42,29 @@ def test_the_sieve_changes_no_verdict(tmp_path: Path, monkeypatch: pytest.Monkey
         path = written(folder, tmp_path / name)
         folders.append(as_parquet(path) if random.random() < 0.2 else path)
 
+    sieved: list[sifted.Sifted] = []
+    monkeypatch.setattr(judge, "sift", lambda *told: noted(sieved, sifted.sift(*told)))
     monkeypatch.setattr(sifted, "SIEVED_FROM_BYTES", 0)
     with_it = SparkJudge().judge(folders)
     monkeypatch.setattr(sifted, "SIEVED_FROM_BYTES", 1 << 40)
     without = SparkJudge().judge(folders)
 
     assert list(map(told, without)) == list(map(told, with_it))
+    assert not any(verdict.failure for verdict in (*with_it, *without))
+    [through, beside] = sieved
+    assert (len(beside.surveys), beside.rows) == (0, 0)
+    assert len(through.surveys) > len(folders) / 2  # the others are damaged, or of a kind that is not sieved
+    assert through.rows < sum(map(rows_of, through.surveys.values())) / 2
+
+
+def noted(sieved: list[sifted.Sifted], made: sifted.Sifted) -> sifted.Sifted:
+    sieved.append(made)
+    return made
+
+
+def rows_of(survey: Survey) -> int:
+    """At least as many rows would be looked at without the sieve: lines of the history and of the dumps."""
+    return survey.lines + sum(survey.entries.values())
 
 
 def confuse(folder: RunFolder, random: Random) -> None:

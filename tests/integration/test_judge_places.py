@@ -12,7 +12,7 @@ import pytest
 from command_line import GOLDEN, Answer, floodmark, golden
 from folders import Tale
 
-from checkers import hadoop, session
+from checkers import hadoop, judge, session
 from checkers.hadoop import HadoopPlace
 from harness.dump_twin import write_twin
 from harness.places import path_of, scheme_of
@@ -102,6 +102,24 @@ def test_a_verdict_takes_the_place_of_the_last_and_leaves_nothing_beside_it(runs
         assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "verdict.json"])
     answer = floodmark("rejudge", f"{FAR}/runs/again")
     assert "again: unchanged, " in answer.out
+    shutil.rmtree(folder)
+
+
+def test_where_the_judge_fails_the_traceback_goes_there_too(
+        runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is said to be out of date when it no longer fails: nothing can be removed there."""
+    folder = shutil.copytree(runs / SAVED[0], runs / "failing")
+
+    def failing(*_: object) -> None:
+        raise RuntimeError("injected by a test")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(judge, "findings", failing)
+        assert floodmark("check", f"{FAR}/runs/failing").code == 4
+    assert "RuntimeError: injected by a test" in (folder / "judge-error.txt").read_text()
+    assert '"valid": "unknown"' in (folder / "verdict.json").read_text()
+    assert floodmark("check", f"{FAR}/runs/failing").code != 4
+    assert "Traceback" not in (folder / "judge-error.txt").read_text()
     shutil.rmtree(folder)
 
 

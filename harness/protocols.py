@@ -284,6 +284,7 @@ class Striker(Protocol):
     async def carry_out(
         self, schedule: Schedule, sight: Sight, recording: "Recording", send: Sender
     ) -> tuple[int, ...]: ...  # positions whose moment never came
+    def missed_words(self) -> Mapping[int, Mapping[str, Any]]: ...  # of each: waited_for, seen, likely
     def in_force(self) -> tuple[str, ...]: ...  # faults not yet mended, as "f node", for people to read
     def mended(self) -> None: ...  # the cluster was mended from outside: nothing is in force any more
 

@@ -170,6 +170,8 @@ class _Carrying:
         except FloodmarkError as error:
             return str(error)
         finally:
+            self._about["missed_words"] = {
+                str(position): dict(words) for position, words in plan.striker.missed_words().items()}
             self._enter("mend")
             self._about["residue"] = await self._mend()
 

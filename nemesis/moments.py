@@ -51,6 +51,7 @@ class Watch:
     stage: Callable[[], Stage]
     timeout_s: float
     done_ns: int  # when the entry, or the moment of a sequence, before was done
+    stuck: list[Mapping[str, Any]] = field(default_factory=list)  # what was waited for last, no sequence
 
     def over(self, began_ns: int) -> bool:
         return self.sight.now_ns() >= began_ns + int(self.timeout_s * NS)
@@ -60,6 +61,7 @@ async def reach(moment: Mapping[str, Any] | None, watch: Watch) -> Reached | Non
     """When the moment has come; None: not within its time-out."""
     if moment is None:
         return _seen(watch.sight)
+    watch.stuck[:] = [moment]
     reached = await _REACH[moment["at"]](moment, watch)
     if reached is None or "then_ns" not in moment:
         return reached

@@ -114,6 +114,7 @@ class Scenario:
     config: Mapping[str, str]  # by Kafka's keys, the patient defaults among them
     schedule: Schedule
     lines: tuple[int, ...]  # of each entry of the schedule: the line of the file it stands on
+    written: tuple[str, ...]  # and that line
     rows: tuple[Row, ...]
     source: Path
 
@@ -166,10 +167,10 @@ class _Reader:
             self._refuse(self._places.of("", "name"), f"name is {name[:60]!a}, and no folder can be named so")
         setting = self._setting()
         config = {**PATIENT, **self._config(setting)}
-        schedule, lines = self._schedule(steps, setting)
+        schedule, lines, written = self._schedule(steps, setting)
         return Scenario(
             name=name, zoo=zoo, title=title, story=" ".join(story.split()), steps=steps, setting=setting,
-            config=config, schedule=schedule, lines=lines, rows=self._rows(config, setting),
+            config=config, schedule=schedule, lines=lines, written=written, rows=self._rows(config, setting),
             source=self._path,
         )  # fmt: skip
 
@@ -248,10 +249,12 @@ class _Reader:
 
     # -- steps ------------------------------------------------------------------------------------------
 
-    def _schedule(self, steps: str, setting: Setting) -> tuple[Schedule, tuple[int, ...]]:
+    def _schedule(self, steps: str, setting: Setting
+                  ) -> tuple[Schedule, tuple[int, ...], tuple[str, ...]]:
         """Line by line, each read with those before it: what is off is told with its own line."""
         found: list[dict[str, Any]] = []
         lines: list[int] = []
+        written: list[str] = []
         read: Schedule = ()
         for number, line in enumerate(steps.splitlines(), first_line_of(
                 self._text, self._places.of("", "steps"))):
@@ -261,11 +264,12 @@ class _Reader:
                 self._refuse(number, str(error))
             found += new
             lines += [number] * len(new)
+            written += [line.strip()] * len(new)
             read = schedule_text.read(found, source=f"{self._path}:{number}", nodes=setting.names,
                                       partitions=range(setting.partitions))
         if not found:
             self._refuse(self._places.of("", "steps"), "steps has no step")
-        return read, tuple(lines)
+        return read, tuple(lines), tuple(written)
 
     # -- rows -------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ Rules
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from nemesis.aiming import Aimed, aim, asked, where
 from nemesis.compose import Composed
 from nemesis.failpoint import death
 from nemesis.ledger import MENDING, Ledger
+from nemesis.misses import Miss, miss_of_moment, miss_of_role
 from nemesis.moments import POLL_S, Watch, reach
 from nemesis.roles import Stage
 from nemesis.scripted import Scripted
@@ -48,6 +49,10 @@ class Striker:
         self._striking = False
         self._deaths = 0  # by armed crashes, recorded so far
         self._started_ns: dict[str, int] = {}  # when each node's last start began
+        self._misses: dict[int, Miss] = {}  # by position in the schedule
+
+    def missed_words(self) -> Mapping[int, Mapping[str, Any]]:
+        return {position: miss.told() for position, miss in self._misses.items()}
 
     def in_force(self) -> tuple[str, ...]:
         return self._ledger.told()
@@ -62,25 +67,27 @@ class Striker:
         self._ledger, self._started_ns, self._deaths = Ledger(), {}, len(sight.crashes())
         around = _Around(sight=sight, recording=recording, scripted=Scripted(send))
         watching = asyncio.create_task(self._notice_deaths(around), name="deaths by armed crashes")
-        missed = []
+        self._misses = {}
         done_ns = sight.now_ns()
         try:
             for position, entry in enumerate(schedule):
                 try:
-                    if not await self._carry_out(entry, around, done_ns):
-                        missed.append(position)
+                    miss = await self._carry_out(entry, around, done_ns)
                 except FloodmarkError as error:
                     if sight.died():
-                        missed.append(position)
-                        continue
-                    on = f" {' '.join(entry.nodes)}" if entry.nodes else ""
-                    raise FloodmarkError(
-                        f"entry {position} of the schedule ({entry.f}{on}): {error}") from error
+                        words = f"{', '.join(sight.died())} ended without being asked to"
+                        miss = Miss(waited_for="it could not be carried out", seen=(str(error), words))
+                    else:
+                        on = f" {' '.join(entry.nodes)}" if entry.nodes else ""
+                        raise FloodmarkError(
+                            f"entry {position} of the schedule ({entry.f}{on}): {error}") from error
+                if miss is not None:
+                    self._misses[position] = miss
                 done_ns = sight.now_ns()
             await around.scripted.drain()
             if watching.done():
                 watching.result()
-            return tuple(missed)
+            return tuple(self._misses)
         finally:
             watching.cancel()
             await asyncio.wait([watching])
@@ -95,23 +102,24 @@ class Striker:
                 raise FloodmarkError(f"entry {position}: this cluster cannot suffer {entry.f} "
                                      f"(it can {able})")
 
-    async def _carry_out(self, entry: Entry, around: _Around, done_ns: int) -> bool:
-        """Whether its moment came, and whoever it means was there."""
-        reached = await reach(entry.moment, Watch(
-            sight=around.sight, stage=self._stage, timeout_s=entry.timeout_s, done_ns=done_ns))
+    async def _carry_out(self, entry: Entry, around: _Around, done_ns: int) -> Miss | None:
+        """What was missed: its moment, or whoever it means; None: nothing."""
+        watch = Watch(sight=around.sight, stage=self._stage, timeout_s=entry.timeout_s, done_ns=done_ns)
+        reached = await reach(entry.moment, watch)
+        miss = None
+        if reached is None:
+            miss = await miss_of_moment(entry, watch.stuck[-1], around.sight, self._stage())
         self._record_deaths(around)
-        if entry.f == "wait":
-            return reached is not None
-        if reached is None and entry.f not in MENDING:
-            return False
+        if entry.f == "wait" or (miss is not None and entry.f not in MENDING):
+            return miss
         aimed = await aim(entry, reached, around.sight, self._stage)
         if aimed is None:
-            return False
+            return miss or await miss_of_role(entry, around.sight, self._stage())
         if entry.f in ACTS:
             await around.scripted.ask(aimed.entry)
         elif aimed.nodes or not entry.nodes:
             await self._strike(aimed, around)
-        return reached is not None
+        return miss
 
     def _stage(self) -> Stage:
         return Stage(replicas=self._replicas, ledger=self._ledger)

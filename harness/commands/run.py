@@ -20,6 +20,7 @@ from harness.commands import planning
 from harness.commands.case_names import NEMESIS, SCHEDULE_FILE
 from harness.commands.check import Gate, judge_folders, not_judged
 from harness.commands.config_check import refuse_config
+from harness.commands.missed_words import missed_of
 from harness.commands.planning import Planned
 from harness.commands.screen import Screen
 from harness.commands.words import many
@@ -86,6 +87,8 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
         link_latest(plan.folder)
     if result.ended != DONE:
         click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
+    for line in missed_of(plan.schedule, result.about):
+        click.echo(line, err=True)
     for key, how_far in result.about["final_reads"].get("lacking", {}).items():
         click.echo(f"floodmark: partition {key} was not read to its end: {how_far}", err=True)
     codes = judge_folders([plan.folder], through)  # of run.json too: one that ended early is not valid

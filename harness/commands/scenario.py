@@ -18,7 +18,8 @@ from checkers import report
 from harness import catalog
 from harness.commands import telling
 from harness.commands.harmless import harmless
-from harness.commands.scenario_runs import Part, Played, play
+from harness.commands.run import planned
+from harness.commands.scenario_runs import Part, Played, options_of, play
 from harness.commands.scenario_words import words
 from harness.commands.words import many
 from harness.errors import UsageError
@@ -94,6 +95,8 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
                          f"{', '.join(sorted({row.rules for one in chosen for row in one.rows}))}")
     parent = out or RUNS / f"scenario-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     refuse_full(parent)
+    for part in parts:
+        refuse_what_no_broker_would_serve(part, cluster, parent)
     catalog.can_judge()
     click.echo(f"{many(len(parts), 'run')}, {at_once} at a time; folders in {parent}", err=True)
     outcomes = judged(play(parts, cluster, parent, at_once=at_once, say=lambda text: click.echo(
@@ -104,6 +107,14 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
         [as_json(outcome) for outcome in outcomes], option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     click.echo(str(parent))
     return EXIT_HARNESS if any(outcome.off for outcome in outcomes) else EXIT_VALID
+
+
+def refuse_what_no_broker_would_serve(part: Part, cluster: str, parent: Path) -> None:
+    """UsageError that names the file and the row, before any row is played."""
+    try:
+        planned(options_of(part, cluster, parent / part.folder_name), part.scenario.schedule)
+    except UsageError as error:
+        raise UsageError(f"{part.scenario.source}: on {part.row.label}: {error}") from error
 
 
 def rows_of(one: Scenario, rules: str | None, *, sample: bool) -> list[Row]:

@@ -10,11 +10,14 @@ import asyncio
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.commands.case_names import ROW, SCENARIO
+from harness.commands.harmless import harmless
+from harness.commands.missed_words import missed_words
 from harness.commands.run import RunOptions, planned
 from harness.errors import FloodmarkError
 from harness.load import end_all, raise_first
@@ -97,7 +100,7 @@ async def _played(part: Part, cluster: str, parent: Path, say: Say) -> Played:
         if played.why is None:
             break
         if attempt < TRIES:
-            say(f"{part.title}: not this time ({played.why}); once more")
+            say(f"{part.title}: not this time, so once more: {played.why}")
     return played
 
 
@@ -108,16 +111,23 @@ async def _taken(part: Part, cluster: str, folder: Path, attempt: int) -> Played
         why = None if result.ended == DONE else result.ended
         if result.ended == INTERRUPTED:
             raise asyncio.CancelledError
-        why = why or _missed(part.scenario, result.about["missed"])
+        why = why or missed(part.scenario, result.about)
     except FloodmarkError as error:
         why = str(error)
     return Played(part=part, folder=folder, tries=attempt, seconds=time.monotonic() - began_s, why=why)
 
 
-def _missed(scenario: Scenario, positions: Sequence[int]) -> str | None:
-    """The steps whose moments never came, by the file's lines."""
+def missed(scenario: Scenario, about: Mapping[str, Any]) -> str | None:
+    """The steps whose moments never came: each as it stands in the file, and what was seen instead."""
+    positions = about["missed"]
+    if not positions:
+        return None
     lines = sorted({scenario.lines[position] for position in positions})
-    return f"missed: {scenario.source.name} line {', '.join(map(str, lines))}" if lines else None
+    told = [f"missed: {scenario.source.name} line {', '.join(map(str, lines))}"]
+    for position in positions:
+        told.append(f"  line {scenario.lines[position]}: {scenario.written[position]}")
+        told += missed_words(about.get("missed_words", {}).get(str(position), {}), indent=4)
+    return "\n".join(harmless(line) for line in told)
 
 
 def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:

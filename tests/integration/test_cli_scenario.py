@@ -1,13 +1,15 @@
 """`floodmark scenario`: listed, shown, refused; played side by side, judged together, compared row by row."""
 
+import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
 from command_line import floodmark
 from run_processes import wait_until_gone
 
-from harness.commands.scenario_runs import TRIES, Part, play
+from harness.commands.scenario_runs import TRIES, Part, _taken, play
 from harness.commands.scenario_words import words
 from nemesis.scenario import load
 
@@ -124,8 +126,44 @@ def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) ->
     said: list[str] = []
     (played,) = play([Part(scenario=scenario, row=scenario.rows[0])], "local", tmp_path / "out",
                      at_once=2, say=said.append)
-    assert (played.tries, played.why) == (TRIES, "missed: own.toml line 9")
+    assert (played.tries, played.why is not None) == (TRIES, True)
+    first, step, waited, seen, own_word, *likely = (played.why or "").splitlines()
+    assert first == "missed: own.toml line 9"
+    assert step == "  line 9: wait n1.leo == 99 within 0.2s"
+    assert waited == "    waited for  n1.leo == 99 (0.2 s)"
+    assert seen.startswith("    seen        partition 0: leader n1, epoch ")
+    assert re.search(r"^ {18}n1: leads in epoch \d+, LEO 2, HW 2, epochs 0 from 0, ", own_word)
+    assert likely == []  # nothing is guessed where nothing fits
     assert played.folder.name == "own-kip-320-again-3"
     assert len(list((tmp_path / "out").iterdir())) == TRIES
-    assert sum("once more" in line for line in said) == TRIES - 1
+    assert sum("so once more: missed: own.toml line 9" in line for line in said) == TRIES - 1
     assert said[-1].startswith("[1/1] own on kip-320: ")
+
+
+@pytest.mark.cluster
+def test_a_killed_leader_that_is_waited_out_is_told_with_what_replaces_it(tmp_path: Path) -> None:
+    """Its session lasts a minute in a scenario: nobody else leads before it is ended."""
+    steps = ("send 0..2\nwait every.leo == 3 and leader == n1\nkill n1\n"
+             "wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come\n")
+    text = OWN.replace("send 0..3\npower_cut n1 keep 2\n", steps).replace("nodes = 1", "nodes = 2")
+    scenario = load(own(tmp_path, text), words())
+    played = asyncio.run(_taken(Part(scenario=scenario, row=scenario.rows[0]), "local", tmp_path / "out", 1))
+    why = played.why or ""
+    assert "line 9: wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come" in why
+    assert "partition 0: leader n1, epoch 0, ISR n1, n2; 3 records acked" in why
+    assert "n1: down, its session not ended" in why
+    assert "n2: follows n1 in epoch 0, LEO 3, HW " in why
+    assert "likely      n1 is down and leads partition 0 still: a leader is replaced when its session" in why
+    assert "ends, and this one's has not: `expire n1`" in why
+
+
+def test_a_key_that_no_broker_knows_is_usage_before_anything_is_played(tmp_path: Path) -> None:
+    """And values that do not fit together, in the broker's words; by file and row."""
+    for config, told in (('"min.insync.replica" = 1', "no broker knows this key; the nearest that there is"),
+                         ('"replica.lag.time.max.ms" = 10', "may not be above replica.lag.time.max.ms (10)")):
+        file = own(tmp_path, OWN.replace("[cluster]", f"[config]\n{config}\n[cluster]"))
+        answer = floodmark("scenario", "run", file, "--out", tmp_path / "out")
+        assert answer.code == 2
+        assert f"{file}: on kip-320: " in answer.err
+        assert told in answer.err
+        assert not (tmp_path / "out").exists()

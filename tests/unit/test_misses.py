@@ -1,0 +1,116 @@
+"""A moment that did not come: in the words it was asked in, with what was seen and what may be the reason."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.commands.scenario_words import words
+from harness.faults import FAULTS
+from harness.protocols import Met, PartitionView, ReplicaView, View
+from nemesis import step_moments
+from nemesis.ledger import Ledger
+from nemesis.misses import likely, seen_of
+from nemesis.moment_words import asked_words
+from nemesis.roles import Stage
+from nemesis.scenario import shipped
+from nemesis.words_of_steps import Cursor, tokens
+
+NODES = ("n1", "n2", "n3")
+
+
+def moment(text: str) -> dict[str, Any]:
+    return step_moments.moment(Cursor(tokens(text)), 0)
+
+
+def look(*, leader: str | None = "n1", isr: tuple[str, ...] = NODES, running: tuple[str, ...] = NODES,
+         unfenced: tuple[str, ...] = NODES) -> View:
+    own = ReplicaView(node="n1", partition=0, leader=leader, epoch=2, log_start=0, leo=6, hw=5, isr=isr,
+                      checkpointed_hw=5, epochs=((0, 0), (2, 4)), clean=True)
+    return View(time_ns=0, running=frozenset(running), unfenced=frozenset(unfenced),
+                replicas={(node, 0): replace(own, node=node) for node in running},
+                partitions={0: PartitionView(partition=0, leader=leader, epoch=2, isr=isr,
+                                             partition_epoch=3)})
+
+
+def after(*acts: tuple[str, str], point: dict[str, Any] | None = None) -> Stage:
+    ledger = Ledger()
+    for f, node in acts:
+        assert f in FAULTS
+        ledger = ledger.after(f, [node], point=point)
+    return Stage(replicas={0: NODES}, ledger=ledger)
+
+
+def reasons(text: str, view: View, stage: Stage, **held: tuple[Met, ...]) -> list[str]:
+    return list(likely(moment(text), [0], view, stage, held))
+
+
+def test_every_moment_of_the_shipped_scenarios_is_told_as_it_is_asked() -> None:
+    """What is told, read again, is the same moment."""
+    moments = [entry.moment for one in shipped(words()) for entry in one.schedule if entry.moment is not None]
+    assert len(moments) > 100
+    for asked in moments:
+        assert moment(asked_words(asked).removesuffix(" partition 1")) == without_partitions(asked), asked
+
+
+def without_partitions(asked: Any) -> Any:
+    """As on a line that names no partition: of partition 0."""
+    if isinstance(asked, dict):
+        return {key: 0 if key == "partition" else without_partitions(value) for key, value in asked.items()}
+    return list(map(without_partitions, asked)) if isinstance(asked, list | tuple) else asked
+
+
+@pytest.mark.parametrize("text", [
+    "ack 4 by n1 then 5ms", "200ms", "time 2s", "healthy", "n1 reaches L.acked epoch 2 peer n2 3 times",
+    "n1.leo == 3 and leader == nobody or n2.running == false", "isr lacks n1 then n2.epoch >= epoch",
+    "isr == n1, n2"])
+def test_moments_are_told_in_the_words_of_steps(text: str) -> None:
+    assert asked_words(moment(text)) == text
+
+
+def test_what_was_seen_is_the_controllers_word_and_each_replicas_own() -> None:
+    """Who is gone says so; one record is one."""
+    view = look(running=("n1", "n2"), unfenced=("n1", "n3"))
+    assert list(seen_of(0, view, after(("pause", "n1")), acks=1)) == [
+        "partition 0: leader n1, epoch 2, ISR n1, n2, n3; 1 record acked",
+        "  n1: paused, its session not ended; leads in epoch 2, LEO 6, HW 5, epochs 0 from 0, 2 from 4",
+        "  n2: fenced; follows n1 in epoch 2, LEO 6, HW 5, epochs 0 from 0, 2 from 4",
+        "  n3: down, its session not ended"]
+
+
+@pytest.mark.parametrize(("text", "view", "stage", "told"), [
+    ("leader == n2", look(running=("n2", "n3")), after(("kill", "n1")),
+     ["n1 is down and leads partition 0 still: a leader is replaced when its session ends, and this one's "
+      "has not: `expire n1`"]),
+    ("leader == n2", look(), after(("pause", "n1")),
+     ["n1 is paused and leads partition 0 still: a leader is replaced when its session ends, and this one's "
+      "has not: `expire n1`"]),
+    ("leader == n2", look(), after(), []),  # it lives and leads: nothing is guessed
+    ("leader == n2", look(leader=None, isr=("n1",), running=("n2",)), after(("kill", "n1")),
+     ["nobody leads partition 0, for nobody of its ISR (n1) is alive and unfenced: `start n1`, or "
+      "`elect NODE unclean`"]),
+    ("n1.hw == 6", look(running=("n1", "n2")), after(("kill", "n3")),
+     ["n3 is gone and in the ISR still, so the high watermark waits for it: `expire n3` takes it out"]),
+    ("n1.leo == 7", look(running=("n1", "n2")), after(("kill", "n3")), []),  # the LEO waits for nobody
+    ("ack 4", look(isr=("n1",)), after(),
+     ["the ISR of partition 0 is n1 alone: where min.insync.replicas is above 1 nothing is committed or "
+      "acked"]),
+    ("n3.leo == 7", look(running=("n1", "n2"), unfenced=("n1", "n2")), after(("kill", "n3")),
+     ["n3 is down and says nothing: `start n3`"]),
+    ("n3.running == false", look(running=("n1", "n2")), after(("kill", "n3")), []),
+    ("n2 reaches F.truncated", look(), after(),
+     ["nothing is armed at F.truncated in n2: a step such as `hold n2 at F.truncated` must come before"]),
+    ("healthy", look(), after(("pause", "n2")), ["pause n2 is in force: `resume n2`"]),
+    ("n2.leo == 7", look(), after(("cut", "n2")), ["links are cut: what has to pass them waits for `heal`"]),
+])
+def test_a_likely_reason_is_told_with_the_step_that_helps(
+        text: str, view: View, stage: Stage, told: list[str]) -> None:
+    assert reasons(text, view, stage) == told
+
+
+def test_who_is_held_is_told() -> None:
+    held = Met(node="n2", name="F.appended", action="hold", time_ns=1, held=True)
+    stage = after(("arm", "n2"), point={"name": "F.appended", "action": "hold"})
+    assert reasons("n2.leo == 7", look(), stage, n2=(held,)) == [
+        "n2 is held at F.appended: `release n2` lets it go"]
+    assert reasons("n2 reaches F.appended", look(), stage) == []  # armed, and not met: no guess

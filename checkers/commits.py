@@ -16,9 +16,10 @@ earlier than it has it, see quorums.py), and cut by nobody (unsafe-truncation). 
 is not the controller's candidate, whatever it lost and whatever role it takes, until it is registered anew (a
 word to the old process may reach the new one before that); one that is fenced is none.
 
-What permits. A record lost by an unclean election, or by copies struck beyond the budget, is excused from
-that election on, of its candidates before that too, if it was written in an epoch before it (facts.traced,
-`excuses`); and a record that is lost in the end with leave is excused wherever it is met (values.cause).
+What permits. A record lost by an unclean election that was allowed, or by copies struck beyond the budget, is
+excused from that election on, of its candidates before that too, if it was written in an epoch before it
+(facts.traced, `excuses`); and a record that is lost in the end with leave is excused wherever it is met
+(values.cause).
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -27,17 +28,32 @@ from pyspark.sql import functions as F
 from checkers import names
 from checkers.agreement import named
 from checkers.facts import Facts
-from checkers.findings import finding, gathered, kept, spread, together
+from checkers.findings import (
+    BUDGET,
+    BUDGET_MAYBE,
+    UNCLEAN,
+    UNCLEAN_MAYBE,
+    finding,
+    gathered,
+    kept,
+    spread,
+    together,
+)
 
-# One tick apart may be the other way round.
+# One tick apart may be the other way round; but a line in the epoch that was elected comes after it.
+_ALWAYS = f"name = '{names.CANDIDATE_INCOMPLETE}'"
 _EXCUSED = f"""array_min(transform(
-    filter(excuses, x -> (x.tick <= tick + 1 or name = '{names.CANDIDATE_INCOMPLETE}')
-        and coalesce(x.epoch >= written, true)), x -> x.by))"""
+    filter(excuses, x -> (x.tick <= tick + 1 or {_ALWAYS}) and coalesce(x.epoch >= written, true)),
+    x -> case when {_ALWAYS} or x.tick <= tick - 2 or coalesce(led >= x.elected, false) then x.by
+        when x.by = {UNCLEAN} then {UNCLEAN_MAYBE} when x.by = {BUDGET} then {BUDGET_MAYBE} else x.by end))"""
 # What was lost at an offset may have been another epoch's: that of the record is none that the cause covers.
 _OLD = """not exists(excuses, x -> x.by = cause)
     or exists(excuses, x -> coalesce(x.epoch >= written, true))"""
 _LINE = "run", "partition", "node", "seq", "tick"
-_CASE = "run", "name", "partition", "node", "seq", "tick", "who", "offset", "upto", "written", "how", "seen"
+_CASE = (
+    "run", "name", "partition", "node", "seq", "tick", "led", "who", "offset", "upto", "written",
+    "how", "seen",
+)  # fmt: skip
 
 
 def incomplete(
@@ -113,12 +129,13 @@ def leaders(standings: DataFrame, committed: DataFrame, facts: Facts) -> DataFra
         *named(offset="min(greatest(lo, has))", reached="max(hi)")
     )
     seen = F.expr("if(last <= mine, goal, reached)")
-    return firsts.withColumn("goal", seen).select(*case(names.LEADER_INCOMPLETE, "'short'"))
+    return firsts.withColumn("goal", seen).select(*case(names.LEADER_INCOMPLETE, "'short'", led="mine"))
 
 
-def case(name: str, how: str) -> list[Column]:
-    """The common columns of what is found, before it is classed."""
-    own = {"name": f"'{name}'", "how": how, "upto": "cast(null as bigint)", "seen": "goal"}
+def case(name: str, how: str, led: str = "cast(null as bigint)") -> list[Column]:
+    """The common columns of what is found, before it is classed; `led`: the epoch in which the line's node
+    was, where that matters."""
+    own = {"name": f"'{name}'", "how": how, "upto": "cast(null as bigint)", "seen": "goal", "led": led}
     return named(**{column: own.get(column, column) for column in _CASE})
 
 
@@ -200,7 +217,7 @@ def blamed(rows: DataFrame, committed: DataFrame, facts: Facts) -> DataFrame:
     own = ["run", "partition", "who", "written", "offset", "upto", "seen", "began"]
     first = lines.groupBy(*own).agg(F.min(F.struct(committed["tick"], "node", "seq")).alias("moved"))
     line = "greatest(moved, struct(began.tick as tick, who as node, began.seq as seq))"
-    told = {"name": f"'{names.CANDIDATE_INCOMPLETE}'", "how": "'other'"}
+    told = {"name": f"'{names.CANDIDATE_INCOMPLETE}'", "how": "'other'", "led": "cast(null as bigint)"}
     told |= {name: f"line.{name}" for name in ("tick", "seq", "node")}
     return first.select("*", F.expr(line).alias("line")).select(
         *named(**{name: told.get(name, name) for name in _CASE})
@@ -222,7 +239,7 @@ def truncations(lineage: DataFrame, committed: DataFrame, steps: DataFrame, fact
         .agg(F.max("hi").alias("reached"))
     )
     lines = steps.where("event = 'truncate'").select(
-        "run", "partition", *named(who="node", cut_seq="seq", goal="cut_to")
+        "run", "partition", *named(who="node", cut_seq="seq", goal="cut_to", led="epoch")
     )
     assert facts.traced is not None
     bottoms = facts.traced.select("run", "partition", "bottom", "replicas")

@@ -35,11 +35,9 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "A send that timed out (info) and is gone: nobody promised anything. A record below the log start: "
         "deleted, "
         "not lost. A record that only a follower lacks: that is under-replicated.",
-        "acks other than all; an unclean election after the send; min.insync.replicas nodes or more struck "
-        "by "
-        "data-losing faults after the send, unless flush.messages=1 promised better. min.insync.replicas=1 "
-        "alone "
-        "permits nothing.",
+        "acks other than all; an unclean election after the send, by the setting or asked for; "
+        "min.insync.replicas nodes or more struck by data-losing faults after the send, unless "
+        "flush.messages=1 promised better. min.insync.replicas=1 alone permits nothing.",
     ),
     names.UNDER_REPLICATED: _told(
         "The cluster had settled, and a member of the ISR lacks a record that the leader holds below its HW.",
@@ -159,6 +157,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     names.HW_REGRESSED: _told(
         "A leader's HW fell inside one epoch of its leadership.",
         "A follower's HW, which may fall, and a new leader's, which begins where its own had been.",
+        _NOTHING,
+    ),
+    names.UNCLEAN_ELECTION: _told(
+        "The controller elected a leader uncleanly, from outside the ISR, although "
+        "unclean.leader.election.enable is off and no act of the nemesis had asked for an unclean election "
+        "of that partition. What such an election loses is no permitted loss.",
+        "With the setting on, or after the nemesis had asked for one, it is no finding, and what it loses is "
+        "permitted. Where nobody can say which came first, the ask or the election, the name is unknown.",
         _NOTHING,
     ),
     names.LEADER_INCOMPLETE: _told(

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from checkers.faults import Bounds, min_insync
-from checkers.folder import Folder, Partition, Replica, is_int
+from checkers.folder import Folder, Partition, Replica, clock_error_ns
 from checkers.rulings import Rulings
 
 PARTITION = (
@@ -24,9 +24,8 @@ PARTITION = (
     "log_start bigint, bottom bigint, hw bigint, readable bigint, stable bigint, "
     "unseen_judged boolean, members array<struct<node:string,log_start:bigint>>, weak_acks boolean, retried "
     "boolean, "
-    "uncommitted boolean, unclean_index bigint, unclean_time bigint, unclean_maybe boolean, budget_index "
-    "bigint, "
-    "budget_maybe_index bigint"
+    "uncommitted boolean, unclean_index bigint, unclean_time bigint, unclean_maybe boolean, "
+    "unclean_maybe_time bigint, budget_index bigint, budget_maybe_index bigint"
 )
 REPLICA = (
     "run int, node string, partition bigint, leads boolean, in_isr boolean, hw bigint, log_start bigint, leo "
@@ -37,10 +36,10 @@ REPLICA = (
 PROCESS = "run int, process bigint"
 TRACED = (
     "run int, partition bigint, nodes array<string>, replicas array<string>, clock_error bigint, "
-    "needed bigint, bottom bigint, whole boolean, excuses array<struct<by:int,epoch:bigint,tick:bigint>>"
+    "needed bigint, bottom bigint, whole boolean, "
+    "excuses array<struct<by:int,epoch:bigint,elected:bigint,tick:bigint>>"
 )
 ACTIVE = "run int, node string, since bigint, until bigint"  # ticks
-UNKNOWN_NS = 1 << 62  # more than any two times of a run lie apart
 LITERAL_ROWS = 20_000  # as many as travel in the plan itself; of more its text would fill the driver
 BATCH_ROWS = 50_000
 FACT_BYTES = 100  # a row of these frames, as work
@@ -209,6 +208,7 @@ def partition_row(number: int, run: Run, partition: Partition, final: Container[
         bounds.unclean_index,
         bounds.unclean_time,
         bounds.unclean_maybe,
+        bounds.unclean_maybe_time,
         bounds.budget_index,
         bounds.budget_maybe_index,
     )
@@ -322,12 +322,6 @@ def fact_bytes(folder: Folder) -> int:
 # -- the trace --------------------------------------------------------------------------------------------
 
 
-def clock_error_ns(folder: Folder) -> int:
-    """Where it is told in a way that nobody understands, no two times are far enough apart."""
-    told = folder.about.get("clock_error_ns", 0)
-    return told if is_int(told) and 0 <= told < UNKNOWN_NS else UNKNOWN_NS
-
-
 def tick(time_ns: int, error_ns: int) -> int:
     """As steps.py has it: two apart, and the times are surely in this order."""
     if not error_ns:
@@ -345,7 +339,12 @@ def traced_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
             bottoms[row.partition] = max(bottoms.get(row.partition, 0), row.log_start)
     for key, partition in folder.partitions.items():
         excuses = [
-            {"by": each.by, "epoch": each.epoch, "tick": tick(each.time, error_ns)}
+            {
+                "by": each.by,
+                "epoch": each.epoch,
+                "elected": each.elected,
+                "tick": tick(each.time, error_ns),
+            }
             for each in run.bounds[key].excuses
         ]
         needed = min(min_insync(folder, partition), len(partition.replicas))

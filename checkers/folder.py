@@ -26,6 +26,7 @@ T = TypeVar("T")
 Shared = dict[Any, Any]
 
 INT64 = 1 << 63
+UNKNOWN_NS = 1 << 62  # more than any two times of a run lie apart
 TAIL_BYTES = 1 << 16
 TWIN_FROM_BYTES = 1 << 20
 
@@ -417,6 +418,13 @@ def last_line(path: Place) -> Iterator[bytes]:
             yield piece[cut + 1 :]
             if cut >= 0:
                 return
+
+
+def clock_error_ns(folder: Folder) -> int:
+    """How far two nodes' stamps may lie apart. Where it is told in a way that nobody understands, no two
+    times are far enough apart."""
+    told = folder.about.get("clock_error_ns", 0)
+    return told if is_int(told) and 0 <= told < UNKNOWN_NS else UNKNOWN_NS
 
 
 def is_int(value: Any) -> TypeGuard[int]:

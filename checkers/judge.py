@@ -26,6 +26,7 @@ from checkers import (
     agreement,
     cycles,
     durability,
+    elections,
     frames,
     names,
     order,
@@ -227,9 +228,11 @@ def run_of(folder: Folder, seen: Survey, sieved: Seen | None) -> Run:
         return Run(folder=folder, bounds={}, breached=True, overlapping=frozenset(), seen=NOTHING)
     reasons_of(folder, seen)
     rulings = rulings_of(folder, seen.traced)
+    bounds = bounds_of(folder, seen.nemesis, rulings, unread_of(folder, seen))
+    folder.reasons += elections.doubtful_elections(bounds)
     return Run(
         folder=folder,
-        bounds=bounds_of(folder, seen.nemesis, rulings, unread_of(folder, seen)),
+        bounds=bounds,
         rulings=rulings,
         breached=is_breached(folder, seen),
         disordered=seen.disordered,
@@ -247,6 +250,9 @@ def findings(spark: SparkSession, read: frames.Frames, runs: Sequence[Run]) -> l
     entries = agreement.placed_entries(read, facts)
     values = values_of(read, entries, facts)
     made = [*checks(read, facts, entries, values), *cycles.by_component(spark, read, runs, facts)]
+    unclean = [row for number, run in enumerate(runs) for row in elections.unclean_elections(number, run)]
+    if unclean:
+        made.append(beside(spark, unclean, elections.SCHEMA, read.small))
     found = together(made, read.small)
     silent = [(number, name) for number, run in enumerate(runs) for name in silenced(run)]
     if silent:

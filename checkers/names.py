@@ -32,6 +32,7 @@ ACK_RULE = "ack-rule"
 UNSAFE_TRUNCATION = "unsafe-truncation"
 UNSAFE_ISR = "unsafe-isr"
 EPOCH_REGRESSED = "epoch-regressed"
+UNCLEAN_ELECTION = "unclean-election"
 PRECOMMITTED_READ = "precommitted-read"
 G0 = "G0"
 G0_PROCESS = "G0-process"
@@ -76,6 +77,7 @@ OF_THE_TRACE = (
     UNSAFE_TRUNCATION,
     UNSAFE_ISR,
     EPOCH_REGRESSED,
+    UNCLEAN_ELECTION,
 )
 GUILTY = (  # what may be to blame for the loss of a record
     UNSAFE_TRUNCATION,

@@ -35,6 +35,7 @@ NEEDED_EVENTS: Mapping[str, frozenset[str]] = {
     names.CANDIDATE_INCOMPLETE: _COMMITTED | _LIVES,
     names.UNSAFE_TRUNCATION: _COMMITTED,
     names.UNSAFE_ISR: _COMMITTED | _LIVES | {"ack"},
+    names.UNCLEAN_ELECTION: frozenset({"elect"}),
 }
 EVENTS = frozenset().union(*NEEDED_EVENTS.values())
 # These claim nothing below the final log start, which only replicas.jsonl tells.

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from checkers import names
-from checkers.facts import UNKNOWN_NS, clock_error_ns, finally_read
-from checkers.folder import Folder, damage_dump, ints, is_int
+from checkers.facts import finally_read
+from checkers.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
 from checkers.observed import OF_FILES
 from checkers.plain import first_bad, is_entry, is_op
 from checkers.survey import Survey

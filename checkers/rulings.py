@@ -28,6 +28,8 @@ class Ruling:
     """A partition as the controller wants it: an election, or (clean is None) any other change."""
 
     time: int
+    node: str  # the controller's name, and its line
+    seq: int
     partition: int
     leader: str | None
     epoch: int
@@ -98,6 +100,8 @@ def rulings_of(folder: Folder, traced: Traced) -> Rulings:
 def ruling(line: Mapping[str, Any]) -> Ruling:
     return Ruling(
         time=line["time"],
+        node=line["node"],
+        seq=line["seq"],
         partition=line["partition"],
         leader=line.get("leader"),
         epoch=line["epoch"],

@@ -200,6 +200,8 @@ LAWS: Mapping[str, str] = {
     names.BROKER_DIED: "A broker that has come up goes on until somebody ends it: an error of its own is "
     "answered, not died of",
     names.HW_REGRESSED: "Within one epoch a leader's HW never falls: clients were shown what is below it",
+    names.UNCLEAN_ELECTION: "A leader is elected from the ISR, unless the setting or whoever runs the "
+    "cluster says that any replica will do",
     names.LEADER_INCOMPLETE: "A leader begins with all that was ever committed: else it gives those offsets "
     "to other records",
     names.CANDIDATE_INCOMPLETE: "Whoever the controller may choose has all that was committed: the next "
@@ -245,6 +247,7 @@ FACTS_OF: Mapping[str, tuple[str, ...]] = {
     names.STUCK: ("S11",),
     names.BROKER_DIED: (),
     names.HW_REGRESSED: ("S13",),
+    names.UNCLEAN_ELECTION: ("S9", "S11"),
     names.LEADER_INCOMPLETE: ("S9", "S12", "S20"),
     names.CANDIDATE_INCOMPLETE: ("S12", "S20"),
     names.TWO_LEADERS: ("S9",),

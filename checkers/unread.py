@@ -5,6 +5,7 @@ Rules
    unclean election, unless its f can be read and never does. The torn last line is no line.
 2. Where lines are unreadable or missing, so may have been any act of the schedule that the history lacks.
 3. Indexes that do not rise, or a time that falls, leave open which sends came before a fault that is told.
+4. A fault is written down when it has taken effect: of a killed harness's last one there may be no line.
 
 Of all this a loss becomes one that is permitted perhaps. With nothing of the kind in sight it stands.
 """
@@ -31,6 +32,7 @@ class Unread:
 
     lost: bool = False  # a fault that lost data
     unclean: bool = False  # an unclean election
+    asked: bool = False  # somebody who asked for one before it came
     disordered: bool = False  # lines may have come in another order
     untimely: bool = False  # or at another time
 
@@ -39,10 +41,13 @@ def unread_of(folder: Folder, seen: Survey) -> Unread:
     closed, bad = folder.about.get("history_lines"), seen.bad > folder.torn
     missing = is_int(closed) and seen.lines - folder.torn < closed
     lacks = lacking(folder, seen) if bad or missing else frozenset()
+    # What a killed harness had set about it had no time to write down.
+    unplanned = isinstance(folder.about.get("schedule"), list) and "elect" not in lacking(folder, seen)
     may_be = frozenset[str]().union(*(faults_in(line) for line in strange(folder))) if bad else frozenset()
     return Unread(
         lost=bool((lacks | may_be) & LOSES),
         unclean="elect" in lacks | may_be,
+        asked="elect" in lacks | may_be or ((bad or missing or folder.killed) and not unplanned),
         disordered=seen.disordered,
         untimely=seen.falls is not None,
     )

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from checkers.agreement import named
 from checkers.facts import Facts
+from checkers.faults import NEVER
 from checkers.findings import ACKS, BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE, kept, together
 from checkers.frames import Frames
 
@@ -100,9 +101,10 @@ IS_GONE = f"""({IS_LOST}) or coalesce(lost_judged and repeated and sent > 0, fal
 STILL_SENT = "sent > 0 and (repeated or coalesce(type, 'info') != 'fail')"
 BLIND = f"not coalesce(lost_judged, false) and {STILL_SENT}"
 # A send whose invocation is missing may have been invoked at any time.
+_INVOKED_AT = f"coalesce(invoked_time, {NEVER}L)"
 COVERED = f"""case
-    when coalesce(invoked, -1) < unclean_index or coalesce(invoked_time, -1) < unclean_time then {UNCLEAN}
-    when unclean_maybe then {UNCLEAN_MAYBE}
+    when coalesce(invoked, -1) < unclean_index or {_INVOKED_AT} < unclean_time then {UNCLEAN}
+    when unclean_maybe or {_INVOKED_AT} < unclean_maybe_time then {UNCLEAN_MAYBE}
     when coalesce(invoked, -1) < budget_index then {BUDGET}
     when coalesce(invoked, -1) < budget_maybe_index then {BUDGET_MAYBE} end"""
 

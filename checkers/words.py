@@ -221,6 +221,11 @@ _TEXTS: dict[str, Callable[[Row], str]] = {
         f"{who(row)} took a role in epoch {row['how']} of partition {row['partition']} after one in epoch "
         f"{row['seen']}{told_by(row)}."
     ),
+    names.UNCLEAN_ELECTION: lambda row: (
+        f"{', '.join(row['nodes']) or 'Nobody'} was elected leader of partition {row['partition']} in epoch "
+        f"{row['seen']} from outside the ISR{told_by(row)}, though unclean.leader.election.enable is off and "
+        "nothing had asked for an unclean election."
+    ),
     names.TWO_LEADERS: lambda row: (
         f"{who(row)} both acted as leader of partition {row['partition']} in epoch {row['seen']}"
         f"{told_by(row)}."

@@ -179,11 +179,17 @@ def next_seq(folder: RunFolder) -> int:
     return sum(1 for event in folder.trace or [] if event["node"] == "c")
 
 
+def after_all(folder: RunFolder) -> int:
+    """A time after everything that is told of so far, whatever the clocks' error."""
+    latest = max(line["time"] for line in [*folder.lines, *(folder.trace or [])])
+    return int(latest + 1 + (folder.run.get("clock_error_ns") or 0))
+
+
 def told(folder: RunFolder, event: str, **fields: Any) -> None:
     """The controller says something, after everything in the history."""
     assert folder.trace is not None
     seq = next_seq(folder)
-    line = {"time": folder.lines[-1]["time"] + 1, "node": "c", "seq": seq, "event": event, **fields}
+    line = {"time": after_all(folder), "node": "c", "seq": seq, "event": event, **fields}
     folder.trace.append(line | ({"partition_epoch": 100 + seq} if "isr" in fields else {}))
 
 
@@ -221,7 +227,7 @@ def an_unstruck_copy_in_the_isr(folder: RunFolder, random: Random) -> Expect | N
 def started_anew(folder: RunFolder, node: str) -> None:
     """The trace says so, and that the controller knows the new incarnation."""
     assert folder.trace is not None
-    folder.trace.append({"time": folder.lines[-1]["time"] + 1, "node": node, "seq": 1, "event": "start",
+    folder.trace.append({"time": after_all(folder), "node": node, "seq": 1, "event": "start",
                          "clean": False})
     told(folder, "register", broker=node, broker_epoch=99)
     told(folder, "unfence", broker=node)
@@ -245,13 +251,31 @@ def struck_and_taken_in_again(folder: RunFolder, random: Random) -> Expect | Non
 
 @damage
 def unclean_by_the_trace(folder: RunFolder, random: Random) -> Expect | None:
-    """The controller's trace tells of an unclean election afterwards."""
+    """The controller's trace tells of an unclean election afterwards, which was allowed, or asked for."""
     traced(folder)
     gone = lose_tail(folder, random)
     if gone is None:
         return None
+    if random.random() < 0.5:
+        folder.run["guarantees"]["unclean_leader_election"] = True
+    else:
+        folder.add(-1, "info", "elect", fault={"nodes": [], "unclean": True, "partitions": [gone[0]]})
     elected(folder, gone[0], (folder.leader(gone[0]),), clean=False)
     return permitted("unclean.leader.election.enable", gone[3])
+
+
+@damage
+def unclean_and_nobody_had_allowed_it(folder: RunFolder, random: Random) -> Expect | None:
+    """The setting is off, and nobody had asked, or only for another partition, or too late."""
+    traced(folder)
+    gone = lose_tail(folder, random)
+    if gone is None:
+        return None
+    expect = lost(gone[3])
+    if random.random() < 0.5:
+        folder.add(-1, "info", "elect", fault={"nodes": [], "unclean": True, "partitions": [gone[0] + 7]})
+    elected(folder, gone[0], (folder.leader(gone[0]),), clean=False)
+    return replace(expect, must=expect.must | {"unclean-election": BUG})
 
 
 @damage
@@ -284,6 +308,7 @@ def unclean_of_another_partition(folder: RunFolder, random: Random) -> Expect | 
     if gone is None:
         return None
     elected(folder, gone[0] + 1, ("n1",), clean=False)
+    folder.run["guarantees"]["unclean_leader_election"] = True
     return lost(gone[3])
 
 

@@ -326,6 +326,17 @@ def a_leader_learns_too_late(scene: Scene) -> None:
 
 @plant(candidate_incomplete=UNCLEAN, leader_incomplete=UNCLEAN)
 def an_unclean_leader(scene: Scene) -> None:
+    scene.folder.run["guarantees"]["unclean_leader_election"] = True
+    led_from_outside(scene)
+
+
+@plant(candidate_incomplete=BUG, leader_incomplete=BUG, unclean_election=BUG)
+def an_unclean_leader_whom_nobody_allowed(scene: Scene) -> None:
+    scene.folder.run["guarantees"]["unclean_leader_election"] = False
+    led_from_outside(scene)
+
+
+def led_from_outside(scene: Scene) -> None:
     scene.start(scene.one, scene.leo - 1)
     scene.broker("register", scene.one)
     scene.word("isr", isr=[node for node in scene.isr if node != scene.one], cause="registration")

@@ -28,14 +28,15 @@ OF_THE_HISTORY = frozenset({
     "end-offset-regressed"})
 OF_THE_TRACE = frozenset({
     "hw-regressed", "leader-incomplete", "candidate-incomplete", "two-leaders", "ack-rule",
-    "unsafe-truncation", "unsafe-isr", "epoch-regressed"})
-OF_ITS_LINES = frozenset({"hw-regressed", "two-leaders", "epoch-regressed"})  # each proves itself
+    "unsafe-truncation", "unsafe-isr", "epoch-regressed", "unclean-election"})
+# Each proves itself.
+OF_ITS_LINES = frozenset({"hw-regressed", "two-leaders", "epoch-regressed", "unclean-election"})
 
 
 def stands_without(name: str) -> frozenset[str] | None:
     """The findings that need nothing of this file; None: all that are not the trace's."""
     if name == HISTORY:
-        return OF_THE_LOGS | OF_THE_TRACE | OF_RUN_JSON
+        return OF_THE_LOGS | (OF_THE_TRACE - {"unclean-election"}) | OF_RUN_JSON  # it may tell who asked
     if name == RUN:
         return frozenset()
     if name == TRACE:

@@ -8,8 +8,10 @@ trace is marked unsure, and its finding's name goes under unknown as well.
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from twin_facts import Partition, Send, World
+from twin_folder import Line, clock_error
 
 ACKS = "acks"
 UNCLEAN = "unclean.leader.election.enable"
@@ -74,38 +76,78 @@ def losing_cause(world: World, send: Send) -> Cause | None:
 # -- unclean elections ------------------------------------------------------------------------------------
 
 def unclean(world: World, send: Send) -> Cause | None:
-    """An unclean election of the partition after the send was invoked; or the setting is on and no trace
-    tells."""
-    if unclean_elections(world, send.partition, after=send):
+    """An unclean election of the partition after the send was invoked, one that was allowed; or the setting
+    is on and no trace tells. What the clocks leave open, or whether it was allowed, makes it unsure."""
+    index = send.invoked if send.invoked is not None else -1
+    if asked_for_unclean(world, send.partition, index):
         return Cause(by=UNCLEAN)
-    setting = world.run["guarantees"].get("unclean_leader_election") and not world.folder.cleanness_told
+    later = [(leave(world, send.partition, event),
+              True if send.invoked is None else earlier(world.run, send.invoked_time, event["time"]))
+             for event in traced_unclean(world, send.partition)]
+    if (True, True) in later:
+        return Cause(by=UNCLEAN)
+    setting = world.run["guarantees"].get("unclean_leader_election") is True
     in_doubt = (world.folder.disordered and asked_for_unclean(world, send.partition, -1)) or (
-        world.folder.time_falls and traced_unclean(world, send.partition, -1))
-    if setting or in_doubt or unseen_election(world):
+        world.folder.time_falls and any(allowed is not False for allowed, _ in later))
+    perhaps = any(False not in pair for pair in later)
+    if (setting and not world.folder.cleanness_told) or in_doubt or perhaps or unseen_election(world):
         return Cause(by=UNCLEAN, sure=False)
     return None
 
 
-def unclean_elections(world: World, partition: int, after: Send | None = None) -> bool:
-    """Did the trace or the nemesis see one (after the send's invocation, if one is given)?"""
-    index = after.invoked if after is not None and after.invoked is not None else -1
-    time = after.invoked_time if after is not None else -1
-    return asked_for_unclean(world, partition, index) or traced_unclean(world, partition, time)
+def earlier(run: Line, one: int, other: int) -> bool | None:
+    """Was the instant that bears the first stamp before that with the other? None: the clocks do not tell."""
+    return one < other if abs(one - other) > clock_error(run) else None
+
+
+def unclean_elections(world: World, partition: int) -> bool:
+    """Did the trace or the nemesis see one, allowed or not?"""
+    return asked_for_unclean(world, partition, -1) or bool(traced_unclean(world, partition))
+
+
+def asks(world: World, partition: int) -> list[Line]:
+    """The nemesis's lines that asked for one."""
+    return [line for line in world.lines if line["process"] == -1 and line["f"] == "elect"
+            and (line.get("fault") or {}).get("unclean") is True
+            and partition in (line["fault"].get("partitions") or [partition])]
 
 
 def asked_for_unclean(world: World, partition: int, after: int) -> bool:
     """The nemesis had one held, on a later line."""
-    faults = [line.get("fault") or {} for line in world.lines
-              if line["process"] == -1 and line["f"] == "elect" and line["position"] > after]
-    return any(fault.get("unclean") and partition in (fault.get("partitions") or [partition])
-               for fault in faults)
+    return any(line["position"] > after for line in asks(world, partition))
 
 
-def traced_unclean(world: World, partition: int, after: int) -> bool:
-    """The trace tells of one, later than that."""
-    return any(event.get("event") == "elect" and event.get("partition") == partition
-               and event.get("clean") is False and event["time"] > after
-               for event in world.folder.trace or [])
+def traced_unclean(world: World, partition: int) -> list[Line]:
+    """The controller's lines that tell of one."""
+    return [event for event in world.folder.trace or [] if event.get("event") == "elect"
+            and event.get("partition") == partition and event.get("clean") is False
+            and event["node"] not in world.run["nodes"]]
+
+
+def leave(world: World, partition: int, event: Line) -> bool | None:
+    """Was this unclean election allowed: by the setting, or because the nemesis had set about one before?
+    None: nobody can tell."""
+    setting = world.run["guarantees"].get("unclean_leader_election")
+    begun = [line["fault"].get("began", line["time"]) for line in asks(world, partition)]
+    before = [None if world.folder.time_falls else earlier(world.run, time, event["time"]) for time in begun]
+    if setting is True or True in before:
+        return True
+    return False if setting is False and None not in before and not unseen_ask(world) else None
+
+
+def unseen_ask(world: World) -> bool:
+    """May somebody have asked, and no line that can be read tells it? The last line of a harness that was
+    killed was perhaps not written any more."""
+    promised, schedule = world.run.get("history_lines"), world.run.get("schedule")
+    complete = promised is not None and world.folder.positions >= promised and not world.folder.strange
+    if complete or unseen_election(world):
+        return not complete
+    if not isinstance(schedule, list):
+        return True
+    missed = world.run.get("missed") or []
+    wanted = [act for place, act in enumerate(schedule)
+              if act["f"] == "elect" and act.get("unclean") is True and place not in missed]
+    return len(wanted) > sum(line["process"] == -1 and line["f"] == "elect" for line in world.lines)
 
 
 # -- the fault budget ---------------------------------------------------------------------------------------
@@ -129,8 +171,9 @@ def fault_budget(world: World, send: Send) -> Cause | None:
     struck = losing_faults(world, partition, after=send)
     nodes = {node for _, node in struck}
     if world.folder.elections_told:
-        if chosen_from_struck(world, partition, struck):
-            return Cause(by=BUDGET)
+        elections = chosen_from_struck(world, partition, struck)
+        if elections:
+            return Cause(by=BUDGET, sure=any(sure for _, sure in elections))
     elif nodes:
         return Cause(by=BUDGET, sure=len(nodes) >= guarantees.get("min_insync_replicas", 1))
     return Cause(by=BUDGET, sure=False) if may_be_struck(world, partition) else None
@@ -193,33 +236,46 @@ def lacking(world: World) -> list[str]:
     return [f for f in asked if asked.count(f) > told.count(f)]
 
 
-def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[int, str]]) -> bool:
-    """Replay strikes and the controller's elections by time. A node is unstruck when the ISR takes it in
-    again, in a new life where the trace tells of lives: a leader's word on the old one may arrive late. An
-    election whose leader and whole ISR are struck has chosen from struck copies only."""
-    struck: set[str] = set()
-    dead: set[str] = set()  # struck, and not registered since
-    isr: set[str] = set()
-    words = [event for event in world.folder.trace or [] if event["node"] not in world.run["nodes"]]
-    lives = {event.get("broker") for event in words if event.get("event") == "register"}
-    events = [(time, 0, node, None) for time, node in strikes] + [
-        (event["time"], 1, "", event) for event in words if event.get("event") == "register"
-        or (event.get("partition") == partition.key and event.get("event") in ("elect", "isr"))]
-    for _, _, node, event in sorted(events, key=lambda one: one[:2]):
-        if event is None:
-            struck.add(node)
-            dead |= {node} & lives
-            continue
-        if event["event"] == "register":
-            dead.discard(event.get("broker"))
-            continue
-        members = set(event.get("isr") or [])
-        if event["event"] == "isr":
-            struck -= members - isr - dead
-        elif event.get("leader") in struck and members <= struck:
-            return True
-        isr = members
-    return False
+def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[int, str]]
+                       ) -> list[tuple[Line, bool]]:
+    """The elections whose leader and whole ISR were struck, each with whether that is sure."""
+    found = []
+    words = [event for event in world.folder.trace or [] if event["node"] not in world.run["nodes"]
+             and event.get("partition") == partition.key and event.get("event") in ("elect", "isr")]
+    for place, event in enumerate(words):
+        if event["event"] == "elect" and event.get("leader") is not None:
+            chosen = {event["leader"], *(event.get("isr") or [])}
+            states = [is_struck(world, node, event, words[:place], strikes) for node in chosen]
+            if False not in states:
+                found.append((event, None not in states))
+    return found
+
+
+def is_struck(world: World, node: str, election: Line, words: list[Line], strikes: list[tuple[int, str]]
+              ) -> bool | None:
+    """Had this copy been struck when the election came, and not been taken into the ISR since, in a life that
+    began after the strike? `words`: the controller's, before the election. None: nobody knows."""
+    lives = [event["time"] for event in world.folder.trace or []
+             if event["node"] == node and event.get("event") == "start"]
+    taken_in = [event["time"] for before, event in pairwise([{}, *words]) if event["event"] == "isr"
+                and node in (event.get("isr") or []) and node not in (before.get("isr") or [])]
+    answers: set[bool | None] = {False}
+    for time, who in strikes:
+        if who == node:
+            back = any_of(both(earlier(world.run, time, life), earlier(world.run, life, entry))
+                          for life in lives for entry in taken_in)
+            answers.add(both(earlier(world.run, time, election["time"]),
+                             None if back is None else not back))
+    return any_of(answers)
+
+
+def both(one: bool | None, other: bool | None) -> bool | None:
+    return False if False in (one, other) else None if None in (one, other) else True
+
+
+def any_of(answers: Iterable[bool | None]) -> bool | None:
+    given = {*answers}
+    return True if True in given else None if None in given else False
 
 
 # -- what follows -------------------------------------------------------------------------------------------

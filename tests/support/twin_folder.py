@@ -103,6 +103,12 @@ def is_offset(value: object) -> bool:
     return is_int(value) and value >= 0  # type: ignore[operator]
 
 
+def clock_error(run: Line) -> int:
+    """How far two stamps may be apart; more than any two are, where nobody understands what is told."""
+    told: Any = run.get("clock_error_ns", 0)
+    return told if is_offset(told) else 1 << 62
+
+
 def is_optional(kind: Callable[[object], bool], value: object) -> bool:
     return value is None or kind(value)
 

@@ -22,6 +22,7 @@ OF_TRACE: dict[str, tuple[str, ...]] = {
     "hw-regressed": ("hw",),
     "leader-incomplete": RECORDS,
     "two-leaders": ("append", "hw"),
+    "unclean-election": ("elect",),
     "unsafe-isr": ("ack", *RECORDS, *BROKERS),
     "unsafe-truncation": RECORDS,
 }

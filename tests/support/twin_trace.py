@@ -23,6 +23,7 @@ Readings that had to be chosen:
   all that the replica tells around then lies below the HW or the epoch's start, in the incarnation that is
   registered. An ISR that a leader acts on (ack) or takes for granted (isr, become_leader) and that
   lacks a member of the controller's counts once an epoch.
+- unclean-election counts the controller's lines.
 - epoch-regressed counts lines below the highest epoch before.
 - Nothing is claimed of records below the final log_start.
 - A record that is missing is permitted where an unclean election came after it (in time, or by its epoch:
@@ -38,13 +39,17 @@ from twin_classes import (
     BUDGET,
     UNCLEAN,
     Cause,
+    any_of,
+    both,
     chosen_from_struck,
     first,
+    leave,
     losing_faults,
     unseen_election,
     unseen_strike,
 )
 from twin_facts import Partition, World
+from twin_folder import Line, is_offset
 from twin_logs import Found
 from twin_observes import is_broken, not_made
 from twin_trace_isr import controllers_isr, registered, unsafe_isr
@@ -188,8 +193,9 @@ def excuse(world: World, trace: Trace, partition: Partition, record: Record, at:
     """What the configuration allows to become of a record, by when it was first appended."""
     born = min((holding.since.time for holding in trace.held[partition.key] if holding.may_be(record)),
                default=0) - trace.clock_error_ns
-    if unclean_since(world, trace, partition, born, record[1], at):
-        return Cause(by=UNCLEAN)
+    by_election = unclean_since(world, trace, partition, born, record[1], at)
+    if by_election is not False:
+        return Cause(by=UNCLEAN, sure=by_election is True)
     strikes = [(line["fault"].get("began") or line["time"], node) for line in world.lines
                if line["process"] == -1 and (line.get("fault") or {}).get("lost") is True
                and line["time"] > born for node in line["fault"].get("nodes") or []]
@@ -197,28 +203,56 @@ def excuse(world: World, trace: Trace, partition: Partition, record: Record, at:
         return Cause(by=UNCLEAN, sure=False)
     if world.run["guarantees"].get("flush") == "every":
         return None
-    if chosen_from_struck(world, partition, strikes):
-        return Cause(by=BUDGET)
+    elections = [(sure, was_before(trace, event, at))
+                 for event, sure in chosen_from_struck(world, partition, strikes)]
+    if any(before is not False for _, before in elections):
+        return Cause(by=BUDGET, sure=(True, True) in elections)
     untimely = world.folder.time_falls and losing_faults(world, partition)
     return Cause(by=BUDGET, sure=False) if untimely or unseen_strike(world) else None
 
 
+def was_before(trace: Trace, election: Line, at: Event | None) -> bool | None:
+    """Did the election come before that line? Its own epoch, or a later one, comes after it. None: the clocks
+    do not tell."""
+    if at is None or (at["epoch"] is not None and at["epoch"] >= election["epoch"]):
+        return True
+    apart = at.time - election["time"]
+    return apart > 0 if abs(apart) > trace.clock_error_ns else None
+
+
 def unclean_since(world: World, trace: Trace, partition: Partition, born: int, epoch: int | None,
-                  at: Event | None) -> bool:
-    for event in trace.controller("elect"):
-        if event["partition"] == partition.key and event["clean"] is False and not (
-                at is not None and trace.before(at, event)) and (event.time > born or (
-                    epoch is not None and event["epoch"] > epoch)):
-            return True
+                  at: Event | None) -> bool | None:
+    """Was there an unclean election with leave since the record was written, and before the line that shows
+    it? None: nobody knows."""
     faults = [(line["time"], line.get("fault") or {}) for line in world.lines
               if line["process"] == -1 and line["f"] == "elect"]
-    return any(time > born and fault.get("unclean")
-               and partition.key in (fault.get("partitions") or [partition.key]) for time, fault in faults)
+    answers = [any(time > born and fault.get("unclean")
+                   and partition.key in (fault.get("partitions") or [partition.key])
+                   for time, fault in faults)]
+    for event in trace.controller("elect"):
+        if event["partition"] == partition.key and event["clean"] is False and (
+                event.time > born or (epoch is not None and event["epoch"] > epoch)):
+            answers.append(both(leave(world, partition.key, event.line), was_before(trace, event.line, at)))
+    return any_of(answers)
+
+
+def unclean_election(world: World, trace: Trace) -> Iterator[Found]:
+    """An unclean election that no setting and nobody had allowed; each line of the controller's."""
+    for event in trace.controller("elect"):
+        if event["clean"] is False and event["partition"] in world.partitions and (
+                leave(world, event["partition"], event.line) is False):
+            yield (event["partition"], event.node, event.seq), None
+
+
+def in_doubt(world: World, trace: Trace) -> bool:
+    """There was one of which nobody knows whether it was allowed."""
+    return any(leave(world, event["partition"], event.line) is None for event in trace.controller("elect")
+               if event["clean"] is False and event["partition"] in world.partitions)
 
 
 CHECKS: dict[str, Callable[[World, Trace], Iterator[Found]]] = {
     "hw-regressed": hw_regressed, "epoch-regressed": epoch_regressed, "two-leaders": two_leaders,
-    "ack-rule": ack_rule,
+    "ack-rule": ack_rule, "unclean-election": unclean_election,
 }
 OF_A_WHOLE_TRACE: dict[str, Callable[[World, Trace], Iterator[Found]]] = {
     "leader-incomplete": leader_incomplete, "candidate-incomplete": candidate_incomplete,
@@ -234,8 +268,10 @@ def trace_findings(world: World, unknown: set[str]) -> Iterator[tuple[str, Found
         return
     if not trace.whole:
         unknown |= set(NAMES)
-    if world.repeated:
+    if world.repeated or not is_offset(world.run.get("clock_error_ns", 0)):
         unknown |= set(NAMES)
+    if in_doubt(world, trace):
+        unknown.add("unclean-election")
     left_out = NAMES if is_broken(world.run) else not_made(world.run)
     for name, check in (CHECKS | (OF_A_WHOLE_TRACE if trace.whole else {})).items():
         for one in check(world, trace) if name not in left_out else ():

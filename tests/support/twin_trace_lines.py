@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twin_facts import World
-from twin_folder import is_flag, is_int, is_list, is_offset, is_optional, is_text
+from twin_folder import clock_error, is_flag, is_int, is_list, is_offset, is_optional, is_text
 
 Record = tuple[int, int | None]  # offset and the record's own epoch, None where no line tells it
 
@@ -144,9 +144,10 @@ def trace_of(world: World) -> Trace | None:
     if world.folder.trace is None:
         return None
     trace = Trace(whole=world.folder.trace_whole, nodes=list(world.run["nodes"]),
-                  clock_error_ns=world.run.get("clock_error_ns") or 0)
+                  clock_error_ns=clock_error(world.run))
     for line in world.folder.trace:
         trace.whole &= is_text(line.get("event"))
+        trace.whole &= line["node"] not in trace.nodes or line.get("event") != "elect"  # a controller does
         if not all(is_optional(kind, line.get(key)) for key, kind in OPTIONAL.items()):
             trace.whole = False
             continue

@@ -16,7 +16,7 @@ verdicts = TALES.fixture()
 UNCLEAN = "unclean.leader.election.enable"
 OF_THE_TRACE = (
     "ack-rule", "candidate-incomplete", "epoch-regressed", "hw-regressed", "leader-incomplete", "two-leaders",
-    "unsafe-isr", "unsafe-truncation",
+    "unclean-election", "unsafe-isr", "unsafe-truncation",
 )  # fmt: skip
 
 
@@ -106,8 +106,8 @@ def nor_does_a_clean_one_or_one_of_another_partition(tale: Tale) -> None:
 
 
 @TALES.tale(f"lost-write {UNCLEAN} 1")
-def the_trace_shows_unclean_elections(tale: Tale) -> None:
-    traced(lost(tale), elected(10**9, "n2", "n2", clean=False))
+def the_trace_shows_unclean_elections_that_are_allowed(tale: Tale) -> None:
+    traced(promise(lost(tale), unclean_leader_election=True), elected(10**9, "n2", "n2", clean=False))
 
 
 @TALES.tale("lost-write bug 1")

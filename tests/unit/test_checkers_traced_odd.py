@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 GUARDED = ("candidate-incomplete", "leader-incomplete", "unsafe-isr", "unsafe-truncation")
-OF_THE_TRACE = (*GUARDED, "ack-rule", "epoch-regressed", "hw-regressed", "two-leaders")
+OF_THE_TRACE = (*GUARDED, "ack-rule", "epoch-regressed", "hw-regressed", "two-leaders", "unclean-election")
 traced = traced_in(TALES)
 
 

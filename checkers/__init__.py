@@ -6,8 +6,8 @@ Counting. What is said of an offset across replicas (diverged, under-replicated,
 is one finding an offset; what is said of one log (malformed-log, epochs that fall, a wrong cache) one a
 place of it; lost-write, unseen, duplicate, phantom and G1a one a value; saw-then-lost one a value and offset;
 inconsistent-offsets one an offset; realtime-order and nonmonotonic-send one a send that has a lower offset
-than some earlier one; stuck one a partition; broker-died one a node; unclean-election one an election; precommitted-read one a
-transaction.
+than some earlier one; stuck one a partition; broker-died one a node; unclean-election one an election;
+precommitted-read one a transaction.
 
 Cycles. One finding a strong component of ops, at the weakest kinds of edges that make it one; a wider one
 that contains it is not told at kinds that include those. The order of a process is part of real time here.
@@ -31,8 +31,8 @@ not rise from line to line nothing is claimed of the order of sends and ends (no
 regressed), and whatever permits a loss may have come after any send. A fault that permits one may be among
 the lines that cannot be read, or, if the schedule has it and the history has not, among those that are
 missing: such a loss is permitted perhaps (unread.py). So is one whose permission stands on two times that lie
-no further apart than the clocks' error, the same time included, and one by an unclean election of which nobody
-knows whether it was allowed; such an election is no finding, and unclean-election is unknown.
+no further apart than the clocks' error, the same time included, and one by an unclean election of which
+nobody knows whether it was allowed; such an election is no finding, and unclean-election is unknown.
 
 Transactions. What stands at or above the leader's last stable offset is undecided, and no G1a by standing.
 

@@ -74,7 +74,7 @@ def some_one(kind: Any, field: Field[Any], random: Random) -> Any:
     if name in NUMBERS:
         values = 1 << 8 * struct.calcsize(NUMBERS[name])
         return random.randrange(values) - (values // 2 if name[0] == "i" else 0)
-    if name == "timedelta_i32":
+    if name in ("timedelta_i32", "timedelta_i64"):
         return datetime.timedelta(milliseconds=random.randrange(1 << 31))
     if name == "bool":
         return random.random() < 0.5

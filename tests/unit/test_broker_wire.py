@@ -213,6 +213,25 @@ def test_a_header_may_bring_tags_that_nobody_knows() -> None:
     assert read_request(tagged, head) == body
 
 
+@pytest.mark.parametrize(("size", "sound"), [(6, True), (5, False), (7, False)])
+def test_a_known_tag_is_as_long_as_it_says(size: int, sound: bool) -> None:
+    """Fetch 12's cluster id, "there", between two tags that nobody knows."""
+    cls, _ = request_parts(FETCH, 12)
+    body = make(
+        cls, replica_id=-1, max_wait=milliseconds(1), min_bytes=1, topics=(), forgotten_topics_data=(),
+        cluster_id=None,
+    )  # fmt: skip
+    plain = write_request(FETCH, 12, 1, "me", body)[4:]
+    tags = b"\3" + b"\0" + varint(size) + b"\6there" + varint(90) + b"\1x" + varint(300) + b"\0"
+    frame = plain[:-1] + tags + b"behind"
+
+    if sound:
+        assert read_request(frame, read_head(frame)).cluster_id == "there"
+    else:
+        with pytest.raises(WireError, match="tagged field"):
+            read_request(frame, read_head(frame))
+
+
 @pytest.mark.parametrize("damage", ["cut", "tag", "count", "empty", "client"])
 def test_a_damaged_request_is_a_wire_error(damage: str) -> None:
     """Whatever is wrong with it, and wherever."""

@@ -193,6 +193,7 @@ def told(cluster: Cluster, look: View, cuts: Sequence[str], paused: Collection[s
                 },
             }
             for spec in cluster.partitions
+            if spec.key in look.partitions or not look.unfenced  # else its topic was deleted
         ],
     }
 

@@ -1,5 +1,6 @@
 """The ordinary calls of five clients against `cluster up`: each works, or is refused at once and rightly."""
 
+import json
 from collections.abc import Iterator
 
 import client_calls
@@ -12,13 +13,15 @@ import pytest
 from client_calls import NO_GROUPS, NO_TRANSACTIONS, Row, into, table
 from cluster_up import Up, cluster_up
 
+from harness.commands import cluster
+
 pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with cluster_up(tmp_path_factory.mktemp("calls")) as cluster:
-        yield cluster
+    with cluster_up(tmp_path_factory.mktemp("calls")) as running:
+        yield running
 
 
 def test_confluent_kafka(up: Up) -> None:
@@ -54,6 +57,21 @@ def test_the_java_client(up: Up) -> None:
 
     assert client_calls.told(rows) == ""
     assert len(rows) > 25
+
+
+def test_a_deleted_topic_is_not_shown(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    """`cluster state` has seen it before; the one beside it is still there."""
+    kept, gone = [client_calls.scene(up.bootstrap, name) for name in ("kept", "gone")]
+
+    def shown() -> set[str]:
+        assert cluster.state(up.folder, as_json=True) == 0
+        return {one["topic"] for one in json.loads(capsys.readouterr().out)["partitions"]}
+
+    assert clients_confluent.create(kept) == clients_confluent.create(gone) == "ok"
+    assert shown() >= {kept.topic, gone.topic}
+    assert clients_confluent.delete(gone) == "ok"
+    assert kept.topic in shown()
+    assert gone.topic not in shown()
 
 
 def test_what_is_refused_is_told(up: Up) -> None:

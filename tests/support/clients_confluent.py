@@ -267,7 +267,7 @@ def _acls(at: Scene) -> str:
     return _answer(lambda: _admin(at).describe_acls(every).result(WAIT_S))
 
 
-def _delete(at: Scene) -> str:
+def delete(at: Scene) -> str:
     (future,) = _admin(at).delete_topics([at.topic]).values()
     return _answer(lambda: future.result(WAIT_S))
 
@@ -312,8 +312,8 @@ CALLS = [
     Call(name="init_transactions", expected=NO_TRANSACTIONS, run=_transaction),
     Call(name="delete records", expected=_UNSUPPORTED, run=_delete_records),
     Call(name="describe ACLs", expected=_UNSUPPORTED, run=_acls),
-    Call(name="delete the topic", expected=OK, run=_delete),
-    Call(name="delete it again", expected="UNKNOWN_TOPIC_OR_PART", run=_delete),
+    Call(name="delete the topic", expected=OK, run=delete),
+    Call(name="delete it again", expected="UNKNOWN_TOPIC_OR_PART", run=delete),
     Call(name="describe what is deleted", expected="UNKNOWN_TOPIC_OR_PART", run=_describe),
 ]
 

@@ -32,6 +32,7 @@ IN_DOUBT = frozenset({
 })  # fmt: skip
 
 SENTENCE = 1_000  # characters, at most
+LAST_WORDS = 10  # lines of a broker that died
 SHOWN = 3  # acts that permit a finding
 HISTORY = "history.jsonl"
 
@@ -50,6 +51,7 @@ def account(evidence: Evidence, before: Sequence[Evidence] = ()) -> tuple[Part, 
         ("held", unless_told(held, evidence, before)),
         ("guilty" if is_blamed(evidence) else "event", guilty(evidence, before)),
         ("copies", others_went(evidence, before)),
+        *last_words(evidence),
         ("why", why(evidence, before)),
     ]
     return tuple((head, cut(sentence)) for head, sentence in parts if sentence)
@@ -60,7 +62,24 @@ def what(evidence: Evidence) -> str:
     text = str(evidence.example.get("text") or dict(evidence.example))
     if told_ops(evidence) and evidence.name not in names.CYCLES:
         text = _INDEXES.sub("", text)
+    if evidence.name == names.BROKER_DIED and died_words(evidence):
+        text = text.split("; its last words: ")[0].removesuffix(".") + "."  # quoted below, line by line
     return text if evidence.event is None else _SEQ.sub("", text)
+
+
+def last_words(evidence: Evidence) -> Iterator[Part]:
+    """What a broker said before it ended by itself: how it ended, then the end of its log, as it stands."""
+    for at, line in enumerate(died_words(evidence)):
+        yield ("words" if at == 0 else "", line)
+
+
+def died_words(evidence: Evidence) -> list[str]:
+    """The lines that run.json has of them; of very many the first and the last."""
+    if evidence.name != names.BROKER_DIED or not evidence.nodes:
+        return []
+    told = mapping(evidence.about.get("died_words")).get(evidence.nodes[0])
+    lines = [line.rstrip() for line in told.splitlines() if line.strip()] if isinstance(told, str) else []
+    return lines if len(lines) <= LAST_WORDS else [lines[0], "...", *lines[2 - LAST_WORDS:]]
 
 
 def unless_told(tell: Callable[[Evidence], str], evidence: Evidence, before: Sequence[Evidence]) -> str:

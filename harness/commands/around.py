@@ -132,7 +132,7 @@ def focus_of(example: Mapping[str, Any], about: Mapping[str, Any]) -> Focus:
     numbers = {key: value for key, value in named.items() if type(value) is int}
     ops = frozenset(index for index in example.get("ops") or () if type(index) is int)
     probes = (about.get("settle") or {}).get("processes") or ()
-    placed = bool(ops) or "offset" in numbers or "value" in numbers
+    placed = bool(ops) or "offset" in numbers or "value" in numbers or "partition" not in numbers
     return Focus(partition=numbers.get("partition"), offset=numbers.get("offset"),
                  value=numbers.get("value"), ops=ops,
                  processes=frozenset() if placed else frozenset(probes))

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from checkers.names import BROKER_DIED
 from harness.commands.harmless import harmless
 from harness.places import is_safe_name
 from harness.run import P, RunAt
@@ -22,6 +23,13 @@ def last_words(run: RunAt[P], about: Mapping[str, Any]) -> dict[str, str]:
     """Of each node that died: what run.json has of its words, or the end of its log, or that there is
     none."""
     return {node: " | ".join(told_lines(about, node)) or _tail(run, node) for node in died(about)}
+
+
+def died_unquoted(run: RunAt[P], about: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[str]:
+    """A sentence for each node that died; not where the paragraph of broker-died quotes its words."""
+    found = any(found["name"] == BROKER_DIED for found in verdict.get("findings") or ())
+    return [f"{node} ended by itself; its last words: {words}"
+            for node, words in last_words(run, about).items() if not (found and told_lines(about, node))]
 
 
 def told_lines(about: Mapping[str, Any], node: str) -> list[str]:

@@ -21,7 +21,7 @@ from checkers.explain import EXPLANATIONS
 from harness import catalog
 from harness.commands import telling
 from harness.commands.bad_lines import bad_lines
-from harness.commands.brokers_words import last_words, told_lines
+from harness.commands.brokers_words import died_unquoted
 from harness.commands.case_names import case_name
 from harness.commands.folders import chosen
 from harness.commands.gate_junit import junit
@@ -171,9 +171,7 @@ def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool
     run, about = RunAt(folder=folder), about_of(folder, verdict)
     told = harmless_data(report.as_json(verdict))
     remarks = [("bad line", line) for line in bad_lines(run, told)]
-    remarks += [("died", f"{node} ended by itself; its last words: {words}")
-                for node, words in last_words(run, about or {}).items()
-                if not told_lines(about or {}, node)]  # those of run.json stand in the finding
+    remarks += [("died", words) for words in died_unquoted(run, about or {}, told)]
     remarks += [("gate", line) for line in let_through(verdict, policy)]
     return Outcome(
         folder=folder,

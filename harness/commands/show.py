@@ -16,7 +16,7 @@ from checkers.explain import EXPLANATIONS
 from harness.commands import again
 from harness.commands.accounts import account
 from harness.commands.around import act_line, faults, focus_of, show_story, story_of
-from harness.commands.brokers_words import last_words
+from harness.commands.brokers_words import died_unquoted
 from harness.commands.case_names import promises
 from harness.commands.course import began, change_line, course_of
 from harness.commands.evidence import Evidence
@@ -95,8 +95,8 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
         click.echo(line)
     click.echo(f"  ran        {ran(about)}")
     click.echo(f"  ended      {ending(about)}")
-    for node, words in last_words(run, about).items():
-        click.echo(f"  died       {node} ended by itself; its last words: {words}")
+    for words in died_unquoted(run, about, verdict or {}):
+        click.echo(f"  died       {words}")
     click.echo("\n".join(struck(reading) or ["  struck by  nothing"]))
     show_timeline(run, about, verdict, reading)
     if verdict is None:

@@ -1,6 +1,7 @@
 """`floodmark check`: what it says, writes and answers for every kind of folder, most of them in one call."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,7 +213,8 @@ def test_a_node_that_died_is_named_with_its_last_words(judged: Judged) -> None:
     assert said.startswith("died-valid: INVALID")
     assert "broker-died: 1 finding, a bug" in said
     assert "The process of n2 ended by itself after it had been ready" in said
-    assert "it ended with exit code 1 | ... | in step | AssertionError: HW 7 above LEO 6" in said
+    assert re.search("words +it ended with exit code 1\n +Traceback\n +in step\n +AssertionError: HW 7", said)
+    assert "its last words" not in said
     assert "n2 ended by itself; its last words: none (" in judged.said("died-invalid")
     assert [found["name"] for found in judged.verdict("died-invalid")["findings"]] == [
         "broker-died", "lost-write"]

@@ -337,6 +337,32 @@ def test_what_a_client_did_is_told(folder: Path, op: dict[str, Any], deed: str) 
     assert account["when"] == f"at 2.000 s process 5 {deed} (history.jsonl:2)."
 
 
+DIED = {"nodes": ["n2"],
+        "text": "The process of n2 ended by itself; its last words: exit 1 | HW 7 above LEO 6"}
+
+
+@pytest.mark.parametrize(("words", "what", "quoted"), [
+    ({"n2": "exit 1\n\nTraceback\n  HW 7 above LEO 6\n"}, "The process of n2 ended by itself.",
+     [("words", "exit 1"), ("", "Traceback"), ("", "  HW 7 above LEO 6")]),
+    ({"n2": "exit 1\n" + "line\n" * 90 + "HW 7 above LEO 6"}, "The process of n2 ended by itself.",
+     [("words", "exit 1"), ("", "..."), *[("", "line")] * 7, ("", "HW 7 above LEO 6")]),
+    ({"n1": "exit 1"}, DIED["text"], []),
+    (None, DIED["text"], []),
+    ({"n2": 5}, DIED["text"], []),
+])
+def test_the_last_words_of_a_broker_are_quoted_under_its_finding(
+        folder: Path, words: Any, what: str, quoted: list[tuple[str, str]]) -> None:
+    """Line by line, and not in the sentence as well; where run.json has none, the sentence is all."""
+    verdict = {"valid": False, "findings": [group("broker-died", DIED)], "counts": {"ops": 9}}
+    about = {**ABOUT, "died": ["n2"], "died_words": words}
+    (account,) = telling.reading_of(folder, verdict, about).accounts
+    assert account.parts[0] == ("what", what)
+    assert [part for part in account.parts if part[0] in ("words", "")] == quoted
+    report = click.unstyle(telling.report(folder, verdict, about))
+    assert all(f"           {text}\n" in report for head, text in quoted if not head)
+    assert report.count("HW 7 above LEO 6") == 1
+
+
 def test_real_time_is_told_with_the_moment_of_asking(folder: Path) -> None:
     (account,) = told(folder, group("realtime-order"))
     assert account["when"].startswith(

@@ -268,7 +268,8 @@ def election(line: TraceLine, end: int | None, *, first: bool) -> str:
 
 def last(evidence: Evidence) -> Part:
     """What is gone; of what is not lost, what the logs hold in the end."""
-    in_the_end = now(evidence).replace(" in the end", ":", 1).removeprefix("at ") if evidence.copies else ""
+    looked = any(copy.readable for copy in evidence.copies)  # else nobody can tell what the logs hold
+    in_the_end = now(evidence).replace(" in the end", ":", 1).removeprefix("at ") if looked else ""
     if evidence.name != names.LOST_WRITE:
         shown = in_the_end if evidence.name in AT_AN_OFFSET else ""
         return ("now" if shown else "found", (shown or what(evidence)).removesuffix("."))

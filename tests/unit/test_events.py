@@ -1,5 +1,6 @@
 """One event is told once: what joins a graver finding, what stands alone; the five lines; the timeline."""
 
+import html
 import json
 import re
 from collections.abc import Sequence
@@ -12,6 +13,9 @@ from command_line import floodmark
 
 from harness.commands import telling
 from harness.commands.course import WIDE
+from harness.commands.gate_markdown import markdown
+from harness.commands.outcomes import Outcome
+from harness.commands.rulings import ruling
 
 ABOUT: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n3"}},
@@ -268,8 +272,24 @@ def test_of_very_many_strikes_as_many_are_told_as_fit(folder: Path) -> None:
     assert all(len(f"  {head:<9}  {text}") <= WIDE for head, text in heads.items())
 
 
+def test_without_any_log_the_finding_itself_says_what_is_gone(folder: Path) -> None:
+    """Of a loss that the final reads prove; where one log is left, that is told."""
+    for node in ("n1", "n2", "n3"):
+        heads = dict(read(folder, group("lost-write", LOST)).summary)
+        assert heads["gone"].startswith("acked record 7; offset 5: ")
+        (folder / "logs" / f"{node}.jsonl").unlink()
+    assert dict(read(folder, group("lost-write", LOST)).summary)["gone"] == LOST["text"]
+
+
 def test_the_summary_stands_in_the_page_too_and_nothing_is_said_twice(folder: Path) -> None:
     """When, and who has it now: the lines above tell it."""
+    groups = [group("lost-write", LOST), group("saw-then-lost", {"partition": 0, "offset": 5})]
+    told = {"valid": False, "findings": groups, "counts": {"ops": 9}}
+    outcome = Outcome(folder=folder, ruling=ruling(told, ABOUT), told=told, about=ABOUT)
+    page = html.unescape(markdown("1 run", [outcome]).decode())
+    assert "- acked: 1.100 s 7 at offset 5 of partition 0, by leader n1" in page
+    assert "  - the same, as other checks saw it: saw-then-lost: 1 finding, a bug: saw-then-lost it" in page
+    assert "process 3 was acked" not in page
     reading = read(folder, group("lost-write", LOST), group("stuck", {"partition": 0}))
     assert [dict(account.shown).keys() >= {"when"} for account in reading.accounts] == [False, False]
     assert {"what", "guilty", "why"} == dict(reading.accounts[0].shown).keys()

@@ -6,6 +6,7 @@ Rules
 2. Each line fits a terminal of WIDE columns; of many things the first few are named, and how many more.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from harness.commands.evidence import OF_A_LOSS, Acker, Evidence, Gathering, rep
 from harness.commands.words import cut_text, seconds
 from harness.op import Op, Send, Type
 
+WITHOUT = "without it: its log ended at {}"
 WIDE = 120
 HEAD = 13  # columns before the words
 BEFORE_NS = 3_000_000_000  # of an event that no op leads to, what came so long before it
@@ -23,6 +25,7 @@ AT_AN_OFFSET = frozenset({  # findings that what the logs hold at one offset tel
     names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS, names.DIVERGED, names.UNDER_REPLICATED,
     names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION, names.ACK_RULE,
 })  # fmt: skip
+_PLACE = re.compile(r" \(logs/[^()]+\)")
 _QUIET = frozenset({"arm", "release"})  # a failpoint is no fault: what it does has a line of its own
 
 
@@ -126,14 +129,15 @@ def acked(course: Course) -> str:
     """`0.970 s 3 at offset 3 of partition 0, by leader n1, epoch 0, ISR n1 n2 n3 (trace.jsonl:55)`; where
     logs part, each record that was acked there."""
     acks: list[str] = []
-    for evidence in course.rivals or (course.evidence,):
+    rivals = [one for one in course.rivals if first_ack(one)[0] is not None]
+    for evidence in rivals or (course.evidence,):
         op, send = first_ack(evidence)
         acker = acker_of(evidence, op)
         what = record(evidence, send)
         if acks and send is not None:
             what = f"{send.value} there"
         if acker is not None:
-            who = by(acker) if not course.rivals[1:] else f"epoch {number(acker.line, 'epoch')}"
+            who = by(acker) if not rivals[1:] else f"epoch {number(acker.line, 'epoch')}"
             acks.append(f"{when(acker.line)}{what}, {who} ({place(acker.line, first=not acks)})")
         elif op is not None:
             who = "" if acks else f", to process {op.process}"
@@ -246,12 +250,19 @@ def elected(course: Course) -> str:
     ends = {(line.fields.get("node"), line.fields.get("epoch")): line.whole_number("leo")
             for line in course.changes if line.event == "become_leader"}
     told: list[str] = []
+    chosen: set[object] = set()
     for line in course.changes:
-        if line.event != "elect":
-            continue
-        end = ends.get((line.fields.get("leader"), line.fields.get("epoch")))
+        whose = line.fields.get("leader" if line.event == "elect" else "node"), line.fields.get("epoch")
+        end = ends.get(whose)
         lacked = course.promised and end is not None and offset is not None and end <= offset
-        told.append(election(line, end if lacked else None, first=not told))
+        if line.event == "elect":
+            chosen.add(whose)
+            told.append(election(line, end if lacked else None, first=not told))
+        elif line.event == "become_leader" and lacked and whose not in chosen:  # nobody else was elected
+            told.append(f"{when(line)}{line.node} leads epoch {number(line, 'epoch')} again, "
+                        f"{WITHOUT.format(end)} ({place(line, first=not told)})")
+        else:
+            continue
         if lacked:
             break
     return fitting(told, from_the_end=True)
@@ -262,21 +273,29 @@ def election(line: TraceLine, end: int | None, *, first: bool) -> str:
     unclean = ", an UNCLEAN election" if line.fields.get("clean") is False else ""
     leader = line.fields.get("leader")
     chosen = f"{leader} for epoch {number(line, 'epoch')}" if leader else "nobody"
-    without = "" if end is None else f", without it: its log ended at {end}"
+    without = "" if end is None else f", {WITHOUT.format(end)}"
     return f"{when(line)}{chosen}{unclean}{without} ({place(line, first=first)})"
 
 
 def last(evidence: Evidence) -> Part:
     """What is gone; of what is not lost, what the logs hold in the end."""
     looked = any(copy.readable for copy in evidence.copies)  # else nobody can tell what the logs hold
-    in_the_end = now(evidence).replace(" in the end", ":", 1).removeprefix("at ") if looked else ""
+    in_the_end = held_now(evidence) if looked else ""
     if evidence.name != names.LOST_WRITE:
         shown = in_the_end if evidence.name in AT_AN_OFFSET else ""
         return ("now" if shown else "found", (shown or what(evidence)).removesuffix("."))
     value, more = evidence.number("value"), int(evidence.found["count"]) - 1
-    record = f"acked record{'s' if more else ''}" + ("" if value is None else f" {value}")
-    record += f" and {more} more" if more else ""
+    record = "acked record" + ("" if value is None else f" {value}")
+    if more:
+        record = f"{more + 1} acked records" + ("" if value is None else f", {value} the first")
     return ("gone", f"{record}; {in_the_end}" if in_the_end else what(evidence))
+
+
+def held_now(evidence: Evidence) -> str:
+    """`offset 3: n3 (the leader) has 4 of epoch 2 (logs/n3.jsonl:4), n1 has nothing`: one place is enough."""
+    text = now(evidence).replace(" in the end", ":", 1).removeprefix("at ")
+    first = _PLACE.search(text)
+    return text if first is None else text[:first.end()] + _PLACE.sub("", text[first.end():])
 
 
 def fitting(items: Sequence[str], *, from_the_end: bool = False) -> str:

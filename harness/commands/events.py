@@ -32,12 +32,14 @@ _CAUSES = frozenset({
 _AFTER_A_LOSS = _CAUSES | {
     names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS, names.REALTIME_ORDER, names.NONMONOTONIC_SEND,
     names.INT_NONMONOTONIC_SEND, names.DUPLICATE, names.END_OFFSET_REGRESSED, names.NONMONOTONIC_POLL,
-    names.INT_NONMONOTONIC_POLL, names.POLL_SKIP, names.INT_POLL_SKIP,
+    names.INT_NONMONOTONIC_POLL, names.POLL_SKIP, names.INT_POLL_SKIP, names.DIVERGED, names.EPOCH_LINEAGE,
+    names.UNDER_REPLICATED, names.HW_REGRESSED,
 }  # fmt: skip
 OF_ONE_EVENT: Mapping[str, frozenset[str]] = {
     names.LOST_WRITE: _AFTER_A_LOSS,
     names.SAW_THEN_LOST: _AFTER_A_LOSS,
-    names.DIVERGED: _CAUSES | {names.EPOCH_LINEAGE, names.UNDER_REPLICATED, names.SAW_THEN_LOST},
+    names.DIVERGED: _CAUSES | {
+        names.EPOCH_LINEAGE, names.UNDER_REPLICATED, names.SAW_THEN_LOST, names.HW_REGRESSED},
     names.INCONSISTENT_OFFSETS: frozenset({names.REALTIME_ORDER, names.NONMONOTONIC_SEND}),
     names.MALFORMED_LOG: frozenset({names.UNDER_REPLICATED}),
     names.EPOCH_LINEAGE: frozenset({names.UNDER_REPLICATED}),

@@ -70,7 +70,7 @@ def damage(parent: Path) -> None:
     edit_lines(golden(parent, VALID, called="bad-dump") / "logs" / "n2.jsonl", with_field(1, "offset", "one"))
     (golden(parent, VALID, called="no-dump") / "logs" / "n2.jsonl").unlink()
     edit_run(golden(parent, VALID, called="died-valid"), died=["n2"], died_words={
-        "n2": "it ended with exit code 1\nTraceback\n  in step\nAssertionError: HW 7 above LEO 6"})
+        "n2": "it ended with exit code 1\nFile replica.py\n  in step\nAssertionError: HW 7 above LEO 6"})
     edit_run(golden(parent, INVALID, called="died-invalid"), died=["n2"])
     for name in (VALID, INVALID, UNKNOWN, PERMITTED, KILLED):
         golden(parent, name)
@@ -213,7 +213,7 @@ def test_a_node_that_died_is_named_with_its_last_words(judged: Judged) -> None:
     assert said.startswith("died-valid: INVALID")
     assert "broker-died: 1 finding, a bug" in said
     assert "The process of n2 ended by itself after it had been ready" in said
-    assert re.search("words +it ended with exit code 1\n +Traceback\n +in step\n +AssertionError: HW 7", said)
+    assert re.search("words +it ended with exit code 1\n +File replica.py\n +in step\n +AssertionError", said)
     assert "its last words" not in said
     assert "n2 ended by itself; its last words: none (" in judged.said("died-invalid")
     assert [found["name"] for found in judged.verdict("died-invalid")["findings"]] == [

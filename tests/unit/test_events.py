@@ -120,6 +120,8 @@ def events(folder: Path, *groups: dict[str, Any]) -> list[list[str]]:
     ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 10}),  # a cut that took the place too
     ("realtime-order", {"partition": 0, "offset": 5, "value": 8}),
     ("leader-incomplete", {"partition": 0, "offset": 5}),
+    ("diverged", {"partition": 0, "offset": 5}),
+    ("hw-regressed", {"partition": 0, "event": 6}),
 ])
 def test_what_follows_from_a_loss_is_part_of_it(folder: Path, name: str, example: dict[str, Any]) -> None:
     assert events(folder, group("lost-write", LOST), group(name, example)) == [["lost-write", name]]
@@ -133,7 +135,7 @@ def test_what_follows_from_a_loss_is_part_of_it(folder: Path, name: str, example
     ("unsafe-truncation", {"partition": 1, "offset": 5, "event": 5}),  # a cut of another partition
     ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 99}),  # no such line
     ("G1a", {"partition": 0, "offset": 5, "value": 7}),  # that cannot come of a loss
-    ("diverged", {"partition": 0, "offset": 5}),
+    ("unseen", {"partition": 0, "offset": 5}),
     ("stuck", {"partition": 0}),
 ])
 def test_what_is_of_another_record_or_kind_stands_alone(
@@ -240,6 +242,18 @@ def test_an_unclean_election_and_data_that_were_lost_are_said_to_be(folder: Path
     assert heads["elected"].startswith("2.100 s n3 for epoch 4, an UNCLEAN election, without it: its log")
 
 
+def test_a_leader_that_was_not_elected_anew_is_told_too(folder: Path) -> None:
+    """It came back without the record and leads on in its epoch."""
+    back = [line(2.0, "n1", "start", leo=5, clean=False),
+            line(2.1, "n1", "become_leader", leo=5, hw=5, isr=["n1"], start=0)]
+    written(folder / "trace.jsonl", [*TRACE[:3], *back])
+    heads = dict(read(folder, group("lost-write", {**LOST, "event": 4}, {**LOST, "offset": 6})).summary)
+    assert heads["elected"] == (
+        "2.100 s n1 leads epoch 2 again, without it: its log ended at 5 (trace.jsonl:5)")
+    assert heads["truncated"] == "2.000 s n1 started with LEO 5 (trace.jsonl:4)"
+    assert heads["gone"].startswith("2 acked records, 7 the first; offset 5: n3 (the leader)")
+
+
 def test_the_ack_that_is_told_is_that_of_the_record(folder: Path) -> None:
     """A finding that names two acks is about the second."""
     example = {"partition": 0, "offset": 5, "value": 8, "ops": [2, 7]}
@@ -255,7 +269,7 @@ def test_where_logs_part_both_records_are_told(folder: Path) -> None:
     assert heads["acked"] == ("1.100 s 7 at offset 5 of partition 0, epoch 2 (trace.jsonl:3); "
                               "4.100 s 8 there (history.jsonl:8)")
     assert heads["now"] == ("offset 5: n3 (the leader) and n1 have 8 of epoch 4 (logs/n3.jsonl:1), "
-                            "n2 has 7 of epoch 2 (logs/n2.jsonl:1)")
+                            "n2 has 7 of epoch 2")
 
 
 def test_a_finding_without_a_course_has_no_summary(folder: Path) -> None:

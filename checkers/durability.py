@@ -19,7 +19,7 @@ def by_value(values: DataFrame, entries: DataFrame) -> DataFrame:
     rows = values.select(
         "*",
         *named(
-            places="if(size(live) > 1, array_sort(live), array_sort(read_at))",
+            places="array_sort(if(size(live) > 1, live, if(ack is null, read_at, array_union(read_at, array(ack)))))",
             standing="exists(live, o -> o < stable)",
             in_sight="filter(held, o -> o >= log_start and o < readable and (ack is null or o = ack))",
         ),
@@ -48,10 +48,11 @@ def unseen() -> Column:
 
 
 def duplicate() -> Column:
-    """One value at two offsets of the leader's final log, or read at two."""
+    """One value at two offsets of the leader's final log, or of what clients were told: of reads and its own
+    ack."""
     return finding(
         names.DUPLICATE,
-        "not repeated and (size(live) > 1 or size(read_at) > 1)",
+        "not repeated and size(places) > 1",
         offset="places[0]",
         seen="places[1]",
         value="value",

@@ -1,7 +1,9 @@
 """The order of sends: offsets against real time, against their process, against their place in the op.
 
 A finding is a send whose offset is lower than one that came before it; it is permitted only if its own
-record was lost with leave, or the records of all those that were higher.
+record was lost with leave, or the records of all those that were higher. Of one process, and inside one op,
+the offset of an ok send without an ack's is the only offset at which its value was read; real time is held
+against acks alone.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -15,7 +17,8 @@ from checkers.findings import RETRIES, finding, spread
 
 def by_send(values: DataFrame, facts: Facts) -> DataFrame:
     """realtime-order, nonmonotonic-send and int-nonmonotonic-send, each send against what came before it."""
-    sends = values.where("type = 'ok' and ack is not null and not repeated").select(
+    told = values.select("*", *named(told_at="coalesce(ack, if(size(read_at) = 1, read_at[0], null))"))
+    sends = told.where("type = 'ok' and told_at is not null and not repeated").select(
         "run",
         "partition",
         "value",
@@ -23,6 +26,7 @@ def by_send(values: DataFrame, facts: Facts) -> DataFrame:
         "f",
         "pos",
         "ack",
+        "told_at",
         "excuse",
         "invoked",
         "done",
@@ -43,7 +47,7 @@ def by_send(values: DataFrame, facts: Facts) -> DataFrame:
     process = Window.partitionBy("run", "process", "partition").orderBy("done").rangeBetween(past, -1)
     # Not by its index, which may be that of another op too.
     op = Window.partitionBy("run", "partition", "line").orderBy("pos").rowsBetween(past, -1)
-    acked = "not m.asks and overlaps is null"
+    acked = "not m.asks and ack is not null and overlaps is null"
     timed = sends.select("*", *so_far(acked, partition, "real"))
     asked = timed.where("m.asks").select(
         "*", *so_far("overlaps is null", process, "mine"), *so_far("true", op, "op")
@@ -53,20 +57,20 @@ def by_send(values: DataFrame, facts: Facts) -> DataFrame:
 
 def so_far(when: str, window: WindowSpec, name: str) -> list[Column]:
     """The highest offset so far that nothing excuses, and the highest of all with its excuse and index."""
-    bare = F.expr(f"max(if({when} and excuse is null, ack, null))")
-    top = F.expr(f"max(if({when}, struct(ack, excuse, done), null))")
+    bare = F.expr(f"max(if({when} and excuse is null, told_at, null))")
+    top = F.expr(f"max(if({when}, struct(told_at, excuse, done), null))")
     return [bare.over(window).alias(f"{name}_bare"), top.over(window).alias(f"{name}_top")]
 
 
 def lower(name: str, which: str, law: str, by: str) -> Column:
     """The send at hand has a lower offset than the highest of those before it."""
-    excused = f"least(excuse, if({which}_bare > ack, null, {which}_top.excuse))"
+    excused = f"least(excuse, if({which}_bare > told_at, null, {which}_top.excuse))"
     return finding(
         name,
-        f"{which}_top.ack > ack and {law}",
-        offset="ack",
+        f"{which}_top.told_at > told_at and {law}",
+        offset="told_at",
         value="value",
-        seen=f"{which}_top.ack",
+        seen=f"{which}_top.told_at",
         process="process",
         ops=f"array_distinct(array_compact(array({which}_top.done, invoked, done)))",
         by=by.format(excused=excused),
@@ -75,7 +79,8 @@ def lower(name: str, which: str, law: str, by: str) -> Column:
 
 def realtime_order() -> Column:
     """Send a was ok before send b was invoked, yet b has the lower offset."""
-    return lower(names.REALTIME_ORDER, "real", "overlaps is null and invoked is not null", "{excused}")
+    law = "ack is not null and overlaps is null and invoked is not null"
+    return lower(names.REALTIME_ORDER, "real", law, "{excused}")
 
 
 def nonmonotonic_send() -> Column:
@@ -89,5 +94,5 @@ def nonmonotonic_send() -> Column:
 
 
 def int_nonmonotonic_send() -> Column:
-    """The same inside one op; a transaction's sends keep no order among one another."""
-    return lower(names.INT_NONMONOTONIC_SEND, "op", "f = 'send'", f"if(retried, {RETRIES}, null)")
+    """The same inside one op: what it sends to a partition is sent in order, by a transaction too."""
+    return lower(names.INT_NONMONOTONIC_SEND, "op", "true", f"if(retried, {RETRIES}, null)")

@@ -1,10 +1,10 @@
 """What consumers were shown, in which order: nonmonotonic polls, polls that skip, end offsets that fall.
 
 A position is that of the last ok poll of the process and partition; an assign or subscribe forgets those it
-does not keep, a crash forgets all. Fail and info polls are looked at and move nothing. Inside a transaction
-reads keep no order, so of one only the lowest and the highest offset count. Nothing is claimed below the
-final log start. A jump is a skip if a record of ours that is not aborted lies strictly between and no poll
-of the process has shown it since, up to and with the poll that jumped.
+does not keep, a completed crash forgets all. Fail and info polls are looked at and move nothing. The reads of
+a poll or transaction stand in the order in which they were returned. Nothing is claimed below the final log
+start. A jump is a skip if a record of ours that is not aborted lies strictly between and no ok or info poll of
+the process has shown it since, up to and with the poll that jumped; what a failed poll showed was given back.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -25,7 +25,7 @@ def by_read(frames: Frames, values: DataFrame, facts: Facts) -> DataFrame:
     if facts.overlapping is not None:
         history = history.join(facts.overlapping, ["run", "process"], "left_anti")
     steps = together(
-        [inside(frames.history.where("whole and kind = 'read' and f != 'txn'")), across(history)], facts.small
+        [inside(frames.history.where("whole and kind = 'read'")), across(history)], facts.small
     )
     started = facts.partitions.select("run", "partition", "bottom")
     odd = (
@@ -61,6 +61,7 @@ _STANDING = """case when known then live when coalesce(compacted, true) then arr
 _WAS_AT = """case when repeated then array_union(read_at, acks) when ack is null then read_at
     else array(ack) end"""
 _MOVES = "type = 'ok' and f in ('assign', 'subscribe')"
+_CRASHES = "f = 'crash' and type != 'invoke'"
 
 
 def inside(reads: DataFrame) -> DataFrame:
@@ -91,13 +92,13 @@ def polled(history: DataFrame) -> DataFrame:
     """One row a (process, partition, op) that reads the partition or goes on holding it: its first and last
     read, and how often the process had moved by then, and by what the last time."""
     process = Window.partitionBy("run", "process").orderBy("index").rangeBetween(_PAST, 0)
-    moves = F.count_if(F.expr(f"kind = 'line' and ({_MOVES} or f = 'crash')")).over(process)
+    moves = F.count_if(F.expr(f"kind = 'line' and ({_MOVES} or {_CRASHES})")).over(process)
     last_move = F.max(F.expr(f"if(kind = 'line' and {_MOVES}, struct(index, f), null)")).over(process)
     rows = history.where(
         "kind = 'read' or (type != 'invoke' and (kind = 'held' or f in ('crash', 'assign', 'subscribe')))"
     ).select(
         *("run", "process", "partition", "kind", "index", "type", "offset", "value"),
-        F.expr("if(f = 'txn', offset, cast(pos as bigint))").alias("place"),
+        F.col("pos").alias("place"),
         moves.alias("moved"),
         last_move["f"].alias("last_move"),
     )
@@ -119,14 +120,14 @@ def polled(history: DataFrame) -> DataFrame:
 
 
 def skipped(jumps: DataFrame, values: DataFrame, history: DataFrame) -> DataFrame:
-    """The jumps that passed over a record of ours which no poll of the process has shown since."""
+    """The jumps that passed over a record of ours which no ok or info poll of the process has shown since."""
     standing = values.select("run", "partition", *named(there=f"explode({_STANDING})"))
     over = (
         passing_over(jumps.select(*_STEP, "bottom"), standing)
         .join(standing, ["run", "partition"])
         .where("there > seen and there < offset and there >= coalesce(bottom, 0)")
     )
-    shown = history.where("kind = 'read'").select(
+    shown = history.where("kind = 'read' and type != 'fail'").select(
         "run", "process", "partition", F.col("offset").alias("there"), F.col("index").alias("shown")
     )
     unshown = (

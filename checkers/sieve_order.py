@@ -10,12 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkers.chunks import Bools, Ints
-from checkers.columns import ASSIGN, CRASH, MISSING, OK, SUBSCRIBE, TXN, History, Items
+from checkers.columns import ASSIGN, CRASH, INVOKE, MISSING, OK, SUBSCRIBE, History, Items
 from checkers.groups import in_order
 from checkers.proofs import Proof
 from checkers.sends import Sends
-
-_FAR = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +36,8 @@ class Seen:
 
 def moves_of(history: History) -> Moves:
     moved = (history.type == OK) & ((history.f == ASSIGN) | (history.f == SUBSCRIBE))
-    lines = np.flatnonzero(moved | (history.f == CRASH))
+    crashed = (history.type != INVOKE) & (history.f == CRASH)
+    lines = np.flatnonzero(moved | crashed)
     return Moves(line=lines, process=history.process[lines])
 
 
@@ -47,15 +46,14 @@ def out_of_order(history: History, seen: Seen, sends: Sends, proof: Proof, moves
     acked = sends.acked
     return (
         sends_fall(sends.offset[acked], sends.invoked[acked], sends.done[acked])
-        or fall_inside(history, seen.sends)
+        or process_sends_fall(history, seen.sends, seen.reads)
         or polls_fall(history, seen, proof, moves)
         or ends_fall(history, seen.reads, seen.ends)
     )
 
 
 def sends_fall(offset: Ints, invoked: Ints, done: Ints) -> bool:
-    """A send was acked before another began, yet has the higher offset. What falls from op to op of one
-    process falls in real time too."""
+    """A send was acked before another began, yet has the higher offset."""
     if not len(offset):
         return False
     order = np.argsort(done, kind="stable")
@@ -64,31 +62,52 @@ def sends_fall(offset: Ints, invoked: Ints, done: Ints) -> bool:
     return bool(((highest[before - 1] > offset) & (before > 0)).any())
 
 
-def fall_inside(history: History, sends: Items) -> bool:
-    """Offsets that fall inside an op; a transaction's keep no order."""
-    acked = (history.type[sends.line] == OK) & (sends.offset != MISSING) & (history.f[sends.line] != TXN)
-    line, offset = sends.line[acked], sends.offset[acked]
-    return bool(((np.diff(line) == 0) & (np.diff(offset) < 0)).any())
+def process_sends_fall(history: History, sends: Items, reads: Items) -> bool:
+    """Offsets of ok sends that fall, inside an op or from op to op of one process. What was acked falls from
+    op to op in real time too (sends_fall), so that only where an offset is known by reads alone the sends of a
+    process must be looked at together."""
+    ok = sends.where(history.type[sends.line] == OK)
+    untold = ok.offset == MISSING
+    if not untold.any() or not len(reads.line):
+        known = ok if not untold.any() else ok.where(~untold)
+        return bool(((np.diff(known.line) == 0) & (np.diff(known.offset) < 0)).any())
+    offset = np.where(untold, only_read_at(reads, ok.value), ok.offset)
+    known = ok.where(offset != MISSING)
+    offset, process = offset[offset != MISSING], history.process[known.line]
+    order = in_order(process)
+    return bool(((np.diff(process[order]) == 0) & (np.diff(offset[order]) < 0)).any())
+
+
+def only_read_at(reads: Items, values: Ints) -> Ints:
+    """The only offset at which each of these values was read; MISSING where there is none, or another."""
+    order = np.lexsort((reads.offset, reads.value))
+    value, offset = reads.value[order], reads.offset[order]
+    first = np.searchsorted(value, values)
+    last = np.searchsorted(value, values, side="right") - 1
+    found = last >= first
+    low, high = offset[np.where(found, first, 0)], offset[np.where(found, last, 0)]
+    only: Ints = np.where(found & (low == high), low, MISSING)
+    return only
 
 
 def polls_fall(history: History, seen: Seen, proof: Proof, moves: Moves) -> bool:
     """A read that is not above the one before it, or passes over a record of ours: inside a poll; or as its
     first, against the last ok poll of its process, where no assign has come between that gave the partition
-    up. What a transaction read counts by offset."""
-    reads = by_offset(history, seen.reads)
+    up."""
+    reads = seen.reads
     process = history.process[reads.line]
     order = in_order(process)
     process, line, offset = process[order], reads.line[order], reads.offset[order]
     begins = np.flatnonzero((np.diff(line, prepend=-1) != 0) | (np.diff(process, prepend=-1) != 0))
     inside = np.ones(len(line), dtype=np.bool_)
     inside[begins] = False
-    if out_of_step(proof, offset[:-1], offset[:-1], offset[1:], np.flatnonzero(inside[1:])).any():
+    if out_of_step(proof, offset[:-1], offset[1:], np.flatnonzero(inside[1:])).any():
         return True
     process, line, first = process[begins], line[begins], offset[begins]
     last = offset[np.append(begins[1:], len(offset))[: len(begins)] - 1]
-    before, position, shown = positions(process, last, history.type[line] == OK)
+    before, position = positions(last, history.type[line] == OK)
     steps = np.flatnonzero((before >= 0) & (process[before] == process))
-    steps = steps[out_of_step(proof, position, shown, first, steps)]
+    steps = steps[out_of_step(proof, position, first, steps)]
     if not len(steps):
         return False
     kept = keeps_of(history, seen.held)
@@ -96,38 +115,19 @@ def polls_fall(history: History, seen: Seen, proof: Proof, moves: Moves) -> bool
     return not (between(moves, *span) != between(kept, *span)).all()
 
 
-def by_offset(history: History, reads: Items) -> Items:
-    """The reads of each transaction from the lowest to the highest."""
-    mine = np.flatnonzero(history.f[reads.line] == TXN)
-    if not len(mine):
-        return reads
-    order = np.arange(len(reads.line))
-    order[mine] = mine[np.lexsort((reads.offset[mine], reads.line[mine]))]
-    return reads.where(order)
+def out_of_step(proof: Proof, position: Ints, after: Ints, steps: Ints) -> Bools:
+    """Of these steps: not above the position, or over a record of ours."""
+    low, high = position[steps], after[steps]
+    return (high <= low) | passed_over(proof, low, high)
 
 
-def out_of_step(proof: Proof, position: Ints, shown: Ints, after: Ints, steps: Ints) -> Bools:
-    """Of these steps: not above the position, or over a record of ours above what had been `shown`."""
-    low, high = shown[steps], after[steps]
-    return (high <= position[steps]) | passed_over(proof, low, high)
-
-
-def positions(process: Ints, last: Ints, ok: Bools) -> tuple[Ints, Ints, Ints]:
-    """Of each poll, by process: the ok poll before it (-1: none), where that ended, and the highest offset
-    shown since. Polls that were not ok move nothing, but what they showed may be passed over then: in step
-    themselves, they leave nothing out up to there."""
+def positions(last: Ints, ok: Bools) -> tuple[Ints, Ints]:
+    """Of each poll, by process: the ok poll before it (-1: none), and where that ended. Polls that were not ok
+    move nothing. What an info poll showed may be passed over later, by a process that asks nothing more."""
     number = np.arange(len(last))
     before = np.roll(np.maximum.accumulate(np.where(ok, number, -1)), 1)
     before[:1] = -1
-    position = last[before] if len(last) else last
-    if ok.all():
-        return before, position, position
-    turn = np.cumsum(ok | (np.diff(process, prepend=-1) != 0))
-    size = int(last.max()) + 1
-    if size * int(turn[-1]) >= _FAR:
-        return before, position, position
-    shown = np.roll(np.maximum.accumulate(turn * size + last) - turn * size, 1)
-    return before, position, np.maximum(shown, position)
+    return before, last[before] if len(last) else last
 
 
 def passed_over(proof: Proof, before: Ints, after: Ints) -> Bools:

@@ -10,6 +10,7 @@ import damages_files
 import damages_isolation
 import damages_logs
 import damages_losses
+import damages_orders
 import damages_txn
 import pytest
 from damages import DAMAGES, FILES, NEAR_MISSES
@@ -21,7 +22,8 @@ from histories import RunFolder, healthy
 
 CATALOGUE = DAMAGES | NEAR_MISSES | FILES
 ADDED_BY = (  # imported for what they add
-    damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_txn)
+    damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_orders,
+    damages_txn)
 FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "200"))
 SEED = os.environ.get("FLOODMARK_SEED", "1")
 

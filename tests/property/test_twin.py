@@ -8,6 +8,7 @@ import damages_files
 import damages_isolation
 import damages_logs
 import damages_losses
+import damages_orders
 import damages_txn
 import pytest
 import twin
@@ -17,7 +18,8 @@ from planting import UNSETTLED, planted
 from histories import healthy
 
 ADDED_BY = (  # imported for what they add
-    damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_txn)
+    damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_orders,
+    damages_txn)
 TRIES = 12  # folders a damage
 
 

@@ -8,6 +8,7 @@ import damages_files
 import damages_isolation
 import damages_logs
 import damages_losses
+import damages_orders
 import damages_txn
 import pytest
 import twin
@@ -16,9 +17,10 @@ from planting import CYCLES, UNSETTLED, planted
 from txn_histories import healthy_txns
 
 ADDED_BY = (  # imported for what they add
-    damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_txn)
+    damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_orders,
+    damages_txn)
 OF_TXNS = {damages_txn.__name__, damages_isolation.__name__}
-TRIES, TRIES_OF_TXNS = 6, 40  # folders a damage; of those that are about transactions
+TRIES, TRIES_OF_TXNS = 10, 40  # folders a damage; of those that are about transactions
 NOT_WITH_TXNS = {"nothing_acked"}
 CATALOGUE = DAMAGES | NEAR_MISSES | FILES
 

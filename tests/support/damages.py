@@ -56,9 +56,9 @@ NOTHING = Expect()
 # -- picking and changing -----------------------------------------------------------------------------------
 
 def acks(folder: RunFolder) -> list[tuple[int, int, int]]:
-    """(partition, offset, value) of every acked micro-send."""
+    """(partition, offset, value) of every acked micro-send whose offset was told."""
     return [(send["partition"], send["offset"], send["value"]) for line in folder.lines
-            if line["type"] == "ok" and line["f"] == "send" for send in line["sends"]]
+            if line["type"] == "ok" and line["f"] == "send" for send in line["sends"] if "offset" in send]
 
 
 def any_ack(folder: RunFolder, random: Random, *, tail: bool = False) -> tuple[int, int, int] | None:

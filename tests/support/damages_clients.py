@@ -170,7 +170,8 @@ def an_info_offset_that_is_wrong(folder: RunFolder, random: Random) -> Expect | 
 @damage
 def against_real_time(folder: RunFolder, random: Random) -> Expect | None:
     """Two sends, one after the other in time, changed places in logs, acks and reads."""
-    oks = [line for line in folder.lines if line["type"] == "ok" and line["f"] == "send"]
+    oks = [line for line in folder.lines
+           if line["type"] == "ok" and line["f"] == "send" and "offset" in line["sends"][0]]
     pairs = [(a, b) for a in oks for b in oks
              if a["sends"][0]["partition"] == b["sends"][0]["partition"] and invoked(folder, b) > a["index"]]
     if not pairs:
@@ -222,8 +223,8 @@ def final_skips(folder: RunFolder, partition: int, offset: int) -> bool:
 @damage
 def sent_backwards(folder: RunFolder, random: Random) -> Expect | None:
     """Inside one op the second value lies before the first."""
-    lines = [line for line in folder.lines
-             if line["type"] == "ok" and line["f"] == "send" and len(line["sends"]) > 1]
+    lines = [line for line in folder.lines if line["type"] == "ok" and line["f"] == "send"
+             and len(line["sends"]) > 1 and "offset" in line["sends"][0]]
     if not lines:
         return None
     one, other = random.choice(lines)["sends"][:2]

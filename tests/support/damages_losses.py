@@ -105,11 +105,13 @@ def moved(folder: RunFolder, random: Random) -> Expect | None:
 @damage
 def acked_above_the_end(folder: RunFolder, random: Random) -> Expect | None:
     """An ack named an offset that no log ever reached; the value lies elsewhere."""
-    line = next((line for line in folder.lines if line["type"] == "ok" and line["f"] == "send"), None)
+    line = next((line for line in folder.lines if line["type"] == "ok" and line["f"] == "send"
+                 and "offset" in line["sends"][-1]), None)
     if line is None:
         return None
     line["sends"][-1]["offset"] += 1000
-    return found("lost-write", may=("realtime-order", "nonmonotonic-send", "int-nonmonotonic-send"))
+    return found("lost-write", *(("duplicate",) if was_read(folder, line["sends"][-1]["value"]) else ()),
+                 may=("realtime-order", "nonmonotonic-send", "int-nonmonotonic-send"))
 
 
 # -- what may be lost ---------------------------------------------------------------------------------------

@@ -181,8 +181,9 @@ class Life:
         self.ask(self.process())
 
     def ask(self, process: int) -> None:
-        f = self.random.choices(("send", "poll", "assign", "list_offsets"), (6, 3, 1, 1))[0]
-        if f == "poll" and process not in self.positions:
+        fs = ("send", "poll", "assign", "list_offsets", "crash")
+        f = self.random.choices(fs, (12, 6, 2, 2, 1))[0]
+        if f in ("poll", "crash") and process not in self.positions:
             f = "assign"
         key = self.random.choice(sorted(self.logs))
         if f == "send":
@@ -211,7 +212,7 @@ class Life:
             return
         self.open.remove(op)
         answer = {"send": self.answer_send, "poll": self.answer_poll, "assign": self.answer_assign,
-                  "list_offsets": self.answer_offsets}[op["f"]]
+                  "list_offsets": self.answer_offsets, "crash": self.answer_crash}[op["f"]]
         if answer(op) == "info":
             return  # this process asks nothing more
         self.idle.append(op["process"])
@@ -221,8 +222,10 @@ class Life:
         sends = [dict(send) for send in op["sends"]]
         if fate == "ok":
             epoch = self.logs[sends[0]["partition"]].entries[op["_offsets"][0]]["epoch"]
+            told = self.random.random() < 0.95  # else this client was told no offsets
             for send, offset in zip(sends, op["_offsets"], strict=True):
-                send |= {"offset": offset} | ({"epoch": epoch} if self.random.random() < 0.3 else {})
+                if told:
+                    send |= {"offset": offset} | ({"epoch": epoch} if self.random.random() < 0.3 else {})
         elif fate == "info" and self.random.random() < 0.3:
             sends[0]["offset"] = self.random.randrange(40)  # a remark, and it may well be wrong
         error = {} if fate == "ok" else {"error": self.random.choice(("TIMEOUT", "CONNECTION"))}
@@ -248,6 +251,13 @@ class Life:
             for key in op["partitions"]}
         self.record(op["process"], "ok", "assign", partitions=op["partitions"])
         return "ok"
+
+    def answer_crash(self, op: Line) -> str:
+        """However that ends, the consumer is gone; the process assigns anew before it polls."""
+        kind = self.random.choices(("ok", "fail", "info"), (6, 1, 1))[0]
+        self.positions.pop(op["process"], None)
+        self.record(op["process"], kind, "crash")
+        return kind
 
     def answer_offsets(self, op: Line) -> str:
         ends = [{"partition": key, "offset": self.end(key)} for key in sorted(self.logs)]

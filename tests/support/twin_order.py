@@ -12,7 +12,7 @@ from twin_facts import Partition, Read, Send, World, reads_of
 from twin_folder import Line
 from twin_logs import Found
 
-Position = tuple[Read, set[int]]  # the last read of the last ok poll, and the offsets shown since
+Position = tuple[Read, set[int]]  # the last read of the last ok poll, and the offsets shown for good since
 
 
 def realtime_order(world: World) -> Iterator[Found]:
@@ -42,22 +42,22 @@ def every(causes: list[Cause | None]) -> Cause | None:
 
 def nonmonotonic_send(world: World) -> Iterator[Found]:
     """A process's ok send in one op got a lower offset than its ok send in an earlier op. A permitted loss of
-    either, or retries, may permit it. Where indexes do not rise, which op was the earlier is not known.
+    either, or retries, may permit it. Where indexes do not rise, which op was the earlier is not known. An
+    offset that no ack told is where the value was read, if it was read at one place only.
     """
     if world.folder.disordered:
         return
     for b, earlier in lower_sends(world, lambda a, b: indexed(a) < indexed(b)):
         if b.process not in world.overlapping:
             causes = [follows(world, [a, b], acks=True) or retried(world) for a in earlier]
-            yield (b.partition, b.offset, b.value), every(causes)
+            yield (b.partition, where(world, b), b.value), every(causes)
 
 
 def int_nonmonotonic_send(world: World) -> Iterator[Found]:
-    """Inside one ok send, a later micro-send got a lower offset than an earlier one: only retries permit it.
-    A transaction's sends keep no order."""
-    for b, _ in lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place
-                            and b.f == "send"):
-        yield (b.partition, b.offset, b.value), retried(world)
+    """Inside one ok send or transaction, a later micro-send got a lower offset than an earlier one: only
+    retries permit it."""
+    for b, _ in lower_sends(world, lambda a, b: a.completed == b.completed and a.place < b.place):
+        yield (b.partition, where(world, b), b.value), retried(world)
 
 
 Before = Callable[[Send, Send], bool]
@@ -65,12 +65,21 @@ Before = Callable[[Send, Send], bool]
 
 def lower_sends(world: World, before: Before) -> Iterator[tuple[Send, list[Send]]]:
     """Each ok send with those of its process and partition that came before and have a higher offset."""
-    placed = [send for send in world.oks() if send.offset is not None]
-    for b in placed:
-        earlier = [a for a in placed if a.process == b.process and a.partition == b.partition
-                   and before(a, b) and offset_of(a) > offset_of(b)]
+    placed = [(send, where(world, send)) for send in world.oks()]
+    for b, mine in placed:
+        earlier = [a for a, theirs in placed if a.process == b.process and a.partition == b.partition
+                   and before(a, b) and mine is not None and theirs is not None and theirs > mine]
         if earlier:
             yield b, earlier
+
+
+def where(world: World, send: Send) -> int | None:
+    """Its ack's offset; without one the only offset at which its value was read."""
+    if send.offset is not None:
+        return send.offset
+    read_at = {read.offset for read in world.reads
+               if (read.partition, read.value) == (send.partition, send.value)}
+    return read_at.pop() if len(read_at) == 1 else None
 
 
 def indexed(send: Send) -> int:
@@ -83,8 +92,8 @@ def indexed(send: Send) -> int:
 def poll_findings(world: World) -> Iterator[tuple[str, Found]]:
     """Walk every process's lines once. A poll's first read of a partition is held against the last read of
     the last ok poll (nonmonotonic-poll: not higher; poll-skip: a known record between, not shown since); each
-    further read against the one before it in the same poll (the int- forms). A transaction's reads keep no
-    order: its first is its lowest, its last its highest, and it has no int- forms."""
+    further read against the one before it in the same poll (the int- forms). A transaction is a poll like any
+    other; a crash ends the consumer and its positions."""
     for process in sorted({line["process"] for line in world.lines if line["process"] >= 0}):
         held: dict[int, Position] = {}
         subscribed = False
@@ -93,6 +102,8 @@ def poll_findings(world: World) -> Iterator[tuple[str, Found]]:
                 subscribed = line["f"] == "subscribe"
                 kept = line.get("partitions")
                 held = {key: held[key] for key in held if kept is None or key in kept}
+            elif line["f"] == "crash":
+                held = {}
             elif line["f"] in ("poll", "txn"):
                 yield from one_poll(world, line, held, subscribed=subscribed)
 
@@ -103,18 +114,16 @@ def one_poll(world: World, line: Line, held: dict[int, Position], *, subscribed:
     reads = reads_of(line)
     for partition in {read.partition for read in reads}:
         mine = [read for read in reads if read.partition == partition]
-        if line["f"] == "txn":
-            mine.sort(key=lambda read: (read.offset, read.value))
-        here = {read.offset for read in mine}
+        here = {read.offset for read in mine if line["type"] != "fail"}  # what failed was given back
         if partition in held and across:
             last, shown = held[partition]
             yield from step(world, last, mine[0], shown | here, "", subscribed=subscribed)
-        for before, after in pairwise(mine if line["f"] == "poll" else []):
+        for before, after in pairwise(mine):
             yield from step(world, before, after, here, "int-", subscribed=False)
         if line["type"] == "ok":
             held[partition] = (mine[-1], set())
         elif partition in held:
-            held[partition][1].update(read.offset for read in mine)
+            held[partition][1].update(here)
 
 
 def step(world: World, last: Read, following: Read, shown: set[int], form: str, *, subscribed: bool

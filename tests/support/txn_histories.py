@@ -144,8 +144,6 @@ class TxnLife(Life):
             if txn.process in self.positions:
                 self.positions[txn.process] = txn.positions
         reads = txn.reads if txn.fate == "ok" or self.random.random() < 0.7 else []
-        if self.random.random() < 0.3:
-            reads = self.random.sample(reads, len(reads))  # they keep no order among one another
         told = {"sends": sends} if sends else {}
         error = {} if txn.fate == "ok" else {"error": "TIMEOUT"}
         self.record(txn.process, txn.fate, "txn", **told, reads=reads, **error)

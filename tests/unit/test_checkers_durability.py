@@ -9,6 +9,7 @@ from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
 TALES = Tales()
+WITHOUT_A_LOG = (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG)
 verdicts = TALES.fixture()
 
 
@@ -22,8 +23,9 @@ def an_acked_record_that_no_log_holds_is_gone(tale: Tale) -> None:
     tale.acked(1, 2).send(2, 3, at=[2])
 
 
-@TALES.tale("lost-write bug 1")
+@TALES.tale("duplicate bug 1", "lost-write bug 1")
 def an_acked_record_at_another_offset_has_moved(tale: Tale) -> None:
+    """And was read there: by its ack and the read it is at two."""
     tale.acked(1, 2).send(2, 3, at=[7]).logged(3)
 
 
@@ -89,6 +91,26 @@ def one_value_twice_in_the_log_is_a_duplicate(tale: Tale) -> None:
 @TALES.tale("duplicate bug 1", "saw-then-lost bug 1")
 def one_value_read_at_two_offsets_is_a_duplicate(tale: Tale) -> None:
     tale.acked(1).poll(2, (0, 1)).poll(3, (5, 1))
+
+
+@TALES.tale("duplicate bug 1", unknown=WITHOUT_A_LOG)
+def acked_at_one_offset_and_read_at_another_it_is_one_too(tale: Tale) -> None:
+    """Whoever has the clients' words alone sees it as well."""
+    tale.acked(1).send(3, 2, at=[2]).poll(2, (0, 1), (1, 2)).final = False
+    tale.files["logs/n1.jsonl"] = None
+    tale.run["final_reads"]["partitions"] = []
+
+
+@TALES.tale()
+def of_a_doubtful_send_the_read_alone_tells_the_offset(tale: Tale) -> None:
+    tale.acked(1).send(3, 2, kind="info", at=[7]).logged(2)
+
+
+@TALES.tale("duplicate retries 1")
+def who_retries_may_be_acked_for_one_copy_and_read_another(tale: Tale) -> None:
+    tale.acked(1).send(3, 2, at=[2]).logged(2, 2).run["guarantees"]["retries"] = 3
+    for node in ("n1", "n2", "n3"):
+        tale.entry(node, 2)["aborted"] = True
 
 
 @TALES.tale()

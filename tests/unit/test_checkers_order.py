@@ -1,7 +1,7 @@
 """The order of sends, what consumers were shown, and end offsets: hits, and near misses that stay silent."""
 
 import pytest
-from folders import Tale
+from folders import Tale, reads_of
 from judging import Tales
 
 from checkers import names
@@ -42,9 +42,45 @@ def so_does_one_op(tale: Tale) -> None:
     tale.logged(2, 1).send(1, 1, 2, at=[1, 0])
 
 
-@TALES.tale()
-def not_so_a_transaction(tale: Tale) -> None:
+@TALES.tale("int-nonmonotonic-send bug 1")
+def so_does_one_transaction(tale: Tale) -> None:
     tale.logged(2, 1).send(1, 1, 2, at=[1, 0], f="txn")
+
+
+@TALES.tale()
+def between_its_sends_and_its_reads_there_is_no_order(tale: Tale) -> None:
+    sent = {"partition": 0, "value": 3}
+    tale.acked(1, 2).line(5, "invoke", "txn", sends=[sent])
+    tale.line(5, "ok", "txn", sends=[{**sent, "offset": 2}], reads=reads_of([(0, 1), (1, 2)], 0)).logged(3)
+    tale.poll(5, (2, 3))
+
+
+@TALES.tale("nonmonotonic-send bug 1")
+def an_offset_that_only_a_read_tells_must_rise_too(tale: Tale) -> None:
+    """Real time is held against acks alone."""
+    tale.logged(2, 1).send(1, 1).send(1, 2)
+
+
+@TALES.tale("nonmonotonic-send bug 1")
+def an_ack_is_held_against_a_read(tale: Tale) -> None:
+    tale.logged(2, 1).send(1, 1, at=[1]).send(1, 2)
+
+
+@TALES.tale("int-nonmonotonic-send bug 1")
+def inside_one_op_too(tale: Tale) -> None:
+    tale.logged(2, 1).send(1, 1, 2, at=[1, None])
+
+
+@TALES.tale("duplicate bug 1", unknown=WITHOUT_A_LOG)
+def read_at_two_places_it_has_no_known_offset(tale: Tale) -> None:
+    tale.send(1, 1).send(1, 2).poll(5, (0, 2), (2, 1)).poll(6, (3, 1)).files["logs/n1.jsonl"] = None
+    tale.run["final_reads"]["partitions"] = []
+
+
+@TALES.tale(unknown=["unseen"])
+def nor_has_it_one_where_nobody_read_it(tale: Tale) -> None:
+    tale.send(1, 1).send(1, 2).logged(2, 1).poll(5, (1, 1)).final = False
+    tale.run["final_reads"]["partitions"] = []
 
 
 @TALES.tale()
@@ -81,10 +117,55 @@ def an_assign_keeps_what_it_names(tale: Tale) -> Tale:
     return tale.assign(5, 0).poll(5, (0, 1), (1, 2)).assign(5, 0, 1).poll(5, (0, 1))
 
 
-@TALES.tale()
-def a_failed_poll_moves_nothing_and_its_records_were_shown(tale: Tale) -> None:
+@TALES.tale("poll-skip bug 1")
+def what_a_failed_poll_showed_was_given_back(tale: Tale) -> None:
     tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (1, 2), kind="fail").poll(5, (2, 3))
-    tale.poll(6, (0, 1)).poll(6, (1, 2), kind="fail").poll(6, (1, 2), (2, 3))
+
+
+@TALES.tale()
+def a_failed_poll_moves_nothing(tale: Tale) -> None:
+    tale.acked(1, 2, 3).poll(6, (0, 1)).poll(6, (1, 2), kind="fail").poll(6, (1, 2), (2, 3))
+
+
+@TALES.tale("int-nonmonotonic-poll bug 2", "int-poll-skip bug 1")
+def a_poll_that_was_not_given_back_showed_what_it_jumped_over(tale: Tale) -> None:
+    """The ok one jumped over what it showed itself; so did the failed one, which gave it back."""
+    tale.acked(1, 2, 3).poll(5, (0, 1), (2, 3), (1, 2)).poll(6, (0, 1), (2, 3), (1, 2), kind="fail")
+
+
+@TALES.tale("int-poll-skip bug 2")
+def a_transaction_skips_nothing_inside(tale: Tale) -> None:
+    tale.acked(1, 2, 3).op(5, "txn", reads=reads_of([(0, 1), (2, 3)], 0))
+    tale.op(6, "txn", "fail", reads=reads_of([(0, 1), (2, 3)], 0))
+
+
+@TALES.tale("int-nonmonotonic-poll bug 1")
+def inside_a_transaction_offsets_rise(tale: Tale) -> None:
+    tale.acked(1, 2).op(5, "txn", reads=reads_of([(1, 2), (0, 1)], 0))
+
+
+@TALES.tale("int-nonmonotonic-poll bug 1", "nonmonotonic-poll bug 1")
+def a_transaction_ends_where_its_last_read_was(tale: Tale) -> None:
+    tale.acked(1, 2, 3).op(5, "txn", reads=reads_of([(0, 1), (1, 2), (0, 1)], 0)).poll(5, (0, 1), (1, 2))
+
+
+@TALES.tale()
+def a_crash_ends_the_consumer(tale: Tale) -> None:
+    """However it ended; what it held was forgotten too."""
+    tale.acked(1, 2)
+    for process, kind in ((5, "ok"), (6, "fail")):
+        tale.assign(process, 0).poll(process, (0, 1), (1, 2)).op(process, "crash", kind).poll(process, (0, 1))
+        tale.poll(process, (1, 2)).op(process, "crash", kind).assign(process, 0).poll(process, (1, 2))
+
+
+@TALES.tale("nonmonotonic-poll bug 1")
+def after_a_crash_positions_count_again(tale: Tale) -> None:
+    tale.acked(1, 2).poll(5, (0, 1)).op(5, "crash", "ok").poll(5, (0, 1), (1, 2)).poll(5, (1, 2))
+
+
+@TALES.tale("nonmonotonic-poll bug 1")
+def another_process_crashes(tale: Tale) -> None:
+    tale.acked(1, 2).poll(5, (0, 1), (1, 2)).op(6, "crash", "ok").poll(5, (0, 1))
 
 
 @TALES.tale("int-nonmonotonic-poll bug 1")

@@ -9,6 +9,7 @@ import damages_clients
 import damages_files
 import damages_logs
 import damages_losses
+import damages_orders
 import damages_txn
 import pytest
 from damages import DAMAGES, FILES, NEAR_MISSES
@@ -23,7 +24,8 @@ from harness.verdict import Verdict
 from histories import RunFolder, healthy
 
 ADDED_BY = (  # imported for what they add
-    damages_clients, damages_files, damages_logs, damages_losses, damages_txn)
+    damages_clients, damages_files, damages_logs, damages_losses, damages_orders,
+    damages_txn)
 
 
 @pytest.mark.spark

@@ -1,0 +1,182 @@
+"""Damages of the order in which clients send and read: inside a transaction, over polls that failed, over
+crashes, and where only reads tell the offsets; and their near misses.
+
+The rules are those of damages.py. What is sent anew lies at the end of every log, and the final reader sees
+it.
+"""
+
+from random import Random
+
+from damages import NOTHING, Expect, damage, final_reads, found, near_miss, some_partition
+from damages_clients import last_reader
+from txn_clients import after, clients
+
+from histories import Line, RunFolder
+
+KINDS = ("ok", "fail", "info")
+
+
+def three_reads(folder: RunFolder, random: Random) -> list[Line] | None:
+    """Three records of one partition that the final reader was shown, one behind the other."""
+    reads = [dict(read) for _, read in final_reads(folder, some_partition(folder, random))]
+    if len(reads) < 3:
+        return None
+    at = random.randrange(len(reads) - 2)
+    return reads[at:at + 3]
+
+
+def reads_on(folder: RunFolder, process: int, kind: str, *reads: Line, f: str = "poll") -> None:
+    folder.add(process, "invoke", f)
+    folder.add(process, kind, f, reads=[dict(read) for read in reads])
+
+
+@damage
+def a_txn_jumps(folder: RunFolder, random: Random) -> Expect | None:
+    """Inside a transaction, whatever became of it, a record is passed over."""
+    reads = three_reads(folder, random)
+    if reads is None:
+        return None
+    reads_on(folder, folder.fresh_process(), random.choice(KINDS), reads[0], reads[2], f="txn")
+    return found("int-poll-skip")
+
+
+@damage
+def a_txn_reads_backwards(folder: RunFolder, random: Random) -> Expect | None:
+    reads = three_reads(folder, random)
+    if reads is None:
+        return None
+    reads_on(folder, folder.fresh_process(), random.choice(KINDS), reads[1], reads[0], f="txn")
+    return found("int-nonmonotonic-poll")
+
+
+@damage
+def a_txn_sends_backwards(folder: RunFolder, random: Random) -> Expect | None:
+    """Its second record lies before its first; an ack tells the offset, or only a read."""
+    key = some_partition(folder, random)
+    txn, reader = clients(folder, [key, key], [])
+    txn.asks()
+    shown = [txn.appends(1), txn.appends(0)]
+    if random.random() < 0.5:
+        untold(txn.sends, random)
+        reader.process += 1
+    txn.answers("ok")
+    reader.asks()
+    reader.answers("ok", *shown)
+    return after(folder, found("int-nonmonotonic-send"))
+
+
+def untold(sends: list[Line], random: Random) -> None:
+    """Of one or more of them no ack tells the offset."""
+    for send in random.sample(sends, random.randrange(1, len(sends) + 1)):
+        send.pop("offset")
+
+
+@near_miss
+def a_txn_sends_behind_what_it_reads(folder: RunFolder, random: Random) -> Expect | None:
+    """Between its sends and its reads there is no order."""
+    reads = three_reads(folder, random)
+    if reads is None:
+        return None
+    (txn,) = clients(folder, [reads[0]["partition"]])
+    txn.asks()
+    txn.appends()
+    txn.answers("ok", *reads)
+    return after(folder, NOTHING)
+
+
+@damage
+def a_poll_jumps_over_what_was_given_back(folder: RunFolder, random: Random) -> Expect | None:
+    """What only a failed poll or transaction showed is shown again, and here it is not."""
+    reads = three_reads(folder, random)
+    if reads is None:
+        return None
+    process = last_reader(folder, reads[0]["partition"], reads[:1])
+    reads_on(folder, process, "fail", *reads[1:random.choice((2, 3))], f=random.choice(("poll", "txn")))
+    reads_on(folder, process, random.choice(KINDS), reads[2], f=random.choice(("poll", "txn")))
+    return found("poll-skip")
+
+
+@near_miss
+def what_was_given_back_is_shown_again(folder: RunFolder, random: Random) -> Expect | None:
+    reads = three_reads(folder, random)
+    if reads is None:
+        return None
+    process = last_reader(folder, reads[0]["partition"], reads[:1])
+    for kind in ("fail", "fail", random.choice(KINDS)):
+        reads_on(folder, process, kind, *reads[1:], f=random.choice(("poll", "txn")))
+    return NOTHING
+
+
+@near_miss
+def a_consumer_crashes_and_begins_anew(folder: RunFolder, random: Random) -> Expect | None:
+    """It is shown everything again, with an assign or without."""
+    reads = three_reads(folder, random)
+    if reads is None:
+        return None
+    process = last_reader(folder, reads[0]["partition"], reads)
+    for kind in random.choices(("ok", "fail"), k=2):
+        folder.add(process, "invoke", "crash")
+        folder.add(process, kind, "crash")
+        if random.random() < 0.5:
+            folder.add(process, "invoke", "assign", partitions=[reads[0]["partition"]])
+            folder.add(process, "ok", "assign", partitions=[reads[0]["partition"]])
+        reads_on(folder, process, "ok", *reads[random.randrange(3):])
+    return NOTHING
+
+
+@damage
+def read_again_though_another_crashed(folder: RunFolder, random: Random) -> Expect | None:
+    """A crash is one process's; and one that is still under way has ended nothing."""
+    reads = three_reads(folder, random)
+    if reads is None:
+        return None
+    process, other = last_reader(folder, reads[0]["partition"], reads), folder.fresh_process()
+    folder.add(other, "invoke", "crash")
+    folder.add(other, random.choice(KINDS), "crash")
+    reads_on(folder, process, random.choice(KINDS), *reads[1:])
+    return found("nonmonotonic-poll")
+
+
+@damage
+def sent_backwards_as_reads_tell(folder: RunFolder, random: Random) -> Expect | None:
+    """A process's second op lies before its first; of one of them at least no ack tells the offset."""
+    key = some_partition(folder, random)
+    first, second, reader = clients(folder, [key], [key], [], f=random.choice(("send", "txn")))
+    second.process, reader.f = first.process, "poll"
+    first.asks()
+    shown = [second.appends(), first.appends()]
+    untold([first.sends[0], second.sends[0]], random)
+    first.answers("ok")
+    second.asks()
+    second.answers("ok")
+    reader.asks()
+    reader.answers("ok", *shown)
+    return after(folder, found("nonmonotonic-send"))
+
+
+@near_miss
+def sent_forwards_as_reads_tell(folder: RunFolder, random: Random) -> Expect | None:
+    """The same in order."""
+    key = some_partition(folder, random)
+    first, second, reader = clients(folder, [key], [key], [], f="send")
+    second.process, reader.f = first.process, "poll"
+    for op in (first, second):
+        op.asks()
+        op.appends()
+        op.sends[0].pop("offset")
+        op.answers("ok")
+    return after(folder, NOTHING)
+
+
+@damage
+def acked_here_and_read_there(folder: RunFolder, random: Random) -> Expect | None:
+    """The ack named an offset beyond the one where the record lies and was read."""
+    (client,) = clients(folder, [some_partition(folder, random)], f=random.choice(("send", "txn")))
+    client.asks()
+    shown = client.appends()
+    client.sends[0]["offset"] += random.choice((1, 7))
+    client.answers("ok")
+    (reader,) = clients(folder, [], f="poll")
+    reader.asks()
+    reader.answers(random.choice(KINDS), shown)
+    return after(folder, found("duplicate", "lost-write"))

@@ -8,25 +8,26 @@ from pyspark.sql import functions as F
 
 from checkers import names
 from checkers.agreement import named
-from checkers.findings import ACKS, ISOLATION, RETRIES, finding, spread, together
+from checkers.findings import ACKS, DOUBT, ISOLATION, RETRIES, finding, spread, together
 
 _SEND = "array_distinct(array_compact(array(invoked, done)))"
+_TOLD_AT = "if(ack is null, read_at, array_union(read_at, array(ack)))"
 _ALL = "array_distinct(array_compact(array(invoked, done, read_by)))"
 
 
-def by_value(values: DataFrame, entries: DataFrame) -> DataFrame:
-    """All findings that the values give."""
+def by_value(values: DataFrame, entries: DataFrame, *, by_reads: bool) -> DataFrame:
+    """All findings that the values give. `by_reads`: of some partition reads alone show what is lost."""
     rows = values.select(
         "*",
         *named(
-            places="array_sort(if(size(live) > 1, live, if(ack is null, read_at, array_union(read_at, array(ack)))))",
+            places=f"array_sort(if(size(live) > 1, live, {_TOLD_AT}))",
             standing="exists(live, o -> o < stable)",
             in_sight="filter(held, o -> o >= log_start and o < readable and (ack is null or o = ack))",
         ),
     )
     return together(
         [
-            spread(rows, unseen(), duplicate(), phantom(), g1a()),
+            spread(rows, unseen(), duplicate(), phantom(), g1a(), *([perhaps_lost()] if by_reads else [])),
             lost_write(values, entries),
             saw_then_lost(values),
             inconsistent_offsets(values),
@@ -44,6 +45,20 @@ def unseen() -> Column:
         value="value",
         ops=_SEND,
         nodes="nodes",
+    )
+
+
+def perhaps_lost() -> Column:
+    """Without the leader's log: an ok send that no final read returned, and nothing shows to be lost."""
+    return finding(
+        names.LOST_WRITE,
+        "in_doubt and by_final_reads and type = 'ok' and not repeated and not final and not lost "
+        "and size(held) = 0",
+        offset="ack",
+        value="value",
+        nodes="nodes",
+        ops=_SEND,
+        by=str(DOUBT),
     )
 
 
@@ -89,7 +104,8 @@ def g1a() -> Column:
 
 
 def lost_write(values: DataFrame, entries: DataFrame) -> DataFrame:
-    """An ok send whose record is not in the leader's final log at its offset, and where it is instead."""
+    """An ok send whose record is not in the leader's final log at its offset, and where it is instead;
+    without that log, one that reads show to be lost."""
     leaders = (
         entries.where("leads")
         .groupBy("run", "partition", F.col("offset").alias("ack"))
@@ -97,8 +113,8 @@ def lost_write(values: DataFrame, entries: DataFrame) -> DataFrame:
     )
     lost = values.where("lost and type = 'ok'").join(leaders, ["run", "partition", "ack"], "left")
     how = (
-        "case when size(held) > 0 then 'moved' when taken then 'overwritten' when others > 0 then 'orphaned' "
-        "else 'gone' end"
+        "case when unread then 'unread' when size(held) > 0 then 'moved' when taken then 'overwritten' "
+        "when others > 0 then 'orphaned' else 'gone' end"
     )
     return spread(
         lost,
@@ -111,7 +127,7 @@ def lost_write(values: DataFrame, entries: DataFrame) -> DataFrame:
             nodes="nodes",
             ops=_SEND,
             by=f"if(weak_acks, {ACKS}, cause)",
-            seen="coalesce(array_min(held), instead)",
+            seen="if(unread, beyond, coalesce(array_min(held), instead))",
         ),
     )
 

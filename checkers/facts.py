@@ -22,7 +22,8 @@ from checkers.rulings import Rulings
 PARTITION = (
     "run int, partition bigint, leader string, known boolean, compacted boolean, lost_judged boolean, "
     "log_start bigint, bottom bigint, hw bigint, readable bigint, stable bigint, "
-    "unseen_judged boolean, members array<struct<node:string,log_start:bigint>>, weak_acks boolean, retried "
+    "unseen_judged boolean, by_final_reads boolean, by_any_read boolean, in_doubt boolean, "
+    "members array<struct<node:string,log_start:bigint>>, weak_acks boolean, retried "
     "boolean, "
     "uncommitted boolean, unclean_index bigint, unclean_time bigint, unclean_maybe boolean, "
     "unclean_maybe_time bigint, budget_index bigint, budget_maybe_index bigint"
@@ -91,6 +92,7 @@ class Facts:
     small: bool  # all of it is one task's work
     transactional: tuple[int, ...] = ()  # runs
     repeated: bool = True  # in some run a value was sent more than once
+    by_reads: bool = False  # of some partition reads alone show what is lost
 
 
 def facts_of(spark: SparkSession, runs: Sequence[Run], small: bool) -> Facts:
@@ -121,6 +123,7 @@ def facts_of(spark: SparkSession, runs: Sequence[Run], small: bool) -> Facts:
         small=small,
         transactional=tuple(number for number, run in judged if run.transactional),
         repeated=any(run.repeated for _, run in judged),
+        by_reads=any(is_judged_by_reads(run) for _, run in judged),
     )
 
 
@@ -201,6 +204,9 @@ def partition_row(number: int, run: Run, partition: Partition, final: Container[
         readable,
         stable_of(row) if row else None,
         unseen,
+        by_final_reads(folder, key, breached=run.breached, final=final),
+        by_any_read(folder, key, breached=run.breached),
+        in_doubt(folder),
         members(folder, partition) if judged and folder.settled else [],
         str(folder.guarantee("acks", "all")) != "all",
         retried(folder),
@@ -246,6 +252,52 @@ def unseen_judged(folder: Folder, key: int, *, breached: bool, final: Container[
     if breached or not folder.settled or not known_leader(folder, folder.partitions[key]):
         return False
     return key in final
+
+
+def by_final_reads(folder: Folder, key: int, *, breached: bool, final: Container[int]) -> bool:
+    """Whether, for want of the leader's log, the final reads show what is lost of this partition."""
+    return key in final and folder.settled and is_logless(folder, key, breached=breached)
+
+
+def by_any_read(folder: Folder, key: int, *, breached: bool) -> bool:
+    """Whether Jepsen's inference shows it, in a history of clients from elsewhere: what lies below a record
+    that was read was read too."""
+    imported = isinstance(folder.about.get("imported"), dict) and not folder.killed
+    return imported and is_logless(folder, key, breached=breached)
+
+
+def is_logless(folder: Folder, key: int, *, breached: bool) -> bool:
+    """Nobody has the leader's log, nothing was compacted away, and all that was read is in the history."""
+    partition = folder.partitions[key]
+    if breached or partition.compact or known_leader(folder, partition):
+        return False
+    imported = folder.about.get("imported")
+    left_out = imported.get("left_out") if isinstance(imported, dict) else None
+    return not (isinstance(left_out, dict) and any(what.startswith("read ") for what in left_out))
+
+
+def losses_are_shown(folder: Folder, key: int, *, breached: bool, final: Container[int]) -> bool:
+    """By the leader's log, or by reads."""
+    return (
+        known_leader(folder, folder.partitions[key])
+        or by_final_reads(folder, key, breached=breached, final=final)
+        or by_any_read(folder, key, breached=breached)
+    )
+
+
+def in_doubt(folder: Folder) -> bool:
+    """Whether a record that no final read returned leaves open whether it is lost: where logs are promised,
+    unseen is unknown without them; where they are not, nothing else would say so."""
+    return not (folder.observes.dumps and folder.observes.replicas)
+
+
+def is_judged_by_reads(run: Run) -> bool:
+    final, folder = finally_read(run.folder), run.folder
+    return any(
+        by_final_reads(folder, key, breached=run.breached, final=final)
+        or by_any_read(folder, key, breached=run.breached)
+        for key in run.seen.used & folder.partitions.keys()
+    )
 
 
 def members(folder: Folder, partition: Partition) -> list[dict[str, object]]:

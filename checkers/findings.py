@@ -22,6 +22,7 @@ PERMITTED_BY = {
     ISOLATION: "isolation",
 }
 MAYBES = (UNCLEAN_MAYBE, BUDGET_MAYBE)  # permitted, but nobody saw for certain: the name is unknown too
+DOUBT = 99  # no finding: nobody can tell whether it is one, and its name is unknown
 
 COLUMNS = {
     "run": "int",

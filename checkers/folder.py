@@ -77,6 +77,7 @@ class Folder:
     trace: Place | None = None
     torn: int = 0  # half lines at the end of the history, ignored
     damaged: set[str] = field(default_factory=set)  # nodes whose dump is missing, torn or damaged
+    flaws: dict[str, str] = field(default_factory=dict)  # node -> what is wrong with its dump
     reasons: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     judged: bool = True  # False: run.json is none, nothing is judged
 
@@ -350,13 +351,15 @@ def look_at_trace(folder: Folder, run: RunAt[Place]) -> None:
 
 
 def damage_dump(folder: Folder, node: str, reason: str) -> None:
-    """A dump that cannot be relied on: of a leader, the checks that stand on its log know nothing either. One
-    of a node that has no replica at all would have held stray copies alone."""
+    """A dump that cannot be relied on: of a leader, the checks that stand on its log know nothing either (of
+    losses reads may tell, see reasons.py). One of a node that has no replica at all would have held stray
+    copies alone."""
     folder.damaged.add(node)
+    folder.flaws[node] = reason
     if not any(node in partition.replicas for partition in folder.partitions.values()):
         return
     leads = any(partition.leader == node for partition in folder.partitions.values())
-    folder.reasons.append(((*names.OF_THE_LOGS, *(names.OF_THE_LEADERS_LOG if leads else ())), reason))
+    folder.reasons.append(((*names.OF_THE_LOGS, *(names.OF_THE_LOG_ALONE if leads else ())), reason))
 
 
 def unreadable(path: Place, folder: Place) -> str | None:

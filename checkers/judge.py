@@ -299,7 +299,7 @@ def checks(read: frames.Frames, facts: Facts, entries: DataFrame, values: DataFr
     if read.trace is not None and facts.traced is not None:
         of_trace = traced.by_line(read.trace, values, entries, facts)
     return [
-        durability.by_value(values, entries),
+        durability.by_value(values, entries, by_reads=facts.by_reads),
         agreement.by_offset(entries, facts),
         agreement.by_log(entries, facts),
         order.by_send(values, facts),

@@ -1,10 +1,11 @@
 """What consumers were shown, in which order: nonmonotonic polls, polls that skip, end offsets that fall.
 
 A position is that of the last ok poll of the process and partition; an assign or subscribe forgets those it
-does not keep, a completed crash forgets all. Fail and info polls are looked at and move nothing. The reads of
-a poll or transaction stand in the order in which they were returned. Nothing is claimed below the final log
-start. A jump is a skip if a record of ours that is not aborted lies strictly between and no ok or info poll of
-the process has shown it since, up to and with the poll that jumped; what a failed poll showed was given back.
+does not keep, a completed crash forgets all. Fail and info polls are looked at and move nothing. The reads
+of a poll or transaction stand in the order in which they were returned. Nothing is claimed below the final
+log start. A jump is a skip if a record of ours that is not aborted lies strictly between and no ok or info
+poll of the process has shown it since, up to and with the poll that jumped; what a failed poll showed was
+given back.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -55,9 +56,10 @@ _STEP = (
     "pos",
 )
 # Where a record of ours is for certain. What was acked or read may have been compacted away before the poll,
-# and of a partition that run.json does not name nobody knows whether it is compacted.
+# and of a partition that run.json does not name nobody knows whether it is compacted. An ack of acks other
+# than all promised nothing that a reader could be shown.
 _STANDING = """case when known then live when coalesce(compacted, true) then array()
-    when ack is null then read_at else array_union(read_at, array(ack)) end"""
+    when ack is null or weak_acks then read_at else array_union(read_at, array(ack)) end"""
 _WAS_AT = """case when repeated then array_union(read_at, acks) when ack is null then read_at
     else array(ack) end"""
 _MOVES = "type = 'ok' and f in ('assign', 'subscribe')"
@@ -166,12 +168,12 @@ def ends_fall(history: DataFrame) -> DataFrame:
 
 
 def told(steps: DataFrame, values: DataFrame) -> DataFrame:
-    """The findings, permitted where a record lost with leave was where the step fell below or passed over;
-    nothing excuses what one poll shows in itself."""
+    """The findings, permitted where a record lost with leave was where the step fell below or passed over.
+    Nothing excuses what one poll shows in itself, unless it passed over what only acks and reads proved."""
     gone = values.where("cause is not null").select(
-        "run", "partition", *named(cause="cause", was_at=f"explode({_WAS_AT})")
+        "run", "partition", *named(cause="cause", logless="not known", was_at=f"explode({_WAS_AT})")
     )
-    passed = """case when name = 'int' then false
+    passed = """case when name = 'int' and (offset <= seen or not coalesce(logless, true)) then false
         when name = 'end' then was_at >= offset and was_at < seen
         when offset <= seen then was_at >= offset and was_at <= seen
         else was_at > seen and was_at < offset end"""

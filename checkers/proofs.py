@@ -95,6 +95,25 @@ def odd_values(proof: Proof, sends: Sends, reads: Items) -> tuple[Ints, Ints, Bo
     )
 
 
+def lost_by_reads(
+    sends: Sends, reads: Items, final: Bools, *, by_final: bool, by_any: bool, in_doubt: bool
+) -> bool:
+    """Whether, for want of the leader's log, reads show an ok send to be lost, or leave that in doubt;
+    `final`: of each read. As values.IS_UNREAD has it, or stricter."""
+    if by_final:
+        ended = reads.where(final)
+        missed = (sends.type == OK) & ~np.isin(sends.value, ended.value)
+        if in_doubt and missed.any():
+            return True
+        offset = sends.offset[missed & sends.acked]
+        if len(ended.offset) and ((offset >= ended.offset.min()) & (offset < ended.offset.max())).any():
+            return True
+    if not by_any or not len(reads.offset):
+        return False
+    never = sends.acked & ~np.isin(sends.value, reads.value)
+    return bool((sends.offset[never] < reads.offset.max()).any())
+
+
 def unread(proof: Proof, reads: Items, final: Bools, readable: int) -> Ints:
     """Values that a final read should have returned, and none did; `final`: of each read."""
     seen = np.zeros(len(proof.value), dtype=np.bool_)

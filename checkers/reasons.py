@@ -1,9 +1,9 @@
 """What makes checks unknown, row by row of the format's table, as (names, reason)."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from checkers import names
-from checkers.facts import finally_read
+from checkers.facts import finally_read, losses_are_shown
 from checkers.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
 from checkers.observed import OF_FILES
 from checkers.plain import first_bad, is_entry, is_op
@@ -11,6 +11,7 @@ from checkers.survey import Survey
 from harness.run import RunAt
 
 SHOWN = 5  # partitions, values or processes named in a reason
+Reason = tuple[tuple[str, ...], str]
 
 
 def reasons_of(folder: Folder, seen: Survey) -> None:
@@ -26,11 +27,10 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
         folder.reasons.append((names.IF_OPS_OVERLAP, told))
     folder.reasons += [(names.IF_BREACHED, told) for told in breaches(folder, seen)]
     damaged_dumps(folder, seen)
-    folder.reasons += [
-        (names.OF_THE_LOGS if not leads else (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG), told)
-        for leads, told in missing_rows(folder)
-    ]
-    folder.reasons += partitions_unknown(folder, seen)
+    open_losses = losses_open(folder, seen)
+    folder.reasons += losses_of_dumps(folder, open_losses)
+    folder.reasons += missing_rows(folder, open_losses)
+    folder.reasons += partitions_unknown(folder, seen, open_losses)
     if not folder.settled:
         folder.reasons.append((names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"))
     if died(folder) is None:
@@ -43,7 +43,7 @@ def reasons_of(folder: Folder, seen: Survey) -> None:
         told = "run.json has no history_lines: the run was killed, and lines of the history may be missing"
         folder.reasons.append((names.IF_KILLED, told))
     folder.reasons += [(names.OF_THE_TRACE, told) for told in trace_unclear(folder, seen)]
-    folder.reasons += promises_unclear(folder)
+    folder.reasons += promises_unclear(folder, open_losses)
     if seen.acked == 0:
         folder.reasons.append((names.IF_NOTHING_ACKED, "nothing was acked at all"))
     missed = folder.about.get("missed")
@@ -134,27 +134,64 @@ def damaged_dumps(folder: Folder, seen: Survey) -> None:
             damage_dump(folder, node, f"logs/{dump.name}{number}: {lines} no entry")
 
 
-def missing_rows(folder: Folder) -> Iterator[tuple[bool, str]]:
+def losses_open(folder: Folder, seen: Survey) -> frozenset[int]:
+    """Partitions of which neither the leader's log nor reads show what is lost."""
+    breached, final = is_breached(folder, seen), finally_read(folder)
+    shown = (key for key in folder.partitions
+             if losses_are_shown(folder, key, breached=breached, final=final))  # fmt: skip
+    return frozenset(folder.partitions.keys() - shown)
+
+
+def losses_of_dumps(folder: Folder, open_losses: Container[int]) -> Iterator[Reason]:
+    """Dumps of leaders that would have to show losses, and cannot."""
+    leaders = {partition.leader for key, partition in folder.partitions.items() if key in open_losses}
+    for node, flaw in folder.flaws.items():
+        if node in leaders:
+            yield (names.LOST_WRITE,), flaw
+
+
+def without_losses(checks: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in checks if name != names.LOST_WRITE)
+
+
+def if_leaderless(keys: Iterable[int], open_losses: Container[int]) -> tuple[str, ...]:
+    """The checks that are unknown where the leaders of these partitions are."""
+    lost = any(key in open_losses for key in keys)
+    return names.IF_LEADER_UNKNOWN if lost else without_losses(names.IF_LEADER_UNKNOWN)
+
+
+def missing_rows(folder: Folder, open_losses: Container[int]) -> Iterator[Reason]:
     """Replicas without a row in replicas.jsonl (of followers only where the file itself is there), the first
     few by name."""
     if not folder.observes.replicas:
         return
     run = RunAt(folder=folder.path)
     is_there = run.has(run.replicas_path)
-    lacked = {True: 0, False: 0}  # partitions whose leader has none, others
+    lacked: dict[bool, list[int]] = {True: [], False: []}  # partitions whose leader has none, others
     for partition in folder.partitions.values():
-        lacking = [node for node in partition.replicas if (node, partition.key) not in folder.replicas]
+        lacking = rowless(folder, partition.key)
         leads = partition.leader in lacking
         if lacking and (leads or is_there):
-            lacked[leads] += 1
-            if lacked[leads] <= SHOWN:
-                yield leads, f"replicas.jsonl has no row of {listed(lacking)} for partition {partition.key}"
-    for leads, count in lacked.items():
-        if count > SHOWN:
-            yield (
-                leads,
-                f"replicas.jsonl has no row of {'the leader' if leads else 'some'} of {count} partitions",
-            )
+            lacked[leads].append(partition.key)
+    for leads, keys in lacked.items():
+        for key in keys[:SHOWN]:
+            told = f"replicas.jsonl has no row of {listed(rowless(folder, key))} for partition {key}"
+            yield if_rowless([key] if leads else [], open_losses), told
+        if len(keys) > SHOWN:
+            whose = "the leader" if leads else "some"
+            told = f"replicas.jsonl has no row of {whose} of {len(keys)} partitions"
+            yield if_rowless(keys if leads else [], open_losses), told
+
+
+def rowless(folder: Folder, key: int) -> list[str]:
+    """The partition's replicas without a row."""
+    return [node for node in folder.partitions[key].replicas if (node, key) not in folder.replicas]
+
+
+def if_rowless(leaders: list[int], open_losses: Container[int]) -> tuple[str, ...]:
+    """The checks that are unknown where rows are missing, and those of the leaders of these partitions."""
+    lost = (names.LOST_WRITE,) if any(key in open_losses for key in leaders) else ()
+    return (*names.OF_THE_LOGS, *(names.OF_THE_LOG_ALONE if leaders else ()), *lost)
 
 
 def trace_unclear(folder: Folder, seen: Survey) -> Iterator[str]:
@@ -170,21 +207,24 @@ def trace_unclear(folder: Folder, seen: Survey) -> Iterator[str]:
         yield "run.json: clock_error_ns is no number of nanoseconds, so no two nodes' times can be compared"
 
 
-def promises_unclear(folder: Folder) -> Iterator[tuple[tuple[str, ...], str]]:
+def promises_unclear(folder: Folder, open_losses: Container[int]) -> Iterator[Reason]:
     """What run.json's `observes` leaves open: all that it speaks of where nobody understands it, and losses
-    where it promises nothing that would show them."""
+    where it promises nothing that would show them, nor do reads."""
     observes = folder.observes
     if observes.flaw is not None:
         unsure = names.LOST_WRITE, *OF_FILES, *names.OF_THE_TRACE
         yield unsure, f"{observes.flaw}, so nobody knows what could be seen"
-    logless = [key for key, partition in folder.partitions.items() if partition.leader is not None]
+    logless = [
+        key for key, partition in folder.partitions.items()
+        if partition.leader is not None and key in open_losses
+    ]  # fmt: skip
     if logless and not (observes.dumps and observes.replicas):
         lacked = "dumps" if not observes.dumps else "replicas.jsonl"
         told = f"this system shows no {lacked}: nobody knows the log of partition {listed(logless)}"
         yield (names.LOST_WRITE,), told
 
 
-def partitions_unknown(folder: Folder, seen: Survey) -> Iterator[tuple[tuple[str, ...], str]]:
+def partitions_unknown(folder: Folder, seen: Survey, open_losses: Container[int]) -> Iterator[Reason]:
     """Partitions without a known leader, without final reads, or compacted."""
     strange = sorted(seen.partitions - folder.partitions.keys())
     if strange:
@@ -194,13 +234,14 @@ def partitions_unknown(folder: Folder, seen: Survey) -> Iterator[tuple[tuple[str
         )
     if folder.stray_leaders:
         told = f"run.json: the leader of partition {listed(folder.stray_leaders)} is none of its replicas"
-        yield names.IF_LEADER_UNKNOWN, told
+        yield if_leaderless(folder.stray_leaders, open_losses), told
     stray = set(folder.stray_leaders)
     leaderless = [
         key for key, partition in folder.partitions.items() if partition.leader is None and key not in stray
     ]
     if leaderless:
-        yield names.IF_LEADER_UNKNOWN, f"nobody knows the leader of partition {listed(leaderless)}"
+        told = f"nobody knows the leader of partition {listed(leaderless)}"
+        yield if_leaderless(leaderless, open_losses), told
     final = finally_read(folder)
     unread = [key for key in folder.partitions if key not in final]
     if unread:

@@ -13,8 +13,9 @@ check, and what it cannot vouch for passes. The rules it keeps:
    of a value that passes, and every entry at an offset that passes.
 4. For a partition that does not pass whole its logs have been checked here, one by one, as checks by log
    would.
-5. Where the leader's log is not known nobody claims a loss; what is plain is then shown by the acks (proofs).
-   Where there is a trace besides, an ack may excuse what that shows: the partition passes whole.
+5. Where the leader's log is not known what is plain is shown by the acks (proofs). A partition of which reads
+   may show a loss then passes whole; so does one where there is a trace besides, for an ack may excuse what
+   that shows.
 6. A partition to which nothing was sent, of which nothing was read or asked and no log has an entry, is not
    looked at: nothing can pass of it, and what its replicas' rows say of themselves the checks see.
 7. Whether transactions lie on a circle no record shows by itself: they are judged here (sieve_cycles).
@@ -35,11 +36,19 @@ from checkers.chunks import Bools, Ints, refuse_if
 from checkers.columns import INVOKE, TXN, History, Items, history_of
 from checkers.cycles import is_uncommitted
 from checkers.dumps import Dump, read_dump
-from checkers.facts import finally_read, known_leader, readable_of, unseen_judged
+from checkers.facts import (
+    by_any_read,
+    by_final_reads,
+    finally_read,
+    in_doubt,
+    known_leader,
+    readable_of,
+    unseen_judged,
+)
 from checkers.folder import Folder
 from checkers.groups import Groups
 from checkers.pairs import Paired, pairing
-from checkers.proofs import Proof, is_idle, odd_values, of_acks, of_log, unread
+from checkers.proofs import Proof, is_idle, lost_by_reads, odd_values, of_acks, of_log, unread
 from checkers.sends import Sends, sends_of
 from checkers.sieve_cycles import about_transactions
 from checkers.sieve_logs import Log, disagreeing, logs_of, reference
@@ -147,7 +156,8 @@ def sieve_partition(folder: Folder, key: int, sieved: Sieved) -> Passed:
     if logs is not None:
         sends = sends_of(history, seen.sends, sieved.repeated)
         proof = proof_of(folder, key, logs, sends, seen.reads)
-        if proof is not None and not out_of_order(history, seen, sends, proof, sieved.moves):
+        ordered = proof is not None and not out_of_order(history, seen, sends, proof, sieved.moves)
+        if proof is not None and ordered and not loses(folder, key, sends, seen.reads, sieved):
             values, offsets, plain = odd_values(proof, sends, seen.reads)
             idle = np.sort(sends.value[is_idle(sends)])
             values = np.concatenate((values, *unread_of(folder, key, proof, seen.reads, sieved)))
@@ -183,6 +193,15 @@ def may_be_sieved(folder: Folder, key: int) -> bool:
         and not partition.compact
         and (folder.trace is None or known_leader(folder, partition))
     )
+
+
+def loses(folder: Folder, key: int, sends: Sends, reads: Items, sieved: Sieved) -> bool:
+    """Whether reads alone show a loss. That lines are missing or broken the checks say."""
+    return lost_by_reads(
+        sends, reads, sieved.final[reads.line], in_doubt=in_doubt(folder),
+        by_final=by_final_reads(folder, key, breached=False, final=sieved.finally_read),
+        by_any=by_any_read(folder, key, breached=False),
+    )  # fmt: skip
 
 
 def unread_of(folder: Folder, key: int, proof: Proof, reads: Items, sieved: Sieved) -> Iterator[Ints]:

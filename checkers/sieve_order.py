@@ -64,8 +64,8 @@ def sends_fall(offset: Ints, invoked: Ints, done: Ints) -> bool:
 
 def process_sends_fall(history: History, sends: Items, reads: Items) -> bool:
     """Offsets of ok sends that fall, inside an op or from op to op of one process. What was acked falls from
-    op to op in real time too (sends_fall), so that only where an offset is known by reads alone the sends of a
-    process must be looked at together."""
+    op to op in real time too (sends_fall), so that only where an offset is known by reads alone the sends of
+    a process must be looked at together."""
     ok = sends.where(history.type[sends.line] == OK)
     untold = ok.offset == MISSING
     if not untold.any() or not len(reads.line):
@@ -122,8 +122,8 @@ def out_of_step(proof: Proof, position: Ints, after: Ints, steps: Ints) -> Bools
 
 
 def positions(last: Ints, ok: Bools) -> tuple[Ints, Ints]:
-    """Of each poll, by process: the ok poll before it (-1: none), and where that ended. Polls that were not ok
-    move nothing. What an info poll showed may be passed over later, by a process that asks nothing more."""
+    """Of each poll, by process: the ok poll before it (-1: none), and where that ended. Polls that were not
+    ok move nothing. What an info poll showed excuses nobody here: its process asks nothing more."""
     number = np.arange(len(last))
     before = np.roll(np.maximum.accumulate(np.where(ok, number, -1)), 1)
     before[:1] = -1

@@ -6,7 +6,8 @@ invoked, invoked_time, sender (of its send); type, done and line (index of the f
 stood), process, f, pos, ack (offset of an ok); read_at (offsets read), read_by, reader (index and process of
 the first), own_read (index of its sender's first), final (some final read returned it); held, live (offsets
 in the leader's log; live: not aborted), others (how many other replicas hold it), nodes (all that do); lost
-(an ok or doubtful send whose record is not where it was); gone (the same, and of a value that was sent more
+(an ok or doubtful send whose record is not where it was); unread (it is lost by what reads show, for want of
+the leader's log) and beyond (how far those went); gone (the same, and of a value that was sent more
 than once any record of it); acks (of such a value: every offset of an ok); cause (what permits that loss and
 what follows from it), excuse (the same, and acks where nobody read it); and the partition's facts.
 """
@@ -42,12 +43,14 @@ _SEEN = [
 
 def values_of(frames: Frames, entries: DataFrame, facts: Facts) -> DataFrame:
     """The frame described above; kept, for most checks begin with it."""
-    rows = gathered(frames, entries, facts).groupBy("run", "partition", "value").agg(*gathered_as(facts))
+    seen = gathered(frames, entries, facts)
+    rows = seen.groupBy("run", "partition", "value").agg(*gathered_as(facts))
     repeated = F.sum("sent").over(Window.partitionBy("run", "value")) > 1 if facts.repeated else F.lit(False)
     told = rows.select("*", repeated.alias("repeated"), *named(**_UNPACKED))
     told = told.drop("begun", "ended", "shown")
-    joined = told.join(facts.partitions, ["run", "partition"], "left")
-    lost = joined.select("*", *named(lost=IS_LOST, gone=IS_GONE, covered=COVERED, blind=BLIND))
+    joined = with_ranges(told.join(facts.partitions, ["run", "partition"], "left"), seen, facts)
+    judged = joined.select("*", *named(unread=IS_UNREAD, beyond=BEYOND))
+    lost = judged.select("*", *named(lost=IS_LOST, gone=IS_GONE, covered=COVERED, blind=BLIND))
     causes = lost.select("*", cause().alias("cause"))
     excuse = f"if(weak_acks and size(read_at) = 0 and (gone or blind), {ACKS}, cause)"
     return kept(causes.select("*", F.expr(excuse).alias("excuse")))
@@ -87,8 +90,15 @@ _UNPACKED = {
     "reader": "array_min(shown).process",
     "own_read": f"array_min(filter(shown, one -> one.process = {_SENDER})).index",
 }
+# Without the leader's log: a record acked at an offset which the final reads passed, and did not return; or,
+# in a history from elsewhere, which some read passed, and none ever returned. What is left of that log may
+# still show that it is there.
+IS_UNREAD = """coalesce(not repeated and type = 'ok' and ack is not null and not array_contains(held, ack)
+    and (by_final_reads and not final and final_low <= ack and final_high > ack
+        or by_any_read and size(read_at) = 0 and highest > ack), false)"""
+BEYOND = "if(by_final_reads and final_high > ack, final_high, highest)"
 # An acked record that is not at its place in the leader's log; a doubtful one that was read and is not there.
-IS_LOST = """coalesce(lost_judged and not repeated and case
+IS_LOST = """unread or coalesce(lost_judged and not repeated and case
     when type = 'ok' and ack is not null then ack >= log_start and not array_contains(held, ack)
     when type = 'ok' then size(held) = 0 and log_start = 0
     when type = 'fail' then false
@@ -107,6 +117,20 @@ COVERED = f"""case
     when unclean_maybe or {_INVOKED_AT} < unclean_maybe_time then {UNCLEAN_MAYBE}
     when coalesce(invoked, -1) < budget_index then {BUDGET}
     when coalesce(invoked, -1) < budget_maybe_index then {BUDGET_MAYBE} end"""
+
+
+def with_ranges(values: DataFrame, seen: DataFrame, facts: Facts) -> DataFrame:
+    """With the lowest and highest offset that final reads returned of the partition (final_low, final_high),
+    and the highest of any read."""
+    if not facts.by_reads:
+        none = dict.fromkeys(("final_low", "final_high", "highest"), "cast(null as bigint)")
+        return values.select("*", *named(**none))
+    final = "if(tag = 'final', offset, null)"
+    ranges = seen.where("tag in ('read', 'final')").groupBy("run", "partition").agg(
+        *named(final_low=f"min({final})", final_high=f"max({final})", highest="max(offset)")
+    )
+    few = ranges.hint("shuffle_hash" if facts.small else "broadcast")
+    return values.join(few, ["run", "partition"], "left")
 
 
 def cause() -> Column:

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from checkers import names
-from checkers.findings import MAYBES, PERMITTED_BY
+from checkers.findings import DOUBT, MAYBES, PERMITTED_BY
 from checkers.folder import Folder
 from checkers.guilt import Lines, guilty, suspects_of
 from checkers.observed import ELECTIONS, not_made
@@ -27,11 +27,12 @@ def verdict_of(
     """The verdict of one folder from all that was found of it."""
     if not folder.judged:
         return Verdict(valid="unknown", unknown=unknown_of(folder.reasons), counts={}, timings_s=timings_s)
-    shown = [row for row in rows if row["rank"] <= EXAMPLES]
+    shown = [row for row in rows if row["rank"] <= EXAMPLES and row["by"] != DOUBT]
     findings = [*groups(shown, suspects_of(rows), lines), *stuck(folder), *broker_died(folder)]
     traced = folder.trace is not None and folder.observes.tells(*ELECTIONS)
     without = not_made(folder.observes)
-    reasons = list(of_those_made([*folder.reasons, *maybes(shown, traced=traced)], without))
+    told = [*folder.reasons, *maybes(shown, traced=traced), *doubts(rows)]
+    reasons = list(of_those_made(told, without))
     findings.sort(key=lambda finding: (finding.name, finding.klass, finding.permitted_by or ""))
     return Verdict(
         valid=valid_of(findings, reasons),
@@ -159,6 +160,15 @@ def maybes(rows: Iterable[Row], *, traced: bool) -> list[tuple[tuple[str, ...], 
         (tuple(sorted(found)), f"{where}nobody can say whether {cause} covers all of it")
         for cause, found in sorted(by_cause.items())
     ]
+
+
+def doubts(rows: Iterable[Row]) -> Iterator[Reason]:
+    """What nobody can tell to be a finding or none."""
+    for row in rows:
+        if row["by"] == DOUBT and row["rank"] == 1:
+            told = f"no final read returned {row['count']} of the acked records, {row['value']} of partition "
+            told += f"{row['partition']} among them, and nothing shows whether they are lost"
+            yield (row["name"],), told
 
 
 def stuck(folder: Folder) -> list[Finding]:

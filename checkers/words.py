@@ -40,6 +40,8 @@ def lost_write(row: Row) -> str:
         + f" there; it is {held_by(row)}",
         "orphaned": f"the leader's final log does not hold it; it is {held_by(row)}",
         "gone": "no replica holds it",
+        "unread": f"the reads that went on to offset {row['seen']} did not return it"
+        + (f"; it is {held_by(row)}" if row.get("nodes") else ""),
     }
     return f"{acked}, but {ends[row['how']]}."
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import twin_classes
 import twin_clients
 import twin_cycles
 import twin_logs
@@ -20,7 +21,6 @@ from twin_folder import read
 from twin_logs import Found
 
 LOGS = ("diverged", "under-replicated", "epoch-lineage", "malformed-log")
-FROM_LEADER = ("lost-write", "unseen", "saw-then-lost")
 POLLS = ("nonmonotonic-poll", "poll-skip")
 HISTORY = ("lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate",
            "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", *POLLS,
@@ -95,9 +95,12 @@ def unknown_names(world: World) -> Iterator[str]:
         yield from ("stuck", "broker-died")
     for partition in world.partitions.values():
         if partition.leader is None:
-            yield from (*FROM_LEADER, "under-replicated")
+            yield from ("unseen", "saw-then-lost", "under-replicated")
         elif not partition.usable:
-            yield from FROM_LEADER
+            yield from ("unseen", "saw-then-lost")
+        if not partition.usable and not (
+                twin_classes.read_to_the_end(world, partition) or twin_classes.inferred(world, partition)):
+            yield "lost-write"
         if partition.compact:
             yield from ("lost-write", "saw-then-lost", "under-replicated", "epoch-lineage")
         if partition.key not in (world.run.get("final_reads") or {}).get("partitions", []):
@@ -112,8 +115,7 @@ def unknown_names(world: World) -> Iterator[str]:
         yield UNFIT
     if twin_observes.is_broken(world.run):
         yield from ("lost-write", *twin_observes.OF_LOGS, *twin_trace.NAMES)
-    if twin_observes.blind_to_losses(world.run) and any(
-            partition.leader is not None for partition in world.partitions.values()):
+    if twin_observes.blind_to_losses(world.run) and twin_classes.perhaps_unread(world):
         yield "lost-write"
     if folder_lacks_its_trace(world):
         yield from twin_trace.NAMES

@@ -34,8 +34,10 @@ def is_lost(world: World, send: Send) -> bool:
     info send that is nowhere in it. Fails are never lost, and nothing is where the leader's log cannot be
     relied upon. Of a value that was sent twice any record that is gone may be this one's."""
     partition = world.partitions.get(send.partition)
-    if partition is None or not can_lose(world, send) or is_blind(world, send):
+    if partition is None or not can_lose(world, send):
         return False
+    if is_blind(world, send):
+        return is_unread(world, send)
     twice = send.value in world.repeated
     if send.type == "ok" and send.offset is not None and not twice:
         return send.offset >= partition.log_start and not partition.leader_holds(send.offset, send.value)
@@ -49,6 +51,59 @@ def is_lost(world: World, send: Send) -> bool:
         return True
     # Without an offset, what is not there may have lain below log_start.
     return not partition.leader_offsets_of(send.value) and partition.log_start == 0
+
+
+def is_unread(world: World, send: Send) -> bool:
+    """Nobody has the leader's log, and reads alone show that the record of this ok send is lost: the final
+    readers returned a record at or below its offset, one above it, and not this one; or, in a history from
+    elsewhere, nobody was ever shown it, though a higher offset was."""
+    partition = world.partitions[send.partition]
+    if send.type != "ok" or send.offset is None or send.value in world.repeated:
+        return False
+    if partition.leader_holds(send.offset, send.value):
+        return False  # a piece of a log proves what it holds
+    reads = [read for read in world.reads if read.partition == send.partition]
+    final = [read for read in reads if read.process in final_readers(world)]
+    if read_to_the_end(world, partition) and not any(read.value == send.value for read in final):
+        below = any(read.offset <= send.offset for read in final)
+        if below and any(read.offset > send.offset for read in final):
+            return True
+    return inferred(world, partition) and not world.was_read(send) and any(
+        read.offset > send.offset for read in reads)
+
+
+def final_readers(world: World) -> list[int]:
+    return list((world.run.get("final_reads") or {}).get("processes") or [])
+
+
+def read_to_the_end(world: World, partition: Partition) -> bool:
+    """Final reads tell of losses here, where the log does not."""
+    to_the_end = (world.run.get("final_reads") or {}).get("partitions") or []
+    return (world.settled and partition.key in to_the_end and bool(final_readers(world))
+            and all_reads_are_here(world) and not partition.usable and not partition.compact)
+
+
+def inferred(world: World, partition: Partition) -> bool:
+    """Any reads do, in a history from elsewhere."""
+    return (isinstance(world.run.get("imported"), dict) and all_reads_are_here(world)
+            and not partition.usable and not partition.compact)
+
+
+def all_reads_are_here(world: World) -> bool:
+    """No line is missing or bad, and an import left no read out."""
+    imported = world.run.get("imported")
+    left_out = imported.get("left_out") if isinstance(imported, dict) else None
+    return world.complete and not any(what.startswith("read ") for what in left_out or {})
+
+
+def perhaps_unread(world: World) -> bool:
+    """The system promises no logs, and an ok send that no final read returned may be lost."""
+    return any(
+        send.partition in world.partitions and read_to_the_end(world, world.partitions[send.partition])
+        and not is_unread(world, send) and not world.partitions[send.partition].leader_offsets_of(send.value)
+        and not any((read.partition, read.value) == (send.partition, send.value)
+                    and read.process in final_readers(world) for read in world.reads)
+        for send in world.oks())
 
 
 def acks_of(world: World, send: Send) -> set[int]:
@@ -299,7 +354,7 @@ def follows(world: World, concerned: Iterable[Send], *, acks: bool = False) -> C
     was lost, each may have been, and the cause is unsure."""
     causes: list[Cause | None] = []
     for send in concerned:
-        blind = is_blind(world, send) and can_lose(world, send)
+        blind = is_blind(world, send) and can_lose(world, send) and not is_lost(world, send)
         if not blind and not is_lost(world, send):
             continue
         weak = acks and world.run["guarantees"].get("acks") != "all" and not world.was_read(send)
@@ -319,7 +374,7 @@ def follows_lost_offsets(world: World, partition: int, concerned: Callable[[int]
     permitted cause. An info send's offset is where it was read."""
     causes: list[Cause | None] = []
     for send in world.sends:
-        blind = is_blind(world, send) and can_lose(world, send)
+        blind = is_blind(world, send) and can_lose(world, send) and not is_lost(world, send)
         if send.partition == partition and (blind or is_lost(world, send)):
             read_at = {read.offset for read in world.reads
                        if read.partition == partition and read.value == send.value}

@@ -20,7 +20,8 @@ from twin_logs import Found
 
 
 def lost_write(world: World) -> Iterator[Found]:
-    """An ok send whose record the leader's final log does not hold at its offset (anywhere, without one)."""
+    """An ok send whose record the leader's final log does not hold at its offset (anywhere, without one), or,
+    without that log, which reads show to be lost."""
     for send in world.oks():
         if is_lost(world, send):
             how = how_lost(world.partitions[send.partition], send)
@@ -29,7 +30,9 @@ def lost_write(world: World) -> Iterator[Found]:
 
 def how_lost(partition: Partition, send: Send) -> str:
     """moved: the leader has it elsewhere; overwritten: the leader has something else there; orphaned: some
-    other replica has it; gone: nobody has. The first that is so."""
+    other replica has it; gone: nobody has. The first that is so; without the leader's log unread."""
+    if not partition.usable:
+        return "unread"
     if partition.leader_offsets_of(send.value):
         return "moved"
     if send.offset is not None and any(entry["offset"] == send.offset for entry in partition.leader_log):

@@ -141,7 +141,8 @@ def step(world: World, last: Read, following: Read, shown: set[int], form: str, 
                if last.offset < offset < following.offset and offset >= start and offset not in shown}
     if skipped:
         excuse = excused(world, last, subscribed, lambda lost: last.offset < lost < following.offset)
-        yield form + "poll-skip", (key, None if form else excuse)
+        proven_by_log = partition is not None and partition.usable
+        yield form + "poll-skip", (key, None if form and proven_by_log else excuse)
 
 
 def excused(world: World, last: Read, subscribed: bool, concerned: Callable[[int], bool]) -> Cause | None:
@@ -159,7 +160,8 @@ def known_offsets(world: World, partition: Partition | None, key: int) -> set[in
                 if entry["value"] is not None and not entry.get("aborted")}
     if partition is None or partition.compact:
         return set()
-    acked = {send.offset for send in world.oks() if send.partition == key and send.offset is not None}
+    acked = {send.offset for send in world.oks() if send.partition == key and send.offset is not None
+             and world.run["guarantees"].get("acks") == "all"}  # else it need not be there for readers
     return acked | {read.offset for read in world.reads if read.partition == key}
 
 

@@ -255,7 +255,7 @@ def test_a_position_that_was_given_up_is_not_out_of_order(tmp_path: Path) -> Non
     ("ok 0, info 1, ok 2, ok 1", True),
     ("ok 0 1, ok 1", True),
 ])  # fmt: skip
-def test_a_poll_that_failed_moves_nothing_and_excuses_nothing(polls: str, whole: bool, tmp_path: Path) -> None:
+def test_a_poll_that_failed_moves_and_excuses_nothing(polls: str, whole: bool, tmp_path: Path) -> None:
     tale = Tale().acked(1, 2, 3, 4, 5)
     for poll in polls.split(", "):
         kind, *offsets = poll.split()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -262,8 +263,8 @@ def by_final_reads(folder: Folder, key: int, *, breached: bool, final: Container
 def by_any_read(folder: Folder, key: int, *, breached: bool) -> bool:
     """Whether Jepsen's inference shows it, in a history of clients from elsewhere: what lies below a record
     that was read was read too."""
-    imported = isinstance(folder.about.get("imported"), dict) and not folder.killed
-    return imported and is_logless(folder, key, breached=breached)
+    told = imported(folder) and not folder.killed
+    return bool(told) and is_logless(folder, key, breached=breached)
 
 
 def is_logless(folder: Folder, key: int, *, breached: bool) -> bool:
@@ -271,17 +272,27 @@ def is_logless(folder: Folder, key: int, *, breached: bool) -> bool:
     partition = folder.partitions[key]
     if breached or partition.compact or known_leader(folder, partition):
         return False
-    imported = folder.about.get("imported")
-    left_out = imported.get("left_out") if isinstance(imported, dict) else None
+    told = imported(folder)
+    if isinstance(told.get("blind"), list):
+        return key not in told["blind"]
+    left_out = told.get("left_out")  # an import of old names no partitions
     return not (isinstance(left_out, dict) and any(what.startswith("read ") for what in left_out))
 
 
+def imported(folder: Folder) -> Mapping[str, Any]:
+    """What run.json says of where the history came from; empty: it was made here."""
+    told = folder.about.get("imported")
+    return {"from": None, **told} if isinstance(told, dict) else {}
+
+
 def losses_are_shown(folder: Folder, key: int, *, breached: bool, final: Container[int]) -> bool:
-    """By the leader's log, or by reads."""
+    """By the leader's log, or by reads. An import names the partitions with an ack above all that was read,
+    of which nobody can tell."""
+    above = imported(folder).get("unread")
     return (
         known_leader(folder, folder.partitions[key])
         or by_final_reads(folder, key, breached=breached, final=final)
-        or by_any_read(folder, key, breached=breached)
+        or (by_any_read(folder, key, breached=breached) and not (isinstance(above, list) and key in above))
     )
 
 

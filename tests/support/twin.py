@@ -99,7 +99,9 @@ def unknown_names(world: World) -> Iterator[str]:
         elif not partition.usable:
             yield from ("unseen", "saw-then-lost")
         if not partition.usable and not (
-                twin_classes.read_to_the_end(world, partition) or twin_classes.inferred(world, partition)):
+                twin_classes.read_to_the_end(world, partition) or (
+                    twin_classes.inferred(world, partition)
+                    and not twin_classes.is_unread_above(world, partition))):
             yield "lost-write"
         if partition.compact:
             yield from ("lost-write", "saw-then-lost", "under-replicated", "epoch-lineage")

@@ -80,20 +80,29 @@ def read_to_the_end(world: World, partition: Partition) -> bool:
     """Final reads tell of losses here, where the log does not."""
     to_the_end = (world.run.get("final_reads") or {}).get("partitions") or []
     return (world.settled and partition.key in to_the_end and bool(final_readers(world))
-            and all_reads_are_here(world) and not partition.usable and not partition.compact)
+            and all_reads_are_here(world, partition) and not partition.usable and not partition.compact)
 
 
 def inferred(world: World, partition: Partition) -> bool:
     """Any reads do, in a history from elsewhere."""
-    return (isinstance(world.run.get("imported"), dict) and all_reads_are_here(world)
+    return (isinstance(world.run.get("imported"), dict) and all_reads_are_here(world, partition)
             and not partition.usable and not partition.compact)
 
 
-def all_reads_are_here(world: World) -> bool:
-    """No line is missing or bad, and an import left no read out."""
+def all_reads_are_here(world: World, partition: Partition) -> bool:
+    """No line is missing or bad, and an import left out no read of this partition (one of old: no read)."""
     imported = world.run.get("imported")
-    left_out = imported.get("left_out") if isinstance(imported, dict) else None
-    return world.complete and not any(what.startswith("read ") for what in left_out or {})
+    if not world.complete or not isinstance(imported, dict):
+        return world.complete
+    if "blind" in imported:
+        return partition.key not in imported["blind"]
+    return not any(what.startswith("read ") for what in imported.get("left_out") or {})
+
+
+def is_unread_above(world: World, partition: Partition) -> bool:
+    """The import says that an ack lies above all that was read: whether that is lost nobody can tell."""
+    imported = world.run.get("imported")
+    return isinstance(imported, dict) and partition.key in imported.get("unread", [])
 
 
 def perhaps_unread(world: World) -> bool:

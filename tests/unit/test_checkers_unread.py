@@ -259,6 +259,29 @@ def the_import_left_reads_out(tale: Tale) -> None:
     imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)), left_out=left_out)
 
 
+@TALES.tale(unknown=["lost-write"])
+def reads_of_this_partition_are_not_told(tale: Tale) -> None:
+    imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)), blind=[0])
+
+
+@TALES.tale("lost-write bug 1")
+def only_those_of_another(tale: Tale) -> None:
+    left_out = {"read without an offset": 1}
+    imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)), blind=[1], left_out=left_out)
+
+
+@TALES.tale(unknown=["lost-write"])
+def an_ack_lies_above_all_that_was_read(tale: Tale) -> None:
+    """Then nobody knows of that one."""
+    imported(tale.acked(1, 9).poll(5, (0, 1)), blind=[], unread=[0])
+
+
+@TALES.tale("lost-write bug 1", unknown=["lost-write"])
+def what_lies_below_is_lost_all_the_same(tale: Tale) -> None:
+    tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)).acked(8)
+    imported(tale, blind=[], unread=[0])
+
+
 @TALES.tale("lost-write bug 1")
 def it_left_out_what_is_no_read(tale: Tale) -> None:
     left_out = {"offset of a send that is none": 1}

@@ -14,6 +14,7 @@ import damages_orders
 import damages_txn
 import pytest
 from damages import DAMAGES, FILES, NEAR_MISSES
+from sieve_shapes import elsewhere, final_reads_alone, nobody_leads, written
 from tangles import tangle
 from twin_compare import differences, other_promises, other_sights
 from txn_histories import healthy_txns
@@ -58,7 +59,11 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
         except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError):
             continue  # an earlier damage took away what this one needs
         done.append(name if planted is not None else f"({name})")
-    return ", ".join(done) or "healthy", folder.write(root / f"{number:04}")
+    if random.random() < 0.25:
+        shape = random.choice((elsewhere, final_reads_alone, nobody_leads))
+        shape(folder, random)
+        done.append(shape.__name__)
+    return ", ".join(done) or "healthy", written(folder, root / f"{number:04}")
 
 
 @pytest.mark.spark

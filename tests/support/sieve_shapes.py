@@ -11,7 +11,7 @@ from random import Random
 
 from harness.dump_twin import write_twin
 from harness.errors import FloodmarkError
-from histories import NODES, RunFolder
+from histories import NODES, READER, Line, RunFolder
 
 Shape = Callable[[RunFolder, Random], None]
 
@@ -24,6 +24,38 @@ def clients_alone(folder: RunFolder, random: Random) -> None:
     """As an import from elsewhere: nothing of the replicas."""
     folder.run |= {"leaders": {}, "settled": False, "settle": {"why": "imported"}, "final_reads": {}}
     folder.files |= {"replicas.jsonl": None, **{f"logs/{node}.jsonl": None for node in NODES}}
+
+
+def elsewhere(folder: RunFolder, random: Random) -> None:
+    """An import, which says what it could not carry."""
+    clients_alone(folder, random)
+    keys = [int(key) for key in folder.run["partitions"] if random.random() < 0.2]
+    named = {} if random.random() < 0.3 else {"blind": keys, "unread": keys[:1]}
+    left_out = random.choice(({}, {}, {"words of an error": 1}, {"read without an offset": 1}))
+    folder.run |= {"imported": {"left_out": left_out, **named}}
+    if random.random() < 0.8:
+        folder.run |= {"observes": {"dumps": False, "replicas": False, "trace": []}}
+    for line in folder.lines:
+        lose_some(line, random)
+
+
+def final_reads_alone(folder: RunFolder, random: Random) -> None:
+    """What the final reads showed is all there is; a record or two they did not."""
+    gone = random.choice((NODES, (random.choice(NODES),)))
+    folder.files |= {f"logs/{node}.jsonl": None for node in gone}
+    if random.random() < 0.3:
+        folder.files["replicas.jsonl"] = None
+    if random.random() < 0.3:
+        folder.run |= {"observes": {"dumps": False, "trace": []}}
+    for line in folder.lines:
+        if line.get("process") == READER:
+            lose_some(line, random)
+
+
+def lose_some(line: Line, random: Random) -> None:
+    """Not all of what the poll returned."""
+    if isinstance(line.get("reads"), list):
+        line["reads"] = [read for read in line["reads"] if random.random() < 0.97]
 
 
 def nobody_leads(folder: RunFolder, random: Random) -> None:
@@ -76,8 +108,8 @@ def spoilt_lines(folder: RunFolder, random: Random) -> None:
 
 
 SHAPES: tuple[Shape, ...] = (
-    whole, clients_alone, nobody_leads, without_rows, without_a_dump, a_spoilt_dump, a_stray_copy, killed,
-    spoilt_lines,
+    whole, clients_alone, elsewhere, final_reads_alone, nobody_leads, without_rows, without_a_dump,
+    a_spoilt_dump, a_stray_copy, killed, spoilt_lines,
 )  # fmt: skip
 
 

@@ -31,7 +31,9 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "`how` says "
         "where it is: moved (elsewhere in that log), overwritten (another record is there), orphaned (only "
         "other "
-        "replicas hold it), gone.",
+        "replicas hold it), gone. Where nobody has that log, reads may show it: the final readers were shown a "
+        "record at or below its offset, one above it, and never this one (unread); in an imported history no "
+        "poll was, though one was shown a higher offset.",
         "A send that timed out (info) and is gone: nobody promised anything. A record below the log start: "
         "deleted, "
         "not lost. A record that only a follower lacks: that is under-replicated.",
@@ -77,7 +79,8 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         f"acks other than all, where the lost value was never read; {_LOSS}.",
     ),
     names.DUPLICATE: _told(
-        "One value stands at two offsets of the leader's final log, or was read at two.",
+        "One value stands at two offsets of the leader's final log, or clients were told two: by reads, or by "
+        "a read and its own ack.",
         "A second copy that belongs to an aborted transaction.",
         f"retries without idempotence; {_LOSS}.",
     ),
@@ -99,13 +102,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         f"{_LOSS}. acks permits none of it: what was read had been committed.",
     ),
     names.NONMONOTONIC_SEND: _told(
-        "A process's later ok send got a lower offset of the partition than an earlier one.",
+        "A process's later ok send got a lower offset of the partition than an earlier one. Where its ack "
+        "told none, the only offset at which its value was read counts.",
         "Two sends inside one op (int-nonmonotonic-send); sends of two processes (realtime-order).",
         f"retries without idempotence; acks other than all, where the lost value was never read; {_LOSS}.",
     ),
     names.INT_NONMONOTONIC_SEND: _told(
         "Inside one op, a later send to a partition got a lower offset than an earlier one.",
-        "The sends of a transaction, which keep no order among one another.",
+        "A transaction's send and its read, which have no order between them.",
         "retries without idempotence.",
     ),
     names.REALTIME_ORDER: _told(
@@ -115,17 +119,18 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     names.NONMONOTONIC_POLL: _told(
         "A consumer's next poll of a partition began at or below where its last ok poll had ended.",
-        "After an assign that gave the partition up, or after a poll that failed: the position is forgotten.",
+        "After an assign that gave the partition up, or a crash: the position is forgotten. After a poll that "
+        "failed: it is where it was before.",
         f"group management (subscribe); {_LOSS}.",
     ),
     names.INT_NONMONOTONIC_POLL: _told(
         "Inside one poll, an offset of a partition is not above the one before.",
-        "The reads of a transaction, which keep no order among one another.",
+        "A transaction's read and its send, which have no order between them.",
         _NOTHING,
     ),
     names.POLL_SKIP: _told(
         "A consumer's next poll of a partition passed over records that the leader's final log holds.",
-        "Control records and aborted ones between; records that a failed poll of the process has shown.",
+        "Control records and aborted ones between. What a failed poll showed is no excuse: it was given back.",
         f"group management (subscribe); {_LOSS}.",
     ),
     names.INT_POLL_SKIP: _told(

@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Iterator
 
 from checkers import names
-from checkers.facts import finally_read, losses_are_shown
+from checkers.facts import finally_read, imported, losses_are_shown
 from checkers.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
 from checkers.observed import OF_FILES
 from checkers.plain import first_bad, is_entry, is_op
@@ -241,6 +241,9 @@ def partitions_unknown(folder: Folder, seen: Survey, open_losses: Container[int]
     ]
     if leaderless:
         told = f"nobody knows the leader of partition {listed(leaderless)}"
+        lost = [key for key in leaderless if key in open_losses]
+        if imported(folder) and lost:
+            told += f", and what was read does not show all that may be lost of partition {listed(lost)}"
         yield if_leaderless(leaderless, open_losses), told
     final = finally_read(folder)
     unread = [key for key in folder.partitions if key not in final]

@@ -100,11 +100,23 @@ class World:
         if self.txn:
             for key in {key for f, key, _ in asked.mops if f == "send"}:
                 self.logs[key].append(None)  # commit or abort, it takes an offset
-        if kind != "ok" and self.random.random() < 0.5:
+        if kind != "ok":  # what it was shown was given back
             consumer.at.update((key, before[key]) for key in consumer.at if key in before)
         log = f", :rebalance-log [{{:keys {consumer.rebalanced}}}]" if consumer.rebalanced else ""
         self.tell(consumer, kind, asked, f"[{' '.join(told)}]", log)
         return kind != "info"
+
+    def read_to_the_end(self, consumer: Consumer) -> None:
+        """The final polls, so that all that was acked was read: by a new consumer, from the beginning on."""
+        holds = Asked(f="assign", mops=[("hold", key, 0) for key in range(KEYS)],
+                      more=", :seek-to-beginning? true")
+        poll = Asked(f="poll", mops=[("poll", 0, 0)])
+        pairs = [[f"[{offset} {value}]" for offset, value in enumerate(log) if value is not None]
+                 for log in self.logs]
+        found = ", ".join(f"{key} [{' '.join(told)}]" for key, told in enumerate(pairs) if told)
+        for asked, told in ((holds, self.as_asked(holds)), (poll, f"[[:poll {{{found}}}]]")):
+            self.tell(consumer, "invoke", asked, self.as_asked(asked))
+            self.tell(consumer, "ok", asked, told)
 
     def anywhere(self, key: int) -> int:
         """Where a consumer that newly holds a key may begin: at whatever was committed."""
@@ -148,4 +160,5 @@ def history(seed: int, *, txn: bool, subscribe: bool, ops: int = 120) -> str:
             opened[place] = world.ask(consumer)
         elif not world.answer(consumer, opened.pop(place)):
             clients[place] = Consumer(process=consumer.process + CLIENTS)
+    world.read_to_the_end(Consumer(process=len(world.lines)))
     return "\n".join(world.lines)

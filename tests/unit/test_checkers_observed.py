@@ -122,7 +122,7 @@ def who_was_up_is_asked_of_replicas_that_are_not_shown(tale: Tale) -> None:
     blinded(tale)
 
 
-@TALES.tale(unknown=[*names.OF_THE_LOGS, "lost-write", "saw-then-lost", "unseen"])
+@TALES.tale(unknown=[*names.OF_THE_LOGS, "saw-then-lost", "unseen"])
 @without(*names.OF_THE_TRACE, observes={"trace": []})
 def what_is_promised_and_missing_is_unknown(tale: Tale) -> None:
     tale.acked(1).files["logs/n1.jsonl"] = None

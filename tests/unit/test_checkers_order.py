@@ -10,6 +10,7 @@ from harness.verdict import Verdict
 pytestmark = pytest.mark.spark
 TALES = Tales()
 WITHOUT_A_LOG = (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG)
+READ_TO_THE_END = (*names.OF_THE_LOGS, *names.OF_THE_LOG_ALONE)  # so that reads tell of losses
 verdicts = TALES.fixture()
 
 
@@ -178,7 +179,7 @@ def inside_a_poll_nothing_is_skipped(tale: Tale) -> None:
     tale.acked(1, 2, 3).poll(5, (0, 1), (2, 3))
 
 
-@TALES.tale("int-poll-skip bug 1", "poll-skip bug 1", unknown=WITHOUT_A_LOG)
+@TALES.tale("int-poll-skip bug 1", "poll-skip bug 1", unknown=READ_TO_THE_END)
 def without_the_leaders_log_acks_and_reads_say_what_was_skipped(tale: Tale) -> None:
     tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (2, 3)).poll(6, (0, 1), (2, 3)).files["logs/n1.jsonl"] = None
 
@@ -196,7 +197,7 @@ def below_the_log_start_nothing_is_claimed_of_polls(tale: Tale) -> None:
         tale.drop(node, 0).drop(node, 1).drop(node, 2)
 
 
-@TALES.tale(unknown=[*names.OF_THE_LOGS, "lost-write", "saw-then-lost", "unseen"])
+@TALES.tale(unknown=READ_TO_THE_END)
 def nor_where_only_a_follower_tells_it(tale: Tale) -> None:
     below_the_log_start_nothing_is_claimed_of_polls(tale)
     tale.row("n1")["isr"] = 3

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 UNSETTLED = ("diverged", "under-replicated", "unseen")
-LEADERS = ("lost-write", "saw-then-lost", "unseen")
 BREACHED = names.OF_THE_HISTORY
 OVERLAPPING = (
     "G0-process", "G1c-process", "nonmonotonic-poll", "nonmonotonic-send", "poll-skip", "realtime-order"
@@ -109,12 +108,12 @@ def a_missing_dump_of_a_follower(tale: Tale) -> None:
     tale.acked(1).files["logs/n3.jsonl"] = None
 
 
-@TALES.tale(unknown=[*names.OF_THE_LOGS, *LEADERS])
+@TALES.tale(unknown=[*names.OF_THE_LOGS, *names.OF_THE_LOG_ALONE])
 def a_missing_dump_of_the_leader(tale: Tale) -> None:
     tale.acked(1).send(4, 5, at=[1]).files["logs/n1.jsonl"] = None
 
 
-@TALES.tale(unknown=[*names.OF_THE_LOGS, *LEADERS])
+@TALES.tale(unknown=[*names.OF_THE_LOGS, *names.OF_THE_LOG_ALONE])
 def a_damaged_line_of_the_leaders_dump_is_no_loss(tale: Tale) -> None:
     tale.acked(1, 2).entry("n1", 1)["crc"] = "one"
 
@@ -140,13 +139,13 @@ def a_row_that_is_missing(tale: Tale) -> None:
     tale.acked(1).row("n3")["absent"] = True
 
 
-@TALES.tale(unknown=["lost-write", "saw-then-lost", "under-replicated", "unseen"])
+@TALES.tale(unknown=["saw-then-lost", "under-replicated", "unseen"])
 def nobody_knows_the_leader(tale: Tale) -> None:
     tale.acked(1).send(4, 5, at=[1]).final = False
     tale.run["leaders"]["0"].update(leader=None)
 
 
-@TALES.tale(unknown=["lost-write", "saw-then-lost", "under-replicated", "unseen"])
+@TALES.tale(unknown=["saw-then-lost", "under-replicated", "unseen"])
 def an_isr_that_is_no_list_is_none(tale: Tale) -> None:
     tale.acked(1).send(4, 5, at=[1]).final = False
     tale.run["leaders"]["0"].update(leader=None, isr=1.5)
@@ -162,7 +161,7 @@ def without_the_controllers_word_the_replicas_agree_on_the_leader(tale: Tale) ->
         tale.row(node).update(leader="n2", isr=["n1", "n2", "n3"])
 
 
-@TALES.tale(unknown=["lost-write", "saw-then-lost", "under-replicated", "unseen"])
+@TALES.tale(unknown=["saw-then-lost", "under-replicated", "unseen"])
 def a_leader_that_does_not_say_so_itself_is_none(tale: Tale) -> None:
     tale.acked(1).final = False
     tale.run["leaders"] = {}

@@ -30,10 +30,9 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "A send was acked and its record is not in the leader's final log at the offset that was acked. "
         "`how` says "
         "where it is: moved (elsewhere in that log), overwritten (another record is there), orphaned (only "
-        "other "
-        "replicas hold it), gone. Where nobody has that log, reads may show it: the final readers were shown a "
-        "record at or below its offset, one above it, and never this one (unread); in an imported history no "
-        "poll was, though one was shown a higher offset.",
+        "other replicas hold it), gone. Where nobody has that log, reads may show it: the final readers were "
+        "shown a record at or below its offset, one above it, and never this one (unread); or, in an imported "
+        "history, no poll ever showed it, and one showed a higher offset.",
         "A send that timed out (info) and is gone: nobody promised anything. A record below the log start: "
         "deleted, "
         "not lost. A record that only a follower lacks: that is under-replicated.",
@@ -79,8 +78,8 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         f"acks other than all, where the lost value was never read; {_LOSS}.",
     ),
     names.DUPLICATE: _told(
-        "One value stands at two offsets of the leader's final log, or clients were told two: by reads, or by "
-        "a read and its own ack.",
+        "One value stands at two offsets of the leader's final log, or clients were told two: by reads, or "
+        "by a read and its own ack.",
         "A second copy that belongs to an aborted transaction.",
         f"retries without idempotence; {_LOSS}.",
     ),
@@ -119,8 +118,8 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     names.NONMONOTONIC_POLL: _told(
         "A consumer's next poll of a partition began at or below where its last ok poll had ended.",
-        "After an assign that gave the partition up, or a crash: the position is forgotten. After a poll that "
-        "failed: it is where it was before.",
+        "After an assign that gave the partition up, or a crash: the position is forgotten. After a poll "
+        "that failed: it is where it was before.",
         f"group management (subscribe); {_LOSS}.",
     ),
     names.INT_NONMONOTONIC_POLL: _told(
@@ -130,7 +129,8 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     names.POLL_SKIP: _told(
         "A consumer's next poll of a partition passed over records that the leader's final log holds.",
-        "Control records and aborted ones between. What a failed poll showed is no excuse: it was given back.",
+        "Control records and aborted ones between. What a failed poll showed excuses nothing: it was given "
+        "back.",
         f"group management (subscribe); {_LOSS}.",
     ),
     names.INT_POLL_SKIP: _told(

@@ -31,8 +31,8 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "`how` says "
         "where it is: moved (elsewhere in that log), overwritten (another record is there), orphaned (only "
         "other replicas hold it), gone. Where nobody has that log, reads may show it: the final readers were "
-        "shown a record at or below its offset, one above it, and never this one (unread); or, in an imported "
-        "history, no poll ever showed it, and one showed a higher offset.",
+        "shown a record at or below its offset, one above it, and never this one (unread); or, in an "
+        "imported history, no poll ever showed it, and one showed a higher offset.",
         "A send that timed out (info) and is gone: nobody promised anything. A record below the log start: "
         "deleted, "
         "not lost. A record that only a follower lacks: that is under-replicated.",

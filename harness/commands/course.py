@@ -16,6 +16,7 @@ from harness.commands.event_words import TraceLine, listed, number
 from harness.commands.evidence import OF_A_LOSS, Acker, Evidence, Gathering, replicas_of
 from harness.commands.words import cut_text, seconds
 from harness.op import Op, Send, Type
+from harness.verdict import BUG
 
 WITHOUT = "without it: its log ended at {}"
 WIDE = 120
@@ -111,7 +112,8 @@ def summary(course: Course) -> list[Part]:
     """Heads and lines, none longer than WIDE with its head. None at all where there is no course of events,
     but the finding alone, which its own paragraph tells."""
     evidence = course.evidence
-    lines = [("acked", acked(course)), ("struck", struck(course)), ("truncated", truncated(evidence)),
+    begins = ("acked", acks) if (acks := acked(course)) else ("seen", seen(evidence))
+    lines = [begins, ("struck", struck(course)), ("truncated", truncated(evidence)),
              ("elected", elected(course)), last(evidence)]
     told = [(head, cut_text(line, WIDE - HEAD)) for head, line in lines if line]
     return told if any(head != "struck" for head, _ in told[:-1]) else []
@@ -143,6 +145,16 @@ def acked(course: Course) -> str:
             who = "" if acks else f", to process {op.process}"
             acks.append(f"{seconds(op.time)} {what}{who} ({HISTORY}:{op.index + 1})")
     return fitting(acks)
+
+
+def seen(evidence: Evidence) -> str:
+    """`0.580 s process 4 read 3 at offset 3 of partition 0 (history.jsonl:12)`: of what nobody was acked."""
+    for op in evidence.ops:
+        for one in op.reads or ():
+            if evidence.concerns(one.partition, one.offset, one.value):
+                return (f"{seconds(op.time)} process {op.process} read {one.value} at offset {one.offset} of "
+                        f"partition {one.partition} ({HISTORY}:{op.index + 1})")
+    return ""
 
 
 def first_ack(evidence: Evidence) -> tuple[Op | None, Send | None]:
@@ -286,8 +298,9 @@ def last(evidence: Evidence) -> Part:
         return ("now" if shown else "found", (shown or what(evidence)).removesuffix("."))
     value, more = evidence.number("value"), int(evidence.found["count"]) - 1
     record = "acked record" + ("" if value is None else f" {value}")
-    if more:
-        record = f"{more + 1} acked records" + ("" if value is None else f", {value} the first")
+    record = f"{more + 1} acked records" if more else record
+    if evidence.found["class"] != BUG:
+        record += f", permitted by {evidence.found.get('permitted_by')}"
     return ("gone", f"{record}; {in_the_end}" if in_the_end else what(evidence))
 
 

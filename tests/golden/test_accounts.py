@@ -68,7 +68,7 @@ def test_a_report_begins_with_five_lines_at_most_each_true(path: Path) -> None:
     """In one order; of each clause that names a line of the trace the time is that line's."""
     folder, lines = RUNS / path.stem, report_of(path).splitlines()
     begin = lines[1:next(number for number, line in enumerate(lines) if line.startswith("  ran "))]
-    order = ["acked", "struck", "truncated", "elected", "gone", "now", "found"]
+    order = ["acked", "seen", "struck", "truncated", "elected", "gone", "now", "found"]
     heads = [line.split()[0] for line in begin]
     assert heads == [head for head in order if head in heads]
     assert len(begin) <= 5

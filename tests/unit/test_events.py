@@ -242,6 +242,18 @@ def test_an_unclean_election_and_data_that_were_lost_are_said_to_be(folder: Path
     assert heads["elected"].startswith("2.100 s n3 for epoch 4, an UNCLEAN election, without it: its log")
 
 
+def test_of_what_nobody_was_acked_it_is_told_who_saw_it(folder: Path) -> None:
+    """And of what is permitted by what, before anybody takes it for a bug."""
+    poll = {"reads": [{"partition": 0, "offset": 4, "value": 6}, {"partition": 0, "offset": 5, "value": 7}]}
+    written(folder / "history.jsonl", [
+        HISTORY[1], op(2, 1.2, 3, "info", "send", **send(7)), op(3, 1.5, 4, "ok", "poll", **poll)])
+    seen = {"partition": 0, "offset": 5, "value": 7, "ops": [3], "event": 6}
+    (head, words), *_ = read(folder, group("saw-then-lost", seen)).summary
+    assert (head, words) == ("seen", "1.500 s process 4 read 7 at offset 5 of partition 0 (history.jsonl:4)")
+    heads = dict(read(folder, group("lost-write", LOST, by="fault budget")).summary)
+    assert heads["gone"].startswith("acked record 7, permitted by fault budget; offset 5: n3")
+
+
 def test_a_leader_that_was_not_elected_anew_is_told_too(folder: Path) -> None:
     """It came back without the record and leads on in its epoch."""
     back = [line(2.0, "n1", "start", leo=5, clean=False),
@@ -251,7 +263,7 @@ def test_a_leader_that_was_not_elected_anew_is_told_too(folder: Path) -> None:
     assert heads["elected"] == (
         "2.100 s n1 leads epoch 2 again, without it: its log ended at 5 (trace.jsonl:5)")
     assert heads["truncated"] == "2.000 s n1 started with LEO 5 (trace.jsonl:4)"
-    assert heads["gone"].startswith("2 acked records, 7 the first; offset 5: n3 (the leader)")
+    assert heads["gone"].startswith("2 acked records; offset 5: n3 (the leader)")
 
 
 def test_the_ack_that_is_told_is_that_of_the_record(folder: Path) -> None:

@@ -94,13 +94,16 @@ def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int, say
 
 async def _played(part: Part, cluster: str, parent: Path, say: Say) -> Played:
     """One part, until a run of it is good or the tries are used up."""
+    said = None
     for attempt in range(1, TRIES + 1):
         name = part.folder_name if attempt == 1 else f"{part.folder_name}-again-{attempt}"
         played = await _taken(part, cluster, parent / name, attempt)
         if played.why is None:
             break
         if attempt < TRIES:
-            say(f"{part.title}: not this time, so once more: {played.why}")
+            again = f"{_first_line(played.why)}, as before" if played.why == said else played.why
+            say(f"{part.title}: not this time, so once more: {again}")
+            said = played.why
     return played
 
 
@@ -157,8 +160,12 @@ def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
 
 def _told(played: Played) -> str:
     again = f", taken {played.tries} times" if played.tries > 1 else ""
-    wrong = f": {played.why}" if played.why else ""
+    wrong = f": {_first_line(played.why)}" if played.why else ""
     return f"{played.part.title}: {played.seconds:.1f} s{again}{wrong}"
+
+
+def _first_line(why: str) -> str:
+    return why.splitlines()[0]
 
 
 def _silent(_: Progress) -> None:

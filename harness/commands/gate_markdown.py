@@ -119,8 +119,9 @@ def told(outcome: Outcome) -> Iterator[str]:
         yield from (item(f"also: {other}" if parts else other, 1) for other in others)
         left = telling.left_out(found)
         yield item(f"and {left} more", 1) if left else ""
-        yield from (item(f"{telling.SAME_EVENT}: {group_words(one.found)}: {one.clause}"
-                         f"{f' ({one.places})' if one.places else ''}", 1) for one in account.followers)
+        yield item(f"{telling.SAME_EVENT}:", 1) if account.followers else ""
+        yield from (item(f"{one.head}: {one.clause}{f' ({one.places})' if one.places else ''}", 2)
+                    for one in account.followers)
     for entry in outcome.unknown:
         yield item(f"cannot tell {telling.shortened(entry['names'])}: {entry['reason']}")
     yield from (item(f"not made: {words}") for words in telling.left_undone(outcome.told))

@@ -73,8 +73,9 @@ def report_of(outcome: Outcome) -> str:
 def why(outcome: Outcome) -> str:
     """On one line, why the folder fails, or why nobody can tell; nothing for one that is simply valid."""
     if outcome.ruling.kind == INVALID and outcome.failing:
-        groups = "; ".join(group_words(found) for found in outcome.failing)
-        return one_line(f"{groups}. {sentence(outcome.failing[0])}")
+        worst, *others = outcome.failing  # the worst with its sentence first: a list of tests shows no more
+        besides = ", ".join(f"{found['name']} {found['count']}" for found in others)
+        return one_line(f"{group_words(worst)}. {sentence(worst)}{f' Besides: {besides}.' if others else ''}")
     reasons = list(outcome.ruling.harness)
     if outcome.unknown:
         first, *others = outcome.unknown

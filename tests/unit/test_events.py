@@ -314,7 +314,7 @@ def test_the_summary_stands_in_the_page_too_and_nothing_is_said_twice(folder: Pa
     outcome = Outcome(folder=folder, ruling=ruling(told, ABOUT), told=told, about=ABOUT)
     page = html.unescape(markdown("1 run", [outcome]).decode())
     assert "- acked: 1.100 s 7 at offset 5 of partition 0, by leader n1" in page
-    assert "  - the same, as other checks saw it: saw-then-lost: 1 finding, a bug: saw-then-lost it" in page
+    assert "  - the same, as other checks saw it:\n    - saw-then-lost: saw-then-lost it is\n" in page
     assert "process 3 was acked" not in page
     reading = read(folder, group("lost-write", LOST), group("stuck", {"partition": 0}))
     assert [dict(account.shown).keys() >= {"when"} for account in reading.accounts] == [False, False]

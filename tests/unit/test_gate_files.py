@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from checkers import report
 from harness import catalog
 from harness.commands import again, check, gate_markdown
 from harness.commands.gate_junit import junit, seconds_of
@@ -227,6 +228,14 @@ def test_the_seconds_of_a_run_are_its_last_whole_line_s(
     if history is not None:
         (tmp_path / "history.jsonl").write_bytes(history)
     assert seconds_of(tmp_path) == seconds
+
+
+def test_a_message_says_the_worst_first_and_names_the_others() -> None:
+    """A list of tests shows its beginning."""
+    told = report.as_json(VERDICTS["invalid"])
+    outcome = Outcome(folder=Path("a"), ruling=BAD, told=told, failing=tuple(reversed(told["findings"])))
+    assert why(outcome) == (
+        "lost-write: 7 findings, a bug. It was acked, and is gone. Besides: duplicate 2.")
 
 
 def test_a_name_is_the_same_every_night_and_two_of_a_kind_are_numbered(

@@ -187,7 +187,8 @@ def quiet() -> Iterator[IO[bytes]]:
     it would stand among the verdicts."""
     sys.stdout.flush()
     sys.stderr.flush()
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # pyspark prints each error as well
+    for name in ("SQLQueryContextLogger", "py4j"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # they print each error as well, with a traceback
     logging.getLogger().addFilter(not_of_py4j)
     kept = {number: os.dup(number) for number in (1, 2)}
     with tempfile.TemporaryFile() as said:
@@ -204,15 +205,17 @@ def quiet() -> Iterator[IO[bytes]]:
 
 
 def not_of_py4j(record: logging.LogRecord) -> bool:
-    """py4j prints a traceback of each call that found the JVM dead; it raises it as well."""
+    """py4j prints a traceback of each call that found the JVM dead, or that Ctrl-C or
+    SIGTERM broke off; it raises it as well."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def leave() -> None:
     """Ends Spark and its JVM, and waits for it."""
     gateway = SparkContext._gateway
-    if _running and gateway is not None:
-        _running.pop().stop()
+    if gateway is not None:
+        if _running:
+            _running.pop().stop()
         process: subprocess.Popen[bytes] | None = gateway.proc
         if process is not None:  # spark-submit's JVM is not ours to end
             assert process.stdin is not None

@@ -3,7 +3,9 @@
 So `floodmark --help` starts no Spark, and a judge needs no client library.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ OFFERS: Mapping[str, str] = {
 ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
 JUDGE = "checkers.judge:SparkJudge"
 HISTORY_TWIN = "checkers.history_twin:keep"
+LEAVE = "checkers.session:leave"
 QUICKEN = "checkers.session:quicken"
 FAR_FOLDERS = "checkers.hadoop:far_folders"
 FIND_JAVA = "checkers.session:find_java"
@@ -120,6 +123,13 @@ def quicken_judge() -> bool:
     """Whether something was begun that the next process's judge starts quicker by; nobody waits for it."""
     begun: bool = _load(QUICKEN)()
     return begun
+
+
+def leave_judge() -> None:
+    """Ends the judge's Spark, where this process has started one, and waits until it has tidied up."""
+    if LEAVE.partition(":")[0] in sys.modules:
+        with suppress(Exception):  # whatever is wrong with it, we are leaving
+            _load(LEAVE)()
 
 
 def far_folders(word: str, workers: Workers = HERE) -> Sequence[Far]:

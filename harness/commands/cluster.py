@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.cluster import control
 from harness.commands.cluster_desk import Desk, bootstrap, find, opened
+from harness.commands.failures import sigterm_kept
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Cluster
 from harness.verdict import EXIT_HARNESS, EXIT_VALID
@@ -34,7 +35,8 @@ Ctrl-C ends it."""
 
 def up(cluster: Cluster, folder: Path) -> int:
     """Run the cluster, whose data is in `folder`, until Ctrl-C or SIGTERM."""
-    return asyncio.run(_up(cluster, folder))
+    with sigterm_kept():
+        return asyncio.run(_up(cluster, folder))
 
 
 def state(folder: Path | None, *, as_json: bool = False) -> int:

@@ -20,6 +20,7 @@ from harness.commands import planning
 from harness.commands.case_names import NEMESIS, SCHEDULE_FILE
 from harness.commands.check import Gate, judge_folders, not_judged
 from harness.commands.config_check import refuse_config
+from harness.commands.failures import sigterm_kept
 from harness.commands.missed_words import missed_of
 from harness.commands.planning import Planned
 from harness.commands.screen import Screen
@@ -244,7 +245,7 @@ def record(plan: RunPlan) -> RunResult:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         return await carry_out(plan, screen.show)
 
-    with Screen() as screen:
+    with Screen() as screen, sigterm_kept():
         try:
             return asyncio.run(out(screen))
         except asyncio.CancelledError as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.commands.case_names import ROW, SCENARIO
+from harness.commands.failures import sigterm_kept
 from harness.commands.harmless import harmless
 from harness.commands.missed_words import missed_words
 from harness.commands.run import RunOptions, planned
@@ -87,7 +88,8 @@ def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int, say
         return [found[position] for position in range(len(parts))]
 
     try:
-        return asyncio.run(out())
+        with sigterm_kept():
+            return asyncio.run(out())
     except asyncio.CancelledError as error:
         raise FloodmarkError("interrupted: the scenarios were not played to the end") from error
 

@@ -1,0 +1,110 @@
+"""SIGTERM to a command: it ends with exit 4 or in order, and leaves nothing in the temporary folder."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import golden
+from run_processes import marked, processes_of, wait_until
+
+from harness.commands.failures import code_of, raised_by_sigterm, sigterm_kept
+
+WAIT_S = 120.0
+OURS = f"floodmark-{os.getuid()}"  # the locks of ports: for this user's runs to come
+
+
+def left(folder: Path) -> list[str]:
+    """What lies there: Python's and Spark's temporary folders both."""
+    return sorted(path.name for path in folder.iterdir() if path.name != OURS)
+
+
+def ended(tmp_path: Path, words: tuple[object, ...], ripe: Callable[[list[str]], bool]) -> tuple[int, str]:
+    """The command's exit code and stderr, SIGTERM sent once the temporary folder looks so."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environment = {**marked(tmp_path), "TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary),
+                   "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary}"}
+    with subprocess.Popen([sys.executable, "-m", "harness", *map(str, words)], env=environment, cwd=tmp_path,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(f"{words[0]} to be at work; {temporary} has {left(temporary)}",
+                       lambda: ripe(left(temporary)) or process.poll() is not None, WAIT_S)
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=WAIT_S)
+        finally:
+            process.kill()
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+    assert left(temporary) == []
+    assert "Traceback" not in said, said
+    return process.returncode, said
+
+
+@pytest.mark.spark
+def test_a_judge_is_ended(tmp_path: Path) -> None:
+    """While Spark works: its folders, and the links to the runs' files."""
+    folder = golden(tmp_path, "a-kill-loses-the-tail")
+    code, said = ended(tmp_path, ("check", folder),
+                       lambda there: any(name.startswith("floodmark-judge-") for name in there))
+    assert (code, "ended by SIGTERM" in said) == (4, True), said
+    assert not (folder / "verdict.json").exists()
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_a_run_that_is_being_judged_is_ended(tmp_path: Path) -> None:
+    """Its own event loop has had the signal for itself before; the run stays to be judged again."""
+    code, said = ended(tmp_path, ("run", "--nodes", 1, "--partitions", 1, "--concurrency", 1, "--duration",
+                                  0.5, "--seed", 1, "--out", "run"),
+                       lambda there: any(name.startswith("floodmark-judge-") for name in there))
+    assert (code, "ended by SIGTERM" in said) == (4, True), said
+    assert (tmp_path / "run" / "history.jsonl").exists()
+
+
+@pytest.mark.cluster
+def test_a_cluster_on_its_way_up_is_ended(tmp_path: Path) -> None:
+    """At the first sight of its folder: no broker has been started then."""
+    code, _ = ended(tmp_path, ("cluster", "up", "--nodes", 1), bool)
+    assert code == 4
+
+
+# -- the signal itself --------------------------------------------------------------------------------------
+
+
+def test_it_is_raised_once_and_what_tidies_up_is_not_disturbed(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    tidied: list[str] = []
+
+    def command() -> int:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            tidied.append("all")
+        return 0
+
+    assert code_of(command) == 4
+    assert tidied == ["all"]
+    assert "ended by SIGTERM" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_an_event_loop_that_took_it_gives_it_back() -> None:
+    with raised_by_sigterm():
+        ours = signal.getsignal(signal.SIGTERM)
+        with sigterm_kept():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        assert signal.getsignal(signal.SIGTERM) == ours
+
+
+def test_another_thread_lets_it_be() -> None:
+    """Only a main thread may say what a signal does."""
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(code_of(lambda: 7)))
+    thread.start()
+    thread.join()
+    assert codes == [7]

@@ -65,8 +65,7 @@ def import_history(
         begun.rewrite(about)
         if carrier.names.odd:
             write_pieces(begun.folder / "values.jsonl", map(json_line, carrier.names.odd_values()))
-    if folder.parent == RUNS:
-        link_latest(folder)
+    link_latest(folder)
     for line in summary(carrier, about, told):
         click.echo(line, err=True)
     click.echo(f"judge it: floodmark check {folder}", err=True)

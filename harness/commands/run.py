@@ -84,8 +84,7 @@ def run_and_judge(options: RunOptions, through: Gate) -> int:
 
 def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
     """The verdict of a run just made. Raw logs explain failures; where there is none they go."""
-    if plan.folder.parent == RUNS:
-        link_latest(plan.folder)
+    link_latest(plan.folder)
     if result.ended != DONE:
         click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
     for line in missed_of(plan.schedule, result.about):

@@ -68,8 +68,8 @@ def test_a_run_that_is_being_judged_is_ended(tmp_path: Path) -> None:
 @pytest.mark.cluster
 def test_a_cluster_on_its_way_up_is_ended(tmp_path: Path) -> None:
     """At the first sight of its folder: no broker has been started then."""
-    code, _ = ended(tmp_path, ("cluster", "up", "--nodes", 1), bool)
-    assert code == 4
+    code, said = ended(tmp_path, ("cluster", "up", "--nodes", 1), bool)
+    assert code == 4, (code, said)
 
 
 # -- the signal itself --------------------------------------------------------------------------------------

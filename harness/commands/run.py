@@ -27,7 +27,7 @@ from harness.commands.screen import Screen
 from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Cluster, PartitionSpec, WorkloadSettings
-from harness.run import RUNS, RunAt, default_folder, link_latest, refuse_full
+from harness.run import RunAt, default_folder, link_latest, refuse_full
 from harness.runner import DONE, RunPlan, RunResult, carry_out, first_free_value, spread
 from harness.schedule import ACTS, Schedule
 from harness.verdict import EXIT_VALID, worst

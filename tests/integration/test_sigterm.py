@@ -63,6 +63,7 @@ def test_a_run_that_is_being_judged_is_ended(tmp_path: Path) -> None:
                        lambda there: any(name.startswith("floodmark-judge-") for name in there))
     assert (code, "ended by SIGTERM" in said) == (4, True), said
     assert (tmp_path / "run" / "history.jsonl").exists()
+    assert (tmp_path / "histories" / "runs" / "latest").resolve() == tmp_path / "run"  # by --out too
 
 
 @pytest.mark.cluster

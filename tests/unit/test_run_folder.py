@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_line import floodmark
 
 from harness.errors import FloodmarkError, UsageError
 from harness.run import Run, create, default_folder, link_latest, open_run, write_pieces
@@ -83,3 +84,15 @@ def test_latest_points_at_the_last_run_named(tmp_path: Path) -> None:
 def test_the_default_folder_names_time_and_seed() -> None:
     now = datetime.datetime(2026, 11, 21, 14, 5, 9)
     assert default_folder(7, now).as_posix() == "histories/runs/20261121T140509-7"
+
+
+def test_out_moves_latest_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an import as of a run (tests/integration/test_sigterm.py): what was made last is shown."""
+    monkeypatch.chdir(tmp_path)
+    text = '{:index 0, :time 1, :process 0, :type :%s, :f :send, :value [[:send 0 %s]]}\n'
+    (tmp_path / "history.edn").write_text(text % ("invoke", "7") + text % ("ok", "[0 7]"))
+    for name in ("one", "two"):
+        answer = floodmark("import", "jepsen", "history.edn", "--out", tmp_path / "elsewhere" / name)
+        assert answer.code == 0, answer.err
+    assert Path("histories/runs/latest").resolve() == tmp_path / "elsewhere" / "two"
+    assert floodmark("show").last == "histories/runs/latest"

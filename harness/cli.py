@@ -12,6 +12,7 @@ from harness.cli_options import (
     cluster_options,
     exits,
     file_option,
+    findings,
     judge_options,
     report_options,
     spark_options,
@@ -21,7 +22,7 @@ from harness.workers import Workers
 if TYPE_CHECKING:
     from harness.commands.check import Gate
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="floodmark")
 def main() -> None:
     """Break a replicated log at chosen moments, then prove what it kept.
@@ -36,10 +37,14 @@ def main() -> None:
 @click.option(
     "--concurrency", type=click.IntRange(0), default=10, show_default=True, help="Client processes."
 )
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Ops a second, all processes together.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), show_default="as fast as answers come",
+              help="Ops a second, all processes together.")
 @click.option("--partitions", type=click.IntRange(1), default=4, show_default=True)
 @click.option(
-    "--replication-factor", type=click.IntRange(1), help="At most --nodes.  [default: 3, or --nodes if fewer]"
+    "--replication-factor",
+    type=click.IntRange(1),
+    show_default="3, or --nodes if fewer",
+    help="At most --nodes.",
 )
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option(
@@ -62,6 +67,7 @@ def main() -> None:
     "--schedule",
     "schedule_file",
     type=click.Path(path_type=Path, dir_okay=False),
+    show_default="what --nemesis says",
     help="What is to strike, as JSON or TOML, instead of --nemesis.",
 )
 @click.option(
@@ -70,11 +76,12 @@ def main() -> None:
     show_default=True,
     help="Whether the brokers write what happens in them.",
 )
-@click.option("--seed", type=int, help="Same seed, same schedule; drawn when not given.")
+@click.option("--seed", type=int, show_default="drawn", help="Same seed, same schedule.")
 @click.option(
     "--duration", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="Seconds."
 )
-@click.option("--out", type=RUN_FOLDER, help="The run's folder, absent or empty.")
+@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/TIME-SEED",
+              help="The run's folder, absent or empty.")
 @exits
 @judge_options
 @report_options
@@ -89,7 +96,7 @@ def run(through: "Gate", **options: Any) -> int:
 
 
 @main.command()
-@click.argument("folders", nargs=-1, metavar="[FOLDER]...")
+@click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path())
 @exits
 @judge_options
 @report_options
@@ -112,7 +119,7 @@ def check(folders: tuple[str, ...], through: "Gate", workers: Workers, keep_parq
 
 
 @main.command()
-@click.argument("folders", nargs=-1, metavar="[FOLDER]...")
+@click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path())
 @exits
 @judge_options
 @spark_options
@@ -130,9 +137,11 @@ def rejudge(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
 @main.command()
 @click.argument("folder", type=RUN_FOLDER, required=False)
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True, help="Reproductions.")
-@click.option("--finding", metavar="NAME", help="Which of its findings is looked for (default: the worst).")
-@click.option("--out", type=RUN_FOLDER, help="The parent of the runs' folders, absent or empty.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write what came of it to FILE.")
+@click.option("--finding", metavar="NAME", show_default="the worst", shell_complete=findings,
+              help="Which of its findings is looked for.")
+@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/reproduce-TIME",
+              help="The parent of the runs' folders, absent or empty.")
+@file_option("--json", "json_file", "Write what came of it to FILE.")
 @exits
 def reproduce(
     folder: Path | None, runs: int, finding: str | None, out: Path | None, json_file: Path | None
@@ -155,8 +164,9 @@ def reproduce(
 
 @main.command()
 @click.argument("folder", type=RUN_FOLDER, required=False)
-@click.option("--finding", metavar="NAME", help="Its story: whose fault, since when, what struck.")
-@click.option("--partition", type=click.IntRange(0), help="Which log (needed where there are several).")
+@click.option("--finding", metavar="NAME", shell_complete=findings,
+              help="Its story: whose fault, since when, what struck.")
+@click.option("--partition", type=click.IntRange(0), show_default="the only one", help="Which log.")
 @click.option("--offset", type=click.IntRange(0), help="The replicas' logs side by side around it.")
 @exits
 def show(folder: Path | None, finding: str | None, partition: int | None, offset: int | None) -> int:
@@ -167,10 +177,11 @@ def show(folder: Path | None, finding: str | None, partition: int | None, offset
 
 
 @main.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=findings)
 @exits
 def explain(name: str | None) -> int:
-    """Say what finding NAME means, what its near miss is, and what permits it; without NAME, list them."""
+    """Say what finding NAME means, what its near miss is, and what permits it; without NAME, list them, each
+    with its meaning on one line."""
     from harness.commands.explain import explain_finding
 
     return explain_finding(name)
@@ -178,7 +189,8 @@ def explain(name: str | None) -> int:
 
 @main.command()
 @click.option("--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True)
-@click.option("--out", type=RUN_FOLDER, help="The parent of the demo's run folders, absent or empty.")
+@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/demo-TIME",
+              help="The parent of the demo's run folders, absent or empty.")
 @exits
 def demo(cluster: str, out: Path | None) -> int:
     """See Kafka's historical disasters happen and be caught, and leader epochs prevent them."""
@@ -197,13 +209,15 @@ def import_() -> None:
 
 @import_.command("jepsen")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--out", type=RUN_FOLDER, help="The run's folder, absent or empty.")
+@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/TIME-jepsen",
+              help="The run's folder, absent or empty.")
 @click.option(
     "-c",
     "--config",
     "config",
     multiple=True,
     metavar="KEY=VALUE",
+    show_default="what Jepsen's own checker holds every cluster to",
     help="What was promised, by a Kafka key (repeatable): acks=1, isolation.level=read_uncommitted, ...",
 )
 @click.option("--loses", multiple=True, metavar="ACT", help="An act of the nemesis that loses data.")
@@ -251,11 +265,13 @@ def scenario_show(name: str) -> int:
 @scenario.command("run")
 @click.argument("name", required=False)
 @click.option("--all", "every", is_flag=True, help="Every row of every scenario.")
-@click.option("--rules", metavar="GENERATION", help="Only the rows of this protocol generation.")
+@click.option("--rules", metavar="GENERATION", show_default="all",
+              help="Only the rows of this protocol generation.")
 @click.option("--sample", is_flag=True, help="Of each scenario one row that shows harm and one control.")
 @click.option("--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True)
 @click.option("--at-once", type=click.IntRange(1, 8), default=2, show_default=True, help="Clusters.")
-@click.option("--out", type=RUN_FOLDER, help="The parent of the run folders, absent or empty.")
+@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/scenario-TIME",
+              help="The parent of the run folders, absent or empty.")
 @exits
 def scenario_run(name: str | None, **options: Any) -> int:
     """Play scenario NAME (or zoo number, or FILE.toml) and compare what is found with what is expected.

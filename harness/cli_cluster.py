@@ -8,7 +8,8 @@ import click
 from harness.cli_options import RUN_FOLDER, cluster_options, exits
 from harness.faults import FAULTS
 
-FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, help="Which cluster (default: the latest).")
+FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, show_default="the latest",
+                             help="Which cluster.")
 
 
 @click.group()
@@ -18,8 +19,9 @@ def cluster() -> None:
 
 @cluster.command("up")
 @cluster_options
-@click.option("--out", type=RUN_FOLDER, help="Where its data go: absent or empty (default: temporary).")
-@click.option("--port", type=click.IntRange(1024, 65535), help="The first broker's port; the others follow.")
+@click.option("--out", type=RUN_FOLDER, show_default="temporary", help="Where its data go: absent or empty.")
+@click.option("--port", type=click.IntRange(1024, 65535), show_default="whatever is free",
+              help="The first broker's port; the others follow.")
 @exits
 def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
     """Bring a cluster up; prints its bootstrap address, runs until Ctrl-C."""
@@ -29,7 +31,7 @@ def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
 
 
 @cluster.command("state")
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 @FOLDER_OPTION
 @exits
 def cluster_state(as_json: bool, folder: Path | None) -> int:

@@ -26,6 +26,13 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
     return wrapped
 
 
+def findings(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    """The names of findings that begin so, for a shell that completes them."""
+    from checkers.explain import EXPLANATIONS
+
+    return sorted(name for name in EXPLANATIONS if name.startswith(begun))
+
+
 def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """check's options, which run and rejudge take too; the command gets them as one: `through`, the gate."""
 
@@ -41,7 +48,11 @@ def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
         file_option("--json", "json_file", "Write all verdicts to FILE."),
         click.option("--allow-unknown", is_flag=True, help="'unknown' passes the gate."),
         click.option(
-            "--allow", multiple=True, metavar="NAME", help="Findings of this name never fail the gate."
+            "--allow",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=findings,
+            help="Findings of this name never fail the gate.",
         ),
         click.option("--strict", is_flag=True, help="Take every permitted finding for a bug."),
     ):
@@ -77,7 +88,8 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--master",
             metavar="URL",
-            help="Spark's workers, such as spark://HOST:7077; default: the cores of this machine, local[*].",
+            show_default="local[*], the cores of this machine",
+            help="Spark's workers, such as spark://HOST:7077.",
         ),
     ):
         given = option(given)
@@ -95,7 +107,8 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--links",
             type=click.Choice(["direct", "proxied"]),
-            help="Proxied links can be cut; the default is proxied where a run may cut, else direct.",
+            show_default="proxied where a run may cut, else direct",
+            help="Proxied links can be cut.",
         ),
         click.option(
             "-c",
@@ -103,6 +116,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "config",
             multiple=True,
             metavar="KEY=VALUE",
+            show_default="min.insync.replicas: one less than the replicas; sessions and lag: 2 s",
             help="A Kafka key, for every broker (repeatable).",
         ),
         click.option("--bug", "bugs", multiple=True, metavar="NAME", hidden=True, help="A known-bad rule."),

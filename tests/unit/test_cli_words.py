@@ -1,0 +1,92 @@
+"""What the command line says of itself: defaults, the list of findings, what a shell may complete."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from command_line import floodmark
+
+from checkers.explain import EXPLANATIONS
+from checkers.semantics import FACTS, PERMISSIONS
+from harness.cli import main
+from harness.commands.explain import PERMITS, known
+
+README = Path(__file__).parents[2] / "README.md"
+# Left out, these say nothing: a file is not written, a question not asked.
+NOTHING = {"--json", "--junit", "--markdown", ("show", "--finding"), "--offset", "--allow", "--conf",
+           "--loses", "--spares", "--from"}
+
+
+Words = tuple[str, ...]
+
+
+def commands(group: click.Group, path: Words = ()) -> Iterator[tuple[Words, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        elif not command.hidden:
+            yield (*path, name), command
+
+
+EVERY = list(commands(main))
+
+
+@pytest.mark.parametrize(("path", "command"), EVERY, ids=[" ".join(path) for path, _ in EVERY])
+def test_every_default_is_in_the_help(path: Words, command: click.Command) -> None:
+    """Of whatever takes a value and may be left out."""
+    context = click.Context(command, parent=click.Context(main, **main.context_settings))
+    for option in command.params:
+        record = option.get_help_record(context)
+        if isinstance(option, click.Option) and record is not None and not option.is_flag:
+            name = option.opts[-1]
+            assert ("[default: " in record[1]) != ((path[-1], name) in NOTHING or name in NOTHING), record
+
+
+def test_explain_alone_lists_every_name_with_its_meaning_on_one_line() -> None:
+    """Findings, what permits some, facts; each name can be asked for."""
+    answer = floodmark("explain")
+    assert answer.code == 0
+    rows, _, more = answer.out.partition("\n\n")
+    listed = dict(row.split("  ", 1) for row in rows.splitlines())
+    assert list(listed) == [*sorted(EXPLANATIONS), *PERMISSIONS, f"S1 to S{len(FACTS)}"]
+    assert all(meaning.strip() and "..." not in meaning for meaning in listed.values())
+    assert max(map(len, rows.splitlines())) <= 120
+    assert PERMITS.keys() == PERMISSIONS.keys()
+    assert all(known(name) for name in list(listed)[:-1])
+    assert "floodmark explain NAME" in more
+
+
+def completed(*words: str) -> list[str]:
+    """What bash is told to complete the last word to."""
+    script = Path(sys.executable).parent / "floodmark"
+    ran = subprocess.run([script], capture_output=True, text=True, check=True, env={
+        **os.environ, "_FLOODMARK_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["floodmark", *words]),
+        "COMP_CWORD": str(len(words))})
+    return [line.partition(",")[2] for line in ran.stdout.splitlines()]
+
+
+def test_a_shell_completes_commands_options_and_names() -> None:
+    assert completed("re") == ["rejudge", "reproduce"]
+    assert completed("run", "--nem") == ["--nemesis"]
+    assert completed("run", "--acks", "") == ["all", "1", "0"]
+    assert completed("explain", "und") == ["under-replicated"]
+    assert completed("check", "--allow", "G1c-") == ["G1c-process", "G1c-realtime"]
+    assert "cut" in completed("cluster", "c")
+
+
+@pytest.mark.parametrize(("shell", "mark"), [
+    ("bash", "complete -o"), ("zsh", "compdef"), ("fish", "complete ")])
+def test_the_readme_says_how_a_shell_is_told(shell: str, mark: str) -> None:
+    """The script that it names is there."""
+    variable = f"_FLOODMARK_COMPLETE={shell}_source"
+    assert f"{variable} floodmark" in README.read_text()
+    if shell == "bash" and subprocess.run(["bash", "--version"], capture_output=True, check=False).returncode:
+        pytest.skip("no bash")
+    script = Path(sys.executable).parent / "floodmark"
+    ran = subprocess.run([script], capture_output=True, text=True, check=False,
+                         env={**os.environ, "_FLOODMARK_COMPLETE": f"{shell}_source"})
+    assert mark in ran.stdout

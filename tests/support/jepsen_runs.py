@@ -35,6 +35,7 @@ class World:
     random: Random
     txn: bool  # every op a transaction, whose end takes an offset
     subscribe: bool
+    blind: float = 0.03  # of polls, how many tell some offset not
     logs: list[list[int | None]] = field(default_factory=lambda: [[] for _ in range(KEYS)])
     sent: list[int] = field(default_factory=lambda: [0] * KEYS)
     # Where the logs ended when the op began: none reads what it writes itself.
@@ -141,16 +142,16 @@ class World:
             log = self.logs[key]
             end = max(position, min(self.visible[key], position + random.randint(0, 4)))
             consumer.at[key] = end
-            blind = random.random() < 0.03
+            blind = random.random() < self.blind
             pairs = [f"[{'nil' if blind and random.random() < 0.5 else offset} {log[offset]}]"
                      for offset in range(position, end) if log[offset] is not None]
             found += [f"{key} [{' '.join(pairs)}]"] if pairs else []
         return f"[:poll {{{', '.join(found)}}}]"
 
 
-def history(seed: int, *, txn: bool, subscribe: bool, ops: int = 120) -> str:
+def history(seed: int, *, txn: bool, subscribe: bool, ops: int = 120, blind: float = 0.03) -> str:
     """A whole history."""
-    world = World(random=Random(seed), txn=txn, subscribe=subscribe)
+    world = World(random=Random(seed), txn=txn, subscribe=subscribe, blind=blind)
     clients: list[Consumer] = [Consumer(process=number) for number in range(CLIENTS)]
     opened: dict[int, Asked] = {}
     for _ in range(2 * ops):

@@ -1,0 +1,88 @@
+"""What Jepsen's own definitions find in a history, the judge finds in it when it is imported; and in
+histories of a log that never errs it finds nothing but what subscribing permits."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import jepsen_oracle
+import pytest
+from jepsen_damage import DAMAGES, damaged, ops_of, text_of
+from jepsen_runs import history
+
+from harness.commands.import_jepsen import import_history
+from harness.verdict import BUG, Verdict
+
+HISTORIES = int(os.environ.get("FLOODMARK_SOAK", "150"))
+FIRST = int(os.environ.get("FLOODMARK_SEED", "0")) * 100_000
+LEGAL = HISTORIES // 3
+CYCLES = {"G1c": {"G1c"}, "G1c-realtime": {"G1c", "G1c-process", "G1c-realtime"}}
+OF_SUBSCRIBERS = {"poll-skip", "nonmonotonic-poll"}  # permitted by subscribe
+ALL = {"duplicate", "inconsistent-offsets", "lost-write", "G1a", "precommitted-read", "int-poll-skip",
+       "int-nonmonotonic-poll", "int-nonmonotonic-send", "poll-skip", "nonmonotonic-poll",
+       "nonmonotonic-send", "G1c-realtime"}  # fmt: skip
+
+
+def found_by_the_judge(verdict: Verdict) -> tuple[set[str], set[tuple[str, int]]]:
+    """Names of findings; and with the partition, of the groups whose examples are all of them."""
+    shown = {(one.name, int(example["partition"])) for one in verdict.findings
+             if one.count == len(one.examples) for example in one.examples if "partition" in example}
+    return {one.name for one in verdict.findings}, shown
+
+
+def missing(wanted: Iterable[tuple[str, int]], verdict: Verdict) -> list[tuple[str, int]]:
+    names, shown = found_by_the_judge(verdict)
+    whole = {one.name for one in verdict.findings if one.count == len(one.examples)}
+    return [(name, key) for name, key in sorted(wanted)
+            if not CYCLES.get(name, {name}) & names
+            or (name in whole and name not in CYCLES and (name, key) not in shown)]
+
+
+def unknown(verdict: Verdict) -> set[str]:
+    return {name for one in verdict.unknown for name in one.names}
+
+
+def imported(root: Path, text: str, name: str) -> Path:
+    (root / f"{name}.edn").write_text(text)
+    assert import_history(root / f"{name}.edn", out=root / name) == 0
+    return root / name
+
+
+@pytest.mark.spark
+def test_the_judge_finds_what_jepsen_finds_and_nothing_where_nothing_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from checkers.judge import SparkJudge
+
+    stories = [damaged(FIRST + number) for number in range(HISTORIES)]
+    legal = [history(FIRST + number, txn=bool(number % 2), subscribe=bool(number // 2 % 2))
+             for number in range(LEGAL)]
+    folders = [imported(tmp_path, text_of(ops), f"damaged-{number}")
+               for number, (_, ops) in enumerate(stories)]
+    folders += [imported(tmp_path, text, f"legal-{number}") for number, text in enumerate(legal)]
+
+    capsys.readouterr()
+    verdicts = SparkJudge().judge(folders)
+
+    wanted = [jepsen_oracle.findings(ops) for _, ops in stories]
+    lacking = [f"{folder}: {story}: not found {left}; unknown {sorted(unknown(verdict))}"
+               for folder, (story, _), found, verdict in zip(folders, stories, wanted, verdicts, strict=False)
+               if (left := missing(found, verdict))]
+    assert lacking == [], "\n".join(lacking)
+    assert {name for found in wanted for name, _ in found} >= (ALL if HISTORIES >= 150 else set())
+    for folder, verdict in list(zip(folders, verdicts, strict=True))[HISTORIES:]:
+        assert [(one.name, one.klass) for one in verdict.findings if one.klass == BUG] == [], folder
+        assert {one.name for one in verdict.findings} <= OF_SUBSCRIBERS, folder
+
+
+def test_every_damage_is_seen_and_a_legal_history_has_none() -> None:
+    """By the oracle itself: no damage is in vain, and it never sees what is not there."""
+    seen = {name: set().union(*(
+        {found for found, _ in jepsen_oracle.findings(ops)} for done, ops in map(damaged, range(300))
+        if done == name)) for name in (damage.__name__ for damage in DAMAGES)}
+    assert [name for name, found in seen.items() if not found] == ["rebalance_another"]  # it may excuse only
+    for seed in range(60):
+        subscribes = bool(seed // 2 % 2)
+        found = jepsen_oracle.findings(ops_of(
+            history(seed, txn=bool(seed % 2), subscribe=subscribes, blind=0.0)))
+        assert {name for name, _ in found} <= (OF_SUBSCRIBERS if subscribes else set())

@@ -1,0 +1,183 @@
+"""What Jepsen's own checker of Kafka-like logs finds, from its definitions, plainly and in no hurry.
+
+Written from the words of jepsen.tests.kafka's anomalies over Jepsen's ops, and sharing nothing with the
+judge: `findings(ops)` gives {(name, key)}. Departures, each because the judge knows better on purpose:
+- the offset of a send in doubt is a remark: only acks and polls place a value;
+- a value that any poll returned is not lost, and what a poll shows itself it has not skipped;
+- a seek to the beginning gives up the position, and an ok assign or subscribe that of the keys it drops;
+- where a value has two places, or a place two values, no order of that key is compared.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+Op = dict[str, Any]  # process, type, f, value; rebalanced (keys), seek
+Key = int
+Found = tuple[str, Key]
+LOOKS = ("ok", "info", "fail")
+
+
+def sends_of(op: Op) -> Iterator[tuple[Key, int | None, int]]:
+    """Key, offset where it is told, and value of each micro-send of a send or txn."""
+    for mop in op["value"] if op["f"] in ("send", "txn") else ():
+        if mop[0] == "send":
+            yield (mop[1], *mop[2]) if isinstance(mop[2], tuple) else (mop[1], None, mop[2])
+
+
+def reads_of(op: Op) -> Iterator[tuple[Key, int, int]]:
+    for mop in op["value"] if op["f"] in ("poll", "txn") and op["type"] != "invoke" else ():
+        if mop[0] == "poll" and len(mop) > 1:
+            yield from ((key, offset, value) for key, pairs in mop[1].items() for offset, value in pairs)
+
+
+@dataclass(slots=True)
+class Version:
+    """One key's log as acks and polls show it."""
+
+    cells: dict[int, set[int]] = field(default_factory=dict)
+
+    @property
+    def index(self) -> dict[int, int]:
+        """Value -> its place among the cells that hold something; gaps between offsets vanish."""
+        return {value: number for number, offset in enumerate(sorted(self.cells))
+                for value in self.cells[offset]}
+
+    @property
+    def duplicates(self) -> bool:
+        values = [value for cell in self.cells.values() for value in cell]
+        return len(values) > len(set(values))
+
+    @property
+    def inconsistent(self) -> bool:
+        return any(len(cell) > 1 for cell in self.cells.values())
+
+
+def versions(ops: list[Op]) -> dict[Key, Version]:
+    found: dict[Key, Version] = {}
+    for op in ops:
+        placed = list(reads_of(op))
+        if op["type"] == "ok":
+            placed += [(key, offset, value) for key, offset, value in sends_of(op) if offset is not None]
+        for key, offset, value in placed:
+            found.setdefault(key, Version()).cells.setdefault(offset, set()).add(value)
+    return found
+
+
+def findings(ops: list[Op]) -> set[Found]:
+    """Everything, by name and key."""
+    logs = versions(ops)
+    clear = {key for key, log in logs.items() if not log.duplicates and not log.inconsistent}
+    order = {key: logs[key].index for key in clear}
+    found = {("duplicate", key) for key, log in logs.items() if log.duplicates}
+    found |= {("inconsistent-offsets", key) for key, log in logs.items() if log.inconsistent}
+    found |= set(lost_writes(ops, logs)) | set(aborted_reads(ops)) | set(own_reads(ops))
+    for op in ops:
+        found |= set(inside(op, order))
+    for process in {op["process"] for op in ops}:
+        found |= set(across([op for op in ops if op["process"] == process], order))
+    return found | set(cycles(ops))
+
+
+def lost_writes(ops: list[Op], logs: dict[Key, Version]) -> Iterator[Found]:
+    """An acked value below something that a poll returned, and that no poll did."""
+    returned = {(key, value) for op in ops for key, _, value in reads_of(op)}
+    highest: dict[Key, int] = {}
+    for op in ops:
+        for key, offset, _ in reads_of(op) if op["type"] == "ok" else ():
+            highest[key] = max(offset, highest.get(key, -1))
+    for op in ops:
+        for key, offset, value in sends_of(op) if op["type"] == "ok" else ():
+            if offset is not None and offset < highest.get(key, -1) and (key, value) not in returned:
+                yield "lost-write", key
+
+
+def aborted_reads(ops: list[Op]) -> Iterator[Found]:
+    failed = {(key, value) for op in ops if op["type"] == "fail" for key, _, value in sends_of(op)}
+    for op in ops:
+        for key, _, value in reads_of(op) if op["type"] == "ok" else ():
+            if (key, value) in failed:
+                yield "G1a", key
+
+
+def own_reads(ops: list[Op]) -> Iterator[Found]:
+    for op in ops:
+        mine = {(key, value) for key, _, value in sends_of(op)} if op["type"] == "ok" else set()
+        for key, _, value in reads_of(op):
+            if (key, value) in mine:
+                yield "precommitted-read", key
+
+
+def inside(op: Op, order: dict[Key, dict[int, int]]) -> Iterator[Found]:
+    """Steps of one op: from each read of a key to the next, and from each send to the next."""
+    for key, index in order.items():
+        values = [value for k, _, value in reads_of(op) if k == key]
+        shown = {index[value] for value in values}
+        for one, other in pairwise(values if key not in op["rebalanced"] else ()):
+            skipped = set(range(index[one] + 1, index[other])) - shown
+            if skipped:
+                yield "int-poll-skip", key
+            if index[other] <= index[one]:
+                yield "int-nonmonotonic-poll", key
+        mine = [value for k, _, value in sends_of(op) if k == key and op["type"] == "ok" and value in index]
+        if any(index[other] < index[one] for one, other in pairwise(mine)):
+            yield "int-nonmonotonic-send", key
+
+
+def across(mine: list[Op], order: dict[Key, dict[int, int]]) -> Iterator[Found]:
+    """One process's steps from op to op: reads from the last ok op that read the key; sends likewise."""
+    position: dict[Key, int] = {}
+    sent: dict[Key, int] = {}
+    for op in mine:
+        if op["f"] in ("assign", "subscribe") and op["type"] == "ok":
+            position = {key: at for key, at in position.items() if key in op["value"] and not op["seek"]}
+        for key, index in order.items():
+            values = [index[value] for k, _, value in reads_of(op) if k == key]
+            if values and key in position:
+                if set(range(position[key] + 1, values[0])) - set(values):
+                    yield "poll-skip", key
+                if values[0] <= position[key]:
+                    yield "nonmonotonic-poll", key
+            if values and op["type"] == "ok":
+                position[key] = values[-1]
+            told = [index[value] for k, _, value in sends_of(op)
+                    if k == key and op["type"] == "ok" and value in index]
+            if told and key in sent and told[0] < sent[key]:
+                yield "nonmonotonic-send", key
+            if told:
+                sent[key] = told[-1]
+
+
+def cycles(ops: list[Op]) -> Iterator[Found]:
+    """G1c: ops that read one another's writes in a circle, by real time as well; -1 stands for the key."""
+    completed = [(number, op) for number, op in enumerate(ops) if op["type"] in ("ok", "info")]
+    writer = {(key, value): number for number, op in completed for key, _, value in sends_of(op)}
+    edges: dict[int, set[int]] = {number: set() for number, _ in completed}
+    for number, op in completed:
+        if op["type"] == "ok":
+            for key, _, value in reads_of(op):
+                if (key, value) in writer and writer[key, value] != number:
+                    edges[writer[key, value]].add(number)
+    if circle(edges):
+        yield "G1c", -1
+    for number, op in completed:
+        begun = op["invoked"]
+        for before, other in completed if begun is not None else ():
+            if other["type"] == "ok" and before < begun:
+                edges[before].add(number)
+    if circle(edges):
+        yield "G1c-realtime", -1
+
+
+def circle(edges: dict[int, set[int]]) -> bool:
+    """Whether anything is left when whoever has nobody before it is taken away, again and again."""
+    left = {number: set(after) for number, after in edges.items()}
+    while left:
+        pointed = set().union(*left.values())
+        free = [number for number in left if number not in pointed]
+        if not free:
+            return True
+        for number in free:
+            del left[number]
+    return False

@@ -52,16 +52,43 @@ class EdnError(ValueError):
 
 def forms(blocks: Iterable[bytes]) -> Iterator[tuple[int, object]]:
     """Every form with the line it begins on; of one vector or list, every element of it. EdnError."""
-    reader, rest = _Reader(), b""
+    text = Forms()
     for block in blocks:
-        piece = rest + block
+        yield from text.read(block)
+    yield from text.close()
+
+
+class Forms:
+    """The forms of a text that comes in blocks, for whoever reads some of its lines himself."""
+
+    def __init__(self) -> None:
+        self._reader, self._rest = _Reader(), b""
+
+    @property
+    def between(self) -> bool:
+        """Whether nothing is open: what follows begins a form of its own (and not in a vector of them)."""
+        return not self._rest and self._reader.between
+
+    def read(self, block: bytes) -> Iterator[tuple[int, object]]:
+        """The forms that are whole with this block."""
+        reader, piece = self._reader, self._rest + block
         tokens = _TOKEN.findall(piece)
-        rest = tokens.pop() if tokens and piece.endswith(tokens[-1]) else b""  # it may go on
+        goes_on = tokens and tokens[-1] != b"\n" and piece.endswith(tokens[-1])  # perhaps
+        self._rest = rest = tokens.pop() if goes_on else b""
         yield from reader.take(tokens, piece[:len(piece) - len(rest)])
         if len(rest) > LONGEST:
             raise EdnError(reader.line, reader.column, f"{LONGEST >> 20} MiB, and no end of what begins here")
-    yield from reader.take(_TOKEN.findall(rest), rest)
-    reader.close()
+
+    def skip_lines(self, lines: int) -> None:
+        """So many whole lines, of one form each, were read by somebody else."""
+        if lines:
+            assert self.between, f"{lines} lines are passed over inside a form"
+            self._reader.skip_lines(lines)
+
+    def close(self) -> Iterator[tuple[int, object]]:
+        """The text ends here."""
+        yield from self._reader.take(_TOKEN.findall(self._rest), self._rest)
+        self._reader.close()
 
 
 class _Reader:
@@ -76,6 +103,13 @@ class _Reader:
         self._base: int | None = None  # the depth of the forms: 1 within one vector. None: none began yet
         self._ended = False  # the one vector is closed
         self._held = 0  # tokens since the last form was whole
+
+    @property
+    def between(self) -> bool:
+        return not self._stack and not self._marks and not self._base
+
+    def skip_lines(self, lines: int) -> None:
+        self.line, self.column, self._base = self.line + lines, 1, 0
 
     def take(self, tokens: list[bytes], piece: bytes) -> Iterator[tuple[int, object]]:
         """The forms that these tokens, cut from this piece, make whole."""

@@ -9,6 +9,8 @@ import orjson
 
 from harness.errors import FloodmarkError
 
+TOGETHER = 4096  # lines
+
 
 class HistoryLines:
     """history.jsonl of format 1: index without gaps, and time that does not fall."""
@@ -17,6 +19,7 @@ class HistoryLines:
         self.count = 0
         self.clamped = 0  # lines whose time was earlier than that of the line before
         self._time = 0
+        self._held: list[bytes] = []  # lines that go out together
         try:
             self._file = path.open("xb")
         except OSError as error:
@@ -28,13 +31,28 @@ class HistoryLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        try:
+            self._flush()
+        finally:
+            self._file.close()
 
     def write(self, time: int | None, process: int, kind: str, f: str, rest: Mapping[str, Any]) -> None:
         """One line more."""
-        if time is not None and time < self._time:
+        told = {"process": process, "type": kind, "f": f, **rest}
+        line = orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
+        self.append(self._time if time is None else time, b"," + line[1:])
+
+    def append(self, time: int, rest: bytes) -> None:
+        """One line more, whose rest, from the comma behind the time to the end of the line, is there."""
+        if time < self._time:
             self.clamped += 1
-        self._time = max(self._time, time or 0)
-        told = {"index": self.count, "time": self._time, "process": process, "type": kind, "f": f, **rest}
-        self._file.write(orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE))
+        else:
+            self._time = time
+        self._held.append(b'{"index":%d,"time":%d%b' % (self.count, self._time, rest))
         self.count += 1
+        if len(self._held) == TOGETHER:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._file.write(b"".join(self._held))
+        self._held.clear()

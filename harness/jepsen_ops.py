@@ -57,6 +57,14 @@ class Open:
     seeks: bool  # the beginning
 
 
+class Asked(NamedTuple):
+    """An op without its completion, whose values are plain numbers (jepsen_common.py)."""
+
+    process: int  # as it is numbered
+    f: bytes
+    sends: list[tuple[int, int]]  # partition, and the value as Jepsen has it
+
+
 class Carried(NamedTuple):
     """What a completion of a send, poll or txn becomes."""
 
@@ -80,19 +88,19 @@ class Carrier:
     records: int = 0  # sends, polls and txns
     reach: Reach = field(default_factory=Reach)
     processes: set[int] = field(default_factory=set)
-    _open: dict[int, Open] = field(default_factory=dict)
+    opened: dict[int, "Open | Asked"] = field(default_factory=dict)
     # The partitions of which a process was shown records in this life.
-    _positioned: dict[int, set[int]] = field(default_factory=dict)
+    positioned: dict[int, set[int]] = field(default_factory=dict)
     _holds: dict[int, list[int]] = field(default_factory=dict)  # by its last ok assign or subscribe
     _subscribed: set[int] = field(default_factory=set)
-    _next: int = 0  # the index that Jepsen's next op should have
+    next_index: int = 0  # the index that Jepsen's next op should have
 
     def take(self, told: Told) -> None:
         fields = told.fields
         kind, f, process = word(fields.get("type")), word(fields.get("f")), fields.get("process")
         if f is None:
             raise self.source.wrong(told.line, f"an op without :f: {shown(dict(fields))}")
-        self._count_index(fields.get("index"))
+        self.count_index(fields.get("index"))
         if not fields.keys() <= FIELDS:
             self.left_out.update(f"field :{name}" for name in sorted(fields.keys() - FIELDS))
         if type(process) is not int:
@@ -141,7 +149,7 @@ class Carrier:
         micro: list[tuple[str, Sequence[Any]]] = []
         if f in HOLDS:
             rest["partitions"] = partitions = self._keys(told)
-            if told.fields.get("seek-to-beginning?") and process in self._positioned:
+            if told.fields.get("seek-to-beginning?") and process in self.positioned:
                 self._forget(process)
                 self.changed["process in another life: it sought the beginning"] += 1
         elif f in RECORDS:
@@ -158,12 +166,14 @@ class Carrier:
         as_f = f if f not in RECORDS or is_what_it_says(f, {name for name, _ in micro}) else "txn"
         number = self.names.process(process)
         self.lines.write(self._time(told), number, kind, as_f, rest | self._from(told))
-        self._open[process] = Open(
+        self.opened[process] = Open(
             process=number, told_f=f, f=as_f, sends=sends, values=values, partitions=partitions,
             seeks=bool(told.fields.get("seek-to-beginning?")))
 
     def _completed(self, told: Told, process: int, kind: str, f: str) -> None:
-        asked = self._open.pop(process, None)
+        asked = self.opened.pop(process, None)
+        if isinstance(asked, Asked):
+            asked = self._spelt_out(asked)
         number = self.names.process(process) if asked is None else asked.process
         carried = Carried(f, {}, set(), [])
         if f in HOLDS:
@@ -180,13 +190,20 @@ class Carrier:
         self.lines.write(time, number, kind, carried.f, rest | self._from(told))
         self._note(number, kind, rest, carried.apart)
         if rest.get("reads"):
-            self._positioned.setdefault(process, set()).update(read["partition"] for read in rest["reads"])
+            self.positioned.setdefault(process, set()).update(read["partition"] for read in rest["reads"])
         if kind == "ok" and f in HOLDS:
             self._seek(number, rest["partitions"], seeks=asked is not None and asked.seeks)
         for reads in carried.apart:
             self._poll_apart(time, process, kind, reads)
         if carried.blind and process not in self._subscribed:  # whose position may move anyway
             self._forget(process)
+
+    def _spelt_out(self, asked: Asked) -> Open:
+        sends = [{"partition": partition, "value": self._value(partition, value)}
+                 for partition, value in asked.sends]
+        f = asked.f.decode()
+        return Open(process=asked.process, told_f=f, f=f, sends=sends,
+                    values=[value for _, value in asked.sends], partitions=[], seeks=False)
 
     def _note(self, number: int, kind: str, rest: Mapping[str, Any], apart: list[Reads]) -> None:
         """How far this went."""
@@ -211,7 +228,7 @@ class Carrier:
         if kind == "ok":
             number = self.names.process(process)
             again = {read["partition"] for read in reads}
-            holds = {*self._holds.get(process, ()), *self._positioned.get(process, ()), *again}
+            holds = {*self._holds.get(process, ()), *self.positioned.get(process, ()), *again}
             f = "subscribe" if process in self._subscribed else "assign"
             for keys in (sorted(holds - again), sorted(holds)):
                 self.lines.write(time, number, "invoke", f, {"partitions": keys})
@@ -285,6 +302,8 @@ class Carrier:
             raise self.source.wrong(told.line, f"a poll brings {{key [[offset value]]}}, not {shown(found)}")
         for key, pairs in found.items():
             partition = self.names.partition(key)
+            if not isinstance(pairs, (*SEQUENCE, NoneType)):
+                raise self.source.wrong(told.line, f"a poll brings [[offset value]], not {shown(pairs)}")
             for pair in pairs or ():
                 if not isinstance(pair, SEQUENCE) or len(pair) != 2:
                     raise self.source.wrong(told.line, f"a poll brings [offset value], not {shown(pair)}")
@@ -344,18 +363,18 @@ class Carrier:
             self.left_out["words of an error"] += 1
         return ERRORS.get(name, name.upper().replace("-", "_")) if name else "UNKNOWN"
 
-    def _count_index(self, index: object) -> None:
+    def count_index(self, index: object) -> None:
         """An index that leaps tells of ops that are not in the file."""
         if not _is_index(index):
             if index is not None:
                 self.changed["index that is none"] += 1
             return
-        if index > self._next:
-            self.left_out["op that the file lacks (its :index)"] += index - self._next
-            self.missing += index - self._next
-        elif index < self._next:
+        if index > self.next_index:
+            self.left_out["op that the file lacks (its :index)"] += index - self.next_index
+            self.missing += index - self.next_index
+        elif index < self.next_index:
             self.changed["index that is not above the one before"] += 1
-        self._next = max(self._next, index + 1)
+        self.next_index = max(self.next_index, index + 1)
 
     def _moved(self, process: int, kind: str, f: str, partitions: list[int]) -> None:
         if kind != "ok":
@@ -368,7 +387,7 @@ class Carrier:
 
     def _forget(self, process: int) -> None:
         self.names.new_life(process)
-        self._positioned.pop(process, None)
+        self.positioned.pop(process, None)
 
 
 def is_what_it_says(f: str, names: set[str]) -> bool:

@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import orjson
 
-from harness.edn import EdnError, forms
+from harness.edn import EdnError, Forms, forms
 from harness.edn_forms import Keyword, Symbol, Tagged, text_of
 from harness.errors import FloodmarkError, UsageError
 from harness.places import refuse_irregular
@@ -31,6 +32,18 @@ class Told:
     fields: Mapping[str, object]
 
 
+class Common(Protocol):
+    """Takes lines of the most common shape by itself, and is quicker about it."""
+
+    pattern: re.Pattern[bytes]  # a whole line
+
+    def look(self, text: bytes) -> None:
+        """Whole lines that come next."""
+
+    def take(self, line: re.Match[bytes]) -> bool:
+        """Whether the line was taken; else it is to be read like any other."""
+
+
 class JepsenFile:
     """A history's file. `digest` is that of the bytes read so far."""
 
@@ -46,10 +59,10 @@ class JepsenFile:
         if head.startswith(b"JEPSEN"):
             raise UsageError(f"{path} is Jepsen's binary store: import the history.edn that lies beside it")
 
-    def ops(self) -> Iterator[Told]:
-        """Every op, in the order of the file."""
+    def ops(self, common: Common | None = None) -> Iterator[Told]:
+        """Every op, in the order of the file, but those lines that `common` takes."""
         try:
-            for line, form in self._json_lines() if self.is_json else forms(self._blocks()):
+            for line, form in self._json_lines() if self.is_json else self._forms(common):
                 yield Told(line=line, fields=self._fields(line, form))
         except EdnError as error:
             raise UsageError(f"{self.path}:{error.line}:{error.column}: {error.what}") from error
@@ -71,6 +84,45 @@ class JepsenFile:
             raise UsageError(f"{self.path} is a folder: name the history.edn in it") from error
         except OSError as error:
             raise FloodmarkError(f"cannot read {self.path}: {error.strerror}") from error
+
+    def _forms(self, common: Common | None) -> Iterator[tuple[int, object]]:
+        """A line is offered to `common` only where a form may begin with it and nothing else is open; the
+        reader of EDN has all that stands between."""
+        if common is None:
+            yield from forms(self._blocks())
+            return
+        text = Forms()
+        for block in self._whole_lines():
+            common.look(block)
+            at = lines = 0  # read so far; taken since the reader of EDN had something
+            take, between = common.take, text.between
+            for line in common.pattern.finditer(block):
+                begins, ends = line.span()
+                if begins > at or not between:
+                    text.skip_lines(lines)
+                    yield from text.read(block[at:begins])
+                    lines, between = 0, text.between
+                if between and take(line):
+                    lines += 1
+                else:
+                    text.skip_lines(lines)
+                    yield from text.read(line[0])
+                    lines, between = 0, text.between
+                at = ends
+            text.skip_lines(lines)
+            yield from text.read(block[at:])
+        yield from text.close()
+
+    def _whole_lines(self) -> Iterator[bytes]:
+        """The blocks, each to the end of a line."""
+        rest: list[bytes] = []
+        for block in self._blocks():
+            cut = block.rfind(b"\n") + 1
+            if cut:
+                yield b"".join([*rest, block[:cut]])
+                rest = []
+            rest.append(block[cut:])
+        yield b"".join(rest)
 
     def _blocks(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:

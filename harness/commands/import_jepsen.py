@@ -26,6 +26,7 @@ from harness import __version__
 from harness.commands.run import commit, pairs
 from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
+from harness.jepsen_common import CommonLines
 from harness.jepsen_faults import SPARES, Nemesis
 from harness.jepsen_lines import HistoryLines
 from harness.jepsen_names import LIFE, SPAN, Names
@@ -97,10 +98,8 @@ def carried(source: JepsenFile, run: Run, spares: frozenset[str]) -> Carrier:
     with HistoryLines(run.history_path) as lines:
         names, nemesis = Names(json=source.is_json), Nemesis(json=source.is_json, spares=spares)
         carrier = Carrier(source=source, lines=lines, names=names, nemesis=nemesis)
-        for number, told in enumerate(source.ops(), 1):
+        for told in source.ops(CommonLines(carrier)):
             carrier.take(told)
-            if number % TOLD_EVERY == 0:
-                click.echo(f"... {number} ops, line {told.line}", err=True)
         carrier.end()
     return carrier
 

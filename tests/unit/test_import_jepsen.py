@@ -107,6 +107,7 @@ REFUSED = [
     ("{:type :invoke, :f :send, :process 0, :value [[:send 1]]}", "1: .:send 1. is no micro-op"),
     ("{:type :ok, :f :poll, :process 0, :value [[:poll [1 2]]]}", "1: a poll brings"),
     ("{:type :ok, :f :poll, :process 0, :value [[:poll {0 [[1 2 3]]}]]}", "1: a poll brings"),
+    ("{:type :ok, :f :poll, :process 0, :value [[:poll {0 :timeout}]]}", "1: a poll brings"),
     ("{:type :ok, :f :assign, :process 0, :value 7}", "1: :value names no keys"),
     ('{"type": "invoke", ', "1: not JSON"), (in_json(OPS) + "{]", "7: not JSON"),
     ('[{"type": "invoke"}]', "jq -c"), ("JEPSEN\0\0", "binary store"),

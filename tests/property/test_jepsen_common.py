@@ -38,7 +38,7 @@ def reordered(text: str, random: Random) -> str:
 
     def line_of(line: str) -> str:
         body = line[1:-1]
-        places = [found.start() - 1 for found in FIELD.finditer(f" {body}")]
+        places = [found.start() for found in FIELD.finditer(f" {body}")]
         parts = [body[one:other].strip(", ") for one, other in zip(places, [*places[1:], None], strict=True)]
         shuffled = random.sample(range(6), 6) if random.random() < 0.02 else order
         return f"{{{', '.join(parts[place] for place in shuffled)}}}"
@@ -111,7 +111,7 @@ def test_what_is_quick_is_what_is_slow(tmp_path: Path, monkeypatch: pytest.Monke
     seen = Counter(type(one) for one in outcomes.values())
     assert seen[str] > 80, seen  # refused
     assert seen[list] > 160, seen
-    assert Counting.taken > 25 * HISTORIES  # most lines are common
+    assert Counting.taken > 20 * HISTORIES  # most lines are common
 
 
 @pytest.mark.parametrize(("line", "common"), [

@@ -51,6 +51,8 @@ HISTORIES: dict[str, tuple[str, tuple[str, ...], dict[str, str | None]]] = {
         *polled(1, "{0 [[1 2]]}"), "1 invoke crash", "1 info crash", *held(2),
         "nemesis info kill :all", 'nemesis info kill {"n1" :killed}',
         *polled(2, "{0 [[0 1] [1 2]]}"), "0 invoke send [[:send 0 3]]", "0 info send [[:send 0 3]]"), (), {}),
+    "no-record": (ops("0 invoke assign [0]", "0 ok assign [0]"), (), {}),
+    "no-line": ("", (), {}),
     "lost": (ops(
         *sent(0, 1, 0), *sent(0, 2, 1), *sent(0, 3, 2), *held(1), *polled(1, "{0 [[0 1] [2 3]]}")), (),
         {"int-poll-skip": None, "lost-write": None}),
@@ -118,7 +120,7 @@ HISTORIES: dict[str, tuple[str, tuple[str, ...], dict[str, str | None]]] = {
 
 UNSURE = {  # histories of which something is unknown, losses among it
     "above-the-last-read", "aborted-and-read", "aborted-and-read-uncommitted", "never-sent-perhaps",
-    "read-without-an-offset", "sent-twice"}
+    "read-without-an-offset", "sent-twice", "no-record", "no-line"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +171,17 @@ def test_what_is_known_is_known(judged: Judged) -> None:
     assert judged.unknown("never-sent-perhaps") >= {"phantom", "poll-skip"}
     assert judged.unknown("sent-twice") >= {"duplicate", "G1a"}
     assert judged.answer.code == 1
+
+
+@pytest.mark.spark
+def test_a_healthy_history_is_valid_and_a_lossy_one_is_not(judged: Judged) -> None:
+    """By the gate's own word, without --allow-unknown."""
+    healthy = floodmark("check", judged.folder / "clean")
+    assert healthy.code == 0, healthy.out
+    assert "clean: valid" in healthy.out
+    assert len([line for line in healthy.out.splitlines() if line.startswith("  not made   ")]) == 1
+    lossy = floodmark("check", judged.folder / "clean", judged.folder / "below-the-first-read")
+    assert (lossy.code, "1 invalid, 1 valid" in lossy.out) == (1, True), lossy.out
 
 
 @pytest.mark.spark

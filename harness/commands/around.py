@@ -199,7 +199,7 @@ def show_story(story: Story, focus: Focus, *, in_brief: bool) -> None:
     if story.breach is not None:
         since += f"; at {seconds(story.breach.time)} (index {story.breach.index}) another record was there"
     elif focus.offset is not None and not focus.processes:
-        since += "; no client was shown another record there, the final logs tell"
+        since += "; no client was shown another record there"
     click.echo(since)
     if story.in_force:
         told = ", ".join(f"{f} {node}".rstrip() for f, node in story.in_force)

@@ -2,7 +2,8 @@
 
 Rules
 1. A name is made of what was asked for: the scenario, or the nemeses as they were asked, the cluster, the
-   rules, the workload and its promises. Never of what changes from run to run: no seed, time, id or folder.
+   rules, the workload and its promises; of a history from elsewhere its file's name. Never of what changes
+   from run to run: no seed, time, id or folder.
 2. Runs of one kind in one report are numbered in their order: the first has the plain name, then come #2, #3.
 3. A run whose run.json cannot be read was nothing that has a name: it is called that.
 """
@@ -27,7 +28,10 @@ def case_name(about: Told | None) -> str:
     `nemesis crash,cut, local cluster of 3, kip-320, workload log, acks=all, min.insync.replicas=2`."""
     if about is None:
         return UNREADABLE
-    nodes = about.get("nodes")
+    imported, nodes = about.get("imported"), about.get("nodes")
+    if isinstance(imported, dict) and word(imported, "file"):
+        parts = [f"imported {word(imported, 'file')}", *promises(about)]
+        return ", ".join(parts)[:CHARS]
     where = f"{word(about, 'cluster') or 'some'} cluster of {len(nodes) if isinstance(nodes, list) else '?'}"
     if word(about, SCENARIO):
         on = word(about, ROW) or word(about, "rules")

@@ -301,7 +301,8 @@ def last(evidence: Evidence) -> Part:
     record = f"{more + 1} acked records" if more else record
     if evidence.found["class"] != BUG:
         record += f", permitted by {evidence.found.get('permitted_by')}"
-    return ("gone", f"{record}; {in_the_end}" if in_the_end else what(evidence))
+    how = in_the_end or what(evidence).partition(", but ")[2].removesuffix(".")
+    return ("gone", f"{record}; {how}" if how else what(evidence))
 
 
 def held_now(evidence: Evidence) -> str:

@@ -54,6 +54,7 @@ _CLAUSES = {  # of what a node did to the record that the event is about
     names.LEADER_INCOMPLETE: "{} began to lead without it",
     names.CANDIDATE_INCOMPLETE: "{} could have been elected without it",
 }
+_SKIPS = frozenset({names.POLL_SKIP, names.INT_POLL_SKIP})
 _REMARKS = re.compile(r" \((?:index [\d, ]+|[^()]+, seq \d+ of its trace)\)")
 
 
@@ -114,11 +115,11 @@ def joins(gathering: Gathering, event: Event, found: Told) -> bool:
         return False
     if (found["class"], found.get("permitted_by")) != (root["class"], root.get("permitted_by")):
         return False
-    return all(is_about(gathering, event, example) for example in examples)
+    return all(is_about(gathering, event, str(found["name"]), example) for example in examples)
 
 
-def is_about(gathering: Gathering, event: Event, example: Told) -> bool:
-    """Whether an example is of the event's record, place or line."""
+def is_about(gathering: Gathering, event: Event, name: str, example: Told) -> bool:
+    """Whether an example of such a finding is of the event's record, place or line."""
     partition, line = whole(example, "partition"), whole(example, "event")
     offset, value = whole(example, "offset"), whole(example, "value")
     if partition is None:
@@ -128,10 +129,22 @@ def is_about(gathering: Gathering, event: Event, example: Told) -> bool:
     if (offset is not None and (partition, offset) in event.offsets) or (
             value is not None and (partition, value) in event.values):
         return True
+    if name in _SKIPS and offset is not None:
+        return passed_over(gathering, example, partition, offset, event)
     if offset is not None and event.root["count"] > len(examples_of(event.root)):
         # Not all of its places are named, but the first of them: what lies behind those is taken for one.
         return bool(event.offsets) and (partition, offset) > max(event.offsets)
     return line is not None and cuts(gathering, line, partition, event)
+
+
+def passed_over(gathering: Gathering, example: Told, partition: int, offset: int, event: Event) -> bool:
+    """Whether all that a consumer passed over are places of the event: what is gone cannot be read."""
+    ops = [gathering.files.op(index) for index in items(example, "ops") if type(index) is int]
+    before = [read.offset for op in ops if op is not None for read in op.reads or ()
+              if read.partition == partition and read.offset is not None and read.offset < offset]
+    if not before or offset - max(before) > len(event.offsets) + 1:
+        return False
+    return all((partition, each) in event.offsets for each in range(max(before) + 1, offset))
 
 
 def cuts(gathering: Gathering, line: int, partition: int, event: Event) -> bool:

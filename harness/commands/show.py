@@ -28,6 +28,7 @@ from harness.commands.telling import (
     Reading,
     gathering_of,
     headed,
+    left_undone,
     looked_at,
     next_commands,
     paragraph,
@@ -106,6 +107,8 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
         click.echo(paragraph(event))
     for told in unknowns(verdict.get("unknown") or ()):
         click.echo(told)
+    for told in left_undone(verdict):
+        click.echo(f"  not made   {told}")
     click.echo(f"  looked at  {looked_at(verdict.get('counts') or {})}")
     for line in next_commands(shown, verdict, about):
         click.echo(harmless(line))

@@ -35,6 +35,9 @@ KILL, START = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down
      "no nemesis, local cluster of 3, kip-320, workload log, acks=1, unclean elections allowed"),
     ({"cluster": 5, "nodes": "n1", "rules": None, "workload": {}, "guarantees": [], "config": [],
       "nemesis": []}, "no nemesis, some cluster of ?"),
+    ({"imported": {"file": "history.edn", "sha256": "00"}, "id": "00"},
+     "imported history.edn, acks=all, min.insync.replicas=2"),
+    ({"imported": "yes", "nemesis": "none"}, f"no nemesis, {SUFFIX}"),
     ({"schedule": [5, {"f": []}, {"f": "cut"}]}, f"nemesis cut, {SUFFIX}"),
 ])
 def test_a_name_says_what_was_tested(about: dict[str, Any], name: str) -> None:

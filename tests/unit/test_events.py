@@ -160,6 +160,23 @@ def test_of_very_many_losses_what_lies_behind_those_named_is_one_of_them(folder:
         assert (len(found) == 1) == joined
 
 
+def test_a_skip_belongs_to_a_loss_where_nothing_else_was_passed_over(folder: Path) -> None:
+    """What is there and was not shown is a bug of its own."""
+
+    def poll(index: int, *offsets: int) -> dict[str, Any]:
+        return op(index, 5.0 + index, 9, "ok", "poll", reads=[
+            {"partition": 0, "offset": offset, "value": 100 + offset} for offset in offsets])
+
+    written(folder / "history.jsonl", [*HISTORY, poll(9, 3, 4), poll(10, 6, 7), poll(11, 4, 7), poll(12, 9)])
+    for name, ops, offset, joined in (
+            ("poll-skip", [9, 10], 6, True), ("int-poll-skip", [11], 7, False),
+            ("poll-skip", [10, 12], 9, False), ("poll-skip", [], 6, False), ("poll-skip", [99], 6, False)):
+        skip = group(name, {"partition": 0, "offset": offset, "ops": ops})
+        assert (len(events(folder, group("lost-write", LOST), skip)) == 1) == joined
+    two = group("lost-write", LOST, {**LOST, "offset": 6, "value": 9})
+    assert len(events(folder, two, group("int-poll-skip", {"partition": 0, "offset": 7, "ops": [11]}))) == 1
+
+
 def test_a_bug_is_no_part_of_what_a_setting_permits(folder: Path) -> None:
     seen = {"partition": 0, "offset": 5, "value": 7}
     lost = group("lost-write", LOST, by="acks")
@@ -304,7 +321,10 @@ def test_without_any_log_the_finding_itself_says_what_is_gone(folder: Path) -> N
         heads = dict(read(folder, group("lost-write", LOST)).summary)
         assert heads["gone"].startswith("acked record 7; offset 5: ")
         (folder / "logs" / f"{node}.jsonl").unlink()
-    assert dict(read(folder, group("lost-write", LOST)).summary)["gone"] == LOST["text"]
+    for text, told in ((LOST["text"], LOST["text"]), ("It was acked, but the reads did not return it.",
+                                                      "acked record 7; the reads did not return it")):
+        lost = group("lost-write", {**LOST, "text": text})
+        assert dict(read(folder, lost).summary)["gone"] == told
 
 
 def test_the_summary_stands_in_the_page_too_and_nothing_is_said_twice(folder: Path) -> None:

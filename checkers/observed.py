@@ -96,6 +96,14 @@ def not_made(observes: Observes) -> tuple[NotMade, ...]:
     return tuple(_not_made(observes))
 
 
+def needs_of(name: str) -> str:
+    """What a check cannot be made without, in a sentence; nothing where the history is enough."""
+    if name not in NEEDED_EVENTS:
+        return "Dumps of the logs and replicas.jsonl." if name in OF_FILES else ""
+    besides = "; and replicas.jsonl" if name in OF_TRACE_AND_REPLICAS else ""
+    return f"Of the trace {', '.join(sorted(NEEDED_EVENTS[name]))}{besides}."
+
+
 def silent_of_trace(observes: Observes) -> tuple[str, ...]:
     """The trace's checks that claim nothing: what is not told may be what excuses."""
     if observes.flaw is not None:

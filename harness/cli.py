@@ -226,9 +226,9 @@ def import_() -> None:
 def import_jepsen(file: Path, **options: Any) -> int:
     """Turn FILE, the history.edn (or JSON lines) of a jepsen.tests.kafka run, into a run folder.
 
-    What cannot be carried is counted on stderr and in run.json. No replica's log is there: whatever needs
-    one will be unknown. Kills spare what was written, unless a lazy file system makes them lose it:
-    --loses kill.
+    What cannot be carried is counted on stderr and in run.json. No replica's log is there: what rests on one
+    is not checked, and lost writes are inferred from the reads, as Jepsen does. Kills spare what was written,
+    unless a lazy file system makes them lose it: --loses kill.
     """
     from harness.commands.import_jepsen import import_history
 

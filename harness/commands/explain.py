@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import click
 
 from checkers.explain import EXPLANATIONS
+from checkers.observed import needs_of
 from checkers.semantics import FACTS, FACTS_OF, LAWS, PERMISSIONS
 from harness.errors import UsageError
 from harness.verdict import EXIT_VALID
@@ -117,6 +118,8 @@ def of_finding(name: str) -> Iterator[Part]:
     yield "near miss", explanation.near_miss
     yield "the law", f"{LAWS[name]}."
     yield "permitted", explanation.permitted
+    if needs := needs_of(name):
+        yield "needs", f"{needs} Where run.json's `observes` promises less, the check is not made."
     yield from facts(FACTS_OF[name])
 
 

@@ -1,6 +1,7 @@
 """run.json's `observes`: which checks are not made on a system that shows less, what stays unknown, and what
 is found all the same."""
 
+import re
 from collections.abc import Callable
 from itertools import chain, combinations
 from pathlib import Path
@@ -14,6 +15,7 @@ from traced_story import Story, traced_in
 
 from checkers import names, observed
 from checkers.observed import EVENTS, NEEDED_EVENTS, OF_FILES, Observes, observes_of
+from harness.commands.explain import explain_finding
 from harness.verdict import Verdict
 
 TALES = Tales()
@@ -267,6 +269,20 @@ def test_every_check_of_the_trace_has_its_events() -> None:
     assert NEEDED_EVENTS.keys() == set(names.OF_THE_TRACE)
     assert of_the_format >= EVENTS
     assert names.LOST_WRITE not in OF_FILES
+
+
+def test_explain_and_the_page_say_what_a_check_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every check that may be not made, the same events; and no other says anything."""
+    page = (Path(__file__).parents[2] / "histories" / "README.md").read_text()
+    table = page.split("## What a system does not show")[1].split("| check | needs |")[1].split("\n\n")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if "`" in line]
+    assert {name for row in rows for name in re.findall("`([^`]+)`", row)} == {*OF_FILES, *NEEDED_EVENTS}
+    for name in names.MADE:
+        assert explain_finding(name) == 0
+        told = capsys.readouterr().out
+        assert ("  needs      " in told) == (name in {*OF_FILES, *NEEDED_EVENTS}), name
+        for event in NEEDED_EVENTS.get(name, ()):
+            assert event in told.split("  needs      ")[1], (name, event)
 
 
 def test_the_more_is_promised_the_more_is_made() -> None:

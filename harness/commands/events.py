@@ -27,7 +27,7 @@ PLACES = 3  # lines named behind a finding
 # How a record came to be lost.
 _CAUSES = frozenset({
     names.UNSAFE_TRUNCATION, names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_ISR,
-    names.ACK_RULE, "unclean-election", "recovery-loss",
+    names.ACK_RULE, names.UNCLEAN_ELECTION, "recovery-loss",
 })  # fmt: skip
 _AFTER_A_LOSS = _CAUSES | {
     names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS, names.REALTIME_ORDER, names.NONMONOTONIC_SEND,
@@ -52,6 +52,7 @@ OF_ONE_EVENT: Mapping[str, frozenset[str]] = {
 _CLAUSES = {  # of what a node did to the record that the event is about
     names.UNSAFE_TRUNCATION: "{} cut it off, although it was committed",
     names.LEADER_INCOMPLETE: "{} began to lead without it",
+    names.UNCLEAN_ELECTION: "{} was elected uncleanly, and nobody had allowed it",
     names.CANDIDATE_INCOMPLETE: "{} could have been elected without it",
 }
 _SKIPS = frozenset({names.POLL_SKIP, names.INT_POLL_SKIP})
@@ -129,12 +130,25 @@ def is_about(gathering: Gathering, event: Event, name: str, example: Told) -> bo
     if (offset is not None and (partition, offset) in event.offsets) or (
             value is not None and (partition, value) in event.values):
         return True
+    if name == names.UNCLEAN_ELECTION and line is not None and elected(gathering, line, event):
+        return True
     if name in _SKIPS and offset is not None:
         return passed_over(gathering, example, partition, offset, event)
     if offset is not None and event.root["count"] > len(examples_of(event.root)):
         # Not all of its places are named, but the first of them: what lies behind those is taken for one.
         return bool(event.offsets) and (partition, offset) > max(event.offsets)
     return line is not None and cuts(gathering, line, partition, event)
+
+
+def elected(gathering: Gathering, line: int, event: Event) -> bool:
+    """Whether a line of the trace is the election of the leader that an event's line tells of."""
+    found = gathering.files.event(line + 1)
+    if found is None or found[1].event != "elect":
+        return False
+    chosen = [found[1].fields.get(key) for key in ("leader", "epoch", "partition")]
+    lines = filter(None, (gathering.files.event(number + 1) for number in event.lines))
+    return any(chosen == [told.fields.get(key) for key in ("node", "epoch", "partition")]
+               for _, told in lines if told.event == "become_leader")
 
 
 def passed_over(gathering: Gathering, example: Told, partition: int, offset: int, event: Event) -> bool:

@@ -160,6 +160,18 @@ def test_of_very_many_losses_what_lies_behind_those_named_is_one_of_them(folder:
         assert (len(found) == 1) == joined
 
 
+def test_an_unclean_election_belongs_to_the_loss_that_its_leader_brought(folder: Path) -> None:
+    """The line to blame for the loss is that leader's first; another election is another event."""
+    lost = group("lost-write", {**LOST, "event": 8})  # n3 begins to lead epoch 4
+    for number, joined in ((7, True), (9, False), (3, False), (99, False)):
+        unclean = group("unclean-election", {"partition": 0, "event": number, "nodes": ["n3"]})
+        assert (len(events(folder, lost, unclean)) == 1) == joined
+    (account,) = read(folder, lost, group("unclean-election", {
+        "partition": 0, "event": 7, "nodes": ["n3"]})).accounts
+    assert [(one.clause, one.places) for one in account.followers] == [
+        ("n3 was elected uncleanly, and nobody had allowed it", "trace.jsonl:8")]
+
+
 def test_a_skip_belongs_to_a_loss_where_nothing_else_was_passed_over(folder: Path) -> None:
     """What is there and was not shown is a bug of its own."""
 

@@ -149,6 +149,49 @@ def a_struck_node_leads_although_others_have_it() -> RunFolder:
 
 
 @story
+def elected_from_outside_the_isr() -> RunFolder:
+    """n1 was elected uncleanly, though the setting is off and nobody had asked for it, and an acked record is
+    gone: the election is a bug, and permits nothing."""
+    folder = without_the_last(unclean=False)
+    damages_losses.elected(folder, 0, ("n1",), clean=False)
+    return folder
+
+
+@story
+def elected_from_outside_the_isr_as_asked() -> RunFolder:
+    """The same unclean election, which the nemesis had asked for: what it loses is permitted."""
+    folder = without_the_last(unclean=True)
+    damages_losses.elected(folder, 0, ("n1",), clean=False)
+    return folder
+
+
+def without_the_last(*, unclean: bool) -> RunFolder:
+    """The acked 3 is on no replica; in the end an election was asked for, a preferred or an unclean one."""
+    life = begin()
+    send(life, 0, 1)
+    send(life, 0, 2)
+    folder = end(life, traced=True)
+    for node in NODES:
+        damages.shorten(folder, node, 0)
+    damages.unread(folder, 3)
+    began = folder.lines[-1]["time"] + 1
+    folder.add(-1, "info", "elect", fault={
+        "nodes": [], "partitions": [0], "unclean": unclean, "began": began})
+    return folder
+
+
+@story
+def a_broker_ends_by_itself() -> RunFolder:
+    """n2 broke an invariant of its own, and its process ended; nothing was lost by it."""
+    life = begin()
+    send(life, 0, 1)
+    folder = end(life)
+    folder.run |= {"died": ["n2"], "died_words": {
+        "n2": "it ended with exit code 1\nbroker n2: step\nAssertionError: HW 7 above LEO 6"}}
+    return folder
+
+
+@story
 def one_power_cut_and_no_trace() -> RunFolder:
     """One of three lost power and an acked record is gone: without a trace nobody can say whether that was
     why."""

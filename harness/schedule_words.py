@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 from harness.errors import UsageError
 from harness.schedule import ROLES
 
+WORD_CHARS = 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
@@ -74,7 +76,7 @@ def flag(at: str, value: object, _: Known) -> bool:
 
 
 def word(at: str, value: object, _: Known) -> str:
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or not value.isprintable() or len(value) > WORD_CHARS:
         refuse(at, f"is {shown(value)}, should be a word")
     return value
 

@@ -210,7 +210,7 @@ def tell_failure(folder: Place, verdict: Verdict) -> None:
     where = report.keep_failure(folder, verdict)
     if verdict.failure is not None:
         told = f"its traceback is in {where}" if where is not None else "its traceback could not be kept"
-        click.echo(f"floodmark: {folder}: the judge itself failed; {told}", err=True)
+        click.echo(harmless(f"floodmark: {folder}: the judge itself failed; {told}"), err=True)
 
 
 def written(write: Callable[[], None]) -> list[int]:

@@ -23,6 +23,7 @@ from typing import Any
 import click
 
 from harness import __version__
+from harness.commands.harmless import harmless
 from harness.commands.run import commit, pairs
 from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
@@ -68,7 +69,7 @@ def import_history(
             write_pieces(begun.folder / "values.jsonl", map(json_line, carrier.names.odd_values()))
     link_latest(folder)
     for line in summary(carrier, about, told):
-        click.echo(line, err=True)
+        click.echo(harmless(line), err=True)
     click.echo(f"judge it: floodmark check {folder}", err=True)
     click.echo(str(folder))
     return EXIT_VALID

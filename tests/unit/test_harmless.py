@@ -196,3 +196,16 @@ def test_a_scenario_of_a_strangers_is_shown_as_text_and_names_no_path(tmp_path: 
     assert "\\x1b]0;owned\\x07\\u202e\\n" in shown
     file.write_text(re.sub(r'^name = ".*"$', 'name = "../../outside"', text, flags=re.MULTILINE))
     assert "no folder can be named so" in said("scenario", "show", file)
+
+
+def test_an_import_obeys_nothing_that_its_history_says(tmp_path: Path) -> None:
+    """What is not carried is told by its kind, which is a word of the history's."""
+    file = tmp_path / "history.json"
+    lines = [{"index": 0, "time": 1, "process": 0, "type": "invoke", "f": "send", "value": [["send", 0, 7]]},
+             {"index": 1, "time": 2, "process": 0, "type": "ok", "f": "send", "value": [["send", 0, [0, 7]]]},
+             {"index": 2, "time": 3, "process": 1, "type": "invoke", "f": f"strange{EVIL}", "value": None},
+             {"index": 3, "time": 4, "process": "nemesis", "type": "info", "f": f"odd{EVIL}", "value": EVIL}]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = said("import", "jepsen", file, "--out", tmp_path / "run")
+    assert_harmless(text)
+    assert "\\x1b]0;owned" in text

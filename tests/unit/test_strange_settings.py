@@ -59,6 +59,9 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "very many clients": ({"concurrency": 10**9}, "concurrency"),
     "a rate that is none": ({"rate": "fast"}, "rate"),
     "an act on a path": ({"schedule": [{"f": "kill", "nodes": ["../n1"]}]}, "kill"),
+    "a kind of cut that a terminal would obey": ({"schedule": [
+        {"f": "cut", "nodes": ["n1"], "kind": "\x1b[2J"}]}, "\\u001b[2J"),
+    "a kind of cut without end": ({"schedule": [{"f": "cut", "nodes": ["n1"], "kind": "k" * 101}]}, "kkk"),
     "an act that nobody knows": ({"schedule": [{"f": "exec", "nodes": ["n1"]}]}, "exec"),
 }
 

@@ -1,6 +1,6 @@
 """The lines of an imported history, written as they come."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,10 +15,12 @@ TOGETHER = 4096  # lines
 class HistoryLines:
     """history.jsonl of format 1: index without gaps, and time that does not fall."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tell: Callable[[int], None] = lambda _: None) -> None:
+        """`tell` hears now and then of how many lines there are."""
         self.count = 0
         self.clamped = 0  # lines whose time was earlier than that of the line before
         self._time = 0
+        self._tell = tell
         self._held: list[bytes] = []  # lines that go out together
         try:
             self._file = path.open("xb")
@@ -56,3 +58,4 @@ class HistoryLines:
     def _flush(self) -> None:
         self._file.write(b"".join(self._held))
         self._held.clear()
+        self._tell(self.count)

@@ -37,7 +37,7 @@ from harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_full, 
 from harness.verdict import EXIT_VALID
 
 SHOWN = 8  # partitions named in one line
-TOLD_EVERY = 500_000  # ops: some twenty seconds
+TOLD_EVERY = 1_000_000  # lines: some six seconds
 WORKLOAD = "jepsen.tests.kafka"
 NO_REPLICAS = "imported from Jepsen: a history of clients says nothing of the replicas"
 ASSUMED: Mapping[str, str] = {
@@ -96,7 +96,15 @@ def whole_folder(folder: Path) -> Iterator[Run]:
 
 def carried(source: JepsenFile, run: Run, spares: frozenset[str]) -> Carrier:
     """Every op of the file, written to the run's history."""
-    with HistoryLines(run.history_path) as lines:
+    said = 0
+
+    def tell(lines: int) -> None:
+        nonlocal said
+        if lines // TOLD_EVERY > said:
+            said = lines // TOLD_EVERY
+            click.echo(f"... {lines} lines", err=True)
+
+    with HistoryLines(run.history_path, tell) as lines:
         names, nemesis = Names(json=source.is_json), Nemesis(json=source.is_json, spares=spares)
         carrier = Carrier(source=source, lines=lines, names=names, nemesis=nemesis)
         for told in source.ops(CommonLines(carrier)):

@@ -206,6 +206,15 @@ def test_where_no_loss_can_be_inferred_is_told(
     assert run.about["observes"] == {"dumps": False, "replicas": False, "trace": []}
 
 
+def test_how_far_it_is_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(import_jepsen, "TOLD_EVERY", 5_000)
+    imported(tmp_path, numbered(*SEND * 6_000) + "\n")
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if line.startswith("...")] == ["... 8192 lines", "... 12000 lines"]
+
+
 def test_the_sentence_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"^{tmp_path}/history\.edn:2:8: \] closes the \{{ of line 2$"):
         imported(tmp_path, "{:a 1}\n{:a [1]]".replace("{:a 1}", "; a comment"))

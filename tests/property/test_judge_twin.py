@@ -12,6 +12,7 @@ import damages_logs
 import damages_losses
 import damages_orders
 import damages_txn
+import damages_unread
 import pytest
 from damages import DAMAGES, FILES, NEAR_MISSES
 from sieve_shapes import elsewhere, final_reads_alone, nobody_leads, written
@@ -24,7 +25,7 @@ from histories import RunFolder, healthy
 CATALOGUE = DAMAGES | NEAR_MISSES | FILES
 ADDED_BY = (  # imported for what they add
     damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_orders,
-    damages_txn)
+    damages_txn, damages_unread)
 FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "200"))
 SEED = os.environ.get("FLOODMARK_SEED", "1")
 

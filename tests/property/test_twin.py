@@ -10,6 +10,7 @@ import damages_logs
 import damages_losses
 import damages_orders
 import damages_txn
+import damages_unread
 import pytest
 import twin
 from damages import DAMAGES, FILES, NEAR_MISSES
@@ -19,7 +20,7 @@ from histories import healthy
 
 ADDED_BY = (  # imported for what they add
     damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_orders,
-    damages_txn)
+    damages_txn, damages_unread)
 TRIES = 12  # folders a damage
 
 

@@ -10,6 +10,7 @@ import damages_logs
 import damages_losses
 import damages_orders
 import damages_txn
+import damages_unread
 import pytest
 import twin
 from damages import DAMAGES, FILES, NEAR_MISSES
@@ -18,7 +19,7 @@ from txn_histories import healthy_txns
 
 ADDED_BY = (  # imported for what they add
     damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_orders,
-    damages_txn)
+    damages_txn, damages_unread)
 OF_TXNS = {damages_txn.__name__, damages_isolation.__name__}
 TRIES, TRIES_OF_TXNS = 10, 40  # folders a damage; of those that are about transactions
 NOT_WITH_TXNS = {"nothing_acked"}

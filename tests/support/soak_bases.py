@@ -20,6 +20,7 @@ import damages_losses
 import damages_orders
 import damages_trace
 import damages_trace_isr
+import damages_unread
 from damages import BUG, DAMAGES, FILES, NEAR_MISSES, Damage, Expect
 from folders import Tale
 from planting import NOT_SETTLED
@@ -32,7 +33,8 @@ from histories import RunFolder, healthy
 TESTS = Path(__file__).parents[1]
 GOLDEN = TESTS.parent / "histories" / "golden"
 ADDED_BY = (  # imported for what they add
-    damages_clients, damages_files, damages_logs, damages_losses, damages_orders, damages_trace_isr)
+    damages_clients, damages_files, damages_logs, damages_losses, damages_orders, damages_trace_isr,
+    damages_unread)
 TRACED = damages_trace.DAMAGES | damages_trace.NEAR_MISSES
 PARQUET_SHARE = 0.2
 

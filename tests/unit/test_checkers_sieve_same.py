@@ -11,6 +11,7 @@ import damages_logs
 import damages_losses
 import damages_orders
 import damages_txn
+import damages_unread
 import pytest
 from damages import DAMAGES, FILES, NEAR_MISSES
 from sieve_shapes import SHAPES, as_parquet, written
@@ -25,7 +26,7 @@ from histories import RunFolder, healthy
 
 ADDED_BY = (  # imported for what they add
     damages_clients, damages_files, damages_logs, damages_losses, damages_orders,
-    damages_txn)
+    damages_txn, damages_unread)
 
 
 @pytest.mark.spark

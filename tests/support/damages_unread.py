@@ -1,0 +1,149 @@
+"""Damages that only reads can show, for want of the leader's log: in what the final readers were shown, and
+in histories from elsewhere; and their near misses.
+
+The rules are those of damages.py. An ack proves a record to whoever passes over it: a loss brings skips
+along.
+"""
+
+from dataclasses import replace
+from random import Random
+
+from damages import (
+    NOTHING,
+    Expect,
+    acks,
+    damage,
+    failed_or_info,
+    final_reads,
+    found,
+    near_miss,
+    rewrite,
+    some_partition,
+    spoilt_file,
+    unread,
+)
+
+from histories import NODES, Line, RunFolder, checksum
+
+OF_LOGS = frozenset({"diverged", "epoch-lineage", "malformed-log", "under-replicated", "saw-then-lost",
+                     "unseen"})
+SKIPS = ("poll-skip", "int-poll-skip")
+
+
+def without_the_leaders_log(folder: RunFolder, partition: int) -> None:
+    folder.trace = None
+    folder.files[f"logs/{folder.leader(partition)}.jsonl"] = None
+
+
+def clients_alone(folder: RunFolder) -> None:
+    """A history from elsewhere."""
+    folder.trace = None
+    folder.run |= {"leaders": {}, "settled": False, "final_reads": {},
+                   "imported": {"blind": [], "unread": []},
+                   "observes": {"dumps": False, "replicas": False, "trace": []}}
+    folder.files |= {"replicas.jsonl": None, **{f"logs/{node}.jsonl": None for node in NODES}}
+
+
+def lose_one_between(folder: RunFolder, random: Random) -> tuple[int, int, int] | None:
+    """An acked record with others before and behind it that the final reader was shown: another's stands in
+    its place, and nobody is shown it."""
+    between = []
+    for ack in acks(folder):
+        shown = [read["offset"] for _, read in final_reads(folder, ack[0])]
+        if min(shown, default=ack[1]) < ack[1] < max(shown, default=ack[1]):
+            between.append(ack)
+    if not between:
+        return None
+    partition, offset, value = random.choice(between)
+    rewrite(folder, partition, offset, value=None, crc=checksum(partition, None))
+    unread(folder, value)
+    return partition, offset, value
+
+
+def and_unknown(expect: Expect) -> Expect:
+    return replace(expect, unknown=OF_LOGS)
+
+
+@damage
+def lost_between_final_reads(folder: RunFolder, random: Random) -> Expect | None:
+    lost = lose_one_between(folder, random)
+    if lost is None:
+        return None
+    without_the_leaders_log(folder, lost[0])
+    return and_unknown(found("lost-write", may=SKIPS))
+
+
+@damage
+def lost_between_final_reads_and_nobody_leads(folder: RunFolder, random: Random) -> Expect | None:
+    """The logs are there, and nobody knows whose counts."""
+    lost = lose_one_between(folder, random)
+    if lost is None:
+        return None
+    folder.trace = None
+    folder.run["leaders"][str(lost[0])] = {"leader": None}
+    return found("lost-write", may=SKIPS)
+
+
+@damage
+def lost_under_acks_one_between_final_reads(folder: RunFolder, random: Random) -> Expect | None:
+    """An ack of acks=1 proves nothing to a reader either."""
+    lost = lose_one_between(folder, random)
+    if lost is None:
+        return None
+    without_the_leaders_log(folder, lost[0])
+    folder.run["guarantees"]["acks"] = "1"
+    return Expect(must={"lost-write": ("permitted", "acks")}, valid="unknown", unknown=OF_LOGS)
+
+
+@damage
+def overwritten_between_final_reads(folder: RunFolder, random: Random) -> Expect | None:
+    """What was in doubt stands there instead, and is read. Every node lost power: so it may be."""
+    lost = lose_one_between(folder, random)
+    if lost is None:
+        return None
+    partition, offset, _ = lost
+    other = failed_or_info(folder, partition, "info")
+    rewrite(folder, partition, offset, value=other, crc=checksum(partition, other))
+    without_the_leaders_log(folder, partition)
+    process = folder.run["final_reads"]["processes"][0]
+    shown: list[Line] = [{"partition": partition, "offset": offset, "value": other}]
+    folder.run["final_reads"]["processes"].append(process + 1)
+    folder.add(process + 1, "invoke", "poll")
+    folder.add(process + 1, "ok", "poll", reads=shown)
+    names = ["lost-write", "inconsistent-offsets"]
+    if random.random() < 0.5:
+        folder.add(-1, "info", "power_cut", fault={"nodes": list(NODES), "lost": True})
+        return Expect(must=dict.fromkeys(names, ("permitted", "fault budget")), may=frozenset(SKIPS),
+                      unknown=OF_LOGS, valid="unknown")
+    return and_unknown(found(*names, may=SKIPS))
+
+
+@damage
+def lost_below_what_was_read_elsewhere(folder: RunFolder, random: Random) -> Expect | None:
+    """By Jepsen's inference."""
+    lost = lose_one_between(folder, random)
+    if lost is None:
+        return None
+    clients_alone(folder)
+    return found("lost-write", may=SKIPS)
+
+
+@near_miss
+def a_healthy_history_from_elsewhere(folder: RunFolder, random: Random) -> Expect | None:
+    """With all that was acked read by somebody; the end of it at times by nobody."""
+    if not folder.run["settled"]:
+        return None
+    if random.random() < 0.5:
+        key = some_partition(folder, random)
+        tail = [read for _, read in final_reads(folder, key)][-1:]
+        for read in tail:
+            unread(folder, read["value"])
+    clients_alone(folder)
+    return NOTHING
+
+
+@spoilt_file
+def the_leaders_log_is_not_there_and_all_was_read(folder: RunFolder, random: Random) -> Expect | None:
+    """Reads decide what is lost: nothing."""
+    without_the_leaders_log(folder, some_partition(folder, random))
+    return Expect(unknown=OF_LOGS, valid="unknown")

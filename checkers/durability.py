@@ -11,7 +11,8 @@ from checkers.agreement import named
 from checkers.findings import ACKS, DOUBT, ISOLATION, RETRIES, finding, spread, together
 
 _SEND = "array_distinct(array_compact(array(invoked, done)))"
-_TOLD_AT = "if(ack is null, read_at, array_union(read_at, array(ack)))"
+# An ack that the leader's log does not bear out is a lost write, and no second copy.
+_TOLD_AT = "if(ack is null or (lost_judged and lost), read_at, array_union(read_at, array(ack)))"
 _ALL = "array_distinct(array_compact(array(invoked, done, read_by)))"
 
 
@@ -64,7 +65,7 @@ def perhaps_lost() -> Column:
 
 def duplicate() -> Column:
     """One value at two offsets of the leader's final log, or of what clients were told: of reads and its own
-    ack."""
+    ack, unless that is told as a lost write."""
     return finding(
         names.DUPLICATE,
         "not repeated and size(places) > 1",

@@ -128,7 +128,8 @@ def saw_then_lost(world: World) -> Iterator[Found]:
 
 def duplicate(world: World) -> Iterator[Found]:
     """One value at two offsets of the leader's final log (aborted entries aside), or of what clients were
-    told of it: by reads and by its own ack. A value that was sent twice proves nothing."""
+    told of it: by reads and by its own ack (which the leader's log may prove wrong: that is a lost write). A
+    value that was sent twice proves nothing."""
     logged: dict[tuple[int, int], set[int]] = {}
     for partition in world.partitions.values():
         for entry in partition.leader_log:
@@ -138,7 +139,9 @@ def duplicate(world: World) -> Iterator[Found]:
     for read in world.reads:
         seen.setdefault((read.partition, read.value), set()).add(read.offset)
     for send in world.oks():
-        if send.offset is not None:
+        partition = world.partitions.get(send.partition)
+        wrong = partition is not None and partition.usable and is_lost(world, send)
+        if send.offset is not None and not wrong:
             seen.setdefault((send.partition, send.value), set()).add(send.offset)
     for key in logged.keys() | seen.keys():
         if key[1] in world.repeated:

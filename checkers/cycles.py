@@ -9,8 +9,8 @@ Rules
 3. Only a run with a transaction is looked at; of one with more edges than MOST_EDGES nothing is said but
    that.
 
-The edges come from Spark as arrays (transactions.py), one run after the other is made a graph (graphs.py),
-what may lie on a cycle is told by arithmetic on all of it at once, and only what is left is walked through.
+The edges come from Spark as arrays (transactions.py), some runs at once; one run after the other is made a
+graph (graphs.py), what may lie on a cycle is told by arithmetic on all of it at once, and only what is left is walked through.
 """
 
 from collections.abc import Iterator, Sequence
@@ -107,13 +107,15 @@ def by_component(spark: SparkSession, frames: Frames, runs: Sequence[Run], facts
     fates = transactions.fates_of(items)
     uncommitted = [run for run in chosen if is_uncommitted(runs[run].folder)]
     edges = transactions.edges_of(frames, items, fates, chosen)
+    batches = [edges]
     if not frames.small:
         edges = kept(edges)
-        edges = edges.where(transactions.among(small_enough(edges, runs)))
+        batches = [edges.where(transactions.among(some)) for some in batches_of(edges, runs)]
     rows: list[tuple[object, ...]] = []
-    for number, table in tables_of(edges.toArrow()):
-        graph, records = graph_of(table, runs[number].overlapping)
-        rows += rows_of(number, found_in(graph), records, uncommitted=number in uncommitted)
+    for batch in batches:
+        for number, table in tables_of(batch.toArrow()):
+            graph, records = graph_of(table, runs[number].overlapping)
+            rows += rows_of(number, found_in(graph), records, uncommitted=number in uncommitted)
     schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
     found += [beside(spark, rows, schema, frames.small)] if rows else []
     return [transactions.precommitted(fates, uncommitted), *found]
@@ -132,17 +134,28 @@ def is_uncommitted(folder: Folder) -> bool:
     return bool(folder.guarantee("isolation", "read_committed") == "read_uncommitted")
 
 
-def small_enough(edges: DataFrame, runs: Sequence[Run]) -> list[int]:
-    """The runs of which the edges can be looked at; the others get their reason."""
-    counts = edges.where(f"kind < {LINE}").groupBy("run").count().collect()
-    for row in counts:
-        if row["count"] > MOST_EDGES:
+def batches_of(edges: DataFrame, runs: Sequence[Run]) -> list[list[int]]:
+    """The runs of which the edges can be looked at, as many at once as have MOST_EDGES rows together: no more
+    than that of a call of many runs is ever at the driver. The others get their reason."""
+    counts = edges.groupBy("run").agg(
+        F.count("*").alias("rows"), F.count_if(F.col("kind") < LINE).alias("edges")
+    )
+    batches: list[list[int]] = []
+    room = 0
+    for row in counts.orderBy("run").collect():
+        if row["edges"] > MOST_EDGES:
             told = (
-                f"{row['count']} dependencies among the ops of this run with transactions: cycles are looked "
+                f"{row['edges']} dependencies among the ops of this run with transactions: cycles are looked "
                 f"for among {MOST_EDGES} at the most"
             )
             runs[row["run"]].folder.reasons.append((names.CYCLES, told))
-    return [row["run"] for row in counts if row["count"] <= MOST_EDGES]
+            continue
+        if row["rows"] > room:
+            batches.append([])
+            room = MOST_EDGES
+        batches[-1].append(row["run"])
+        room -= row["rows"]
+    return batches
 
 
 def tables_of(table: pa.Table) -> Iterator[tuple[int, dict[str, Ints]]]:

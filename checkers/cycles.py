@@ -10,7 +10,8 @@ Rules
    that.
 
 The edges come from Spark as arrays (transactions.py), some runs at once; one run after the other is made a
-graph (graphs.py), what may lie on a cycle is told by arithmetic on all of it at once, and only what is left is walked through.
+graph (graphs.py), what may lie on a cycle is told by arithmetic on all of it at once, and only what is left
+is walked through.
 """
 
 from collections.abc import Iterator, Sequence

@@ -8,13 +8,15 @@ poll of the process has shown it since, up to and with the poll that jumped; wha
 given back.
 """
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from checkers import names
 from checkers.agreement import named
 from checkers.facts import Facts
-from checkers.findings import SUBSCRIBE, finding, spread, together
+from checkers.findings import PERMITTED_BY, SUBSCRIBE, finding, spread, together
 from checkers.frames import Frames
 
 _PAST = Window.unboundedPreceding
@@ -122,35 +124,36 @@ def polled(history: DataFrame) -> DataFrame:
 
 
 def skipped(jumps: DataFrame, values: DataFrame, history: DataFrame) -> DataFrame:
-    """The jumps that passed over a record of ours which no ok or info poll of the process has shown since."""
-    standing = values.select("run", "partition", *named(there=f"explode({_STANDING})"))
-    over = (
-        passing_over(jumps.select(*_STEP, "bottom"), standing)
-        .join(standing, ["run", "partition"])
-        .where("there > seen and there < offset and there >= coalesce(bottom, 0)")
+    """The jumps that passed over a record of ours which no ok or info poll of the process has shown since:
+    over more records than the op itself shows of them. (Since its last ok poll a process has no info poll:
+    it asks nothing after one.) Records are counted, not paired with jumps, of which there may be as many."""
+    standing = values.select("run", "partition", *named(place=f"explode({_STANDING})")).distinct()
+    spans = jumps.select(*_STEP, *named(low="greatest(seen, coalesce(bottom, 0) - 1)"))
+    over = between(spans, standing, ("run", "partition"), "passed").where("passed > 0")
+    mine = "run", "process", "partition", "index"
+    shown = (
+        history.where("kind = 'read' and type != 'fail'")
+        .select("run", "process", "partition", F.col("offset").alias("place"), "index")
+        .distinct()
+        .join(standing, ["run", "partition", "place"], "left_semi")
     )
-    shown = history.where("kind = 'read' and type != 'fail'").select(
-        "run", "process", "partition", F.col("offset").alias("there"), F.col("index").alias("shown")
-    )
-    unshown = (
-        over.join(shown, ["run", "process", "partition", "there"], "left")
-        .groupBy(*_STEP, "there")
-        .agg(F.max(F.expr("shown > last_index and shown < index or shown = index")).alias("excused"))
-    )
-    return unshown.where("not coalesce(excused, false)").select(*_STEP).distinct()
+    return between(over, shown, mine, "shown").where("passed > shown").select(*_STEP)
 
 
-def passing_over(jumps: DataFrame, standing: DataFrame) -> DataFrame:
-    """The jumps that passed over a record at all: hardly any of those over markers, which can be as many as
-    records, so that each must not be held against every record of its partition."""
-    none = {name: F.lit(None).cast(kind).alias(name) for name, kind in jumps.dtypes}
-    keys = "run", "partition"
-    columns = (F.col(name) if name in keys else none[name] for name in jumps.columns)
-    records = standing.select(*columns, F.col("there").alias("place"))
-    both = jumps.withColumn("place", F.col("seen")).unionByName(records)
-    above = Window.partitionBy(*keys).orderBy(F.col("place").desc()).rangeBetween(_PAST, -1)
-    record = F.min(F.expr("if(index is null, place, null)")).over(above)
-    return both.withColumn("above", record).where("above < offset").drop("place", "above")
+def between(spans: DataFrame, points: DataFrame, keys: Sequence[str], name: str) -> DataFrame:
+    """The spans, each once, with how many points of their keys lie above `low` and below `offset`, in one
+    sort of all ends and points together."""
+    span = F.struct(*spans.columns).alias("span")
+    ends = spans.select(*keys, span, F.explode(F.expr("array(low + 1, offset)")).alias("place"))
+    none = F.lit(None).cast(ends.schema["span"].dataType).alias("span")
+    below = Window.partitionBy(*keys).orderBy("place").rangeBetween(_PAST, -1)
+    counted = ends.unionAll(points.select(*keys, none, "place")).select(
+        "*", F.count_if(F.col("span").isNull()).over(below).alias("below")
+    )
+    told = counted.where("span is not null").groupBy("span").agg(
+        (F.max("below") - F.min("below")).alias(name)
+    )
+    return told.select("span.*", name)
 
 
 def ends_fall(history: DataFrame) -> DataFrame:
@@ -168,17 +171,26 @@ def ends_fall(history: DataFrame) -> DataFrame:
 
 
 def told(steps: DataFrame, values: DataFrame) -> DataFrame:
-    """The findings, permitted where a record lost with leave was where the step fell below or passed over.
-    Nothing excuses what one poll shows in itself, unless it passed over what only acks and reads proved."""
+    """The findings, permitted where a record lost with leave was where the step fell below or passed over;
+    nothing excuses what one poll shows in itself. Of each cause the next such record at or above the lowest
+    offset concerned is looked up, in one sort of all steps and records together."""
     gone = values.where("cause is not null").select(
-        "run", "partition", *named(cause="cause", logless="not known", was_at=f"explode({_WAS_AT})")
+        "run", "partition", *named(cause="cause", place=f"explode({_WAS_AT})")
     )
-    passed = """case when name = 'int' and (offset <= seen or not coalesce(logless, true)) then false
-        when name = 'end' then was_at >= offset and was_at < seen
-        when offset <= seen then was_at >= offset and was_at <= seen
-        else was_at > seen and was_at < offset end"""
-    causes = steps.join(gone, ["run", "partition"], "left").groupBy(*_STEP)
-    return spread(causes.agg(F.min(F.expr(f"if({passed}, cause, null)")).alias("lost_by")), *rows_of())
+    once = steps.distinct().select("*", F.expr("if(offset <= seen, offset, seen + 1)").alias("place"))
+    none = {name: F.lit(None).cast(kind).alias(name) for name, kind in once.dtypes}
+    own = {"run", "partition", "place"}
+    records = gone.select(*(name if name in own else none[name] for name in once.columns), "cause")
+    both = once.withColumn("cause", F.lit(None).cast("int")).unionByName(records)
+    above = Window.partitionBy("run", "partition").orderBy(F.col("place").desc()).rangeBetween(_PAST, 0)
+    places = {by: F.min(F.expr(f"if(cause = {by}, place, null)")).over(above) for by in PERMITTED_BY}
+    following = both.select("*", *(place.alias(f"next_{by}") for by, place in places.items()))
+    end = "case when name = 'end' then seen when offset <= seen then seen + 1 else offset end"
+    causes = ", ".join(f"if(next_{by} < {end}, {by}, null)" for by in PERMITTED_BY)
+    lost_by = f"if(name = 'int', null, least({causes}))"
+    return spread(
+        following.where("name is not null").select(*_STEP, F.expr(lost_by).alias("lost_by")), *rows_of()
+    )
 
 
 def rows_of() -> list[Column]:

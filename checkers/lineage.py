@@ -122,14 +122,15 @@ def walk() -> str:
         when x.kind = 'start' and x.found is not null then {found}
         when x.kind = 'start' then concat({stays}, {beyond})
         else {stays} end"""
+    # One array an event: what is there already is copied with each event, and must stay short.
     out = f"""case when x.kind = 'piece' then acc.out
-        when x.kind = 'ask' then concat(acc.out, {asked})
-        when x.kind = 'start' and x.found is not null then concat(acc.out, {left})
-        else concat(acc.out, {taken}) end"""
-    zero = f"struct(cast(array() as array<{_PIECE}>) as log, cast(array() as array<{_OUT}>) as out)"
+        when x.kind = 'ask' then concat(acc.out, array({asked}))
+        when x.kind = 'start' and x.found is not null then concat(acc.out, array({left}))
+        else concat(acc.out, array({taken})) end"""
+    zero = f"struct(cast(array() as array<{_PIECE}>) as log, cast(array() as array<array<{_OUT}>>) as out)"
     stands = f"""transform(acc.log, s -> cast(struct('stands', cast(null as bigint), s.epoch, s.lo, s.hi,
         s.last, cast(null as bigint), s.born, null) as {_OUT}))"""
     return (
         f"aggregate(events, {zero}, (acc, x) -> struct({log} as log, {out} as out), "
-        f"acc -> concat(acc.out, {stands}))"
+        f"acc -> flatten(concat(acc.out, array({stands}))))"
     )

@@ -25,6 +25,7 @@ from typing import BinaryIO, Literal, Protocol, Self
 from harness.errors import UsageError
 
 LOCAL = "file"
+BLOCK_BYTES = 1 << 24
 NAME_BYTES_AT_MOST = 200  # file systems take 255, and an ending comes behind it
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>/.*)", re.DOTALL)
 
@@ -132,10 +133,22 @@ def open_inside(path: Place, folder: Place) -> BinaryIO:
 def read_inside(path: Place, folder: Place, *, at_most: int) -> bytes:
     """The bytes of such a file; OSError also where there are more of them than may be."""
     with open_inside(path, folder) as file:
-        data = file.read(at_most + 1)
-    if len(data) > at_most:
-        raise OSError(errno.EFBIG, f"larger than {at_most >> 20} MiB, the most that is read of it", str(path))
-    return data
+        if file.seek(0, os.SEEK_END) <= at_most:
+            file.seek(0)
+            return file.read()
+    raise OSError(errno.EFBIG, f"larger than {at_most >> 20} MiB, the most that is read of it", str(path))
+
+
+def read_at_most(file: BinaryIO, at_most: int) -> bytes | None:
+    """All of a pipe, or of whatever else may have no end; None where that is more than so many bytes. (One
+    read of so many would ask for all that memory first.)"""
+    pieces, left = [], at_most
+    while piece := file.read(min(left + 1, BLOCK_BYTES)):
+        pieces.append(piece)
+        left -= len(piece)
+        if left < 0:
+            return None
+    return b"".join(pieces)
 
 
 def regular_inside(path: Path, folder: Path) -> Path:

@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
+from harness.places import read_at_most
 from harness.schedule import ACTS, MOMENT_TIMEOUT_S, Entry, Schedule
 from harness.schedule_moments import (
     CONTROLLER_FIELDS,
@@ -75,8 +76,8 @@ def load(path: Path, *, nodes: Sequence[str] | None = None,
     """The schedule in a file: a JSON array of entries, or TOML with `[[schedule]]` tables (by its suffix)."""
     try:
         with path.open("rb") as file:  # a pipe may be meant; what never ends is not waited for
-            data = file.read(BYTES_AT_MOST + 1)
-        if len(data) > BYTES_AT_MOST:
+            data = read_at_most(file, BYTES_AT_MOST)
+        if data is None:
             raise UsageError(f"the schedule {path} is larger than {BYTES_AT_MOST >> 20} MiB")
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,18 +1,24 @@
 """A broker that ends by itself: of its own invariant once it was up (the cluster's bug), or before it was."""
 
+import asyncio
 import json
+import os
+import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import floodmark, verdict
-from run_processes import wait_until_gone
+from run_processes import pid_of_broker, wait_until_gone
 
+from harness.cluster.broker_cluster import BrokerCluster
 from harness.cluster.local import Processes
 from harness.commands.run import RunOptions, planned, record
 from harness.history import read
 from harness.op import Type
+from harness.protocols import PartitionSpec
 from harness.runner import RunResult
 from harness.schedule_text import read as schedule_of
 
@@ -83,6 +89,7 @@ def test_it_is_found_as_the_clusters_bug(died: RunResult) -> None:
     """Exit 1, and nothing else is wrong with it."""
     answer = floodmark("check", died.run.folder)
     assert answer.code == 1, answer.out + answer.err
+    assert "a leader's HW fell in epoch 0: 3 -> 1" in " ".join(answer.out.split())
     names = {found["name"] for found in verdict(died.run.folder)["findings"] if found["class"] == "bug"}
     assert names == {"broker-died"}
 
@@ -104,4 +111,29 @@ def test_who_never_became_ready_is_the_harnesss_trouble(
     assert answer.last == str(folder)
     about = json.loads((folder / "run.json").read_text())
     assert (about["died"], about["died_words"]) == ([], {})
+    wait_until_gone(folder)
+
+
+@pytest.mark.spark
+def test_who_dies_before_the_first_op_is_judged_all_the_same(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster was up, and no topic could be made: the folder has no history to speak of, and exit 1."""
+    create = BrokerCluster.create
+    folder = tmp_path / "run"
+
+    async def killed_first(self: BrokerCluster, partitions: Sequence[PartitionSpec]) -> None:
+        victim = pid_of_broker(folder, "n1")
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+        while "n1" not in self.died():
+            await asyncio.sleep(0.01)
+        await create(self, partitions)
+
+    monkeypatch.setattr(BrokerCluster, "create", killed_first)
+    answer = floodmark("run", "--nodes", 1, "--duration", 1, "--out", folder)
+    assert answer.code == 1, answer.out + answer.err
+    assert [found["name"] for found in verdict(folder)["findings"]] == ["broker-died"]
+    about = json.loads((folder / "run.json").read_text())
+    assert about["died_words"]["n1"].startswith("SIGKILL ended it, and nothing here had sent that\n")
+    assert "no broker runs that could be asked to create a topic" in about["ended"]
     wait_until_gone(folder)

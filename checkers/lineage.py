@@ -1,10 +1,11 @@
 """What each replica held when, as few rows: a log is a stack of epochs, and only what changes it is walked.
 
 Theory of operation. The appends of one replica, between two cuts, in one epoch, without a gap, are one piece
-of log; pieces, cuts, starts and questions are the events of a walk over a stack, one walk a replica. Its
-events are few: epochs and truncations, not records. A start that tells the epochs of what it found replaces
-the stack; one that does not cuts it, and what it found beyond is of an unknown (null) epoch, from which
-nothing is claimed.
+of log; pieces, cuts and starts are the events of a walk over a stack, one walk a replica. Its events are few:
+epochs and truncations, not records. Spark copies what a walk carries with each event, so it carries no more
+than it must: what a leader's HW covers is looked up in its rows afterwards. A start that tells the epochs of
+what it found replaces the stack; one that does not cuts it, and what it found beyond is of an unknown (null)
+epoch, from which nothing is claimed.
 
 Rows of `lineage_of`: run node partition seq kind(cut|left|stands|inherited) epoch lo hi (offsets) last (tick
 by which all of it was there) born (tick and seq of the line that began it) gone (tick at which it went; null:
@@ -42,8 +43,24 @@ def lineage_of(steps: DataFrame, small: bool) -> DataFrame:
     walked = events.groupBy("run", "node", "partition").agg(
         F.sort_array(F.collect_list(F.struct(*_EVENT))).alias("events")
     )
-    out = walked.select("run", "node", "partition", F.inline(F.expr(walk())))
-    return kept(out)
+    logs = kept(walked.select("run", "node", "partition", F.inline(F.expr(walk()))))
+    return kept(together([logs, inherited(steps, logs, small)], small))
+
+
+def inherited(steps: DataFrame, logs: DataFrame, small: bool) -> DataFrame:
+    """Which epochs a leader's HW has newly covered: what its log held then, in which range."""
+    asks = steps.where("inherited is not null").select(
+        "run", "node", "partition",
+        *named(asked="seq", asker="epoch", low="inherited.lo", high="inherited.hi", at="tick"),
+    )  # fmt: skip
+    held = "born.seq < asked and (seq is null or seq > asked) and hi > low and lo < high"
+    told = {"kind": "'inherited'", "seq": "asked", "lo": "greatest(lo, low)", "hi": "least(hi, high)"}
+    told |= {"last": "at", "gone": "at", "by": "asker"}
+    return (
+        logs.join(asks.hint("shuffle_hash" if small else "broadcast"), ["run", "node", "partition"])
+        .where(held)
+        .select(*named(**{name: told.get(name, name) for name in logs.columns}))
+    )
 
 
 def pieces(steps: DataFrame, starts: DataFrame, small: bool) -> DataFrame:
@@ -79,21 +96,18 @@ def pieces(steps: DataFrame, starts: DataFrame, small: bool) -> DataFrame:
 
 
 def turns(steps: DataFrame) -> DataFrame:
-    """Truncations, starts, and the questions of which epochs a leader's HW has newly covered."""
+    """Truncations and starts."""
     recovers = "lower(coalesce(why, '')) like '%recover%'"
     reset = "cut_to > cut_from"  # the log begins anew where its leader's begins: nothing of it stays
-    rows = steps.where("event in ('truncate', 'start') or inherited is not null")
-    asks = "event in ('hw', 'become_leader')"
-    turn = f"case when {asks} then 'ask' when {recovers} then 'lose' else 'cut' end"
-    kind = f"if(event = 'start', 'start', {turn})"
-    low = f"""case when event = 'start' then leo when {asks} then inherited.lo when {reset} then 0
-        else cut_to end"""
+    rows = steps.where("event in ('truncate', 'start')")
+    kind = f"case when event = 'start' then 'start' when {recovers} then 'lose' else 'cut' end"
+    low = f"case when event = 'start' then leo when {reset} then 0 else cut_to end"
     none = "cast(null as bigint)"
     return rows.select(
         "run", "node", "partition",
         *named(
-            seq="seq", pos="0", kind=kind, epoch=f"if({asks}, epoch, null)",
-            lo=low, hi="inherited.hi", last=none, tick="tick", found="if(event = 'start', epochs, null)",
+            seq="seq", pos="0", kind=kind, epoch=none, lo=low, hi=none, last=none, tick="tick",
+            found="if(event = 'start', epochs, null)",
         ),
     )  # fmt: skip
 
@@ -105,9 +119,6 @@ def walk() -> str:
         x.tick, s.born, null) as {_OUT}))"""
     left = f"""transform(acc.log, s -> cast(struct('left', x.seq, s.epoch, s.lo, s.hi, s.last, x.tick, s.born,
         null) as {_OUT}))"""
-    asked = f"""transform(filter(acc.log, s -> s.hi > x.lo and s.lo < x.hi), s -> cast(struct('inherited',
-        x.seq, s.epoch, greatest(s.lo, x.lo), least(s.hi, x.hi), x.tick, x.tick, s.born,
-        x.epoch) as {_OUT}))"""
     stays = f"""transform(filter(acc.log, s -> s.lo < x.lo),
         s -> cast(struct(s.epoch, s.lo, least(s.hi, x.lo), s.last, s.born) as {_PIECE}))"""
     end = "coalesce(array_max(transform(acc.log, s -> s.hi)), 0L)"
@@ -118,19 +129,16 @@ def walk() -> str:
         coalesce(get(x.found, i + 1)[1], x.lo), x.tick, struct(x.tick, x.seq)) as {_PIECE}))"""
     log = f"""case when x.kind = 'piece' then concat(acc.log, array(cast(struct(
             x.epoch, x.lo, x.hi, x.last, struct(x.tick, x.seq)) as {_PIECE})))
-        when x.kind = 'ask' then acc.log
         when x.kind = 'start' and x.found is not null then {found}
         when x.kind = 'start' then concat({stays}, {beyond})
         else {stays} end"""
-    # One array an event: what is there already is copied with each event, and must stay short.
     out = f"""case when x.kind = 'piece' then acc.out
-        when x.kind = 'ask' then concat(acc.out, array({asked}))
-        when x.kind = 'start' and x.found is not null then concat(acc.out, array({left}))
-        else concat(acc.out, array({taken})) end"""
-    zero = f"struct(cast(array() as array<{_PIECE}>) as log, cast(array() as array<array<{_OUT}>>) as out)"
+        when x.kind = 'start' and x.found is not null then concat(acc.out, {left})
+        else concat(acc.out, {taken}) end"""
+    zero = f"struct(cast(array() as array<{_PIECE}>) as log, cast(array() as array<{_OUT}>) as out)"
     stands = f"""transform(acc.log, s -> cast(struct('stands', cast(null as bigint), s.epoch, s.lo, s.hi,
         s.last, cast(null as bigint), s.born, null) as {_OUT}))"""
     return (
         f"aggregate(events, {zero}, (acc, x) -> struct({log} as log, {out} as out), "
-        f"acc -> flatten(concat(acc.out, array({stands}))))"
+        f"acc -> concat(acc.out, {stands}))"
     )

@@ -383,6 +383,9 @@ def test_a_wrong_verdict_is_seen() -> None:
     order = Verdict(valid=False, findings=(late,))
     unknown = Verdict(valid="unknown")
     assert laws("unreadable", "logs/n1.jsonl", order, unknown) == ["false outranks unknown"]
+    unseen = Verdict(valid=False, findings=(Finding(name="unseen", klass="bug", permitted_by=None, count=1),))
+    assert laws("unreadable", "logs/n1.jsonl", unseen, ill) == []  # the final reads speak for the log
+    assert laws("unreadable", "logs/n1.jsonl", ill, unseen) == ["false alarm"]
     assert list(broken_base(frozenset({"lost-write"}), healthy)) != []
     assert list(broken_base(frozenset(), ill)) != []
     assert list(broken_base(frozenset({"lost-write"}), ill)) == []

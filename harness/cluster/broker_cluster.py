@@ -205,7 +205,7 @@ class BrokerCluster:
             if name == LINKS:
                 told.append(f"the links process ended by itself: {words.splitlines()[-1]}")
             elif lacked is not None and self._was_up:
-                told.append(f"{name} ended by itself: {lacked} (this machine's fault, not the broker's)")
+                told.append(f"{name} ended: {lacked} (this machine's fault, not the broker's)")
         return told
 
     def last_words(self, name: str) -> str:

@@ -302,7 +302,7 @@ class Pods:
         else:
             self.died.append(name)
             words = words_of(self._layout.log_of(name), code)
-            self.died_words.setdefault(name, f"{STARVED}\n{words}" if pod.starved else words)
+            self.died_words.setdefault(name, words)
 
     def _bearers(self) -> set[str]:
         """The containers without which all is lost."""

@@ -10,6 +10,9 @@ import os
 import signal
 from pathlib import Path
 
+# No process sends itself these: somebody did, or the kernel for want of memory. An abort, a segmentation
+# fault or an exit code is the process's own end.
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LINES = 20
 LINE_CHARS = 500
 _TAIL_BYTES = 1 << 18
@@ -40,8 +43,11 @@ def tail(log: Path, lines: int = LINES) -> list[str]:
 
 
 def fault_of_the_machine(words: str) -> str | None:
-    """What the machine lacked, by the last line; None: the process ended by its own."""
-    last = words.splitlines()[-1]
+    """What the machine did to it: a signal from outside, or what it lacked by the last line. None: the
+    process ended by its own."""
+    first, last = words.splitlines()[0], words.splitlines()[-1]
+    if first in _KILLED:
+        return f"{first} (the kernel for want of memory, or somebody on this machine)"
     return next((phrase for phrase in _OF_THE_MACHINE if phrase in last), None)
 
 
@@ -53,3 +59,6 @@ def _how(code: int) -> str:
     except ValueError:
         name = f"signal {-code}"
     return f"{name} ended it, and nothing here had sent that"
+
+
+_KILLED = frozenset(_how(-number) for number in _FROM_OUTSIDE)

@@ -121,19 +121,19 @@ def test_who_dies_before_the_first_op_is_judged_all_the_same(
     create = BrokerCluster.create
     folder = tmp_path / "run"
 
-    async def killed_first(self: BrokerCluster, partitions: Sequence[PartitionSpec]) -> None:
+    async def aborted_first(self: BrokerCluster, partitions: Sequence[PartitionSpec]) -> None:
         victim = pid_of_broker(folder, "n1")
         assert victim is not None
-        os.kill(victim, signal.SIGKILL)
+        os.kill(victim, signal.SIGABRT)
         while "n1" not in self.died():
             await asyncio.sleep(0.01)
         await create(self, partitions)
 
-    monkeypatch.setattr(BrokerCluster, "create", killed_first)
+    monkeypatch.setattr(BrokerCluster, "create", aborted_first)
     answer = floodmark("run", "--nodes", 1, "--duration", 1, "--out", folder)
     assert answer.code == 1, answer.out + answer.err
     assert [found["name"] for found in verdict(folder)["findings"]] == ["broker-died"]
     about = json.loads((folder / "run.json").read_text())
-    assert about["died_words"]["n1"].startswith("SIGKILL ended it, and nothing here had sent that\n")
+    assert about["died_words"]["n1"].startswith("SIGABRT ended it, and nothing here had sent that\n")
     assert "no broker runs that could be asked to create a topic" in about["ended"]
     wait_until_gone(folder)

@@ -75,7 +75,30 @@ def assert_it_can_be_had_again(folder: Path) -> None:
 
 @pytest.mark.spark
 def test_a_broker_that_dies_by_itself_is_named_and_the_run_is_judged_all_the_same(tmp_path: Path) -> None:
-    """Killed from outside, by nobody's order: as if by an error of its own, which is a bug."""
+    """It aborts, as a native library does: an end of its own, which is a bug."""
+    folder = tmp_path / "run"
+
+    def abort() -> None:
+        victim = pid_of_broker(folder, "n2")
+        assert victim is not None
+        os.kill(victim, signal.SIGABRT)
+
+    with once_it_goes_well(folder, abort):
+        answer = floodmark("run", "--partitions", 1, "--concurrency", 2, "--rate", 100, "--duration", 5,
+                           "--out", folder)
+    assert answer.code == 1, answer.out + answer.err
+    assert run_json(folder)["died"] == ["n2"]
+    assert run_json(folder)["ended"] == "done"
+    assert [found["name"] for found in verdict(folder)["findings"]] == ["broker-died"]
+    assert "The process of n2 ended by itself" in answer.out
+    assert answer.last == str(folder)
+    assert (folder / "nodes" / "n2").is_dir()  # kept: something went wrong
+    wait_until_gone(folder)
+
+
+@pytest.mark.spark
+def test_a_broker_that_somebody_kills_is_not_the_clusters_bug(tmp_path: Path) -> None:
+    """No process sends itself SIGKILL: the kernel, for want of memory, or a person. 4, and said so."""
     folder = tmp_path / "run"
 
     def murder() -> None:
@@ -86,13 +109,10 @@ def test_a_broker_that_dies_by_itself_is_named_and_the_run_is_judged_all_the_sam
     with once_it_goes_well(folder, murder):
         answer = floodmark("run", "--partitions", 1, "--concurrency", 2, "--rate", 100, "--duration", 5,
                            "--out", folder)
-    assert answer.code == 1, answer.out + answer.err
-    assert run_json(folder)["died"] == ["n2"]
-    assert run_json(folder)["ended"] == "done"
-    assert [found["name"] for found in verdict(folder)["findings"]] == ["broker-died"]
-    assert "The process of n2 ended by itself" in answer.out
-    assert answer.last == str(folder)
-    assert (folder / "nodes" / "n2").is_dir()  # kept: something went wrong
+    assert answer.code == 4, answer.out + answer.err
+    about = run_json(folder)
+    assert (about["died"], verdict(folder)["findings"]) == ([], [])
+    assert "n2 ended: SIGKILL ended it, and nothing here had sent that (the kernel" in about["ended"]
     wait_until_gone(folder)
 
 

@@ -195,7 +195,7 @@ def test_a_limit_that_suffices_is_in_force_and_lifted(tmp_path: Path) -> None:
             assert await on.limits.mend() == []
             assert await on.kernel_limit("n1") == before
             assert on.lab.excused == {}
-            on.lab.client.api.kill(on.lab.broker("n1"), "SIGKILL")
+            on.lab.client.api.kill(on.lab.broker("n1"), "SIGABRT")
             await on.until(lambda: not on.pods.lives("n1"), "n1 to end")
             assert on.cluster.died() == ["n1"]
             assert on.pods.felled == []

@@ -266,10 +266,10 @@ def test_mending_undoes_everything_and_leaves_nothing_behind(stage: Stage) -> No
 
 
 def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(stage: Stage) -> None:
-    """Here the engine kills it, and nobody of ours had asked for that."""
+    """Here the engine aborts it, and nobody of ours had asked for that."""
 
     async def story() -> None:
-        await stage.lab.call("kill n2", stage.lab.client.api.kill, stage.lab.broker("n2"))
+        await stage.lab.call("abort n2", stage.lab.client.api.kill, stage.lab.broker("n2"), "SIGABRT")
         await stage.seen(lambda look: "n2" not in look.running, "n2 to end")
         assert stage.cluster.died() == ["n2"]
         log = (stage.folder / "work" / "n2.log").read_text().splitlines()

@@ -24,6 +24,15 @@ def test_how_it_ended_is_told(tmp_path: Path) -> None:
     assert words_of(tmp_path / "none.log", -64 - 60).startswith("signal 124 ended it")
 
 
+def test_a_signal_from_outside_is_not_its_own_end(tmp_path: Path) -> None:
+    """Whatever its log says last; an abort or a segmentation fault is its own."""
+    log = tmp_path / "n1.log"
+    log.write_text("error AssertionError: 3\n")
+    assert "for want of memory" in (fault_of_the_machine(words_of(log, -9)) or "")
+    assert "somebody" in (fault_of_the_machine(words_of(log, -15)) or "")
+    assert [fault_of_the_machine(words_of(log, code)) for code in (-6, -11, -4, 1, 70)] == [None] * 5
+
+
 def test_what_the_machine_did_is_told_by_the_last_line_alone() -> None:
     """An address that is taken, a full disk; not an invariant that broke after such a line."""
     taken = "exit code 70\nerror cannot-go-on why=\"OSError: [Errno 98] Address already in use\""

@@ -67,6 +67,15 @@ def test_a_run_that_is_being_judged_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("words", [("demo",), ("scenario", "run", "double-failover")], ids=" ".join)
+def test_what_is_played_is_ended_with_its_clusters(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Once a history has begun: brokers run then."""
+    out = tmp_path / "out"
+    code, said = ended(tmp_path, (*words, "--out", out), lambda _: any(out.glob("*/history.jsonl")))
+    assert (code, "interrupted" in said) == (4, True), said
+
+
+@pytest.mark.cluster
 def test_a_cluster_on_its_way_up_is_ended(tmp_path: Path) -> None:
     """At the first sight of its folder: no broker has been started then."""
     code, said = ended(tmp_path, ("cluster", "up", "--nodes", 1), bool)

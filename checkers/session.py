@@ -83,13 +83,18 @@ def has_died(spark: SparkSession) -> bool:
     process.wait(timeout=END_TIMEOUT_S)
     if process.stdin is not None:
         process.stdin.close()
+    let_go(gateway)
+    return True
+
+
+def let_go(gateway: Any) -> None:
+    """Forgets a JVM that is gone: the next who asks for a session gets one."""
     with suppress(Exception):
         gateway.shutdown()
     SparkSession._instantiatedSession = SparkSession._activeSession = None
     SQLContext._instantiatedContext = None
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     _running.clear()
-    return True
 
 
 def _beside(running: SparkSession) -> SparkSession:
@@ -205,22 +210,24 @@ def quiet() -> Iterator[IO[bytes]]:
 
 
 def not_of_py4j(record: logging.LogRecord) -> bool:
-    """py4j prints a traceback of each call that found the JVM dead, or that Ctrl-C or
-    SIGTERM broke off; it raises it as well."""
+    """py4j prints a traceback of each call that found the JVM dead, or that Ctrl-C or SIGTERM broke off; it
+    raises it as well."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def leave() -> None:
-    """Ends Spark and its JVM, and waits for it."""
+    """Ends Spark and its JVM, and waits for it. spark-submit's JVM is not ours to end."""
     gateway = SparkContext._gateway
-    if gateway is not None:
-        if _running:
-            _running.pop().stop()
-        process: subprocess.Popen[bytes] | None = gateway.proc
-        if process is not None:  # spark-submit's JVM is not ours to end
-            assert process.stdin is not None
-            process.stdin.close()  # the JVM ends when its standard input does
-            process.wait(timeout=END_TIMEOUT_S)
+    if gateway is None:
+        return
+    if _running:
+        _running.pop().stop()
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is not None:
+        assert process.stdin is not None
+        process.stdin.close()  # the JVM ends when its standard input does
+        process.wait(timeout=END_TIMEOUT_S)
+        let_go(gateway)
 
 
 def quicken() -> bool:

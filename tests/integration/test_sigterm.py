@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import golden
+from command_line import floodmark, golden
 from run_processes import marked, processes_of, wait_until
 
 from harness.commands.failures import code_of, raised_by_sigterm, sigterm_kept
@@ -118,3 +118,16 @@ def test_another_thread_lets_it_be() -> None:
     thread.start()
     thread.join()
     assert codes == [7]
+
+
+@pytest.mark.spark
+def test_who_was_interrupted_can_judge_again(tmp_path: Path) -> None:
+    """In one process, as a notebook has it: the JVM that was ended is forgotten."""
+    folder = golden(tmp_path, "two-partitions-two-elections")
+    assert floodmark("check", folder).code == 0
+
+    def command() -> int:
+        raise KeyboardInterrupt
+
+    assert code_of(command) == 4
+    assert floodmark("check", folder).code == 0

@@ -47,7 +47,11 @@ _EXCUSED = f"""array_min(transform(
     x -> case when {_ALWAYS} or x.tick <= tick - 2 or coalesce(led >= x.elected, false) then x.by
         when x.by = {UNCLEAN} then {UNCLEAN_MAYBE} when x.by = {BUDGET} then {BUDGET_MAYBE} else x.by end))"""
 # What was lost at an offset may have been another epoch's: that of the record is none that the cause covers.
-_OLD = """not exists(excuses, x -> x.by = cause)
+_SURE = {
+    by: f"case {by} when {UNCLEAN_MAYBE} then {UNCLEAN} when {BUDGET_MAYBE} then {BUDGET} else {by} end"
+    for by in ("x.by", "cause")
+}
+_OLD = f"""not exists(excuses, x -> {_SURE["x.by"]} = {_SURE["cause"]})
     or exists(excuses, x -> coalesce(x.epoch >= written, true))"""
 _LINE = "run", "partition", "node", "seq", "tick"
 _CASE = (

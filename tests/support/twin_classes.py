@@ -173,7 +173,7 @@ def asks(world: World, partition: int) -> list[Line]:
     """The nemesis's lines that asked for one."""
     return [line for line in world.lines if line["process"] == -1 and line["f"] == "elect"
             and (line.get("fault") or {}).get("unclean") is True
-            and partition in (line["fault"].get("partitions") or [partition])]
+            and (line["fault"].get("partitions") is None or partition in line["fault"]["partitions"])]
 
 
 def asked_for_unclean(world: World, partition: int, after: int) -> bool:

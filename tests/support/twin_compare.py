@@ -6,9 +6,11 @@ from random import Random
 from typing import Any
 
 import twin
+from damages import insert
 
 from checkers.names import MADE
 from checkers.observed import EVENTS
+from histories import RunFolder
 
 
 def other_promises(random: Random) -> dict[str, Any]:
@@ -28,6 +30,25 @@ def other_sights(random: Random) -> dict[str, Any]:
     some = random.choice(([], events, ["elect", "isr", "truncate"], sorted(set(events) - {"ack"}),
                           random.sample(events, random.randrange(len(events)))))
     return {"observes": {**told, "trace": some} if random.random() < 0.8 else told}
+
+
+def other_leave(folder: RunFolder, random: Random) -> None:
+    """Of a run whose trace has unclean elections: the setting is perhaps off, or not told, and the nemesis
+    has perhaps asked for some, at about the time of one."""
+    elections = [line["time"] for line in folder.trace or [] if line.get("clean") is False
+                 and line["event"] == "elect"]
+    if not elections:
+        return
+    if random.random() < 0.6:
+        folder.run["guarantees"]["unclean_leader_election"] = random.choice((False, False, False, None, 1))
+    for _ in range(random.choice((0, 1, 1, 2))):
+        error = folder.run.get("clock_error_ns") or 0
+        began = random.choice(elections) + random.choice((-3, -1, 0, 1, 3)) * (error // 2 + 1)
+        index = next((line["index"] for line in folder.lines if line["time"] >= began), len(folder.lines))
+        keys = random.choice((None, [], [0], [1], [0, 1]))
+        insert(folder, index, -1, "info", "elect", fault={
+            "nodes": [], "unclean": random.random() < 0.8, "began": began,
+            **({} if keys is None else {"partitions": keys})})
 
 
 def as_dict(verdict: Any) -> dict[str, Any]:

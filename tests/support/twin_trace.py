@@ -40,9 +40,12 @@ from twin_classes import (
     UNCLEAN,
     Cause,
     any_of,
+    asked_for_unclean,
     both,
     chosen_from_struck,
     first,
+    is_blind,
+    is_lost,
     leave,
     losing_faults,
     unseen_election,
@@ -184,6 +187,8 @@ def unsafe_truncation(world: World, trace: Trace) -> Iterator[Found]:
 def excuse_of_all(world: World, trace: Trace, partition: Partition, records: list[Record],
                   at: Event | None = None) -> Cause | None:
     """`at`: the line that shows it; what certainly came later is no excuse."""
+    if any(is_gone_since_an_ask(world, trace, partition, record) for record in records):
+        return Cause(by=UNCLEAN)  # the others went with the one that an election which was asked for lost
     causes = [excuse(world, trace, partition, record, at) for record in records]
     return None if None in causes else first(causes)
 
@@ -193,7 +198,7 @@ def excuse(world: World, trace: Trace, partition: Partition, record: Record, at:
     """What the configuration allows to become of a record, by when it was first appended."""
     born = min((holding.since.time for holding in trace.held[partition.key] if holding.may_be(record)),
                default=0) - trace.clock_error_ns
-    by_election = unclean_since(world, trace, partition, born, record[1], at)
+    by_election = unclean_since(world, trace, partition, born, record, at)
     if by_election is not False:
         return Cause(by=UNCLEAN, sure=by_election is True)
     strikes = [(line["fault"].get("began") or line["time"], node) for line in world.lines
@@ -220,20 +225,31 @@ def was_before(trace: Trace, election: Line, at: Event | None) -> bool | None:
     return apart > 0 if abs(apart) > trace.clock_error_ns else None
 
 
-def unclean_since(world: World, trace: Trace, partition: Partition, born: int, epoch: int | None,
+def unclean_since(world: World, trace: Trace, partition: Partition, born: int, record: Record,
                   at: Event | None) -> bool | None:
     """Was there an unclean election with leave since the record was written, and before the line that shows
     it? None: nobody knows."""
-    faults = [(line["time"], line.get("fault") or {}) for line in world.lines
-              if line["process"] == -1 and line["f"] == "elect"]
-    answers = [any(time > born and fault.get("unclean")
-                   and partition.key in (fault.get("partitions") or [partition.key])
-                   for time, fault in faults)]
+    epoch = record[1]
+    answers: list[bool | None] = []
     for event in trace.controller("elect"):
         if event["partition"] == partition.key and event["clean"] is False and (
                 event.time > born or (epoch is not None and event["epoch"] > epoch)):
             answers.append(both(leave(world, partition.key, event.line), was_before(trace, event.line, at)))
     return any_of(answers)
+
+
+def is_gone_since_an_ask(world: World, trace: Trace, partition: Partition, record: Record) -> bool:
+    """Some acked record of this offset is lost in the end, or may be, and an unclean election was asked for
+    after its send; and the record is none that the leader so elected wrote."""
+    offset, epoch = record
+    elected = [event["epoch"] for event in trace.controller("elect") if event["partition"] == partition.key
+               and event["clean"] is False and leave(world, partition.key, event.line) is not False]
+    if elected and epoch is not None and max(elected) <= epoch:
+        return False
+    return any(send.partition == partition.key and send.offset == offset
+               and (is_lost(world, send) or is_blind(world, send))
+               and asked_for_unclean(world, partition.key, -1 if send.invoked is None else send.invoked)
+               for send in world.sends)
 
 
 def unclean_election(world: World, trace: Trace) -> Iterator[Found]:

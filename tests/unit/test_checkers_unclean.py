@@ -230,6 +230,20 @@ def with_leave_that_nobody_knows_of_it_is_permitted_perhaps(story: Story, tale: 
     del tale.run["guarantees"]["unclean_leader_election"]
 
 
+@story_in(
+    LOST_WITH_LEAVE, f"leader-incomplete {LEAVE} 1", f"candidate-incomplete {LEAVE} 2",
+    f"unsafe-truncation {LEAVE} 1", "unsafe-truncation bug 1", "candidate-incomplete bug 1",
+    unknown=["unclean-election"],
+)  # fmt: skip
+def what_the_new_leader_wrote_is_not_covered_by_a_loss_at_its_offset(story: Story, tale: Tale) -> None:
+    """Also where the loss is surely permitted, and the election that the trace shows only perhaps."""
+    del tale.run["guarantees"]["unclean_leader_election"]
+    asked(tale.send(7, 9, at=[1]), began=10**9)
+    story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce()
+    story.elect("n3", "n3", clean=False).append("n3").commit().take_role("n1").truncate("n1", 1)
+    story.append("n1").ruling("isr", ["n1", "n3"], cause="alter").truncate("n1", 1)
+
+
 # -- times within the clocks' error: the send was invoked at 4000
 
 

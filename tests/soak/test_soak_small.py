@@ -27,7 +27,7 @@ PARTITIONS = int(os.environ.get("FLOODMARK_SOAK_PARTITIONS", "25000"))
 FAR = 2**62
 BREACHED = names.IF_BREACHED
 Spoil = Callable[[Path], object]
-LOGS, LEADERS = names.OF_THE_LOGS, names.OF_THE_LEADERS_LOG
+LOGS = names.OF_THE_LOGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +236,7 @@ def an_empty_leaders_dump(tale: Tale) -> Tale:
     return tale
 
 
-@TALES.tale(unknown=(*LOGS, *LEADERS))
+@TALES.tale(unknown=(*LOGS, *names.OF_THE_LOG_ALONE))
 def empty_rows(tale: Tale) -> Tale:
     tale.acked(1, 2).files["replicas.jsonl"] = "\n  \n"
     return tale
@@ -254,7 +254,7 @@ def a_followers_dump_is_missing(tale: Tale) -> Tale:
     return tale
 
 
-@TALES.tale(unknown=(*LOGS, *LEADERS))
+@TALES.tale(unknown=(*LOGS, *names.OF_THE_LOG_ALONE))
 def all_dumps_are_missing(tale: Tale) -> Tale:
     tale.acked(1, 2).files |= {f"logs/{node}.jsonl": None for node in tale.logs}
     return tale
@@ -278,7 +278,7 @@ def a_folder_where_a_dump_should_be(tale: Tale) -> Spoilt:
     return Spoilt(tale=tale, spoil=lambda path: (path / "logs" / "n2.jsonl").mkdir())
 
 
-@TALES.tale(unknown=(*LOGS, *LEADERS))
+@TALES.tale(unknown=(*LOGS, *names.OF_THE_LOG_ALONE))
 def a_file_where_the_dumps_should_be(tale: Tale) -> Spoilt:
     def spoil(path: Path) -> None:
         for dump in (path / "logs").iterdir():

@@ -57,7 +57,7 @@ def test_the_sieve_changes_no_verdict(tmp_path: Path, monkeypatch: pytest.Monkey
     [through, beside] = sieved
     assert (len(beside.surveys), beside.rows) == (0, 0)
     assert len(through.surveys) > len(folders) / 2  # the others are damaged, or of a kind that is not sieved
-    assert through.rows < sum(map(rows_of, through.surveys.values())) * 2 / 3
+    assert through.rows < sum(map(rows_of, through.surveys.values())) * 4 / 5  # many damages: all of it
 
 
 def noted(sieved: list[sifted.Sifted], made: sifted.Sifted) -> sifted.Sifted:

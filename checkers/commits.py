@@ -157,8 +157,8 @@ def candidates(standings: DataFrame, epochs: DataFrame, committed: DataFrame, fa
     turned = together([single, several], facts.small)
     short = turned.select(*_LINE, "goal", "ends", F.explode(F.expr(lacking)).alias("member"))
     told = named(who="member.node", has="member.leo")
-    during = f"if(ends is null, {_THEN}, greatest(since, tick) + 2 <= least(until, ends))"
-    alive = only_active(short.select("*", *told), facts, during)
+    timed = short.select("*", *told).where("ends is null or tick + 2 <= ends")
+    alive = only_active(timed, facts, latest="coalesce(ends, tick)", least=2)
     line = "struct(tick, seq, node, goal)"
     ends = alive.groupBy("run", "partition", "who", "has").agg(
         *named(first=f"min({line})", last=f"max({line})")
@@ -169,14 +169,22 @@ def candidates(standings: DataFrame, epochs: DataFrame, committed: DataFrame, fa
     return first_lacked(times, epochs, committed, facts).select(*case(names.CANDIDATE_INCOMPLETE, "'short'"))
 
 
-_THEN = "tick between since + 2 and until - 2"
-
-
-def only_active(rows: DataFrame, facts: Facts, during: str = _THEN) -> DataFrame:
-    """Rows of which `who` was surely registered and not fenced (since, until) when they held: at `tick`."""
+def only_active(rows: DataFrame, facts: Facts, latest: str = "tick", least: int = 4) -> DataFrame:
+    """Rows of which `who` was surely registered and not fenced at some moment from `tick` to `latest`, for so
+    many ticks at `least`. Whether it was is the highest end of all the times that had begun by then: rows and
+    times are sorted together, not held against one another."""
     assert facts.active is not None
-    active = facts.active.withColumnRenamed("node", "who")
-    return rows.join(active, ["run", "who"]).where(during).drop("since", "until")
+    none = {field.name: F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema}
+    keys = {"run": F.col("run"), "who": F.col("node").alias("who")}
+    times = facts.active.where(f"until - since >= {least}").select(
+        *(keys.get(name, none[name]) for name in rows.columns), "since", "until"
+    )
+    asked = rows.select("*", *named(since=f"{latest} - 2", until="cast(null as bigint)"))
+    begun = Window.partitionBy("run", "who").orderBy("since").rangeBetween(
+        Window.unboundedPreceding, Window.currentRow
+    )  # fmt: skip
+    both = asked.unionByName(times).select("*", F.max("until").over(begun).alias("ended"))
+    return both.where("until is null and ended >= tick + 2").drop("since", "until", "ended")
 
 
 def strangers(
@@ -208,7 +216,7 @@ def strangers(
             least(get(rulings, i + 1).tick, gone, {1 << 62}L) - 2 as latest, r.isr as isr)),
         r -> array_contains(r.isr, who) and r.tick <= r.latest)"""
     both = timed.select("*", F.explode(F.expr(inside)).alias("in")).withColumn("tick", F.col("in.tick"))
-    alive = only_active(both, facts, "greatest(since + 2, tick) <= least(until - 2, in.latest)").select(
+    alive = only_active(both, facts, latest="in.latest").select(
         "run", "partition", "who", "written", "offset", "upto", *named(seen="epoch", began="born")
     )
     return blamed(alive, committed, facts)

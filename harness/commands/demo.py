@@ -30,7 +30,7 @@ from nemesis.expectations import off
 
 AT_ONCE = 2
 WIDTH = 120
-HEADINGS = ("scenario", "rules", "verdict", "acked writes lost", "logs part")
+HEADINGS = ("scenario", "rules", "verdict", "acked writes lost", "logs diverge")
 MARK = "*"  # behind rules that a bug was put into
 WHY_A_BUG: Mapping[str, str] = {
     "no_epoch_bump_on_bounce":

@@ -171,23 +171,32 @@ def ends_fall(history: DataFrame) -> DataFrame:
 
 
 def told(steps: DataFrame, values: DataFrame) -> DataFrame:
-    """The findings, permitted where a record lost with leave was where the step fell below or passed over;
-    nothing excuses what one poll shows in itself. Of each cause the next such record at or above the lowest
-    offset concerned is looked up, in one sort of all steps and records together."""
+    """The findings, permitted where a record lost with leave was where the step fell below or passed over.
+    Nothing excuses what one poll shows in itself, unless it passed over what only acks and reads proved. Of
+    each cause the next such record at or above the lowest offset concerned is looked up, in one sort of all
+    steps and records together."""
     gone = values.where("cause is not null").select(
-        "run", "partition", *named(cause="cause", place=f"explode({_WAS_AT})")
+        "run",
+        "partition",
+        *named(cause="cause", logless="coalesce(not known, true)", place=f"explode({_WAS_AT})"),
     )
     once = steps.distinct().select("*", F.expr("if(offset <= seen, offset, seen + 1)").alias("place"))
     none = {name: F.lit(None).cast(kind).alias(name) for name, kind in once.dtypes}
     own = {"run", "partition", "place"}
-    records = gone.select(*(name if name in own else none[name] for name in once.columns), "cause")
-    both = once.withColumn("cause", F.lit(None).cast("int")).unionByName(records)
+    records = gone.select(*(name if name in own else none[name] for name in once.columns), "cause", "logless")
+    both = once.select("*", *named(cause="cast(null as int)", logless="cast(null as boolean)")).unionByName(
+        records
+    )
     above = Window.partitionBy("run", "partition").orderBy(F.col("place").desc()).rangeBetween(_PAST, 0)
     places = {by: F.min(F.expr(f"if(cause = {by}, place, null)")).over(above) for by in PERMITTED_BY}
-    following = both.select("*", *(place.alias(f"next_{by}") for by, place in places.items()))
+    logless = F.max("logless").over(above)  # of one partition all records say the same
+    following = both.select(
+        *once.columns, logless.alias("logless"), *(place.alias(f"next_{by}") for by, place in places.items())
+    )
     end = "case when name = 'end' then seen when offset <= seen then seen + 1 else offset end"
     causes = ", ".join(f"if(next_{by} < {end}, {by}, null)" for by in PERMITTED_BY)
-    lost_by = f"if(name = 'int', null, least({causes}))"
+    bare = "name = 'int' and (offset <= seen or not coalesce(logless, false))"
+    lost_by = f"if({bare}, null, least({causes}))"
     return spread(
         following.where("name is not null").select(*_STEP, F.expr(lost_by).alias("lost_by")), *rows_of()
     )

@@ -57,8 +57,9 @@ def test_ends_that_fall_and_the_records_that_were_lost() -> None:
             "false as sub", "cast(null as int) as pos",
         )  # fmt: skip
         values = spark.range(MANY).selectExpr(
-            "1 as run", "0L as partition", "false as repeated", f"if(id % 2 = 0, {UNCLEAN}, null) as cause",
-            "array(id) as read_at", "array(id) as acks", "id as ack",
+            "1 as run", "0L as partition", "false as repeated", "true as known",
+            f"if(id % 2 = 0, {UNCLEAN}, null) as cause", "array(id) as read_at", "array(id) as acks",
+            "id as ack",
         )  # fmt: skip
         found = polls.told(falls, values).select("name", "offset", "by").collect()
     assert {row["name"] for row in found} == {"end-offset-regressed"}

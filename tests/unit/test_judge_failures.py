@@ -153,7 +153,7 @@ def test_a_stage_fails_inside_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_plan_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace(monkeypatch, "durability.by_value", lambda values, _: values.select("no_such_column"))
+    replace(monkeypatch, "durability.by_value", lambda values, *_, **__: values.select("no_such_column"))
     refused(run_in(tmp_path / "run"), "no_such_column")
 
 

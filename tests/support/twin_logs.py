@@ -95,10 +95,17 @@ def epoch_lineage(world: World) -> Iterator[Found]:
             for before, entry in pairwise(dated):
                 if entry["epoch"] < before["epoch"]:
                     yield ("epoch falls", partition.key, entry["offset"], node), None
-            row = partition.rows.get(node)
-            has_cache = row is not None and row.get("epochs") is not None and row.get("running") is not False
-            if has_cache and not partition.compact:
-                yield from wrong_cache(partition, node, dated)
+            if has_cache(partition, node):
+                yield from cache_says_otherwise(partition, node, dated)
+        for node in partition.rows:  # that needs no dump
+            if has_cache(partition, node):
+                yield from cache_above_leo(partition, node)
+
+
+def has_cache(partition: Partition, node: str) -> bool:
+    row = partition.rows.get(node)
+    told = row is not None and row.get("epochs") is not None and row.get("running") is not False
+    return told and not partition.compact
 
 
 def two_records(partition: Partition) -> set[tuple[int, int]]:
@@ -111,15 +118,19 @@ def two_records(partition: Partition) -> set[tuple[int, int]]:
     return {place for place, faces in named.items() if len(faces) > 1}
 
 
-def wrong_cache(partition: Partition, node: str, dated: list[Line]) -> Iterator[Found]:
-    """An entry at LEO is right (elected, nothing written yet); the first may start at or below log_start."""
+def cache_says_otherwise(partition: Partition, node: str, dated: list[Line]) -> Iterator[Found]:
+    """The first of the cache may start at or below log_start."""
     cache: list[list[int]] = partition.rows[node]["epochs"]
     for entry in dated:
         said = [epoch for epoch, start in sorted(cache, key=lambda pair: (pair[1], pair[0]))
                 if start <= entry["offset"]]
         if not said or said[-1] != entry["epoch"]:
             yield ("cache", partition.key, entry["offset"], node), None
-    for epoch, start in cache:
+
+
+def cache_above_leo(partition: Partition, node: str) -> Iterator[Found]:
+    """One at LEO is right: elected, and nothing written yet."""
+    for epoch, start in partition.rows[node]["epochs"]:
         if start > partition.rows[node]["leo"]:
             yield ("cache above LEO", partition.key, start, node, epoch), None
 

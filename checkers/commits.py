@@ -272,7 +272,8 @@ def truncations(lineage: DataFrame, committed: DataFrame, steps: DataFrame, fact
 
 def classed(cases: DataFrame, values: DataFrame, entries: DataFrame, facts: Facts) -> DataFrame:
     """The findings: a bug if any record of it is not excused. What is in the final log of the leader, or was
-    written after what lost the others, was not lost, whatever else was lost at its offset."""
+    written after what lost the others, was not lost, whatever else was lost at its offset. Of two causes
+    the first that applies is told, a sure one before a doubtful: what no final log shows, a trace may."""
     assert facts.traced is not None
     excuses = facts.traced.select("run", "partition", "excuses")
     gone = values.where("cause is not null and ack is not null").groupBy(
@@ -284,7 +285,7 @@ def classed(cases: DataFrame, values: DataFrame, entries: DataFrame, facts: Fact
         cases.join(excuses, ["run", "partition"], "left")
         .join(lost, ["run", "partition", "offset"], "left")
         .withColumn("cause", F.expr(f"if(coalesce(final = written, false) or not ({_OLD}), null, cause)"))
-        .select("*", F.expr(f"coalesce(cause, {_EXCUSED})").alias("by"))
+        .select("*", F.expr(f"least(cause, {_EXCUSED})").alias("by"))
     )
     # All that a candidate lacks of one epoch is one finding, else all that one line shows: the worst is told.
     candidate = f"name = '{names.CANDIDATE_INCOMPLETE}'"

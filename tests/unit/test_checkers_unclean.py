@@ -223,6 +223,13 @@ def with_leave_it_is_permitted(story: Story, tale: Tale) -> None:
     led_without_the_records(story)
 
 
+@story_in(*(f"{name} {LEAVE} 1" for name in IN_ITS_WAKE), "ack-rule bug 1")
+def the_trace_is_sure_of_it_where_no_log_shows_what_was_lost(story: Story, tale: Tale) -> None:
+    led_without_the_records(story)
+    allowed(tale.acked(2, 3)).run["observes"] = {"dumps": False}
+    tale.files |= {f"logs/{node}.jsonl": None for node in tale.logs}
+
+
 @story_in(*(f"{name} {LEAVE} 1" for name in IN_ITS_WAKE), "ack-rule bug 1",
           unknown=[*IN_ITS_WAKE, "unclean-election"])
 def with_leave_that_nobody_knows_of_it_is_permitted_perhaps(story: Story, tale: Tale) -> None:

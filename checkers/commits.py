@@ -144,8 +144,8 @@ def case(name: str, how: str, led: str = "cast(null as bigint)") -> list[Column]
 
 
 def candidates(standings: DataFrame, epochs: DataFrame, committed: DataFrame, facts: Facts) -> DataFrame:
-    """A member of the controller's ISR whose log ends below what was committed: after a line, or after all of
-    those that are in no order."""
+    """A member of the controller's ISR whose log ends below what was committed: after a line, after all of
+    those that are in no order, or when it is unfenced."""
     turns = "commits is not null or ruling or event in ('truncate', 'become_leader', 'become_follower')"
     single = standings.where(f"({turns}) and not crowded").select(
         *_LINE, "members", "goal", *named(in_sync="if(ruling, isr, ctl.isr)", ends="cast(null as bigint)")

@@ -38,12 +38,13 @@ REPLICA = (
 PROCESS = "run int, process bigint"
 TRACED = (
     "run int, partition bigint, nodes array<string>, replicas array<string>, clock_error bigint, "
-    "needed bigint, bottom bigint, whole boolean, "
+    "needed bigint, bottom bigint, whole boolean, unfenced array<bigint>, "
     "excuses array<struct<by:int,epoch:bigint,elected:bigint,tick:bigint>>"
 )
 ACTIVE = "run int, node string, since bigint, until bigint"  # ticks
 LITERAL_ROWS = 20_000  # as many as travel in the plan itself; of more its text would fill the driver
 BATCH_ROWS = 50_000
+FAR = 1 << 60  # ns
 FACT_BYTES = 100  # a row of these frames, as work
 
 
@@ -400,7 +401,11 @@ def traced_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
     for row in folder.replicas.values():
         if not folder.is_stray(row.node, row.partition):
             bottoms[row.partition] = max(bottoms.get(row.partition, 0), row.log_start)
+    begun: dict[str, set[int]] = {}  # when each node was unfenced
+    for active in run.rulings.active:
+        begun.setdefault(active.node, set()).add(tick(max(active.since, -FAR), error_ns))
     for key, partition in folder.partitions.items():
+        unfenced = sorted(set().union(*(begun.get(node, ()) for node in partition.replicas)))
         excuses = [
             {
                 "by": each.by,
@@ -413,12 +418,12 @@ def traced_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
         needed = min(min_insync(folder, partition), len(partition.replicas))
         bottom = bottoms.get(key, 0)
         names = list(folder.nodes), list(partition.replicas)
-        yield number, key, *names, error_ns, needed, bottom, run.rulings.whole, excuses
+        yield number, key, *names, error_ns, needed, bottom, run.rulings.whole, unfenced, excuses
 
 
 def active_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    error_ns, far = clock_error_ns(run.folder), 1 << 60
+    error_ns = clock_error_ns(run.folder)
     for each in run.rulings.active:
         ends = (time for time in run.rulings.restarts[each.node] if time + error_ns >= each.since)
-        since, until = max(each.since, -far), min(each.until, far, *ends)
+        since, until = max(each.since, -FAR), min(each.until, FAR, *ends)
         yield number, each.node, tick(since, error_ns), tick(until, error_ns)

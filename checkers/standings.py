@@ -5,7 +5,8 @@ and grown, (epoch, end) of the highest epoch that it may have appended in, by li
 (the highest HW of a leader by then, this line's own among it) and `goal_epoch` (the highest epoch of a leader
 that moved one); lead (epoch, HW) and opened (epoch, start) of the leader of the highest epoch; ctl, the
 controller's last word; crowded: another node has a line so near in time that it may as well have come first;
-after: of the last of such lines, members, goal and ctl as all of them have left it, until `ends`.
+after: of the last of such lines, and of the last before a broker is unfenced, members, goal and ctl as all of
+them have left it, until `ends`.
 
 The state of the line's own node is that after the line. One sort a partition; the frames only grow, so the
 work is linear. What may have come before or after is taken for neither: no check claims anything of a crowded
@@ -26,6 +27,8 @@ _GROWN = f"""case when event = 'append'
         then struct(coalesce(nullif(epochs[size(epochs) - 1][0], -1L), {_LAST}L) as epoch, leo as end)
     when event = 'start' and epochs is null and leo > coalesce(last_leo, 0)
         then struct({_LAST}L as epoch, leo as end) end"""
+# Each time of unfencing belongs to those lines, none surely apart from the next, after which it may come.
+_UNFENCED = "exists(unfenced, at -> at > begun - 2 and at <= {ends} - 2)"
 
 
 def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
@@ -33,8 +36,9 @@ def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
     order, replicas = Window.partitionBy("run", "partition").orderBy("tick"), range(most_replicas)
     surely = order.rangeBetween(Window.unboundedPreceding, -2)
     perhaps = order.rangeBetween(Window.unboundedPreceding, 1)
+    apart = F.coalesce(F.col("tick") - F.lag("tick").over(order) >= 2, F.lit(True))
     rows = steps.where("event not in ('fetch', 'isr_proposed')").select(
-        "*", F.expr(_GROWN).alias("grows"), F.xxhash64("node").alias("mark")
+        "*", F.expr(_GROWN).alias("grows"), F.xxhash64("node").alias("mark"), apart.alias("apart")
     )
     seen = rows.select(
         "*",
@@ -49,6 +53,7 @@ def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
         newest("if(ruling, struct(tick, seq, epoch, isr), null)", surely, "ctl"),
         newest("if(ruling, struct(tick, seq, epoch, isr), null)", perhaps, "ctl_until"),
         F.lead("tick").over(order).alias("next"),
+        F.max(F.expr("if(apart, tick, null)")).over(order).alias("begun"),
         *(
             F.expr(f"{how}").over(window).alias(name + which)
             for window, which in ((surely, "_before"), (perhaps, "_until"))
@@ -62,9 +67,9 @@ def standings_of(steps: DataFrame, most_replicas: int) -> DataFrame:
     ends = f"coalesce(next, {_LAST}L)"
     left = F.array(*(member(number, own="false", said=f"left_{number}") for number in replicas))
     after = F.struct(left.alias("members"), *named(goal="goal_until", ctl="ctl_until", ends=ends))
-    closes = F.expr(f"{near} and {ends} >= tick + 2")
+    closes = F.expr(f"({near} or {_UNFENCED.format(ends=ends)}) and {ends} >= tick + 2")
     told = seen.select(
-        *(name for name in rows.columns if name != "goal"),
+        *(name for name in rows.columns if name not in ("goal", "unfenced", "apart")),
         members.alias("members"),
         "goal_epoch", "lead", "opened", "ctl",
         F.expr("greatest(goal_before, goal)").alias("goal"),

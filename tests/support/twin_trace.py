@@ -118,6 +118,8 @@ def lags(trace: Trace, key: int, ack: Event, member: str) -> bool:
                             and not trace.before(ack, holding.since) for holding in trace.held[key])
 
 
+TELLS = ("start", "become_leader", "become_follower")
+
 # -- what was committed -------------------------------------------------------------------------------------
 
 def leader_incomplete(world: World, trace: Trace) -> Iterator[Found]:
@@ -153,7 +155,8 @@ def candidate_incomplete(world: World, trace: Trace) -> Iterator[Found]:
 
 
 def lacking_spans(trace: Trace, key: int, node: str, record: Record) -> list[Span]:
-    """From when to when this replica (known from its first line on) held nothing that may be the record."""
+    """From when to when this replica (known from its first line on) held nothing that may be the record.
+    Nobody knows from the node's start as a whole until the replica tells what it found, or of its role."""
     mine = in_order(trace.of(key, node))
     held = sorted((holding for holding in trace.held[key] if holding.node == node and holding.may_be(record)),
                   key=lambda holding: holding.since.seq)
@@ -163,7 +166,23 @@ def lacking_spans(trace: Trace, key: int, node: str, record: Record) -> list[Spa
         if since is not None and since is not holding.since:
             spans.append((since, holding.since))
         since = holding.until
-    return [*spans, (since, None)] if since is not None else spans
+    if since is not None:
+        spans.append((since, None))
+    for start in trace.events:
+        if start.node == node and start.name == "start" and start["partition"] is None:
+            told = next((event for event in mine if event.seq > start.seq and event.name in TELLS), None)
+            spans = [part for span in spans for part in without(span, start, told)]
+    return spans
+
+
+def without(span: Span, start: Event, end: Event | None) -> Iterator[Span]:
+    """What is left of a span of one node's, without what lies between these two events of that node."""
+    begin, over = span
+    assert begin is not None
+    if begin.seq < start.seq:
+        yield begin, start if over is None or start.seq < over.seq else over
+    if end is not None and (over is None or end.seq < over.seq):
+        yield end if begin.seq < end.seq else begin, over
 
 
 def unsafe_truncation(world: World, trace: Trace) -> Iterator[Found]:

@@ -253,6 +253,38 @@ def a_struck_member_that_gets_its_role_back_is_one(story: Story, tale: Tale) -> 
     story.take_role("n3").append("n3", 2).produce()
 
 
+def bounced(story: Story) -> None:
+    """n3 is up again without the last record; the ISR still has it, and nothing more is told of the partition
+    when it is unfenced."""
+    story.produce(3).restart("n3", leo=2, epochs=[[0, 0]])
+    story.say("controller", "register", broker="n3", broker_epoch=2, clean=False, alone=True)
+
+
+@traced("candidate-incomplete bug 1")
+def one_that_is_unfenced_and_lacks_a_record_is_one(story: Story, tale: Tale) -> None:
+    bounced(story)
+    story.say("controller", "unfence", broker="n3", broker_epoch=2, alone=True)
+
+
+@traced()
+def one_that_has_not_been_unfenced_is_none(story: Story, tale: Tale) -> None:
+    bounced(story)
+
+
+@traced()
+def nor_one_whose_next_process_has_not_told_what_it_found(story: Story, tale: Tale) -> None:
+    bounced(story)
+    story.say("n3", "start", clean=False, alone=True)
+    story.say("controller", "unfence", broker="n3", broker_epoch=3, alone=True)
+
+
+@traced("candidate-incomplete bug 1")
+def until_it_tells_of_its_role(story: Story, tale: Tale) -> None:
+    bounced(story)
+    story.say("n3", "start", clean=False, alone=True)
+    story.say("controller", "unfence", broker="n3", broker_epoch=3, alone=True).take_role("n3")
+
+
 @traced()
 def a_fenced_member_is_no_candidate(story: Story, tale: Tale) -> None:
     story.produce().say("controller", "fence", broker="n3", broker_epoch=1, alone=True)

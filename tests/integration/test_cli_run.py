@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import floodmark, verdict
+from command_line import Answer, floodmark, verdict
 from run_processes import pid_of_broker, wait_until, wait_until_gone
 
 from harness.commands import again
@@ -73,19 +73,23 @@ def assert_it_can_be_had_again(folder: Path) -> None:
         key: told["replicas"] for key, told in about["partitions"].items()}
 
 
+def run_where_n2_is_ended_by(number: signal.Signals, folder: Path) -> Answer:
+    """By nobody's order, while clients are served."""
+    def end() -> None:
+        victim = pid_of_broker(folder, "n2")
+        assert victim is not None
+        os.kill(victim, number)
+
+    with once_it_goes_well(folder, end):
+        return floodmark("run", "--partitions", 1, "--concurrency", 2, "--rate", 100, "--duration", 5,
+                         "--out", folder)
+
+
 @pytest.mark.spark
 def test_a_broker_that_dies_by_itself_is_named_and_the_run_is_judged_all_the_same(tmp_path: Path) -> None:
     """It aborts, as a native library does: an end of its own, which is a bug."""
     folder = tmp_path / "run"
-
-    def abort() -> None:
-        victim = pid_of_broker(folder, "n2")
-        assert victim is not None
-        os.kill(victim, signal.SIGABRT)
-
-    with once_it_goes_well(folder, abort):
-        answer = floodmark("run", "--partitions", 1, "--concurrency", 2, "--rate", 100, "--duration", 5,
-                           "--out", folder)
+    answer = run_where_n2_is_ended_by(signal.SIGABRT, folder)
     assert answer.code == 1, answer.out + answer.err
     assert run_json(folder)["died"] == ["n2"]
     assert run_json(folder)["ended"] == "done"
@@ -100,15 +104,7 @@ def test_a_broker_that_dies_by_itself_is_named_and_the_run_is_judged_all_the_sam
 def test_a_broker_that_somebody_kills_is_not_the_clusters_bug(tmp_path: Path) -> None:
     """No process sends itself SIGKILL: the kernel, for want of memory, or a person. 4, and said so."""
     folder = tmp_path / "run"
-
-    def murder() -> None:
-        victim = pid_of_broker(folder, "n2")
-        assert victim is not None
-        os.kill(victim, signal.SIGKILL)
-
-    with once_it_goes_well(folder, murder):
-        answer = floodmark("run", "--partitions", 1, "--concurrency", 2, "--rate", 100, "--duration", 5,
-                           "--out", folder)
+    answer = run_where_n2_is_ended_by(signal.SIGKILL, folder)
     assert answer.code == 4, answer.out + answer.err
     about = run_json(folder)
     assert (about["died"], verdict(folder)["findings"]) == ([], [])

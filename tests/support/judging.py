@@ -49,12 +49,16 @@ class Tales:
 
         return register
 
-    def judge(self, root: Path) -> dict[str, Verdict]:
+    def write(self, root: Path) -> list[Path]:
+        """A folder a tale, in their order."""
         folders = []
         for name, told in self.told.items():
             tale = Tale()
             folders.append((told.teller(tale) or tale).write(root / name))
-        return dict(zip(self.told, SparkJudge().judge(folders), strict=True))
+        return folders
+
+    def judge(self, root: Path) -> dict[str, Verdict]:
+        return dict(zip(self.told, SparkJudge().judge(self.write(root)), strict=True))
 
     def fixture(self) -> Any:
         @pytest.fixture(scope="module", name="verdicts")

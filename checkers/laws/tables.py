@@ -1,0 +1,115 @@
+"""The tables that every law is asked of: a contract, for the laws here and for anybody's own check.
+
+A unit of work is a bag of whole partitions, of one run or of many. It is a DuckDB database with these tables;
+all of them are there, empty where a run has nothing of the kind. Every key begins with `run`, the position of
+the run's folder in the call: a law must never join two runs, nor two partitions.
+
+Units: times are ns; an `index` is that of a line of history.jsonl; `at` rises from line to line of a file and
+names a line even where its index lies; a `tick` is a trace's time in steps of which two are certainly in
+order (two ticks apart). Lines and entries that break the format give no row (they are counted elsewhere).
+A number may be any 64-bit integer: whoever adds to one casts it to HUGEINT first. `offset` is a keyword of
+SQL and wants its quotes.
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+INT, TEXT, FLAG = pa.int64(), pa.string(), pa.bool_()
+
+
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema([("run", pa.int32()), *columns.items()])
+
+
+_ITEM = {"at": INT, "pos": pa.int32(), "index": INT, "time": INT, "process": INT, "type": TEXT, "f": TEXT}
+
+TABLES: Mapping[str, pa.Schema] = {
+    # -- history.jsonl, by partition ------------------------------------------------------------------------
+    # One row a micro-send of an invocation (type invoke) or of a completion (ok, fail, info) of a send or
+    # txn; pos: its place in the line's list, from 0; offset: of an ok, where it is known.
+    "sends": _schema(partition=INT, value=INT, offset=INT, **_ITEM),
+    # One row a record that a completed poll or txn returned (type ok, fail, info); pos as above.
+    "reads": _schema(partition=INT, value=INT, offset=INT, **_ITEM),
+    # One row a partition of a list_offsets line.
+    "ends": _schema(partition=INT, offset=INT, **_ITEM),
+    # One row a partition that an assign or subscribe line names.
+    "held": _schema(partition=INT, **_ITEM),
+    # -- history.jsonl, in every unit of the run ------------------------------------------------------------
+    # The assign, subscribe and crash lines of clients: what moves the position of a process.
+    "moves": _schema(at=INT, index=INT, time=INT, process=INT, type=TEXT, f=TEXT),
+    # What is special about a process; one that is not here is neither. final: its reads are the final reads;
+    # overlaps: it had two ops open, or went on after an info.
+    "processes": _schema(process=INT, final=FLAG, overlaps=FLAG),
+    # Values that the run sent more than once, to whatever partitions.
+    "repeated": _schema(value=INT),
+    # The lines of the nemesis; fault: the object as JSON.
+    "faults": _schema(index=INT, time=INT, f=TEXT, fault=TEXT),
+    # -- the final logs -------------------------------------------------------------------------------------
+    # One row an entry of a dump; value: null where the record is none of ours. aborted, crc_ok: never null.
+    "entries": _schema(node=TEXT, partition=INT, at=INT, offset=INT, epoch=INT, value=INT, crc=INT,
+                       crc_ok=FLAG, aborted=FLAG),
+    # One row a replica that run.json assigns; null from hw to running where replicas.jsonl has no row of it.
+    # leads, in_isr: by the final leader; complete: its dump has every entry; settled: the run has; struck: a
+    # fault that lost data or an unclean election met the partition; cache: its leader epochs, null where
+    # nothing is claimed of them.
+    "replicas": _schema(node=TEXT, partition=INT, leads=FLAG, in_isr=FLAG, hw=INT, log_start=INT, leo=INT,
+                        running=FLAG, complete=FLAG, settled=FLAG, struck=FLAG, compact=FLAG,
+                        cache=pa.list_(pa.struct([("start", INT), ("epoch", INT)]))),
+    # -- what may be claimed of a partition (run.json, and what the first pass found) ------------------------
+    # leader_known: its row and its whole dump are there; losses_judged: its log shows what is lost;
+    # log_start, hw: the leader's; claims_from: nothing is claimed of reads below; readable_to, stable_to: the
+    # offset below which a reader may see the leader's log, below which it is committed and decided;
+    # unseen_judged: final reads must have returned every committed record; by_final_reads, by_any_read: for
+    # want of the leader's log these show what is lost; loss_in_doubt: nothing else would say so;
+    # isr_followers: with their log starts; weak_acks: acks is not all; retried: retries without idempotence;
+    # uncommitted: isolation is read_uncommitted; from unclean_index on: a send that was invoked before the
+    # bound (an index, or a time) may be lost by that cause, surely or (maybe) perhaps.
+    "partitions": _schema(partition=INT, leader=TEXT, leader_known=FLAG, compact=FLAG, losses_judged=FLAG,
+                          log_start=INT, claims_from=INT, hw=INT, readable_to=INT, stable_to=INT,
+                          unseen_judged=FLAG, by_final_reads=FLAG, by_any_read=FLAG, loss_in_doubt=FLAG,
+                          isr_followers=pa.list_(pa.struct([("node", TEXT), ("log_start", INT)])),
+                          weak_acks=FLAG, retried=FLAG, uncommitted=FLAG,
+                          unclean_index=INT, unclean_time=INT, unclean_maybe=FLAG, unclean_maybe_time=INT,
+                          budget_index=INT, budget_maybe_index=INT),
+    # transactional: some op of it is a txn; uncommitted: isolation is read_uncommitted; silent: findings of
+    # these names are claimed of no partition of it.
+    "runs": _schema(transactional=FLAG, uncommitted=FLAG, silent=pa.list_(TEXT)),
+    # -- trace.jsonl ----------------------------------------------------------------------------------------
+    # One row a line of the events that checks look at (read/trace.py), as format.md has it; cut_from, cut_to:
+    # from and to of a truncate. Lines without a partition are in every unit of the run.
+    "trace": _schema(at=INT, time=INT, node=TEXT, seq=INT, event=TEXT, partition=INT, epoch=INT, leo=INT,
+                     hw=INT, role=TEXT, offset=INT, count=INT, epochs=pa.list_(pa.list_(INT)), cut_from=INT,
+                     cut_to=INT, why=TEXT, isr=pa.list_(TEXT), start=INT, leader=TEXT, partition_epoch=INT,
+                     acks=TEXT, broker=TEXT, clean=FLAG),
+    # One row a partition of a run that has a trace. nodes: the run's brokers; replicas: the partition's;
+    # clock_error: ns; min_isr: how many an acks=all ack needs; complete: no line of the trace is missing;
+    # unfenced: ticks at which a broker of it was; excuses: records written up to `epoch` may be lost by
+    # `permit` from `tick` on, that of the election of epoch `elected`.
+    "traced": _schema(partition=INT, nodes=pa.list_(TEXT), replicas=pa.list_(TEXT), clock_error=INT,
+                      min_isr=INT, claims_from=INT, complete=FLAG, unfenced=pa.list_(INT),
+                      excuses=pa.list_(pa.struct([("permit", pa.int32()), ("epoch", INT), ("elected", INT),
+                                                  ("tick", INT)]))),
+    # When a broker was registered and not fenced, in ticks.
+    "active_brokers": _schema(node=TEXT, since=INT, until=INT),
+}  # fmt: skip
+
+# What a law gives: one row a finding. What does not apply is null.
+FINDINGS = pa.schema([
+    ("run", pa.int32()),
+    ("name", TEXT),
+    ("partition", INT),
+    ("offset", INT),
+    ("value", INT),
+    ("how", TEXT),
+    ("nodes", pa.list_(TEXT)),
+    ("ops", pa.list_(INT)),  # indexes of lines
+    ("seen", INT),  # one more number for the words: the other offset, value or epoch
+    ("process", INT),
+    ("permit", pa.int32()),  # what permits it (permits.py); null: nothing does
+    ("node", TEXT),  # whose line of the trace is to blame: its node, seq and tick
+    ("seq", INT),
+    ("tick", INT),
+    ("epoch", INT),  # the record's own
+    ("upto", INT),  # the records concerned are those from `offset` up to here; null: all from there on
+])  # fmt: skip

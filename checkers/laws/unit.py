@@ -1,0 +1,88 @@
+"""One unit of work: a DuckDB database with the tables of tables.py, and the findings that laws put into it.
+
+    unit = Unit(tables, memory_mb=2048, spill=Path("/tmp/x"))
+    unit.make("values", "select ...")                    a table that several laws ask
+    unit.find("lost-write", "select run, ... where ...")  every row is a finding
+
+A law never asks whether there is anything wrong before it runs: the same statements run on every folder, and
+damage costs nothing extra. `statements` keeps what ran.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from checkers.laws.tables import FINDINGS, TABLES
+
+Family = Callable[["Unit"], None]  # a family of laws: it makes tables, and finds
+
+
+class Unit:
+    """The database of one unit; its columns may be dictionaries, and missing tables are empty."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:
+        self._db = db
+        self.statements: list[str] = []
+        for name, schema in TABLES.items():
+            self.load(name, tables.get(name, schema.empty_table()))
+        self.load("findings", FINDINGS.empty_table())
+        self._db.execute("create temp table found as select * from findings")
+
+    def load(self, name: str, table: pa.Table) -> None:
+        """The Arrow table under this name."""
+        self._db.register(name, table)
+
+    def make(self, name: str, select: str) -> None:
+        """A table of what this selects, computed once; it spills to disk where memory is short."""
+        self._run(f'create temp table "{name}" as {select}')
+
+    def find(self, name: str, select: str) -> None:
+        """Every row is a finding of this name. The columns are those of tables.FINDINGS, in any order; those
+        that are left out are null."""
+        self._run(f"insert into found by name select '{name}' as name, * from ({select})")
+
+    def add(self, findings: pa.Table) -> None:
+        """Findings that were made outside of SQL, with their names."""
+        self._db.register("added", findings)
+        self._run("insert into found by name select * from added")
+        self._db.unregister("added")
+
+    def rows(self, select: str) -> pa.Table:
+        """What this selects, as an Arrow table."""
+        self.statements.append(select)
+        return self._db.sql(select).to_arrow_table()
+
+    def _run(self, statement: str) -> None:
+        self.statements.append(statement)
+        self._db.execute(statement)
+
+
+@contextmanager
+def opened(
+    tables: Mapping[str, pa.Table],
+    *,
+    threads: int = 1,
+    memory_mb: int | None = None,
+    spill: Path | None = None,
+) -> Iterator[Unit]:
+    """A unit with its own database in memory, gone afterwards. Beyond memory_mb tables spill into `spill`."""
+    config: dict[str, str | bool | int | float | list[str]] = {"threads": threads}
+    if memory_mb is not None:
+        config["memory_limit"] = f"{memory_mb}MB"
+    if spill is not None:
+        config["temp_directory"] = str(spill)
+    with duckdb.connect(config=config) as db:
+        db.execute("set timezone = 'UTC'")
+        yield Unit(db, tables)
+
+
+def asked(unit: Unit, families: Sequence[Family]) -> pa.Table:
+    """The findings of all these families but those that a run is silent about, as rows of FINDINGS."""
+    for family in families:
+        family(unit)
+    return unit.rows(
+        "select f.* from found f join runs r using (run) where not list_contains(r.silent, f.name)"
+    ).cast(FINDINGS)

@@ -1,0 +1,114 @@
+"""The new judge beside what is known to be right: saved verdicts, the twin, the tales of the tests.
+
+    python tests/support/beside.py --names lost-write,unseen folders FOLDER...      beside their verdict.json
+    python tests/support/beside.py --names lost-write,unseen histories 300 SEED     beside the twin
+    python tests/support/beside.py --names lost-write tales tests/unit/test_checkers_durability.py...
+
+Of the names given (all: without --names) every group must be equal: name, class, permitted_by, count.
+"""
+
+import argparse
+import importlib.util
+import json
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import here
+import soak_work
+from judging import Tales
+
+from checkers.report import as_json
+
+Group = tuple[str, str, str | None, int]
+AT_ONCE = 100
+
+
+def groups(findings: Iterable[Any], names: frozenset[str]) -> list[Group]:
+    """Of these names, or of all where none is given."""
+    told = [
+        (one["name"], one["class"], one["permitted_by"] or "-", one["count"])
+        if isinstance(one, dict)
+        else (one[0], one[1], one[2] or "-", one[3])
+        for one in findings
+    ]
+    return sorted(one for one in told if not names or one[0] in names)
+
+
+def compare(what: str, wanted: Iterable[Any], verdict: Any, names: frozenset[str]) -> bool:
+    mine, right = groups(as_json(verdict)["findings"], names), groups(wanted, names)
+    if mine != right:
+        print(f"DIFFERS {what}\n    right {right}\n    mine  {mine}")
+        if verdict.failure:
+            print(verdict.failure)
+    return mine == right
+
+
+def of_folders(folders: list[Path], names: frozenset[str]) -> list[bool]:
+    same = []
+    for at in range(0, len(folders), AT_ONCE):
+        some = folders[at : at + AT_ONCE]
+        for folder, verdict in zip(some, here.judge(some), strict=True):
+            there = [folder / name for name in ("verdict.json", "expected.json") if (folder / name).exists()]
+            same.append(compare(str(folder), json.loads(there[0].read_text())["findings"], verdict, names))
+    return same
+
+
+def of_histories(count: int, seed: str, names: frozenset[str]) -> list[bool]:
+    same = []
+    for first in range(0, count, AT_ONCE):
+        with tempfile.TemporaryDirectory() as root:
+            batch = soak_work.histories(seed, first, min(AT_ONCE, count - first), Path(root))
+            for one, verdict in zip(batch, here.judge([one.path for one in batch]), strict=True):
+                told = f"{seed} {one.number}: {one.story}"
+                same.append(compare(told, findings_of(one.wanted), verdict, names))
+    return same
+
+
+def findings_of(wanted: Any) -> list[Any]:
+    """Those of twin_compare.spoken."""
+    return list(wanted["findings"] if isinstance(wanted, dict) else wanted[1])
+
+
+def of_tales(modules: list[Path], names: frozenset[str]) -> list[bool]:
+    same = []
+    for path in modules:
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        for tales in (one for one in vars(module).values() if isinstance(one, Tales)):
+            with tempfile.TemporaryDirectory() as root:
+                folders = tales.write(Path(root))
+                for (name, told), verdict in zip(tales.told.items(), here.judge(folders), strict=True):
+                    same.append(compare(f"{path.stem}::{name}", map(wanted_of, told.found), verdict, names))
+    return same
+
+
+def wanted_of(found: str) -> tuple[str, str, str | None, int]:
+    """NAME CLASS-OR-CAUSE COUNT, as a tale tells it."""
+    name, *cause, count = found.split(" ")
+    by = " ".join(cause)
+    return (name, "bug", None, int(count)) if by == "bug" else (name, "permitted", by, int(count))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--names", default="")
+    parser.add_argument("what", choices=("folders", "histories", "tales"))
+    parser.add_argument("which", nargs="+")
+    asked = parser.parse_args()
+    names, began = frozenset(filter(None, asked.names.split(","))), time.perf_counter()
+    if asked.what == "histories":
+        same = of_histories(int(asked.which[0]), asked.which[1], names)
+    else:
+        work = of_folders if asked.what == "folders" else of_tales
+        same = work([Path(one) for one in asked.which], names)
+    print(f"{same.count(False)} of {len(same)} differ, {time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

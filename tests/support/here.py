@@ -1,0 +1,72 @@
+"""The new judge in this process, without Spark: folders in, verdicts out, with the families of laws given.
+
+python tests/support/here.py FOLDER...          what it finds, beside the verdict.json of the folder
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import plain_read
+import pyarrow as pa
+
+from checkers.folder import open_folder
+from checkers.guilt import lines_of
+from checkers.judge import run_of
+from checkers.judging.run_tables import run_tables
+from checkers.judging.told import worst
+from checkers.laws import FAMILIES
+from checkers.laws.unit import Family, asked, opened
+from checkers.survey import Survey
+from checkers.verdicts import verdict_of
+from harness.verdict import Verdict
+
+
+def judge(folders: Sequence[Path], families: Sequence[Family] = FAMILIES) -> list[Verdict]:
+    """A verdict a folder, all in one unit."""
+    opened_folders = [open_folder(folder) for folder in folders]
+    surveys, parts = [], dict[str, list[pa.Table]]()
+    for run, folder in enumerate(opened_folders):
+        tables, survey = plain_read.read_run(folder, run) if folder.judged else ({}, Survey())
+        surveys.append(survey)
+        for name, table in tables.items():
+            parts.setdefault(name, []).append(table)
+    runs = [run_of(folder, survey, None) for folder, survey in zip(opened_folders, surveys, strict=True)]
+    tables = {name: pa.concat_tables(each) for name, each in parts.items()} | run_tables(runs, surveys)
+    with opened(tables) as unit:
+        rows = worst(unit, asked(unit, families))
+    for row in rows:
+        row["count"] = int(row["count"])
+    verdicts = []
+    for number, (folder, survey) in enumerate(zip(opened_folders, surveys, strict=True)):
+        mine = [row for row in rows if row["run"] == number]
+        verdicts.append(verdict_of(folder, survey, mine, {}, lines_of(folder.trace, mine)))  # type: ignore[arg-type]
+    return verdicts
+
+
+def groups(verdict: dict) -> list[tuple[str, str, str | None, int]]:
+    return sorted(
+        (one["name"], one["class"], str(one["permitted_by"]), one["count"]) for one in verdict["findings"]
+    )
+
+
+def main() -> None:
+    from checkers.report import as_json
+
+    folders = [Path(name) for name in sys.argv[1:]]
+    for folder, verdict in zip(folders, judge(folders), strict=True):
+        there = [folder / name for name in ("verdict.json", "expected.json") if (folder / name).exists()]
+        saved = json.loads(there[0].read_text()) if there else None
+        mine = as_json(verdict)
+        same = saved is not None and groups(mine) == groups(saved)
+        print(
+            "same" if same else "DIFFERS",
+            folder,
+            groups(mine),
+            "" if same or saved is None else groups(saved),
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import plain_read
 import pyarrow as pa
@@ -41,11 +42,12 @@ def judge(folders: Sequence[Path], families: Sequence[Family] = FAMILIES) -> lis
     verdicts = []
     for number, (folder, survey) in enumerate(zip(opened_folders, surveys, strict=True)):
         mine = [row for row in rows if row["run"] == number]
-        verdicts.append(verdict_of(folder, survey, mine, {}, lines_of(folder.trace, mine)))  # type: ignore[arg-type]
+        told = lines_of(folder.trace, mine)  # type: ignore[arg-type]
+        verdicts.append(verdict_of(folder, survey, mine, {}, told))  # type: ignore[arg-type]
     return verdicts
 
 
-def groups(verdict: dict) -> list[tuple[str, str, str | None, int]]:
+def groups(verdict: dict[str, Any]) -> list[tuple[str, str, str | None, int]]:
     return sorted(
         (one["name"], one["class"], str(one["permitted_by"]), one["count"]) for one in verdict["findings"]
     )

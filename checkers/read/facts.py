@@ -1,0 +1,147 @@
+"""What the driver is told of each range of a file: few numbers, whatever the range holds.
+
+A file is cut into ranges (ranges.py), each read by itself. The facts of all ranges of a file, in the order of
+`number`, are to tell exactly what one reading of the whole file would have told.
+
+Words: a `place` is the position of a line within its range, from 0, and blank lines have one. `lines` are
+those that are not blank; a `broken` one is not as the field table says, all others are good. Nothing but
+`places`, `lines`, `broken` and `first_broken` is told of broken lines. Intervals are disjoint and rising,
+with both ends in them, as short as can be.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+Intervals = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryFacts:
+    """Of a range of history.jsonl. `first` is of the first good line, in file order."""
+
+    run: int
+    number: int
+    places: int = 0
+    lines: int = 0
+    broken: int = 0
+    first_broken: int | None = None  # its place
+    first_index: int | None = None
+    least_index: int | None = None
+    highest_index: int | None = None
+    # The index of a line less how many lines (good or broken, blank ones aside) stand before it in the range,
+    # if that is the same number for all of them; None: it is not, or there is no good line. Index is the
+    # position in the file if it is the number of lines of all ranges before.
+    shift: int | None = None
+    rises: bool = True  # every index is above all before it in the range
+    first_time: int | None = None
+    least_time: int | None = None
+    highest_time: int | None = None
+    # Index of the first line, in file order, whose time is below that of any before it in the range. Of the
+    # whole file the first is this of the first range that has it, unless the first_time of a range up to that
+    # one is below the highest of the ranges before: then it is that range's first_index.
+    falls: int | None = None
+    ok: int = 0  # completions of clients
+    fail: int = 0
+    info: int = 0
+    txns: int = 0  # lines of clients, of whatever type
+    acked: int = 0  # micro-sends of ok ops, those of settle.processes aside
+    used: Intervals = ()  # partitions of which it says more than who holds them
+    held: Intervals = ()  # partitions that assign and subscribe name
+    nemesis: tuple[str, ...] = ()  # the lines of the nemesis, as they stand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpFacts:
+    """Of a range of a node's dump; of Parquet a row group is a range, and a row is a line."""
+
+    run: int
+    number: int
+    node: str
+    places: int = 0
+    lines: int = 0
+    broken: int = 0
+    first_broken: int | None = None
+    partitions: Intervals = ()
+    flaw: str | None = None  # why this range of a Parquet file cannot be read; then nothing else is told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLines:
+    """The good lines of one node in a range of the trace: how many, and which seqs they have. A seq that two
+    lines have shows by the count: over all ranges, as many lines as seqs are no seq twice."""
+
+    lines: int
+    seqs: Intervals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFacts:
+    """Of a range of trace.jsonl. `rulings`: what the controller said (elect, register, fence, unfence, and
+    the isr lines without a LEO) and every start, each as {time, node, seq, event, partition, epoch, isr,
+    leader, broker, clean}, in file order."""
+
+    run: int
+    number: int
+    places: int = 0
+    lines: int = 0
+    broken: int = 0
+    first_broken: int | None = None
+    nodes: Mapping[str, NodeLines]
+    rulings: tuple[Mapping[str, Any], ...] = ()
+
+
+Facts = HistoryFacts | DumpFacts | TraceFacts
+_KINDS: Mapping[str, type[Facts]] = {"history": HistoryFacts, "dump": DumpFacts, "trace": TraceFacts}
+
+
+def as_plain(facts: Facts) -> dict[str, Any]:
+    """As JSON can have it; `kind` says which of the three it is."""
+    kind = next(name for name, told in _KINDS.items() if isinstance(facts, told))
+    return {"kind": kind, **asdict(facts)}
+
+
+def from_plain(told: Mapping[str, Any]) -> Facts:
+    """What as_plain made, also after it went through JSON."""
+    made = _KINDS[told["kind"]]
+    values = {field.name: told[field.name] for field in fields(made) if field.name in told}
+    for name in ("used", "held", "partitions"):
+        if name in values:
+            values[name] = pairs(values[name])
+    for name in ("nemesis", "rulings"):
+        if name in values:
+            values[name] = tuple(values[name])
+    if "nodes" in values:
+        values["nodes"] = {
+            node: NodeLines(lines=each["lines"], seqs=pairs(each["seqs"]))
+            for node, each in values["nodes"].items()
+        }
+    return made(**values)
+
+
+def pairs(told: Iterable[Iterable[int]]) -> Intervals:
+    return tuple((first, last) for first, last in told)
+
+
+def joined(*several: Intervals) -> Intervals:
+    """The union."""
+    made: list[tuple[int, int]] = []
+    for first, last in sorted(one for each in several for one in each):
+        if made and first <= made[-1][1] + 1:
+            made[-1] = made[-1][0], max(last, made[-1][1])
+        else:
+            made.append((first, last))
+    return tuple(made)
+
+
+def size(intervals: Intervals) -> int:
+    """How many numbers are in them."""
+    return sum(last - first + 1 for first, last in intervals)
+
+
+def is_in(intervals: Intervals, number: int) -> bool:
+    return any(first <= number <= last for first, last in intervals)
+
+
+def each_of(intervals: Intervals) -> Iterable[int]:
+    return (number for first, last in intervals for number in range(first, last + 1))

@@ -1,8 +1,7 @@
 """Findings to what a verdict tells of them: the few worst of each group, with the group's exact count."""
 
-from typing import Any
-
 import pyarrow as pa
+from pyspark.sql import Row
 
 from checkers import names
 from checkers.guilt import SUSPECTS
@@ -10,7 +9,7 @@ from checkers.laws.unit import Unit
 from checkers.verdicts import EXAMPLES
 
 
-def worst(unit: Unit, findings: pa.Table) -> list[dict[str, Any]]:
+def worst(unit: Unit, findings: pa.Table) -> list[Row]:
     """Of each (run, name, permit) the EXAMPLES lowest, and of each run the SUSPECTS earliest of those that
     may be to blame for a loss; `count` is that of the group, `rank` and `suspect` the place in either."""
     guilty = ", ".join(f"'{name}'" for name in names.GUILTY)
@@ -23,4 +22,4 @@ def worst(unit: Unit, findings: pa.Table) -> list[dict[str, Any]]:
             case when name in ({guilty}) then row_number() over (
                 partition by run, name in ({guilty}) order by tick nulls last) end as suspect
         from findings qualify rank <= {EXAMPLES} or suspect <= {SUSPECTS}""")
-    return [{**row, "by": row["permit"]} for row in ranked.to_pylist()]
+    return [Row(**row, by=row["permit"]) for row in ranked.to_pylist()]

@@ -6,7 +6,13 @@ in DuckDB; every other module is one family of laws. Nothing here knows Spark, f
 
 from collections.abc import Sequence
 
+from checkers.laws.log import log
+from checkers.laws.replicas import replicas
 from checkers.laws.unit import Family
 
 # In the order in which they run: a family may ask the tables that one before it has made.
-FAMILIES: Sequence[Family] = ()
+FAMILIES: Sequence[Family] = (
+    # One line each.
+    log,
+    replicas,
+)

@@ -37,13 +37,11 @@ def judge(folders: Sequence[Path], families: Sequence[Family] = FAMILIES) -> lis
     tables = {name: pa.concat_tables(each) for name, each in parts.items()} | run_tables(runs, surveys)
     with opened(tables) as unit:
         rows = worst(unit, asked(unit, families))
-    for row in rows:
-        row["count"] = int(row["count"])
     verdicts = []
     for number, (folder, survey) in enumerate(zip(opened_folders, surveys, strict=True)):
         mine = [row for row in rows if row["run"] == number]
-        told = lines_of(folder.trace, mine)  # type: ignore[arg-type]
-        verdicts.append(verdict_of(folder, survey, mine, {}, told))  # type: ignore[arg-type]
+        told = lines_of(folder.trace, mine)
+        verdicts.append(verdict_of(folder, survey, mine, {}, told))
     return verdicts
 
 

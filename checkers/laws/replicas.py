@@ -1,0 +1,84 @@
+"""Whether the replicas of a partition agree, offset by offset: diverged, under-replicated, two records.
+
+Each is one finding an offset (two records: an offset and epoch), whatever the number of replicas. Most
+offsets agree, which the least and the greatest of what is there show in one pass; only of the others
+(`disagreeing`) are the replicas looked at one by one. Nothing permits diverged and epoch-lineage.
+
+Tables made, besides those of tables.py and log.py:
+
+    disagreeing    the rows of `placed` at those offsets at which not all replicas hold the same epoch, value
+                   and crc
+"""
+
+from checkers import names
+from checkers.laws.unit import Unit
+
+
+def replicas(unit: Unit) -> None:
+    unit.make("disagreeing", DISAGREEING)
+    unit.find(names.DIVERGED, DIVERGED)
+    unit.find(names.EPOCH_LINEAGE, TWO_RECORDS)
+    unit.find(names.UNDER_REPLICATED, UNDER_REPLICATED)
+
+
+# A value is null where the record is none of ours, a crc where nothing is claimed of it: none may then have
+# one.
+DISAGREEING = """
+with at_odds as (
+    select run, partition, "offset" from placed group by all
+    having min(epoch) <> max(epoch) or min(value) <> max(value) or count(value) not in (0, count(*))
+        or min(crc) <> max(crc) or count(crc) not in (0, count(*)))
+from placed semi join at_odds using (run, partition, "offset")
+"""
+
+# Two of the replicas that must agree at an offset do not. The nodes named are those that differ from the
+# leader or, where it is not among them, from the first.
+DIVERGED = """
+with compared as (
+        select *, row(epoch, value, crc) as record from disagreeing where compared),
+    right_ones as (
+        select run, partition, "offset", record as right_one from compared
+        qualify row_number() over (
+            partition by run, partition, "offset"
+            order by leads desc, case when not leads then node end, record desc) = 1),
+    named as (
+        select run, partition, "offset", max(value) filter (leads) as value
+        from disagreeing group by all)
+select run, partition, "offset", any_value(n.value) as value, list_sort(list(distinct c.node)) as nodes
+from compared c join right_ones r using (run, partition, "offset")
+    join named n using (run, partition, "offset")
+where c.record is distinct from r.right_one
+group by run, partition, "offset"
+"""
+
+# One (epoch, offset) names two records. Records without an epoch (-1) take no part.
+TWO_RECORDS = """
+with twice as (
+        select run, partition, "offset", epoch, list_sort(list(distinct node)) as nodes
+        from disagreeing where epoch >= 0 group by run, partition, "offset", epoch
+        having min(value) <> max(value) or count(value) not in (0, count(*))
+            or min(crc) <> max(crc) or count(crc) not in (0, count(*))),
+    named as (
+        select run, partition, "offset", max(value) filter (leads) as value
+        from disagreeing group by all)
+select run, partition, "offset", value, 'two records' as how, nodes, epoch as seen
+from twice join named using (run, partition, "offset")
+"""
+
+# A member of the ISR holds nothing at an offset that the leader holds, from the later log start up to the
+# leader's HW. isr_followers is empty where nothing is claimed: not settled, compacted, no leader's log; and
+# it names nobody whose dump lacks lines.
+UNDER_REPLICATED = """
+with followers as (
+        select f.*, log from (
+            select run, partition, hw, unnest(isr_followers).node as node,
+                greatest(log_start, unnest(isr_followers).log_start) as log_start from partitions) f
+        join logs using (run, partition, node)),
+    expected as (
+        select p.run, p.partition, p."offset", p.value, f.node, f.log
+        from placed p join followers f using (run, partition)
+        where p.leads and p."offset" < hw and p."offset" >= log_start)
+select run, partition, "offset", max(value) as value, list_sort(list(distinct node)) as nodes
+from expected anti join placed using (log, "offset")
+group by run, partition, "offset"
+"""

@@ -111,7 +111,7 @@ class Jvm:
 
     def restarted(self) -> bool:
         """Whether the JVM has died; then another one is there. FloodmarkError where none starts."""
-        if not session.has_died(self.spark):
+        if not session.has_died(self.spark.sparkContext):
             return False
         _LOG.warning("Spark's JVM has died; another one is started, and the runs are judged half by half")
         self.spark = session.session(self.work_bytes, self.workers)
@@ -185,7 +185,7 @@ def judge_together(
         if rest or sifted.rows or traced_runs or contradictions:
             small = session.is_small(spark, size)
             files = sources.sources_of(
-                folders, Path(scratch), sifted.surveys, link=session.works_here(spark)
+                folders, Path(scratch), sifted.surveys, link=session.works_here(spark.sparkContext)
             )
             read = frames.read(spark, files, sifted.passed, small=small)
             read = replace(read, trace=traces.traces(spark, files.trace, small=small))

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from harness.errors import FloodmarkError, UsageError
 
@@ -79,13 +79,13 @@ def refuse_silent(jvm: Any, master: str) -> None:
         )
 
 
-def await_worker(spark: SparkSession, master: str, wait_s: float = WORKER_S) -> None:
+def await_worker(spark: SparkContext, master: str, wait_s: float = WORKER_S) -> None:
     """Returns when the cluster has done one small job for us; FloodmarkError where it has not in time."""
     failed: list[Exception] = []
 
     def job() -> None:
         try:
-            spark.range(0, 1, 1, 1).count()
+            spark.parallelize([0], 1)._jrdd.count()  # in the JVM: a bare worker has no Python of ours
         except (PySparkException, Py4JError) as error:
             failed.append(error)
 
@@ -93,7 +93,7 @@ def await_worker(spark: SparkSession, master: str, wait_s: float = WORKER_S) -> 
     asked.start()
     asked.join(wait_s)
     if asked.is_alive():
-        spark.sparkContext.cancelAllJobs()
+        spark.cancelAllJobs()
         raise FloodmarkError(
             f"{master} answers, but gave no worker within {wait_s:.0f} s: it has none with enough memory and "
             "cores free, or its workers cannot dial this machine (--conf spark.executor.memory=..., "
@@ -103,10 +103,10 @@ def await_worker(spark: SparkSession, master: str, wait_s: float = WORKER_S) -> 
         raise FloodmarkError(f"{master} cannot work: {words_of(failed[0])}")
 
 
-def refuse_bare_workers(spark: SparkSession, error: Exception) -> None:
+def refuse_bare_workers(spark: SparkContext, error: Exception) -> None:
     """FloodmarkError where a worker of a cluster has not what the judge's Python functions need."""
     found = _BARE.search(str(error))
-    if found is not None and not is_local(spark.sparkContext.master):
+    if found is not None and not is_local(spark.master):
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)
         raise FloodmarkError(
             f"a worker cannot run floodmark's Python code ({found[1].strip()[:200]}): {python} must be there "

@@ -58,7 +58,7 @@ def flaw_to(spark: SparkSession, dump: Path) -> str | None:
     try:
         spark.read.parquet(dump.absolute().as_uri()).write.format("noop").mode("overwrite").save()
     except (PySparkException, Py4JError) as error:
-        if session.has_died(spark):
+        if session.has_died(spark.sparkContext):
             raise  # that says nothing of the dump
         return words_of(error)
     return None

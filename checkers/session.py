@@ -48,27 +48,39 @@ _BIG_JVM = "-XX:+UseParallelGC -XX:-UsePerfData"
 _COMPLAINT = re.compile(r"Error|Exception|Invalid|Unrecognized|Could not|.*Error:")
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 
-_running: list[SparkSession] = []  # one, or none yet
+_running: list[SparkContext] = []  # one, or none yet
+_sessions: list[SparkSession] = []  # on the running context; one, or none yet
 
 
-def session(work_bytes: int | None, workers: Workers = HERE) -> SparkSession:
-    """The process's Spark session, started if there is none yet. work_bytes: of the first work, as much as is
-    the JVM's; None where nobody can know, for it lies where only Spark can look."""
-    if not _running or _running[0].sparkContext._jsc is None or has_died(_running[0]):
-        theirs = SparkSession.getActiveSession()
-        _running[:] = [_started(work_bytes, workers) if theirs is None else _beside(theirs)]
-    asked, there = workers.master, _running[0].sparkContext.master
+def context(work_bytes: int | None, workers: Workers = HERE) -> SparkContext:
+    """The process's Spark context, started if there is none yet. work_bytes: of the first work, as much as is
+    the JVM's; None where nobody can know, for it lies where only Spark can look. (A session, with its
+    catalogue and its SQL, takes as long again to start, and the judge asks it nothing.)"""
+    if not _running or _running[0]._jsc is None or has_died(_running[0]):
+        theirs = SparkContext._active_spark_context
+        _running[:] = [_started(work_bytes, workers) if theirs is None else theirs]
+        _sessions.clear()
+    asked, there = workers.master, _running[0].master
     if asked not in (None, there):
         raise UsageError(f"--master {asked}: Spark works for this process at {there} already")
     return _running[0]
 
 
-def has_died(spark: SparkSession) -> bool:
-    """Whether the JVM of this session is gone, or its context has ended by itself (as it does when the JVM
-    runs out of memory). All of it is let go of then, so that `session` starts another one. spark-submit's
+def session(work_bytes: int | None, workers: Workers = HERE) -> SparkSession:
+    """A session on the process's context; somebody else's settings are left alone."""
+    theirs = SparkSession.getActiveSession()
+    context(work_bytes, workers)
+    if not _sessions:
+        _sessions[:] = [SparkSession.builder.getOrCreate() if theirs is None else _beside(theirs)]
+    return _sessions[0]
+
+
+def has_died(spark: SparkContext) -> bool:
+    """Whether the JVM of this context is gone, or the context has ended by itself (as it does when the JVM
+    runs out of memory). All of it is let go of then, so that `context` starts another one. spark-submit's
     cannot be started again."""
     try:
-        if not spark.sparkContext._jsc.sc().isStopped():
+        if not spark._jsc.sc().isStopped():
             return False
     except (PySparkException, Py4JError, AttributeError, OSError):
         pass
@@ -78,7 +90,7 @@ def has_died(spark: SparkSession) -> bool:
         return _SUBMITTED not in os.environ
     with warnings.catch_warnings(), suppress(Exception):
         warnings.simplefilter("ignore")  # that the JVM is gone is known
-        spark.sparkContext.stop()
+        spark.stop()
     process.kill()
     process.wait(timeout=END_TIMEOUT_S)
     if process.stdin is not None:
@@ -95,6 +107,7 @@ def let_go(gateway: Any) -> None:
     SQLContext._instantiatedContext = None
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     _running.clear()
+    _sessions.clear()
 
 
 def _beside(running: SparkSession) -> SparkSession:
@@ -105,7 +118,7 @@ def _beside(running: SparkSession) -> SparkSession:
     return ours
 
 
-def _started(work_bytes: int | None, workers: Workers) -> SparkSession:
+def _started(work_bytes: int | None, workers: Workers) -> SparkContext:
     submitted = _SUBMITTED in os.environ
     if submitted:
         if workers != HERE:
@@ -145,19 +158,16 @@ def launching(java: Path, work_bytes: int | None, said: Mapping[str, str]) -> di
     return {settings.JVM_OPTIONS: options.strip(), settings.HEAP: said.get(settings.HEAP, heap)}
 
 
-def _context(told: Mapping[str, str], master: str) -> SparkSession:
-    """The session; of a cluster its master is asked first, and its first worker awaited."""
+def _context(told: Mapping[str, str], master: str) -> SparkContext:
+    """The context; of a cluster its master is asked first, and its first worker awaited."""
     conf = SparkConf(loadDefaults=False)
     for key, value in told.items():
         conf.set(key, value)
     if not masters.is_local(master):
         SparkContext._ensure_initialized(conf=conf)
         masters.refuse_silent(SparkContext._jvm, master)
-    builder = SparkSession.builder
-    for key, value in told.items():
-        builder = builder.config(key, value)
-    made = builder.getOrCreate()
-    accumulators: Any = getattr(made.sparkContext, "_accumulatorServer", None)
+    made = SparkContext.getOrCreate(conf)
+    accumulators: Any = getattr(made, "_accumulatorServer", None)
     if accumulators is not None:  # it prints a traceback when the JVM dies; has_died finds that out
         accumulators.handle_error = lambda *_: None
     if not masters.is_local(master):
@@ -244,7 +254,7 @@ def quicken() -> bool:
 def suit(spark: SparkSession, work_bytes: int) -> None:
     """Small work runs as one task without generated code, whose compiling would cost more than it saves."""
     small = is_small(spark, work_bytes)
-    partitions = 1 if small else settings.shuffle_partitions(cores(spark), work_bytes)
+    partitions = 1 if small else settings.shuffle_partitions(cores(spark.sparkContext), work_bytes)
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     spark.conf.set("spark.sql.codegen.wholeStage", "false" if small else "true")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if small else "FALLBACK")
@@ -258,21 +268,21 @@ def is_small(spark: SparkSession, work_bytes: int) -> bool:
     return work_bytes < int(spark.conf.get(SMALL_BYTES_KEY, str(SMALL_BYTES)) or SMALL_BYTES)
 
 
-def works_here(spark: SparkSession) -> bool:
+def works_here(spark: SparkContext) -> bool:
     """Whether the tasks run in this very machine, and see its scratch folder."""
-    return masters.is_local(spark.sparkContext.master)
+    return masters.is_local(spark.master)
 
 
-def cores(spark: SparkSession) -> int:
+def cores(spark: SparkContext) -> int:
     """How many tasks run at once, as far as is known."""
-    return max(1, spark.sparkContext.defaultParallelism)
+    return max(1, spark.defaultParallelism)
 
 
 def sieves_at_once(spark: SparkSession, biggest_bytes: int) -> int:
     """How many runs may be sieved side by side. A cluster knows its own memory."""
-    if not works_here(spark):
-        return cores(spark)
-    return settings.sieves_at_once(cores(spark), settings.own_memory_mb(), biggest_bytes)
+    if not works_here(spark.sparkContext):
+        return cores(spark.sparkContext)
+    return settings.sieves_at_once(cores(spark.sparkContext), settings.own_memory_mb(), biggest_bytes)
 
 
 def find_java() -> Path:

@@ -92,7 +92,7 @@ def sift(spark: SparkSession, folders: Sequence[Folder], sizes: Sequence[int], t
     try:
         told = passed.where("what = 'survey'").select("run", "text").collect()
     except (PySparkException, Py4JError) as error:
-        refuse_bare_workers(spark, error)
+        refuse_bare_workers(spark.sparkContext, error)
         raise
     sifted = Sifted(passed=passed)
     for row in told:

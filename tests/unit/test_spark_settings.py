@@ -3,13 +3,14 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from command_line import floodmark
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from checkers import masters, session, settings
 from harness.errors import FloodmarkError, UsageError
@@ -141,14 +142,16 @@ def test_a_master_without_workers_is_waited_for_so_long_and_no_longer() -> None:
         begun.set()
         assert cancelled.wait(30)
 
-    spark = SimpleNamespace(range=lambda *_: SimpleNamespace(count=count),
-                            sparkContext=SimpleNamespace(cancelAllJobs=cancelled.set))
+    def rows(work: Callable[[], object]) -> SimpleNamespace:
+        return SimpleNamespace(_jrdd=SimpleNamespace(count=work))
+
+    spark = SimpleNamespace(parallelize=lambda *_: rows(count), cancelAllJobs=cancelled.set)
     with pytest.raises(FloodmarkError, match="spark://far:7077 answers, but gave no worker within 0 s"):
-        masters.await_worker(cast(SparkSession, spark), "spark://far:7077", wait_s=0.2)
+        masters.await_worker(cast(SparkContext, spark), "spark://far:7077", wait_s=0.2)
     assert begun.is_set()
     assert cancelled.is_set()
-    spark.range = lambda *_: SimpleNamespace(count=lambda: 1)
-    masters.await_worker(cast(SparkSession, spark), "spark://far:7077", wait_s=30)
+    spark.parallelize = lambda *_: rows(lambda: 1)
+    masters.await_worker(cast(SparkContext, spark), "spark://far:7077", wait_s=30)
 
 
 @pytest.mark.parametrize("words", [
@@ -158,8 +161,8 @@ def test_a_master_without_workers_is_waited_for_so_long_and_no_longer() -> None:
 def test_what_a_worker_lacks_is_told_of_clusters_alone(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On this machine the Python is this one: there a worker that failed means something else."""
     monkeypatch.setenv("PYSPARK_PYTHON", "/x/python")
-    far: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://far:7077"))
-    here: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[*]"))
+    far: Any = SimpleNamespace(master="spark://far:7077")
+    here: Any = SimpleNamespace(master="local[*]")
     with pytest.raises(FloodmarkError, match="/x/python must be there on every worker"):
         masters.refuse_bare_workers(far, RuntimeError(words))
     masters.refuse_bare_workers(here, RuntimeError(words))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from checkers.laws.log import log
 from checkers.laws.replicas import replicas
+from checkers.laws.trace.node_timeline import node_timeline
 from checkers.laws.unit import Family
 
 # In the order in which they run: a family may ask the tables that one before it has made.
@@ -15,4 +16,5 @@ FAMILIES: Sequence[Family] = (
     # One line each.
     log,
     replicas,
+    node_timeline,
 )

@@ -10,11 +10,13 @@ from checkers.laws.log import log
 from checkers.laws.replicas import replicas
 from checkers.laws.trace.node_timeline import node_timeline
 from checkers.laws.unit import Family
+from checkers.laws.values import values
 
 # In the order in which they run: a family may ask the tables that one before it has made.
 FAMILIES: Sequence[Family] = (
     # One line each.
     log,
     replicas,
+    values,
     node_timeline,
 )

@@ -1,0 +1,27 @@
+"""Arrow columns as numpy arrays."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.integer[Any]]
+Bools = npt.NDArray[np.bool_]
+
+
+def numbers_of(column: pa.ChunkedArray) -> Ints:
+    """Of a column without nulls."""
+    numbers: Ints = column.to_numpy()
+    return numbers
+
+
+def codes_of(column: pa.ChunkedArray) -> tuple[Ints, dict[str, int]]:
+    """Words as numbers, and the number of each word."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    column = column.unify_dictionaries()
+    if not column.num_chunks:
+        return np.zeros(0, dtype=np.int32), {}
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in column.chunks])
+    return codes, {word: code for code, word in enumerate(column.chunk(0).dictionary.to_pylist())}

@@ -1,0 +1,92 @@
+"""The order of sends: an ok send whose offset is lower than that of one that came before it.
+
+    realtime-order          the one before was answered ok before this one was invoked, whoever sent it
+    nonmonotonic-send       the one before was sent by the same process, in an earlier op
+    int-nonmonotonic-send   the one before stood earlier in the same op, a transaction's too
+
+A send is one finding of a name, however many came before it. It is permitted if its own record was lost with
+leave, or if those of all that were higher were: then what the finding says of the cluster's order follows
+from that loss. So besides the highest offset so far, the highest is kept whose record nothing excuses.
+
+Real time is held against acks alone. Of one process, and inside one op, the offset of a send that was acked
+without one is that at which its value was read, if it was read at one offset only.
+
+Asks by_value (values.py). Table made:
+
+    placed_sends    a row an ok send of a value that was sent once, and whose offset is known: run, partition,
+                    value, process, line, pos, invoked, done, ack, place (the offset), excuse, retried,
+                    overlapping (its process had two ops open: their order is not known)
+"""
+
+from checkers import names
+from checkers.laws.permits import RETRIES
+from checkers.laws.unit import Unit
+
+
+def sends(unit: Unit) -> None:
+    unit.make("placed_sends", PLACED_SENDS)
+    unit.find(names.REALTIME_ORDER, REALTIME_ORDER)
+    unit.find(names.NONMONOTONIC_SEND, NONMONOTONIC_SEND)
+    unit.find(names.INT_NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND)
+
+
+PLACED_SENDS = """
+select run, partition, value, v.process, line, pos, invoked, done, ack, excuse,
+    coalesce(ack, case when read_low = read_high then read_low end) as place,
+    coalesce(retried, false) as retried, coalesce(p.overlaps, false) as overlapping
+from by_value v left join partitions using (run, partition)
+    left join processes p using (run, process)
+where type = 'ok' and not repeated and (ack is not null or read_low = read_high)
+"""
+
+# The highest offset in a window, the index of its ack, and the highest that nothing excuses. Where that is
+# not above the send at hand, all those above it are excused: then the highest's excuse is that of the highest
+# with one.
+SO_FAR = """max({offset}) over before as highest, arg_max(done, {offset}) over before as highest_done,
+    arg_max(excuse, {offset}) over before as highest_excuse,
+    max({offset}) filter (excuse is null) over before as unexcused"""
+LOST_WITH_LEAVE = "least(excuse, case when unexcused > place then null else highest_excuse end)"
+
+# Indexes are of lines, of which one comes before the other: an ack at the index of an invocation is another
+# file's line.
+REALTIME_ORDER = f"""
+with acked as (select * from placed_sends where ack is not null and not overlapping),
+    answered as (
+        select run, partition, done, {SO_FAR.format(offset="ack")}
+        from acked window before as (partition by run, partition order by done))
+select s.run, s.partition, ack as "offset", value, highest as seen, process,
+    [highest_done, invoked, s.done] as ops, {LOST_WITH_LEAVE} as permit
+from acked s asof join answered a
+    on s.run = a.run and s.partition = a.partition and s.invoked >= a.done
+where highest > ack
+"""
+
+# Of its earlier ops: the lines of one op have one index.
+NONMONOTONIC_SEND = f"""
+with earlier as (
+    select *, {SO_FAR.format(offset="place")}
+    from placed_sends where not overlapping
+    window before as (partition by run, partition, process order by done
+        rows between unbounded preceding and current row exclude group))
+select run, partition, place as "offset", value, highest as seen, process,
+    list_filter([highest_done, invoked, done], lambda index: index is not null) as ops,
+    coalesce({LOST_WITH_LEAVE}, case when retried then {RETRIES} end) as permit
+from earlier where highest > place
+"""
+
+# An op is its line, not its index, which may be that of another op too. What a transaction, or a batch, sends
+# to a partition is written in its order, whatever is lost afterwards: only a retry may change that.
+INT_NONMONOTONIC_SEND = f"""
+with several as (
+        select * from placed_sends semi join (
+            select run, partition, line from placed_sends group by all having count(*) > 1)
+            using (run, partition, line)),
+    earlier as (
+        select *, max(place) over (partition by run, partition, line order by pos
+            rows between unbounded preceding and 1 preceding) as highest
+        from several)
+select run, partition, place as "offset", value, highest as seen, process,
+    list_filter([done, invoked], lambda index: index is not null) as ops,
+    case when retried then {RETRIES} end as permit
+from earlier where highest > place
+"""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from checkers.laws.log import log
 from checkers.laws.replicas import replicas
+from checkers.laws.sends import sends
 from checkers.laws.trace.node_timeline import node_timeline
 from checkers.laws.unit import Family
 from checkers.laws.values import values
@@ -18,5 +19,6 @@ FAMILIES: Sequence[Family] = (
     log,
     replicas,
     values,
+    sends,
     node_timeline,
 )

@@ -1,0 +1,221 @@
+"""What consumers were shown, in which order: polls that go back, polls that skip, end offsets that fall.
+
+The reads of one partition by one process form a chain, and every read is held against the one before it:
+
+- inside one poll or txn (the int- forms) against the read returned just before it;
+- across ops the first read of an op against the last read of the process's last ok op. That is where its
+  position was. An ok assign or subscribe forgets the position of every partition that it does not keep, a
+  completed crash forgets all. Fail and info polls are looked at, but move nothing: what they showed may have
+  been given back. A process with overlapping ops takes no part, its lines have no order.
+
+A read that is not above the one before is nonmonotonic. One that is further than one above it jumped. A jump
+is a skip if it passed over a record of ours which no ok or info poll of the process has shown since, the poll
+itself included. (Since its last ok poll a process has no info poll: it asks nothing after one. So it is
+enough to ask what the poll itself showed.) A record of ours counts if the leader's final log has it, not
+aborted; what is not there may never have been committed. Without that log it counts if a read or an ack of
+acks=all proves it, unless the topic is compacted; of a partition that run.json does not name, nobody knows
+whether it is. Nothing is claimed below the log start, where records may have been deleted before the poll.
+
+Nearly every read follows the one before directly, and there is no more to ask of it. Records that a jump
+passed over are counted, never paired with the jump: there may be as many of the one as of the other.
+"""
+
+from checkers import names
+from checkers.laws import permits
+from checkers.laws.unit import Unit
+
+
+def polls(unit: Unit) -> None:
+    unit.make("poll_breaks", POLL_BREAKS)
+    unit.make("consumer_moves", CONSUMER_MOVES)
+    unit.make("kept_partitions", KEPT_PARTITIONS)
+    unit.make("positions", POSITIONS)
+    unit.make("poll_steps", POLL_STEPS)
+    unit.make("proven_records", PROVEN_RECORDS)
+    unit.make("skips", SKIPS)
+    unit.make("ends_fallen", ENDS_FALLEN)
+    unit.make("permitted_losses", PERMITTED_LOSSES)
+    unit.make("consumer_steps", CONSUMER_STEPS)
+    for name, law in LAWS.items():
+        unit.find(name, finding(law))
+
+
+# One row a read that does not directly follow the one before it of the same process and partition: neither
+# inside its op, nor after an ok op. seen..: the read before, seen_ok: its op was ok.
+POLL_BREAKS = """
+    select run, process, partition, "at", pos, index, type, "offset", value,
+        lag("offset") over mine as seen, lag("at") over mine as seen_at, lag(index) over mine as seen_index,
+        lag(type) over mine = 'ok' as seen_ok
+    from reads
+    window mine as (partition by run, process, partition order by "at", pos)
+    qualify seen is not null
+        and ("offset"::hugeint - 1 <> seen or ("at" <> seen_at and not seen_ok))"""
+
+# One row a line that moves a process: moves counts these from 1; subscribed: its last assign or subscribe,
+# by then, was a subscribe.
+CONSUMER_MOVES = """
+    select run, process, "at", row_number() over mine as moves,
+        last_value(case when f <> 'crash' then f = 'subscribe' end ignore nulls) over mine as subscribed
+    from moves
+    where case when f = 'crash' then type <> 'invoke' else type = 'ok' end
+    window mine as (partition by run, process order by "at")"""
+
+# One row a partition that such a line keeps: keeps counts these from 1.
+KEPT_PARTITIONS = """
+    select run, process, partition, "at",
+        row_number() over (partition by run, process, partition order by "at") as keeps
+    from (select distinct run, process, partition, "at" from held where type = 'ok')"""
+
+# The breaks across ops, each with the last read of the last ok op before it.
+POSITIONS = """
+    with breaks as (
+        from poll_breaks anti join (from processes where "overlaps") using (run, process)
+        where "at" <> seen_at),
+    ok_polls as (
+        select run, process, partition, "at", any_value(index) as index, max_by("offset", pos) as "offset"
+        from reads semi join (from breaks where not seen_ok) using (run, process, partition)
+        where type = 'ok'
+        group by all)
+    from breaks where seen_ok
+    union all by name
+    select b.* replace (p."offset" as seen, p."at" as seen_at, p.index as seen_index, true as seen_ok)
+    from breaks b asof join ok_polls p
+        on b.run = p.run and b.process = p.process and b.partition = p.partition and b."at" > p."at"
+    where not b.seen_ok"""
+
+# One row a read that went back or jumped: form is 'int' inside an op, else ''. Across ops the position counts
+# if the process kept the partition: since then it moved as often as it kept the partition in doing so.
+POLL_STEPS = """
+    with kept as (
+        select p.*, coalesce(moved.subscribed, false) as subscribed
+        from positions p
+        asof left join consumer_moves moved
+            on moved.run = p.run and moved.process = p.process and moved."at" < p."at"
+        asof left join consumer_moves moved_then
+            on moved_then.run = p.run and moved_then.process = p.process and moved_then."at" < p.seen_at
+        asof left join kept_partitions kept on kept.run = p.run and kept.process = p.process
+            and kept.partition = p.partition and kept."at" < p."at"
+        asof left join kept_partitions kept_then on kept_then.run = p.run and kept_then.process = p.process
+            and kept_then.partition = p.partition and kept_then."at" < p.seen_at
+        where coalesce(moved.moves, 0) - coalesce(moved_then.moves, 0)
+            = coalesce(kept.keeps, 0) - coalesce(kept_then.keeps, 0)),
+    steps as (
+        select '' as form, * from kept
+        union all by name
+        select 'int' as form, *, false as subscribed from poll_breaks where "at" = seen_at)
+    select s.*, row_number() over () as step, coalesce(claims_from, 0) as claims_from
+    from steps s left join partitions using (run, partition)
+    where s."offset"::hugeint - 1 <> seen and s."offset" >= coalesce(claims_from, 0)"""
+
+# Where a record of ours certainly is, in partitions where some read jumped: offset, and records: how many of
+# the partition lie up to it. An ack of other acks than all promises nothing that a reader could be shown.
+PROVEN_RECORDS = """
+    with judged as (
+        select p.* from partitions p semi join (from poll_steps where "offset" > seen) using (run, partition)),
+    found as (
+        select run, partition, e."offset", claims_from from entries e join judged p using (run, partition)
+        where p.leader_known and e.node = p.leader and e.value is not null and not e.aborted
+        union
+        select run, partition, r."offset", claims_from from reads r join judged p using (run, partition)
+        where not p.leader_known and not p.compact
+        union
+        select run, partition, s."offset", claims_from from sends s join judged p using (run, partition)
+        where not p.leader_known and not p.compact and not p.weak_acks
+            and s.type = 'ok' and s."offset" is not null)
+    select run, partition, "offset", row_number() over (partition by run, partition order by "offset") as records
+    from found where "offset" >= claims_from"""
+
+# The jumps that are skips, by step: they passed over more records than the op itself showed of them.
+SKIPS = """
+    with jumps as (
+        select j.*, coalesce(below.records, 0) - coalesce(up_to.records, 0) as passed
+        from (from poll_steps where "offset" > seen) j
+        asof left join proven_records below
+            on below.run = j.run and below.partition = j.partition and below."offset" < j."offset"
+        asof left join proven_records up_to
+            on up_to.run = j.run and up_to.partition = j.partition and up_to."offset" <= j.seen
+        where passed > 0),
+    shown as (
+        select *, row_number() over (partition by run, partition, "at" order by "offset") as records
+        from (select distinct run, partition, "at", "offset"
+              from reads semi join jumps using (run, partition, "at") where type <> 'fail')
+            semi join proven_records using (run, partition, "offset"))
+    select j.step
+    from jumps j
+    asof left join shown below on below.run = j.run and below.partition = j.partition
+        and below."at" = j."at" and below."offset" < j."offset"
+    asof left join shown up_to on up_to.run = j.run and up_to.partition = j.partition
+        and up_to."at" = j."at" and up_to."offset" <= j.seen
+    where passed > coalesce(below.records, 0) - coalesce(up_to.records, 0)"""
+
+# One row an end offset that a client was told although it had been told a higher one the last time (told, by
+# the line told_index), or had read as far (highest_read).
+ENDS_FALLEN = """
+    with ops as (
+        select run, process, partition, "at", any_value(index) as index, max("offset") as told,
+            null::bigint as highest_read
+        from ends where type = 'ok' group by all
+        union all
+        select run, process, partition, "at", null, null, max("offset")
+        from reads semi join ends using (run, process, partition) group by all),
+    before as (
+        select run, process, partition, "at", told is not null as is_end,
+            last_value(told ignore nulls) over earlier as told,
+            last_value(index ignore nulls) over earlier as told_index,
+            max(highest_read) over earlier as highest_read
+        from ops anti join (from processes where "overlaps") using (run, process)
+        window earlier as (partition by run, process, partition order by "at"
+            rows between unbounded preceding and 1 preceding))
+    select distinct run, process, partition, "at", e.index, e."offset", told, told_index, highest_read
+    from ends e join (from before where is_end) using (run, process, partition, "at")
+    where e.type = 'ok' and (e."offset" < told or e."offset" <= highest_read)"""
+
+# Where a record that was lost with leave was: at the offset of its ack; without one, or where the value was
+# sent more than once, wherever it was read or acked.
+PERMITTED_LOSSES = """
+    select distinct run, partition, cause as permit,
+        unnest(case when repeated then read_at || acks when ack is null then read_at else [ack] end) as "offset"
+    from by_value where cause is not null"""
+
+# All that is found, by law, with the records concerned: those from low up to high. Nothing excuses what one
+# op shows in itself, unless it passed over what only acks and reads prove.
+CONSUMER_STEPS = f"""
+    with steps as (
+        select case when "offset" <= seen then form || 'back' else form || 'skip' end as law, run, process,
+            partition, "offset", seen, value, index, seen_index, subscribed,
+            case when "offset" <= seen then "offset" else seen + 1 end as low,
+            case when "offset" <= seen then seen else "offset" - 1 end as high,
+            form = '' or ("offset" > seen and not leader_known) as excusable
+        from poll_steps left join partitions using (run, partition)
+        where "offset" <= seen or step in (select step from skips)
+        union all
+        select 'end', run, process, partition, "offset",
+            least(greatest(told, highest_read::hugeint + 1), {2**63 - 1})::bigint, null, index, told_index,
+            false, "offset", greatest(case when "offset" < told then told - 1 end, highest_read), true
+        from ends_fallen),
+    numbered as (select *, row_number() over () as number from steps),
+    excuses as (
+        select number, min(s.permit) as permit
+        from (select n.*, c.permit from numbered n
+              join (select distinct run, partition, permit from permitted_losses) c using (run, partition)
+              where excusable) s
+        asof join permitted_losses l on l.run = s.run and l.partition = s.partition and l.permit = s.permit
+            and l."offset" >= s.low
+        where l."offset" <= s.high
+        group by number)
+    select n.*, least(permit, case when subscribed then {permits.SUBSCRIBE} end) as permit
+    from numbered n left join excuses using (number)"""
+
+LAWS = {
+    names.NONMONOTONIC_POLL: "back",
+    names.POLL_SKIP: "skip",
+    names.INT_NONMONOTONIC_POLL: "intback",
+    names.INT_POLL_SKIP: "intskip",
+    names.END_OFFSET_REGRESSED: "end",
+}
+
+
+def finding(law: str) -> str:
+    return f"""select run, partition, "offset", value, seen, process, permit,
+        case when seen_index <> index then [seen_index, index] else [index] end as ops
+        from consumer_steps where law = '{law}'"""

@@ -7,6 +7,7 @@ in DuckDB; every other module is one family of laws. Nothing here knows Spark, f
 from collections.abc import Sequence
 
 from checkers.laws.log import log
+from checkers.laws.polls import polls
 from checkers.laws.replicas import replicas
 from checkers.laws.sends import sends
 from checkers.laws.trace.node_timeline import node_timeline
@@ -20,5 +21,6 @@ FAMILIES: Sequence[Family] = (
     replicas,
     values,
     sends,
+    polls,
     node_timeline,
 )

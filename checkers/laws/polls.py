@@ -29,10 +29,10 @@ def polls(unit: Unit) -> None:
     unit.make("poll_breaks", POLL_BREAKS)
     unit.make("consumer_moves", CONSUMER_MOVES)
     unit.make("kept_partitions", KEPT_PARTITIONS)
-    unit.make("positions", POSITIONS)
+    unit.make("poll_positions", POLL_POSITIONS)
     unit.make("poll_steps", POLL_STEPS)
     unit.make("proven_records", PROVEN_RECORDS)
-    unit.make("skips", SKIPS)
+    unit.make("poll_skips", POLL_SKIPS)
     unit.make("ends_fallen", ENDS_FALLEN)
     unit.make("permitted_losses", PERMITTED_LOSSES)
     unit.make("consumer_steps", CONSUMER_STEPS)
@@ -67,7 +67,7 @@ KEPT_PARTITIONS = """
     from (select distinct run, process, partition, "at" from held where type = 'ok')"""
 
 # The breaks across ops, each with the last read of the last ok op before it.
-POSITIONS = """
+POLL_POSITIONS = """
     with breaks as (
         from poll_breaks anti join (from processes where "overlaps") using (run, process)
         where "at" <> seen_at),
@@ -88,7 +88,7 @@ POSITIONS = """
 POLL_STEPS = """
     with kept as (
         select p.*, coalesce(moved.subscribed, false) as subscribed
-        from positions p
+        from poll_positions p
         asof left join consumer_moves moved
             on moved.run = p.run and moved.process = p.process and moved."at" < p."at"
         asof left join consumer_moves moved_then
@@ -122,11 +122,12 @@ PROVEN_RECORDS = """
         select run, partition, s."offset", claims_from from sends s join judged p using (run, partition)
         where not p.leader_known and not p.compact and not p.weak_acks
             and s.type = 'ok' and s."offset" is not null)
-    select run, partition, "offset", row_number() over (partition by run, partition order by "offset") as records
+    select run, partition, "offset",
+        row_number() over (partition by run, partition order by "offset") as records
     from found where "offset" >= claims_from"""
 
 # The jumps that are skips, by step: they passed over more records than the op itself showed of them.
-SKIPS = """
+POLL_SKIPS = """
     with jumps as (
         select j.*, coalesce(below.records, 0) - coalesce(up_to.records, 0) as passed
         from (from poll_steps where "offset" > seen) j
@@ -174,7 +175,8 @@ ENDS_FALLEN = """
 # sent more than once, wherever it was read or acked.
 PERMITTED_LOSSES = """
     select distinct run, partition, cause as permit,
-        unnest(case when repeated then read_at || acks when ack is null then read_at else [ack] end) as "offset"
+        unnest(case when repeated then read_at || acks
+            when ack is null then read_at else [ack] end) as "offset"
     from by_value where cause is not null"""
 
 # All that is found, by law, with the records concerned: those from low up to high. Nothing excuses what one
@@ -187,7 +189,7 @@ CONSUMER_STEPS = f"""
             case when "offset" <= seen then seen else "offset" - 1 end as high,
             form = '' or ("offset" > seen and not leader_known) as excusable
         from poll_steps left join partitions using (run, partition)
-        where "offset" <= seen or step in (select step from skips)
+        where "offset" <= seen or step in (select step from poll_skips)
         union all
         select 'end', run, process, partition, "offset",
             least(greatest(told, highest_read::hugeint + 1), {2**63 - 1})::bigint, null, index, told_index,

@@ -2,9 +2,13 @@
 
     python tests/support/beside.py --names lost-write,unseen folders FOLDER...      beside their verdict.json
     python tests/support/beside.py --names lost-write,unseen histories 300 SEED     beside the twin
+    python tests/support/beside.py --names lost-write mistyped 300 SEED   the same, a value mistyped
+    python tests/support/beside.py --names lost-write mutated 300 SEED    folders that the soak damaged
     python tests/support/beside.py --names lost-write tales tests/unit/test_checkers_durability.py...
 
-Of the names given (all: without --names) every group must be equal: name, class, permitted_by, count.
+Of the names given (all: without --names) every group must be equal: name, class, permitted_by, count; and
+with --examples what the verdict tells of each example, but for its text and event.
+Of a damaged folder the twin may know more or less than the judge: there a difference is a question.
 """
 
 import argparse
@@ -24,6 +28,9 @@ from checkers.report import as_json
 
 Group = tuple[str, str, str | None, int]
 AT_ONCE = 100
+MAKERS = {
+    "histories": soak_work.histories, "mistyped": soak_work.mistyped, "mutated": soak_work.mutated,
+}  # fmt: skip
 
 
 def groups(findings: Iterable[Any], names: frozenset[str]) -> list[Group]:
@@ -37,8 +44,13 @@ def groups(findings: Iterable[Any], names: frozenset[str]) -> list[Group]:
     return sorted(one for one in told if not names or one[0] in names)
 
 
-def compare(what: str, wanted: Iterable[Any], verdict: Any, names: frozenset[str]) -> bool:
-    mine, right = groups(as_json(verdict)["findings"], names), groups(wanted, names)
+def compare(
+    what: str, wanted: Iterable[Any], verdict: Any, names: frozenset[str], examples: bool = False
+) -> bool:
+    found, wanted = as_json(verdict)["findings"], list(wanted)
+    mine, right = groups(found, names), groups(wanted, names)
+    if examples and mine == right and all("examples" in one for one in wanted):
+        mine, right = examples_of(found, names), examples_of(wanted, names)
     if mine != right:
         print(f"DIFFERS {what}\n    right {right}\n    mine  {mine}")
         if verdict.failure:
@@ -46,24 +58,42 @@ def compare(what: str, wanted: Iterable[Any], verdict: Any, names: frozenset[str
     return mine == right
 
 
-def of_folders(folders: list[Path], names: frozenset[str]) -> list[bool]:
+def examples_of(findings: Iterable[Any], names: frozenset[str]) -> list[Any]:
+    return sorted(
+        (one["name"], one["class"], str(one["permitted_by"]), [
+            {key: value for key, value in example.items() if key not in ("text", "event")}
+            for example in one["examples"]
+        ])
+        for one in findings
+        if not names or one["name"] in names
+    )  # fmt: skip
+
+
+def of_folders(folders: list[Path], names: frozenset[str], examples: bool) -> list[bool]:
     same = []
     for at in range(0, len(folders), AT_ONCE):
         some = folders[at : at + AT_ONCE]
         for folder, verdict in zip(some, here.judge(some), strict=True):
             there = [folder / name for name in ("verdict.json", "expected.json") if (folder / name).exists()]
-            same.append(compare(str(folder), json.loads(there[0].read_text())["findings"], verdict, names))
+            wanted = json.loads(there[0].read_text())["findings"]
+            same.append(compare(str(folder), wanted, verdict, names, examples))
     return same
 
 
-def of_histories(count: int, seed: str, names: frozenset[str]) -> list[bool]:
+def of_soak(campaign: str, count: int, seed: str, names: frozenset[str]) -> list[bool]:
     same = []
     for first in range(0, count, AT_ONCE):
         with tempfile.TemporaryDirectory() as root:
-            batch = soak_work.histories(seed, first, min(AT_ONCE, count - first), Path(root))
+            batch = MAKERS[campaign](seed, first, min(AT_ONCE, count - first), Path(root))
             for one, verdict in zip(batch, here.judge([one.path for one in batch]), strict=True):
-                told = f"{seed} {one.number}: {one.story}"
-                same.append(compare(told, findings_of(one.wanted), verdict, names))
+                story = f"{seed} {one.number}: {one.story}"
+                wanted = one.wanted
+                if wanted is None:
+                    wanted = soak_work.beside_twin(one.number, story, one.path).wanted
+                if isinstance(wanted, str):
+                    print(f"{story}: {wanted}")
+                    continue
+                same.append(compare(story, findings_of(wanted), verdict, names))
     return same
 
 
@@ -98,15 +128,17 @@ def wanted_of(found: str) -> tuple[str, str, str | None, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--names", default="")
-    parser.add_argument("what", choices=("folders", "histories", "tales"))
+    parser.add_argument("--examples", action="store_true", help="beside saved verdicts")
+    parser.add_argument("what", choices=("folders", "tales", *MAKERS))
     parser.add_argument("which", nargs="+")
     asked = parser.parse_args()
     names, began = frozenset(filter(None, asked.names.split(","))), time.perf_counter()
-    if asked.what == "histories":
-        same = of_histories(int(asked.which[0]), asked.which[1], names)
+    if asked.what in MAKERS:
+        same = of_soak(asked.what, int(asked.which[0]), asked.which[1], names)
+    elif asked.what == "folders":
+        same = of_folders([Path(one) for one in asked.which], names, asked.examples)
     else:
-        work = of_folders if asked.what == "folders" else of_tales
-        same = work([Path(one) for one in asked.which], names)
+        same = of_tales([Path(one) for one in asked.which], names)
     print(f"{same.count(False)} of {len(same)} differ, {time.perf_counter() - began:.0f} s")
 
 

@@ -111,7 +111,7 @@ POLL_STEPS = """
 # the partition lie up to it. An ack of other acks than all promises nothing that a reader could be shown.
 PROVEN_RECORDS = """
     with judged as (
-        select p.* from partitions p semi join (from poll_steps where "offset" > seen) using (run, partition)),
+        from partitions semi join (from poll_steps where "offset" > seen) using (run, partition)),
     found as (
         select run, partition, e."offset", claims_from from entries e join judged p using (run, partition)
         where p.leader_known and e.node = p.leader and e.value is not null and not e.aborted

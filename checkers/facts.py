@@ -408,7 +408,7 @@ def traced_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
         unfenced = sorted(set().union(*(begun.get(node, ()) for node in partition.replicas)))
         excuses = [
             {
-                "by": each.by,
+                "by": each.permit,
                 "epoch": each.epoch,
                 "elected": each.elected,
                 "tick": tick(each.time, error_ns),

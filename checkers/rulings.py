@@ -17,6 +17,7 @@ from itertools import takewhile, zip_longest
 from typing import Any
 
 from checkers.folder import Folder
+from checkers.judging.preconditions import NodeSeqs, TraceSummary
 from checkers.observed import ELECTIONS
 from checkers.traces import Lines, Traced
 
@@ -66,16 +67,16 @@ class Rulings:
         return grouped
 
 
-def rulings_of(folder: Folder, traced: Traced) -> Rulings:
+def rulings_of(folder: Folder, traced: Traced | TraceSummary) -> Rulings:
     """From the survey of a trace."""
     if folder.trace is None:
         return Rulings()
     lines = sorted(
-        (line for line in traced.told if line["node"] not in folder.nodes),
+        (line for line in traced.rulings if line["node"] not in folder.nodes),
         key=lambda line: (line["time"], line["node"], line["seq"]),
     )
     starts: dict[str, list[Mapping[str, Any]]] = {node: [] for node in folder.nodes}
-    for line in sorted(traced.told, key=lambda line: line["seq"]):
+    for line in sorted(traced.rulings, key=lambda line: line["seq"]):
         if line["event"] == "start" and line["node"] in starts:
             starts[line["node"]].append(line)
 
@@ -122,7 +123,7 @@ def activity(node: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Active]:
             yield Active(node=node, since=line["time"], until=after["time"] if after else NEVER_ENDS)
 
 
-def opening(begun: Sequence[Mapping[str, Any]], lines: Lines | None) -> int:
+def opening(begun: Sequence[Mapping[str, Any]], lines: Lines | NodeSeqs | None) -> int:
     """How many of a node's starts, by seq, are of its first process: those with which its lines begin, once
     for the node and each partition."""
     first, places = lines.first if lines else 0, [line.get("partition") for line in begun]

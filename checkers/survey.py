@@ -63,6 +63,10 @@ class Survey:
     partitions: set[int] = field(default_factory=set)  # that the history names
     used: set[int] = field(default_factory=set)  # those of which it, or a dump, says more than who held them
     traced: Traced = field(default_factory=Traced)
+    # What only judging.preconditions.Preconditions knows.
+    first_bad: int | None = None
+    first_bad_entries: dict[str, int] = field(default_factory=dict)
+    flaws: dict[str, str] = field(default_factory=dict)
 
     @property
     def lines(self) -> int:

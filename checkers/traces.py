@@ -79,6 +79,11 @@ class Traced:
     nodes: dict[str, Lines] = field(default_factory=dict)
     told: list[dict[str, Any]] = field(default_factory=list)  # the controller's lines, all starts; unordered
 
+    @property
+    def rulings(self) -> Sequence[Mapping[str, Any]]:
+        """As judging.preconditions.TraceSummary has them."""
+        return self.told
+
     def flaw(self, nodes: Sequence[str], observes: Observes) -> str | None:
         """Why the trace is not whole, for what it is to tell; None if it is."""
         of_brokers = (line for line in self.told if line["node"] in nodes)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.folder import Folder, ints, is_int
+from checkers.judging.preconditions import Preconditions
 from checkers.plain import is_op, keeps
 from checkers.survey import Survey
 from harness.faults import FAULTS, LOSES, loses
@@ -37,7 +38,7 @@ class Unread:
     untimely: bool = False  # or at another time
 
 
-def unread_of(folder: Folder, seen: Survey) -> Unread:
+def unread_of(folder: Folder, seen: Survey | Preconditions) -> Unread:
     closed, bad = folder.about.get("history_lines"), seen.bad > folder.torn
     missing = is_int(closed) and seen.lines - folder.torn < closed
     lacks = lacking(folder, seen) if bad or missing else frozenset()
@@ -74,7 +75,7 @@ def faults_in(line: bytes) -> frozenset[str]:
     return told | LOSES | ({"elect"} if b"unclean" in line else frozenset())
 
 
-def lacking(folder: Folder, seen: Survey) -> frozenset[str]:
+def lacking(folder: Folder, seen: Survey | Preconditions) -> frozenset[str]:
     """The fs of acts that were to lose data, or to elect uncleanly, more often than the history tells."""
     schedule, missed = folder.about.get("schedule"), {*ints(folder.about.get("missed"))}
     asked = Counter(

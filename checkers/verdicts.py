@@ -10,6 +10,7 @@ from checkers import names
 from checkers.findings import DOUBT, MAYBES, PERMITTED_BY
 from checkers.folder import Folder
 from checkers.guilt import Lines, guilty, suspects_of
+from checkers.judging.preconditions import Preconditions
 from checkers.observed import ELECTIONS, not_made
 from checkers.reasons import are_up, died, waiting
 from checkers.survey import Survey
@@ -22,7 +23,11 @@ Reason = tuple[tuple[str, ...], str]  # the checks, and why they may have missed
 
 
 def verdict_of(
-    folder: Folder, seen: Survey, rows: Sequence[Row], timings_s: Mapping[str, float], lines: Lines
+    folder: Folder,
+    seen: Survey | Preconditions,
+    rows: Sequence[Row],
+    timings_s: Mapping[str, float],
+    lines: Lines,
 ) -> Verdict:
     """The verdict of one folder from all that was found of it."""
     if not folder.judged:
@@ -94,7 +99,7 @@ def unknown_of(reasons: Iterable[tuple[tuple[str, ...], str]]) -> tuple[Unknown,
     return tuple(Unknown(names=tuple(sorted(checks)), reason=reason) for reason, checks in told.items())
 
 
-def counts_of(folder: Folder, seen: Survey) -> dict[str, Any]:
+def counts_of(folder: Folder, seen: Survey | Preconditions) -> dict[str, Any]:
     return {
         "ops": seen.lines - folder.torn,
         "ok": seen.ok,

@@ -1,0 +1,332 @@
+"""What the faults of a run permit: per partition, up to which send a loss is covered, and by what.
+
+Theory. Every cause (an unclean election, copies struck beyond the budget) covers the records sent before it,
+so each is one bound per partition: a lost record is covered if its send was invoked before the bound. What
+the nemesis did is ordered by the index of its line, what only the trace tells by time.
+
+Without a trace the budget counts: min.insync.replicas of the partition's nodes struck after the send is
+sure, at least one is a maybe. With one it looks: a leader chosen while all of the ISR it was chosen from was
+struck. What the history may have told and does not show (unread.py) is a maybe for every record.
+
+Times of two nodes that lie no further apart than the clocks' error are in no known order: what permits a loss
+in one of the two orders is a maybe. So there are two bounds of a kind, what surely permits and what may.
+
+An unclean election permits something only if it was allowed: the setting is on, or the nemesis asked for it
+and had set about that before. One that was not is a finding of its own (unclean-election).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from checkers.folder import Folder, Partition, clock_error_ns, is_int
+from checkers.laws.permits import BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
+from checkers.rulings import Ruling, Rulings
+from checkers.unread import Unread
+
+NEVER = -(1 << 62)  # no send was invoked before this
+EVER = 1 << 60  # every send was
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """A fault that lost data on a node."""
+
+    index: int
+    began: int  # ns: from here on a leader may have been chosen without what was lost
+    time: int  # ns: from here on nothing more is lost
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overspent:
+    """An election from struck copies only: what was sent before the index, and written in these epochs, may
+    be lost from then on."""
+
+    index: int
+    epoch: int  # the partition's, when the first of them was struck
+    elected: int  # the election's
+    time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excuse:
+    """From this time on, that of an election of this epoch, records of epochs up to the first one may be
+    lost, by this permit (laws.permits)."""
+
+    permit: int
+    epoch: int
+    elected: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """The nemesis asked for an unclean election."""
+
+    index: int
+    began: int  # ns: what was elected earlier was not its doing
+    partitions: frozenset[float] | None  # None: all of them
+
+    def is_of(self, key: int) -> bool:
+        return self.partitions is None or key in self.partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unclean:
+    """An unclean election that the trace tells of."""
+
+    ruling: Ruling
+    allowed: bool | None  # None: nobody knows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """A record of the partition is covered if its send was invoked before a bound (an index, or a time in
+    ns)."""
+
+    unclean_index: int = NEVER
+    unclean_time: int = NEVER
+    unclean_maybe: bool = False  # the setting is on and nobody saw whether it mattered
+    unclean_maybe_time: int = NEVER
+    budget_index: int = NEVER
+    budget_maybe_index: int = NEVER
+    excuses: tuple[Excuse, ...] = ()  # the same, for what the trace shows
+    struck: bool = False  # a fault that lost data, or an unclean election, met this partition
+    unclean: tuple[Unclean, ...] = ()  # elections, in order
+
+
+def bounds_of(
+    folder: Folder, nemesis: Sequence[Mapping[str, Any]], trace: Rulings, unread: Unread
+) -> dict[int, Bounds]:
+    """The bounds of every partition, from the nemesis's lines, those that are not there, and the trace."""
+    strikes, asks, events = strikes_of(nemesis), unclean_asks(nemesis), trace.by_partition()
+    bounds: dict[int, Bounds] = {}
+    alike: dict[tuple[object, ...], Bounds] = {}  # by all that they depend on
+    for key, partition in folder.partitions.items():
+        mine, told = tuple(ask for ask in asks if ask.is_of(key)), tuple(events.get(key, ()))
+        same = partition.replicas, mine, told
+        if same not in alike:
+            alike[same] = bounds_of_partition(
+                folder, partition, strikes, asks=mine, trace=replace(trace, events=told), unread=unread
+            )
+        bounds[key] = alike[same]
+    return bounds
+
+
+def bounds_of_partition(
+    folder: Folder,
+    partition: Partition,
+    strikes: Sequence[Strike],
+    *,
+    asks: Sequence[Ask],
+    trace: Rulings,
+    unread: Unread,
+) -> Bounds:
+    """`asks`, `trace`: what they say of this partition."""
+    error_ns = clock_error_ns(folder)
+    here = [strike for strike in strikes if strike.node in partition.replicas]
+    asked_index = max((ask.index for ask in asks), default=NEVER)
+    unclean = tuple(unclean_elections(folder, trace.events, asks, unread))
+    surely = max((each.ruling.time for each in unclean if each.allowed), default=NEVER)
+    perhaps = max((each.ruling.time for each in unclean if each.allowed is not False), default=NEVER)
+    maybe = (
+        (unclean_setting(folder) is True and not trace.cleanness)
+        or unread.unclean
+        or (unread.disordered and asked_index != NEVER)
+        or (unread.untimely and perhaps != NEVER)
+    )
+    spent, perhaps_spent = overspent_elections(folder, here, trace, error_ns)
+    index = maybe_index = NEVER
+    if folder.guarantee("flush", "os") != "every":
+        if trace.elections:
+            index = max((each.index for each in spent), default=NEVER)
+            maybe_index = max((each.index for each in perhaps_spent), default=NEVER)
+        else:
+            index, maybe_index = counted(here, min_insync(folder, partition))
+        if unread.lost or (here and (unread.disordered or (unread.untimely and trace.elections))):
+            maybe_index = EVER
+    return Bounds(
+        unclean_index=asked_index,
+        unclean_time=within(surely - error_ns) if surely != NEVER else NEVER,
+        unclean_maybe=maybe,
+        unclean_maybe_time=within(perhaps + error_ns + 1) if perhaps != NEVER else NEVER,
+        budget_index=index,
+        budget_maybe_index=maybe_index,
+        excuses=(
+            *excuses(unclean, spent, perhaps_spent), *unread_excuses(folder, unread, struck=bool(here))
+        ),
+        struck=bool(here) or asked_index != NEVER or bool(unclean) or maybe or unread.lost,
+        unclean=unclean,
+    )  # fmt: skip
+
+
+def within(time: int) -> int:
+    """A bound that Spark can hold, and that no real time lies beyond."""
+    return max(NEVER, min(EVER, time))
+
+
+def is_before(one: int, other: int, error_ns: int) -> bool | None:
+    """Of two nodes' times, whether the first is of the earlier instant; None: nobody knows."""
+    return None if abs(other - one) <= error_ns else one < other
+
+
+def unclean_elections(
+    folder: Folder, events: Sequence[Ruling], asks: Sequence[Ask], unread: Unread
+) -> Iterator[Unclean]:
+    """Every unclean election of one partition, and whether it was allowed. That the setting is on, or surely
+    an ask before it, allows it; where there may have been such an ask, or the setting is not told, nobody
+    knows."""
+    error_ns, setting = clock_error_ns(folder), unclean_setting(folder)
+    for event in events:
+        if event.clean is False:
+            before = [
+                None if unread.untimely else is_before(ask.began, event.time, error_ns) for ask in asks
+            ]
+            doubtful = setting is None or unread.asked or None in before
+            allowed = True if setting or True in before else None if doubtful else False
+            yield Unclean(ruling=event, allowed=allowed)
+
+
+def unclean_setting(folder: Folder) -> bool | None:
+    """Whether the guarantees allow unclean elections; None: they do not say."""
+    told = folder.guarantee("unclean_leader_election", None)
+    return told if isinstance(told, bool) else None
+
+
+def strikes_of(nemesis: Iterable[Mapping[str, Any]]) -> list[Strike]:
+    return [
+        Strike(
+            index=op["index"],
+            began=op["fault"]["began"] if is_int(op["fault"].get("began")) else op["time"],
+            time=op["time"],
+            node=node,
+        )
+        for op in nemesis
+        if op["fault"].get("lost") is True
+        for node in listed(op["fault"].get("nodes"))
+        if isinstance(node, str)
+    ]
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def unclean_asks(nemesis: Iterable[Mapping[str, Any]]) -> list[Ask]:
+    """The unclean elections that the nemesis asked for."""
+    asks: list[Ask] = []
+    for op in nemesis:
+        fault = op["fault"]
+        if op["f"] == "elect" and fault.get("unclean") is True:
+            one = [fault["partition"]] if is_int(fault.get("partition")) else None
+            told = fault.get("partitions", one)
+            named = frozenset(key for key in listed(told) if isinstance(key, (int, float)))
+            asks.append(Ask(
+                index=op["index"],
+                began=fault["began"] if is_int(fault.get("began")) else op["time"],
+                partitions=named if isinstance(told, list) else None,
+            ))  # fmt: skip
+    return asks
+
+
+def min_insync(folder: Folder, partition: Partition) -> int:
+    """min.insync.replicas: the guarantee given, else the brokers' configuration, else Kafka's default."""
+    told = folder.guarantee("min_insync_replicas", None)
+    if is_int(told) and told > 0:
+        return int(told)
+    config = folder.about.get("config")
+    named = [
+        config[node].get("min.insync.replicas")
+        for node in partition.replicas
+        if isinstance(config, dict) and isinstance(config.get(node), dict)
+    ]
+    return max((int(number) for number in named if is_int(number) and number > 0), default=1)
+
+
+def counted(strikes: Iterable[Strike], enough: int) -> tuple[int, int]:
+    """The index before which `enough` nodes were struck later, and that before which one was."""
+    last: dict[str, int] = {}
+    for strike in strikes:
+        last[strike.node] = max(last.get(strike.node, NEVER), strike.index)
+    latest = sorted(last.values(), reverse=True)
+    return latest[enough - 1] if len(latest) >= enough else NEVER, latest[0] if latest else NEVER
+
+
+def overspent_elections(
+    folder: Folder, strikes: Sequence[Strike], trace: Rulings, error_ns: int
+) -> tuple[list[Overspent], list[Overspent]]:
+    """The elections that surely chose from struck copies alone, and those that may have. Flushed records are
+    not struck."""
+    if folder.guarantee("flush", "os") == "every":
+        return [], []
+    surely = overspent(strikes, trace.events, trace.starts, error_ns=error_ns, generous=False)
+    perhaps = overspent(strikes, trace.events, trace.starts, error_ns=error_ns, generous=True)
+    return surely, [each for each in perhaps if each not in surely]
+
+
+def overspent(
+    strikes: Sequence[Strike],
+    events: Sequence[Ruling],
+    starts: Mapping[str, Sequence[int]],
+    *,
+    error_ns: int,
+    generous: bool,
+) -> list[Overspent]:
+    """Every election of a leader from an ISR whose members, and the leader itself, were all struck. A node
+    that the ISR takes in while it is down, for it had been asked for before, has no copy again by that.
+    `generous`: what may have come in the order that permits a loss did so; else in the other."""
+
+    def before(one: int, other: int, *, permits: bool) -> bool:
+        known = is_before(one, other, error_ns)
+        return permits is generous if known is None else known
+
+    struck: dict[str, tuple[int, int]] = {}  # node -> (index, epoch) of the strike, until it is in sync again
+    struck_at: dict[str, int] = {}
+    isr: frozenset[str] = frozenset()
+    found, epoch, waiting = [], -1, sorted(strikes, key=lambda strike: (strike.began, strike.index))
+    for event in events:
+        while waiting and before(waiting[0].began, event.time, permits=True):
+            strike = waiting.pop(0)
+            over = before(strike.time, event.time, permits=False)
+            struck[strike.node] = (strike.index, epoch if over else event.epoch)
+            struck_at[strike.node] = strike.time
+        if event.clean is None:
+            for node in event.isr - isr:  # it has caught up: what it holds now is a copy again
+                if any(
+                    before(struck_at.get(node, NEVER), time, permits=False)
+                    and before(time, event.time, permits=False)
+                    for time in starts.get(node, ())
+                ):
+                    struck.pop(node, None)
+        elif event.leader is not None:
+            chosen_from = event.isr | {event.leader}
+            if chosen_from <= struck.keys():
+                first = min(struck[node] for node in chosen_from)
+                found.append(
+                    Overspent(index=first[0], epoch=first[1], elected=event.epoch, time=event.time)
+                )
+        isr, epoch = event.isr, event.epoch
+    return found
+
+
+def excuses(
+    unclean: Iterable[Unclean], spent: Iterable[Overspent], perhaps_spent: Iterable[Overspent]
+) -> Iterator[Excuse]:
+    """What the trace itself shows to permit a loss. Without clean elections nobody promised what an earlier
+    epoch wrote; what the leader so elected writes is not covered."""
+    for each in unclean:
+        if each.allowed is not False:
+            permit, ruling = UNCLEAN if each.allowed else UNCLEAN_MAYBE, each.ruling
+            yield Excuse(permit=permit, epoch=ruling.epoch - 1, elected=ruling.epoch, time=ruling.time)
+    for permit, elections in ((BUDGET, spent), (BUDGET_MAYBE, perhaps_spent)):
+        for one in elections:
+            yield Excuse(permit=permit, epoch=one.epoch, elected=one.elected, time=one.time)
+
+
+def unread_excuses(folder: Folder, unread: Unread, *, struck: bool) -> Iterator[Excuse]:
+    """The same for what the history does not show, or shows at a time that may be wrong."""
+    if unread.unclean:
+        yield Excuse(permit=UNCLEAN_MAYBE, epoch=EVER, elected=NEVER, time=-EVER)
+    if (unread.lost or (unread.untimely and struck)) and folder.guarantee("flush", "os") != "every":
+        yield Excuse(permit=BUDGET_MAYBE, epoch=EVER, elected=NEVER, time=-EVER)

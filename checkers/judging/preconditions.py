@@ -1,0 +1,228 @@
+"""What must be known of a run's files before any law may claim anything: what is broken in them, what the
+nemesis did, and how much there is of everything.
+
+It is merged, at the driver, from the facts of all ranges of the files (checkers.read.facts), of the bags of
+processes (pairing.py) and of the bags of values (repeats.py), in whatever order they arrive: a range knows
+its number. However the files were cut, the outcome is that of one range a file. Nothing here grows with the
+lines of a run but what the controller said and the starts, which are few.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from checkers.observed import Observes
+from checkers.read import pairing, repeats
+from checkers.read.facts import (
+    DumpFacts,
+    Facts,
+    HistoryFacts,
+    Intervals,
+    NodeLines,
+    TraceFacts,
+    each_of,
+    joined,
+    size,
+)
+from checkers.read.pairing import PairingFacts
+from checkers.read.repeats import RepeatFacts
+
+Of = TypeVar("Of", HistoryFacts, DumpFacts, TraceFacts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSeqs:
+    """The seqs that the good lines of one node in the trace have."""
+
+    lines: int
+    seqs: Intervals
+
+    @property
+    def first(self) -> int:
+        return self.seqs[0][0]
+
+    @property
+    def complete(self) -> bool:
+        """Every seq from the first to the last, once each. A node may begin at 0 or at 1."""
+        return self.first in (0, 1) and len(self.seqs) == 1 and self.lines == size(self.seqs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSummary:
+    """What was seen of one run's trace."""
+
+    bad: int = 0  # lines that are not as the table of events says
+    nodes: Mapping[str, NodeSeqs] = field(default_factory=dict)
+    rulings: Sequence[Mapping[str, Any]] = ()  # the controller's lines and all starts (TraceFacts.rulings)
+
+    def flaw(self, nodes: Sequence[str], observes: Observes) -> str | None:
+        """Why lines of the trace are missing or wrong, for what it is to tell; None if none is."""
+        by_brokers = (line for line in self.rulings if line["node"] in nodes)
+        bad = self.bad + sum(line["event"] in ("elect", "isr") for line in by_brokers)
+        if bad:
+            return f"{bad} line{'s are' if bad > 1 else ' is'} not as the table of events says"
+        incomplete = sorted(node for node, seqs in self.nodes.items() if not seqs.complete)
+        if incomplete:
+            return f"seq has a gap in the lines of {', '.join(incomplete)}"
+        silent = sorted(set(nodes) - self.nodes.keys())
+        if silent and observes.names_brokers:
+            return f"it has no line of {', '.join(silent)}"
+        has_controller = bool(self.nodes.keys() - set(nodes)) or not observes.names_controllers
+        return None if has_controller else "it has no line of a controller"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preconditions:
+    """What was seen of one run. Blank lines are no lines."""
+
+    # history.jsonl; bad lines are not as the field table says, a torn last one among them
+    lines: int = 0
+    bad: int = 0
+    first_bad: int | None = None  # the number of that line in the file, from 1
+    in_order: bool = True  # index is the position in the file, from 0 and without gaps
+    disordered: bool = False  # indexes do not rise: nobody can say which of two lines came first
+    falls: int | None = None  # index of the first line whose time is below that of one before it
+    ok: int = 0  # completions of clients
+    fail: int = 0
+    info: int = 0
+    acked: int = 0  # micro-sends of ok ops, those of probes aside
+    txns: int = 0  # lines of transactions
+    nemesis: Sequence[Mapping[str, Any]] = ()  # its lines, in file order
+    unmatched: int | None = None  # index of the first completion that fits no invocation
+    # process -> index where it had two ops open, or went on after an info
+    overlapping: Mapping[int, int] = field(default_factory=dict)
+    repeated: Sequence[int] = ()  # values that were sent more than once, the lowest few
+    partitions: frozenset[int] = frozenset()  # that the history names
+    used: frozenset[int] = frozenset()  # of which it, or a dump, says more than who held them
+    # dumps that have any line, by node
+    entries: Mapping[str, int] = field(default_factory=dict)  # lines
+    bad_entries: Mapping[str, int] = field(default_factory=dict)
+    first_bad_entries: Mapping[str, int] = field(default_factory=dict)  # as first_bad
+    flaws: Mapping[str, str] = field(default_factory=dict)  # why a dump in Parquet cannot be read
+    # trace.jsonl
+    traced: TraceSummary = field(default_factory=TraceSummary)
+
+
+def preconditions_of(
+    runs: int, ranges: Iterable[Facts], pairings: Iterable[PairingFacts], values: Iterable[RepeatFacts]
+) -> list[Preconditions]:
+    """Those of the runs 0, 1, ..., each from the facts that bear its number."""
+    by_run = defaultdict[int, list[Any]](list)
+    for facts in (*ranges, *pairings, *values):
+        by_run[facts.run].append(facts)
+    return [_of_one(run, by_run[run]) for run in range(runs)]
+
+
+def _of_one(run: int, facts: Sequence[Any]) -> Preconditions:
+    history = _in_order([each for each in facts if isinstance(each, HistoryFacts)])
+    dumps = _in_order([each for each in facts if isinstance(each, DumpFacts)])
+    trace = _in_order([each for each in facts if isinstance(each, TraceFacts)])
+    paired = pairing.merged([each for each in facts if isinstance(each, PairingFacts)], run)
+    values = repeats.merged([each for each in facts if isinstance(each, RepeatFacts)], run)
+    unmatched = [index for index in (paired.unmatched, values.unmatched) if index is not None]
+    used = joined(*(each.used for each in history), *(each.partitions for each in dumps))
+    named = joined(*(each.used for each in history), *(each.held for each in history))
+    by_node = defaultdict[str, list[DumpFacts]](list)
+    for each in dumps:
+        by_node[each.node].append(each)
+    read = {node: some for node, some in by_node.items() if any(each.lines for each in some)}
+    return Preconditions(
+        lines=sum(each.lines for each in history),
+        bad=sum(each.broken for each in history),
+        first_bad=first_broken(history),
+        in_order=is_in_order(history),
+        disordered=is_disordered(history),
+        falls=first_fall(history),
+        ok=sum(each.ok for each in history),
+        fail=sum(each.fail for each in history),
+        info=sum(each.info for each in history),
+        acked=sum(each.acked for each in history),
+        txns=sum(each.txns for each in history),
+        nemesis=tuple(json.loads(line) for each in history for line in each.nemesis),
+        unmatched=min(unmatched, default=None),
+        overlapping=paired.overlapping,
+        repeated=values.repeated,
+        partitions=frozenset(each_of(named)),
+        used=frozenset(each_of(used)),
+        entries={node: sum(each.lines for each in some) for node, some in read.items()},
+        bad_entries={node: sum(each.broken for each in some) for node, some in read.items()},
+        first_bad_entries={
+            node: number for node, some in read.items() if (number := first_broken(some)) is not None
+        },
+        flaws={each.node: each.flaw for each in reversed(dumps) if each.flaw is not None},
+        traced=trace_summary(trace),
+    )
+
+
+def _in_order(facts: list[Of]) -> list[Of]:
+    return sorted(facts, key=lambda each: each.number)
+
+
+# Each of the following takes the ranges of one file, in order.
+
+
+def first_broken(ranges: Iterable[HistoryFacts | DumpFacts]) -> int | None:
+    """The number of the first line that is broken, from 1, blank lines counted."""
+    before = 0
+    for each in ranges:
+        if each.first_broken is not None:
+            return before + each.first_broken + 1
+        before += each.places
+    return None
+
+
+def is_in_order(ranges: Iterable[HistoryFacts]) -> bool:
+    """Index is the position among all lines that are not blank."""
+    before = 0
+    for each in ranges:
+        if each.first_index is not None and each.shift != before:
+            return False
+        before += each.lines
+    return True
+
+
+def is_disordered(ranges: Iterable[HistoryFacts]) -> bool:
+    """Some index is not above all before it."""
+    highest: int | None = None
+    for each in ranges:
+        if each.least_index is None or each.highest_index is None:
+            continue
+        if not each.rises or (highest is not None and each.least_index <= highest):
+            return True
+        highest = each.highest_index
+    return False
+
+
+def first_fall(ranges: Iterable[HistoryFacts]) -> int | None:
+    """The index of the first line, in file order, whose time is below that of any before it. A range whose
+    first line does not fall has a time at least as high as all ranges before: what falls in it falls within
+    it."""
+    highest: int | None = None
+    for each in ranges:
+        if each.first_time is None or each.highest_time is None:
+            continue
+        if highest is not None and each.first_time < highest:
+            return each.first_index
+        if each.falls is not None:
+            return each.falls
+        highest = each.highest_time
+    return None
+
+
+def trace_summary(ranges: Iterable[TraceFacts]) -> TraceSummary:
+    """All of one trace."""
+    ranges = list(ranges)
+    by_node = defaultdict[str, list[NodeLines]](list)
+    for each in ranges:
+        for node, lines in each.nodes.items():
+            by_node[node].append(lines)
+    return TraceSummary(
+        bad=sum(each.broken for each in ranges),
+        nodes={
+            node: NodeSeqs(lines=sum(one.lines for one in lines), seqs=joined(*(one.seqs for one in lines)))
+            for node, lines in by_node.items()
+        },
+        rulings=[line for each in ranges for line in each.rulings],
+    )

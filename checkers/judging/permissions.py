@@ -20,12 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from checkers.folder import Folder, Partition, clock_error_ns, is_int
-from checkers.laws.permits import BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
+from checkers.laws.permits import BUDGET, BUDGET_MAYBE, EVER, NEVER, UNCLEAN, UNCLEAN_MAYBE
 from checkers.rulings import Ruling, Rulings
 from checkers.unread import Unread
-
-NEVER = -(1 << 62)  # no send was invoked before this
-EVER = 1 << 60  # every send was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,3 +15,7 @@ PERMITTED_BY: Mapping[int, str] = {
 }
 MAYBES = (UNCLEAN_MAYBE, BUDGET_MAYBE)  # permitted, but nobody saw for certain: the name is unknown too
 DOUBT = 99  # no finding: nobody can tell whether it is one, and its name is unknown
+
+# Bounds of a permission: an index, or a time in ns. A send that was invoked before the bound is covered.
+NEVER = -(1 << 62)  # no send was invoked before this
+EVER = 1 << 60  # every send was

@@ -31,8 +31,7 @@ partition is not repeated here: `from by_value join partitions using (run, parti
 run.json does not name has no row there.
 """
 
-from checkers.faults import NEVER
-from checkers.laws.permits import ACKS, BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
+from checkers.laws.permits import ACKS, BUDGET, BUDGET_MAYBE, NEVER, UNCLEAN, UNCLEAN_MAYBE
 from checkers.laws.unit import Unit
 
 

@@ -7,6 +7,7 @@ in DuckDB; every other module is one family of laws. Nothing here knows Spark, f
 from collections.abc import Sequence
 
 from checkers.laws.log import log
+from checkers.laws.outcomes import outcomes
 from checkers.laws.polls import polls
 from checkers.laws.replicas import replicas
 from checkers.laws.sends import sends
@@ -20,6 +21,7 @@ FAMILIES: Sequence[Family] = (
     log,
     replicas,
     values,
+    outcomes,
     sends,
     polls,
     node_timeline,

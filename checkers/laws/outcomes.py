@@ -1,0 +1,151 @@
+"""What became of records: none lost, none made up, none shown that failed, none twice, none read too early.
+
+Each law is a WHERE over by_value (values.py). A value that was sent more than once is left alone where nobody
+knows which send wrote which record.
+"""
+
+from checkers import names
+from checkers.laws.permits import ACKS, DOUBT, ISOLATION, RETRIES
+from checkers.laws.unit import Unit
+
+
+def outcomes(unit: Unit) -> None:
+    unit.find(names.LOST_WRITE, with_nodes(LOST_WRITE))
+    unit.find(names.LOST_WRITE, with_nodes(PERHAPS_LOST))
+    unit.find(names.UNSEEN, with_nodes(UNSEEN))
+    unit.find(names.DUPLICATE, with_nodes(DUPLICATE))
+    unit.find(names.PHANTOM, with_nodes(PHANTOM))
+    unit.find(names.G1A, with_nodes(G1A))
+    unit.find(names.SAW_THEN_LOST, with_nodes(SAW_THEN_LOST))
+    unit.find(names.INCONSISTENT_OFFSETS, INCONSISTENT_OFFSETS)
+    unit.make("read_too_early", READ_TOO_EARLY)
+    unit.find(names.G1C_PROCESS, by_whom("by_sender"))
+    unit.find(names.G1C_REALTIME, by_whom("not by_sender"))
+
+
+def lines(*columns: str) -> str:
+    """The indexes that are there, in this order."""
+    return f"list_filter([{', '.join(columns)}], lambda line: line is not null)"
+
+
+SEND = lines("invoked", "nullif(done, invoked)")
+SEND_AND_READ = lines("invoked", "nullif(done, invoked)", "nullif(nullif(read_by, invoked), done)")
+
+
+def with_nodes(select: str) -> str:
+    """These rows with the nodes whose logs hold the value, wherever."""
+    return f"""
+with concerned as materialized ({select}),
+    holders as (
+        select run, partition, value, list_sort(list(distinct node)) as nodes
+        from placed semi join concerned using (run, partition, value) group by all)
+select concerned.*, coalesce(nodes, []) as nodes
+from concerned left join holders using (run, partition, value)"""
+
+
+# An ok send whose record is not in the leader's final log at its offset, and where it is instead; without
+# that log, one that reads show to be lost.
+LOST_WRITE = f"""
+with lost as (from by_value where lost and type = 'ok'),
+    instead as (
+        select run, partition, "offset" as ack, max(value) as value, true as taken
+        from placed semi join (select run, partition, ack as "offset" from lost)
+            using (run, partition, "offset")
+        where leads group by all)
+select v.run, v.partition, v.ack as "offset", v.value,
+    case when unread then 'unread' when leader_low is not null then 'moved' when taken then 'overwritten'
+        when others > 0 then 'orphaned' else 'gone' end as how,
+    case when unread then beyond else coalesce(leader_low, instead.value) end as seen,
+    case when weak_acks then {ACKS} else cause end as permit, {SEND} as ops
+from lost v left join partitions using (run, partition) left join instead using (run, partition, ack)"""
+
+# Without the leader's log: an ok send that no final read returned, and nothing shows to be lost. Where logs
+# are promised unseen is unknown for want of them; where they are not, nothing else would say so.
+PERHAPS_LOST = f"""
+select v.run, v.partition, ack as "offset", v.value, {DOUBT} as permit, {SEND} as ops
+from by_value v join partitions using (run, partition)
+where loss_in_doubt and by_final_reads and type = 'ok' and not repeated and not final and not lost
+    and leader_low is null"""
+
+# An ok send in the leader's log, at its place below what a reader may see, which no final read returned.
+UNSEEN = f"""
+with unseen as (
+    select v.*, list_filter(leader_at, lambda place: place >= log_start and place < readable_to
+            and (ack is null or place = ack)) as in_sight
+    from by_value v join partitions using (run, partition)
+    where unseen_judged and type = 'ok' and not repeated and not final)
+select v.run, v.partition, in_sight[1] as "offset", v.value, {SEND} as ops
+from unseen v where len(in_sight) > 0"""
+
+# One value at two offsets of the leader's final log (aborted records aside), or of what clients were told: of
+# reads and its own ack. An ack that the leader's log does not bear out is a lost write, and no second copy.
+DUPLICATE = f"""
+with twice as (
+    select v.*, retried, case when len(live_at) > 1 then live_at
+            when ack is null or coalesce(losses_judged and lost, false) then read_at
+            else list_sort(list_distinct(list_append(read_at, ack))) end as places
+    from by_value v left join partitions using (run, partition)
+    where not repeated and (len(live_at) > 1 or read_low < read_high or ack <> read_low))
+select v.run, v.partition, places[1] as "offset", places[2] as seen, v.value,
+    coalesce(cause, case when retried then {RETRIES} end) as permit, {SEND_AND_READ} as ops
+from twice v where len(places) > 1"""
+
+# A value read or logged that nobody sent to that partition.
+PHANTOM = f"""
+select v.run, v.partition, coalesce(read_low, leader_low) as "offset", v.value,
+    {lines("read_by")} as ops
+from by_value v where sent = 0 and (read_low is not null or leader_low is not null or others > 0)"""
+
+# A value whose send failed for certain was read, or stands committed in the leader's log, not aborted. What
+# stands at or above the last stable offset is undecided: the answer may have come before the marker.
+G1A = f"""
+with failed as (
+    select v.*, uncommitted, coalesce(live_at[1] < stable_to, false) as committed
+    from by_value v left join partitions using (run, partition) where type = 'fail' and not repeated)
+select v.run, v.partition, coalesce(read_low, live_at[1]) as "offset", v.value,
+    case when uncommitted and not committed then {ISOLATION} end as permit,
+    {SEND_AND_READ} as ops
+from failed v where read_low is not null or committed"""
+
+# An offset was read with a value that the leader's final log does not hold there.
+SAW_THEN_LOST = f"""
+select v.run, v.partition, unnest(vanished_at) as "offset", v.value, cause as permit,
+    {lines("done", "read_by")} as ops
+from by_value v where len(vanished_at) > 0"""
+
+# One offset showed two values to clients: acks of ok sends and reads.
+INCONSISTENT_OFFSETS = """
+with shown as (
+    select run, partition, value, excuse, least(done, read_by) as line,
+        unnest(case when repeated then read_at else list_append(read_at, ack) end) as "offset"
+    from by_value)
+select run, partition, "offset", min(value) as value, max(value) as seen, min(excuse) as permit,
+    list_sort(list(distinct line)) as ops
+from shown semi join (
+    select run, partition, "offset" from shown where "offset" is not null group by all
+    having min(value) <> max(value)) using (run, partition, "offset")
+group by run, partition, "offset\""""
+
+# A value that was read before its send was invoked: by its own sender (of whom the order of its ops is known)
+# or, if that did not, by the first who read it. Runs with transactions have cycles for this.
+READ_TOO_EARLY = """
+with early as (
+    select * from by_value join runs using (run)
+    where not transactional and read_by < invoked and not repeated and coalesce(type, 'info') <> 'fail')
+select e.run, e.partition, e.value, any_value(sender) as sender, any_value(invoked) as invoked,
+    any_value(done) as done, any_value(read_low) as "offset", any_value(read_by) as read_by,
+    min({'index': r.index, 'process': r.process}).process as reader,
+    min(r.index) filter (r.process = sender) as own_read
+from early e join reads r using (run, partition, value) group by e.run, e.partition, e.value"""
+
+
+def by_whom(which: str) -> str:
+    """Those that the sender itself read too early, or the others."""
+    ops = lines("invoked", "done", "case when by_sender then own_read else read_by end")
+    return f"""
+with told as (
+    select r.*, coalesce(own_read < invoked, false) and not coalesce("overlaps", false) as by_sender
+    from read_too_early r left join processes p on p.run = r.run and p.process = r.sender)
+select t.run, t.partition, "offset", value, case when by_sender then sender else reader end as process,
+    {ops} as ops, case when uncommitted then {ISOLATION} end as permit
+from told t left join partitions using (run, partition) where {which}"""

@@ -6,7 +6,7 @@ the judge before this one (steps.py, standings.py), where it has changed.
 
 A `tick` (bigint) is 2 * time where the clocks agree, else time div (clock_error + 1), toward zero. Lines of
 two nodes are *surely* in order where their ticks are two apart, and *perhaps* in either order where they are
-not. A tick never leaves +-2^62 (with exact clocks, times beyond 73 years are taken for equal), so a few
+not. A tick never leaves +-2^62 (with exact clocks, times beyond 36 years are taken for equal), so a few
 may be added to it; any other number may be any 64-bit integer.
 
 timeline: one row a line of the trace that laws look at, of a partition that run.json names: those of brokers,

@@ -28,7 +28,7 @@ from checkers.laws.trace.so_far import (
 )
 from checkers.laws.unit import Unit
 
-FAR = 1 << 61  # ns: later times are taken for this one where ticks are twice the time
+FAR = 1 << 60  # ns: later times are taken for this one where ticks are twice the time
 _RULING = "(t.event = 'elect' or (t.event = 'isr' and t.leo is null))"
 _AS_TOLD = """t.run, p.partition, t.node, t.seq, t.event, t.epoch, t.role, t."offset", t."count", t.cut_from,
     t.cut_to, t.why, t.isr, t.leader, t.partition_epoch, t.acks, t.start, t."at", t.time"""

@@ -44,6 +44,13 @@ def first_rows(begins: Flags) -> Rows:
     return last_row(begins, np.zeros(len(begins), dtype=np.int64))
 
 
+def last_rows(begins: Flags) -> Rows:
+    """Of every row the last of its block."""
+    ends = np.append(np.flatnonzero(begins)[1:], len(begins)) - 1
+    rows: Rows = ends[np.cumsum(begins) - 1]
+    return rows
+
+
 def last_row(where: Flags, first: Rows) -> Rows:
     """Of every row the last of its block that is marked, itself included."""
     rows = np.maximum.accumulate(np.where(where, np.arange(len(where)), -1))
@@ -60,6 +67,31 @@ def highest_row(where: Flags, first: Rows, *values: Rows) -> Rows:
     ranks = np.maximum.accumulate(ranks)  # those of a later block are all higher
     rows = np.where(ranks >= 0, order[ranks] if len(order) else -1, -1)
     return np.where(rows >= first, rows, -1)
+
+
+def latest_row(where: Flags, first: Rows, number: Rows) -> Rows:
+    """Of every row that of its block, up to itself, which is marked and has the highest number. Numbers are
+    unique, not negative, and all higher in later blocks."""
+    row_of = np.full(int(number.max(initial=-1)) + 1, -1, dtype=np.int64)
+    row_of[number] = np.arange(len(number))
+    latest = np.maximum.accumulate(np.where(where, number, -1))
+    rows = np.where(latest >= 0, row_of[latest], -1) if len(row_of) else latest
+    return np.where(rows >= first, rows, -1)
+
+
+def as_of(rows: Rows, asked: Rows) -> Rows:
+    """What was so of the rows asked for; -1 where no row is asked for."""
+    return np.where(asked >= 0, rows[asked], -1)
+
+
+def last_not_after(block: Rows, tick: Rows, asked_block: Rows, asked_tick: Rows) -> Rows:
+    """Of every tick asked for the last row of its block that is not after it. The rows lie sorted."""
+    asks = np.repeat([False, True], [len(block), len(asked_block)])
+    order = np.lexsort((asks, np.concatenate((tick, asked_tick)), np.concatenate((block, asked_block))))
+    latest = np.maximum.accumulate(np.where(asks[order], -1, order))
+    found = np.full(len(asked_block), -1, dtype=np.int64)
+    found[order[asks[order]] - len(block)] = latest[asks[order]]
+    return np.where(as_of(block, found) == asked_block, found, -1)
 
 
 def before(rows: Rows, first: Rows) -> Rows:

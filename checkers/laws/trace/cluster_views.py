@@ -1,0 +1,229 @@
+"""The trace, partition by partition: what the other nodes had said, as of a line (`views`, `moments` and
+`members`, see __init__.py).
+
+What may have come before a line or after it is taken for neither: no law claims anything of a crowded line,
+unless what it claims needs no other node's word, or stands whichever came first (appended_epoch). A cluster
+of lines of which none is surely apart from the one before has no order; once all of them have come, until
+somebody's next line, it is known where each replica stands: that is a moment.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.laws.trace.so_far import (
+    Flags,
+    Rows,
+    as_of,
+    changes,
+    codes,
+    column_at,
+    first_rows,
+    flags,
+    highest_row,
+    last_not_after,
+    last_rows,
+    latest_row,
+    numbers,
+)
+from checkers.laws.unit import Unit
+
+ANY_EPOCH = 2**63 - 1
+# A start that found more than the node had spoken of may have appended it in any epoch.
+_APPENDED = f"""case when event = 'append' then coalesce(nullif(epochs[-1][1], -1), epoch)
+    when event = 'start' and len(epochs) > 0 then coalesce(nullif(epochs[-1][1], -1), {ANY_EPOCH})
+    when event = 'start' and epochs is null and leo > coalesce(last_leo, 0) then {ANY_EPOCH} end"""
+_APPENDED_TO = f"""case event when 'append'
+    then cast(least("offset"::hugeint + "count", {2**63 - 1}) as bigint) when 'start' then leo end"""
+_PLACES = """select row_number() over (order by run, partition) - 1 as place, run, partition, replicas,
+    unfenced from traced"""
+_LINES = f"""
+    select line, place, node, seq, tick, event, epoch, leo, hw, leads, ruling, log_known, epoch_start,
+        commits_to, list_position(replicas, node) as replica, {_APPENDED} as appended_epoch, {_APPENDED_TO} as appended_to
+    from timeline join traced_places using (run, partition)
+    where event not in ('fetch', 'isr_proposed')"""
+_ASKS = ["ack", "truncate", "become_leader", "become_follower"]
+
+
+_NO_MEMBERS = pa.schema([
+    ("line", pa.int64()), ("run", pa.int32()), ("partition", pa.int64()), ("moment", pa.bool_()),
+    ("node", pa.dictionary(pa.int64(), pa.string())), ("leo", pa.int64()), ("log_known", pa.bool_()),
+    ("appended_epoch", pa.int64()), ("appended_to", pa.int64()),
+]).empty_table()  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTime:
+    """Lines by partition and tick, and how near they lie; a row is named by its position here."""
+
+    lines: pa.Table
+    first: Rows  # of every row the first one of its partition
+    surely: Rows  # the last row that is surely before; -1: none
+    perhaps: Rows  # the last row that is before, or near
+    crowded: Flags  # a row of another node is near
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoFar:
+    """Of every row the row up to it, itself included, that shows the highest of its kind; -1: none."""
+
+    commits: Rows  # by commits_to
+    committing: Rows  # by the epoch of who commits
+    leads: Rows  # by epoch and HW of who leads
+    opened: Rows  # by epoch and where it began
+    ruling: Rows  # the controller's last word
+
+
+def cluster_views(unit: Unit) -> None:
+    """Makes `views`, `moments` and `members`."""
+    unit.make("traced_places", _PLACES)
+    places = unit.rows("select * from traced_places order by place").combine_chunks()
+    isrs = unit.rows("select line, isr from timeline where ruling order by line").combine_chunks()
+    order = in_time(unit.rows(_LINES))
+    so_far, moments = so_far_of(order), moments_of(order, places)
+    asks = pc.or_(order.lines["commits_to"].is_valid(), order.lines["ruling"])
+    asks = pc.or_(asks, pc.is_in(order.lines["event"], pa.array(_ASKS)))
+    rows = np.flatnonzero(flags(asks))
+    unit.load("views", views_of(order, so_far, rows, places, isrs))
+    unit.load("moments", moments_table(order, so_far, moments, places, isrs))
+    unit.load("members", members_of(order, rows, moments, places))
+
+
+def in_time(lines: pa.Table) -> InTime:
+    """The lines, sorted."""
+    keys = numbers(lines["line"]), numbers(lines["tick"]), numbers(lines["place"])
+    lines = lines.take(pa.array(np.lexsort(keys))).combine_chunks()
+    place, tick, node = numbers(lines["place"]), numbers(lines["tick"]), codes(lines["node"])
+    first, together = first_rows(changes(place)), changes(place, tick)
+    begins, ends = first_rows(together), last_rows(together)  # of the rows of one tick
+    earlier, later = np.maximum(begins - 1, 0), np.minimum(ends + 1, len(place) - 1)
+    is_near = (begins > first) & (tick[earlier] == tick - 1)
+    surely = np.where(is_near, begins[earlier], begins) - 1
+    is_near = (later > ends) & (place[later] == place) & (tick[later] == tick + 1)
+    perhaps = np.where(is_near, ends[later], ends)
+    of_node = changes(place, node)
+    crowded = (first_rows(of_node) > surely + 1) | (last_rows(of_node) < perhaps)
+    return InTime(
+        lines=lines,
+        first=first,
+        surely=np.where(surely >= first, surely, -1),
+        perhaps=perhaps,
+        crowded=crowded,
+    )
+
+
+def so_far_of(order: InTime) -> SoFar:
+    lines, first = order.lines, order.first
+    epoch, tick, seq = (numbers(lines[name]) for name in ("epoch", "tick", "seq"))
+    goal, hw, start = (numbers(lines[name]) for name in ("commits_to", "hw", "epoch_start"))
+    is_commit = flags(lines["commits_to"].is_valid())
+    return SoFar(
+        commits=highest_row(is_commit, first, goal),
+        committing=highest_row(is_commit, first, epoch),
+        leads=highest_row(flags(lines["leads"]), first, epoch, hw),
+        opened=highest_row(flags(lines["epoch_start"].is_valid()), first, epoch, start),
+        ruling=highest_row(flags(lines["ruling"]), first, tick, seq, epoch),
+    )
+
+
+def of_lines(order: InTime, rows: Rows, places: pa.Table, *names: str) -> dict[str, Any]:
+    """The columns with which every table here begins, and those named."""
+    taken, place = (
+        order.lines.select(["line", *names]).take(pa.array(rows)),
+        numbers(order.lines["place"])[rows],
+    )
+    keys = {name: places[name].take(pa.array(place)) for name in ("run", "partition")}
+    return keys | {name: taken[name] for name in taken.column_names}
+
+
+def isr_at(order: InTime, isrs: pa.Table, rulings: Rows) -> Any:
+    """The ISR of these rows, which are rulings or none."""
+    lines = as_of(numbers(order.lines["line"]), rulings)
+    return column_at(isrs["isr"], np.where(rulings >= 0, np.searchsorted(numbers(isrs["line"]), lines), -1))
+
+
+def views_of(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: pa.Table) -> pa.Table:
+    lines, surely = order.lines, order.surely[rows]
+    commits = as_of(so_far.commits, surely)
+    own, others = lines["commits_to"].take(pa.array(rows)), column_at(lines["commits_to"], commits)
+    leads, opened = as_of(so_far.leads, surely), as_of(so_far.opened, surely)
+    ruling = as_of(so_far.ruling, surely)
+    return pa.table(
+        of_lines(order, rows, places, "node", "seq", "tick", "event", "epoch", "leo", "ruling", "commits_to")
+        | {
+            "crowded": pa.array(order.crowded[rows]),
+            "committed": pc.max_element_wise(own, others),
+            "committed_epoch": column_at(lines["epoch"], as_of(so_far.committing, surely)),
+            "leader_epoch": column_at(lines["epoch"], leads),
+            "leader_hw": column_at(lines["hw"], leads),
+            "opened_epoch": column_at(lines["epoch"], opened),
+            "opened_start": column_at(lines["epoch_start"], opened),
+            "isr_epoch": column_at(lines["epoch"], ruling),
+            "isr": isr_at(order, isrs, ruling),
+        }
+    )
+
+
+def moments_of(order: InTime, places: pa.Table) -> Rows:
+    """The last row of each cluster that ends crowded, or in which a broker was unfenced: the time of that
+    belongs to those lines after which it may come."""
+    place, tick = numbers(order.lines["place"]), numbers(order.lines["tick"])
+    begins = changes(place)
+    begins[1:] |= tick[1:] - tick[:-1] >= 2
+    starts, ends = np.flatnonzero(begins), np.append(np.flatnonzero(begins)[1:], len(begins)) - 1
+    begun = np.zeros(len(starts), dtype=np.bool_)
+    unfenced = numbers(pc.list_flatten(places["unfenced"]))
+    of_place = numbers(pc.list_parent_indices(places["unfenced"]))
+    clusters = last_not_after(place[starts], tick[starts], of_place, unfenced + 1)
+    begun[clusters[clusters >= 0]] = True
+    rows: Rows = ends[begun | order.crowded[ends]]
+    return rows
+
+
+def moments_table(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: pa.Table) -> pa.Table:
+    lines, perhaps = order.lines, order.perhaps[rows]
+    place, tick = numbers(lines["place"]), lines["tick"]
+    after = np.minimum(rows + 1, len(place) - 1)
+    ends = np.where((after > rows) & (place[after] == place[rows]), after, -1)
+    return pa.table(
+        of_lines(order, rows, places, "node", "seq", "tick")
+        | {
+            "ends": column_at(tick, ends),
+            "committed": column_at(lines["commits_to"], as_of(so_far.commits, perhaps)),
+            "isr": isr_at(order, isrs, as_of(so_far.ruling, perhaps)),
+        }
+    )
+
+
+def members_of(order: InTime, rows: Rows, moments: Rows, places: pa.Table) -> pa.Table:
+    """Of each of these rows every replica of its partition: before it (and the line's own node as it leaves
+    that), or, of a moment, after it."""
+    lines, place = order.lines, numbers(order.lines["place"])
+    replicas = places["replicas"].combine_chunks()
+    sizes, offsets = numbers(pc.list_value_length(replicas)), numbers(replicas.offsets)
+    replica, line = numbers(lines["replica"]) - 1, numbers(lines["line"])
+    appends, epoch = flags(lines["appended_epoch"].is_valid()), numbers(lines["appended_epoch"])
+    tables = []
+    for number in range(int(sizes.max(initial=0))):
+        mine = replica == number
+        last = latest_row(mine, order.first, line)
+        appended = highest_row(mine & appends, order.first, epoch, numbers(lines["appended_to"]))
+        for moment, asked in ((False, rows), (True, moments)):
+            at = asked[sizes[place[asked]] > number]
+            said = as_of(last, order.perhaps[at] if moment else order.surely[at])
+            said = said if moment else np.where(mine[at], at, said)
+            grown = as_of(appended, order.perhaps[at])
+            node = pa.DictionaryArray.from_arrays(offsets[place[at]] + number, replicas.values)
+            told = {
+                "moment": pa.array(np.full(len(at), moment)),
+                "node": node,
+                "leo": column_at(lines["leo"], said),
+                "log_known": pc.fill_null(column_at(lines["log_known"], said), False),
+                "appended_epoch": column_at(lines["appended_epoch"], grown),
+                "appended_to": column_at(lines["appended_to"], grown),
+            }
+            tables.append(pa.table(of_lines(order, at, places) | told))
+    return pa.concat_tables(tables or [_NO_MEMBERS])

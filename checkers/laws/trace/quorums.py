@@ -1,0 +1,116 @@
+"""What acks and ISRs must be, by the trace: ack-rule and unsafe-isr.
+
+A finding is: of ack-rule an ack; of unsafe-isr a line of the controller, or what a leader's ISR lacks of the
+controller's in one epoch.
+
+Why a correct broker is never accused.
+
+ack-rule. HW, offset and ISR stand in the ack's own line. That a member had appended the record shows in the
+member's append, which was told before the fetch left that proved it to the leader; so its time is lower, or
+too near to tell, and counts as lower. A record is known by its epoch, which is the acker's own for all that
+it appended as leader; of older ones (a producer's repeated send) nothing is claimed, nor of a member that has
+appended in a later epoch since, nor of one that found more at a start than it had told. Whether the member
+has lost the record since is no matter.
+
+unsafe-isr. Additions are looked at where the controller applies them, while its epoch is still the leader's:
+nobody has heard of a later epoch, so the new member follows this leader, and has cut what it had to before
+the fetch that proved it worthy; and the leader has counted it ever since (KIP-497), so its HW is not above
+that member's LEO either. A member that has been started again counts only once it has registered
+again, which voids the older incarnation's place (KIP-903). An acker
+counts all that it has proposed, so it counts what the controller has accepted, until it hears of a later
+word: its ISR covers the controller's in the same epoch (VL's ReplicationQuorumSuperset).
+"""
+
+from checkers import names
+from checkers.laws.trace.active_brokers import only_active
+from checkers.laws.unit import Unit
+
+
+def quorums(unit: Unit) -> None:
+    """Both checks."""
+    unit.make(
+        "full_acks",
+        """select t.line, run, partition, t.node, t.seq, t.tick, t.epoch, t.hw, t."offset", t.isr,
+            t.epoch_start, p.min_isr, p.complete
+        from timeline t join traced p using (run, partition)
+        where t.event = 'ack' and t.acks in ('all', '-1')""",
+    )
+    ack_rule(unit)
+    smaller_isr(unit)
+    unfit_rulings(unit)
+
+
+def ack_rule(unit: Unit) -> None:
+    """An acks=all ack with HW <= offset, with too small an ISR, or before every member had the record."""
+    unit.make(
+        "members_without_record",  # of the acker's ISR, which had not appended the record in this epoch
+        """select line, list(m.node order by m.node) as nodes
+        from full_acks a join members m using (run, partition, line)
+        where not m.moment and a.complete and a."offset" >= a.epoch_start and m.node != a.node
+            and not coalesce(m.appended_epoch > a.epoch
+                or (m.appended_epoch = a.epoch and m.appended_to > a."offset"), false)
+            and list_contains(a.isr, m.node)
+        group by line""",
+    )
+    unit.find(
+        names.ACK_RULE,
+        """with broken as (
+            select a.*, l.nodes as lacks, case when a.hw <= a."offset" then 'hw'
+                when len(a.isr) < a.min_isr then 'isr' when l.line is not null then 'member' end as how
+            from full_acks a left join members_without_record l using (line)
+        )
+        select run, partition, "offset", how, node, seq, tick,
+            cast(least("offset"::hugeint + 1, 9223372036854775807) as bigint) as upto,
+            case how when 'hw' then hw when 'isr' then min_isr end as seen,
+            case how when 'isr' then isr when 'member' then lacks else [node] end as nodes
+        from broken where how is not null""",
+    )
+
+
+def smaller_isr(unit: Unit) -> None:
+    """The ISR with which a leader acks lacks a member of the controller's, in one epoch; the first ack is to
+    blame."""
+    unit.find(
+        names.UNSAFE_ISR,
+        """with lacking as (
+            select a.*, list_sort(list_distinct(
+                list_filter(v.isr, lambda m: not list_contains(a.isr, m)))) as lacks
+            from full_acks a join views v using (run, partition, line)
+            where v.isr_epoch = a.epoch and not v.crowded and not list_has_all(a.isr, v.isr)
+        )
+        select run, partition, 'smaller' as how, lacks as nodes, node, seq, tick, "offset" from lacking
+        qualify row_number() over (partition by run, partition, node, epoch, lacks order by seq) = 1""",
+    )
+
+
+def unfit_rulings(unit: Unit) -> None:
+    """A ruling that takes in a replica too far behind, leaves out its leader, or goes back in its own order."""
+    unit.make(
+        "rulings",
+        """select line, run, partition, t.node, t.seq, t.tick, t.event, t.epoch, t.isr, t.leader,
+            t.partition_epoch, t.ruled_epoch, t.ruled_isr, t.ruled_partition_epoch, v.crowded,
+            greatest(case when v.leader_epoch = t.epoch then v.leader_hw end,
+                case when v.opened_epoch = t.epoch then v.opened_start end) as floor
+        from timeline t join views v using (run, partition, line) where t.ruling""",
+    )
+    taken_in = """select r.run, r.partition, r.line, r.node, r.seq, r.tick, r.floor, m.node as who, m.leo
+        from rulings r join members m using (run, partition, line)
+        where not m.moment and r.event = 'isr' and r.ruled_epoch = r.epoch and not r.crowded
+            and m.log_known and m.leo < r.floor
+            and list_contains(r.isr, m.node) and not list_contains(r.ruled_isr, m.node)"""
+    unit.find(
+        names.UNSAFE_ISR,
+        f"""select run, partition, 'behind' as how, min(leo) as "offset", floor as seen,
+            list(who order by who) as nodes, node, seq, tick
+        from ({only_active(taken_in)}) group by run, partition, line, node, seq, tick, floor""",
+    )
+    unit.find(
+        names.UNSAFE_ISR,
+        """select run, partition, 'leader' as how, [leader] as nodes, node, seq, tick from rulings
+        where leader is not null and not list_contains(isr, leader)""",
+    )
+    unit.find(
+        names.UNSAFE_ISR,
+        """select run, partition, 'order' as how, partition_epoch as seen, isr as nodes, node, seq, tick
+        from rulings where partition_epoch <= ruled_partition_epoch""",
+    )

@@ -1,0 +1,48 @@
+"""What a node's own lines show: hw-regressed, epoch-regressed, two-leaders.
+
+Why a correct broker is never accused:
+
+hw-regressed       a leader's HW is a maximum, and nobody leads an epoch twice
+epoch-regressed    a role is taken only in an epoch above the last one, or that one again
+two-leaders        the controller gives each epoch to one leader (any two lines prove it, in whatever order)
+
+A finding is: of hw-regressed and epoch-regressed a line; of two-leaders an epoch.
+"""
+
+from checkers import names
+from checkers.laws.unit import Unit
+
+
+def trace_checks(unit: Unit) -> None:
+    """All three checks."""
+    unit.find(
+        names.HW_REGRESSED,
+        """select run, partition, hw as "offset", led_hw as seen, [node] as nodes, node, seq, tick
+        from timeline where leads and led_epoch = epoch and hw < led_hw""",
+    )
+    unit.find(
+        names.EPOCH_REGRESSED,
+        """select run, partition, top_epoch as seen, cast(epoch as text) as how, [node] as nodes, node, seq,
+            tick
+        from timeline where event in ('become_leader', 'become_follower') and epoch < top_epoch""",
+    )
+    two_leaders(unit)
+
+
+def two_leaders(unit: Unit) -> None:
+    """Two nodes append, ack or move the HW as leader of one epoch; the second's first line is to blame."""
+    acts = "leads and event in ('append', 'ack', 'hw')"
+    unit.find(
+        names.TWO_LEADERS,
+        f"""with disputed as (
+            select run, partition, epoch from timeline where {acts}
+            group by all having min(node) < max(node)
+        ), first_acts as (
+            select t.* from timeline t join disputed using (run, partition, epoch) where {acts}
+            qualify row_number() over (partition by run, partition, epoch, node order by tick, seq) = 1
+        )
+        select run, partition, coalesce("offset", hw) as "offset", epoch as seen, node, seq, tick,
+            list_sort(list(node) over (partition by run, partition, epoch)) as nodes
+        from first_acts
+        qualify row_number() over (partition by run, partition, epoch order by tick, seq, node) = 2""",
+    )

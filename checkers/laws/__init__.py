@@ -11,7 +11,10 @@ from checkers.laws.outcomes import outcomes
 from checkers.laws.polls import polls
 from checkers.laws.replicas import replicas
 from checkers.laws.sends import sends
+from checkers.laws.trace.cluster_views import cluster_views
 from checkers.laws.trace.node_timeline import node_timeline
+from checkers.laws.trace.quorums import quorums
+from checkers.laws.trace.trace_checks import trace_checks
 from checkers.laws.unit import Family
 from checkers.laws.values import values
 
@@ -25,4 +28,7 @@ FAMILIES: Sequence[Family] = (
     sends,
     polls,
     node_timeline,
+    trace_checks,
+    cluster_views,
+    quorums,
 )

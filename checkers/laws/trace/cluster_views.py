@@ -42,7 +42,8 @@ _PLACES = """select row_number() over (order by run, partition) - 1 as place, ru
     unfenced from traced"""
 _LINES = f"""
     select line, place, node, seq, tick, event, epoch, leo, hw, leads, ruling, log_known, epoch_start,
-        commits_to, list_position(replicas, node) as replica, {_APPENDED} as appended_epoch, {_APPENDED_TO} as appended_to
+        commits_to, list_position(replicas, node) as replica,
+        {_APPENDED} as appended_epoch, {_APPENDED_TO} as appended_to
     from timeline join traced_places using (run, partition)
     where event not in ('fetch', 'isr_proposed')"""
 _ASKS = ["ack", "truncate", "become_leader", "become_follower"]

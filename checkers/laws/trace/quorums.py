@@ -84,7 +84,7 @@ def smaller_isr(unit: Unit) -> None:
 
 
 def unfit_rulings(unit: Unit) -> None:
-    """A ruling that takes in a replica too far behind, leaves out its leader, or goes back in its own order."""
+    """A ruling takes in a replica too far behind, leaves out its leader, or goes back in its own order."""
     unit.make(
         "rulings",
         """select line, run, partition, t.node, t.seq, t.tick, t.event, t.epoch, t.isr, t.leader,

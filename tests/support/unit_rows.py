@@ -1,0 +1,60 @@
+"""A unit of work from rows written by hand: what do these families of laws find in it?
+
+    found([log], entries=[{"node": "n1", "offset": 5}, ...], replicas=[...])
+
+Rules kept here: what a row leaves out is what a healthy run of one partition has, else null; what does not
+apply to a finding is left out of it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from checkers.laws.tables import TABLES
+from checkers.laws.unit import Family, asked, opened
+
+Row = Mapping[str, Any]
+
+LEAST, GREATEST = -(2**63), 2**63 - 1  # what a 64-bit integer may be
+_EVERYWHERE = {"run": 0, "partition": 0}
+HEALTHY: Mapping[str, Row] = {
+    "sends": {"process": 0, "f": "send", "pos": 0, "time": 0},
+    "reads": {"process": 0, "f": "poll", "type": "ok", "pos": 0, "time": 0},
+    "entries": {"node": "n1", "epoch": 0, "crc": 0, "crc_ok": True, "aborted": False},
+    "replicas": {
+        "node": "n1", "leads": False, "in_isr": True, "hw": 0, "log_start": 0, "leo": 0, "running": True,
+        "complete": True, "settled": True, "struck": False, "compact": False,
+    },
+    "partitions": {
+        "leader": "n1", "leader_known": True, "compact": False, "losses_judged": True, "log_start": 0,
+        "claims_from": 0, "hw": 0, "readable_to": 0, "stable_to": 0, "unseen_judged": True,
+        "by_final_reads": False, "by_any_read": False, "loss_in_doubt": False, "isr_followers": [],
+        "weak_acks": False, "retried": False, "uncommitted": False, "unclean_maybe": False,
+    },
+    "processes": {"final": False, "overlaps": False},
+    "runs": {"transactional": False, "uncommitted": False, "silent": []},
+}  # fmt: skip
+
+
+def table(name: str, rows: Iterable[Row]) -> pa.Table:
+    """The rows as this table of the contract; their `at` is their place unless they tell one."""
+    schema = TABLES[name]
+    full = [{**_EVERYWHERE, "at": at, **HEALTHY.get(name, {}), **row} for at, row in enumerate(rows)]
+    return pa.Table.from_pylist(
+        [{key: row.get(key) for key in schema.names} for row in full], schema=schema
+    )
+
+
+def found(families: Sequence[Family], **tables: Iterable[Row]) -> list[dict[str, Any]]:
+    """The findings, sorted by name and place."""
+    made = {name: table(name, rows) for name, rows in {"runs": [{}], **tables}.items()}
+    with opened(made) as unit:
+        rows = asked(unit, families).to_pylist()
+    told = [{key: value for key, value in row.items() if value is not None and key != "run"} for row in rows]
+    return sorted(told, key=lambda row: (row["name"], row.get("offset", LEAST), str(sorted(row.items()))))
+
+
+def briefly(findings: Iterable[Row], *keys: str) -> list[tuple[Any, ...]]:
+    """Of each finding its name and these."""
+    return [(row["name"], *(row.get(key) for key in keys)) for row in findings]

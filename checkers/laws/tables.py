@@ -45,6 +45,9 @@ TABLES: Mapping[str, pa.Schema] = {
     "repeated": _schema(value=INT),
     # The lines of the nemesis; fault: the object as JSON.
     "faults": _schema(index=INT, time=INT, f=TEXT, fault=TEXT),
+    # Every line of a client, in the unit that has all dependencies of its run (transactions.py); elsewhere
+    # none. ident: a fingerprint of the partitions and values of its sends, in their order; null: it has none.
+    "lines": _schema(at=INT, index=INT, time=INT, process=INT, type=TEXT, f=TEXT, ident=INT),
     # -- the final logs -------------------------------------------------------------------------------------
     # One row an entry of a dump; value: null where the record is none of ours. aborted, crc_ok: never null.
     "entries": _schema(node=TEXT, partition=INT, at=INT, offset=INT, epoch=INT, value=INT, crc=INT,

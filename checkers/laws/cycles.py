@@ -1,0 +1,315 @@
+"""Cycles of ops, each before the next: which kinds of edges close one, and what that is called.
+
+Rules
+1. LEVELS is the whole law: a strong component by the edges of a level, of more than one vertex, is a finding
+   of the level, unless it contains one that was found at a level whose edges are among its own. (Edges of a
+   process are among those of real time.) One finding a component.
+2. Edges of RW meet neither the order of a process nor time: who reads behind the end of a log would be on a
+   cycle with every writer since.
+3. Only runs with a transaction are looked at; of one with more edges than MOST_EDGES nothing is said but
+   that.
+4. A completion belongs to the invocation of its process that names the same sends; without sends to the line
+   before it, where nothing else of the process was open. Otherwise nobody can say when it was invoked.
+5. Where an index lies (an op ends before it begins) the op may have begun at any time.
+6. The writes of an op that ended in doubt (info) may land at any later time, so it is never over; what it
+   read it had read by then. The reading is a vertex of its own (op_graph.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from checkers import names
+from checkers.laws.op_graph import (
+    DEPENDENCIES,
+    NEVER,
+    PROCESS,
+    REALTIME,
+    RW,
+    WR,
+    WW,
+    Cycle,
+    Graph,
+    Ints,
+    components,
+    shortest_cycles,
+    suspects,
+)
+from checkers.laws.permits import ISOLATION
+from checkers.laws.tables import FINDINGS
+from checkers.laws.unit import Unit
+
+MOST_EDGES = 12_000_000  # of one run
+SHOWN = 20  # findings of one run, name and permit that keep their cycle
+EDGES = {WR: "wr", WW: "ww", RW: "rw", PROCESS: "process", REALTIME: "real-time"}
+OPS = ("send", "poll", "txn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A set of kinds of edges, and what a cycle of them is called."""
+
+    name: str
+    kinds: frozenset[int]
+    permitted: bool  # by isolation, whichever that is
+
+    @property
+    def edges(self) -> frozenset[int]:
+        return self.kinds | {PROCESS} if REALTIME in self.kinds else self.kinds
+
+
+def _level(name: str, *kinds: int, permitted: bool = True) -> Level:
+    return Level(name=name, kinds=frozenset(kinds), permitted=permitted)
+
+
+LEVELS = (
+    _level(names.G1C, WR, permitted=False),
+    _level(names.G1C_PROCESS, WR, PROCESS, permitted=False),
+    _level(names.G1C_REALTIME, WR, REALTIME, permitted=False),
+    _level(names.G0, WW),
+    _level(names.G0_PROCESS, WW, PROCESS),
+    _level(names.G0_REALTIME, WW, REALTIME),
+    _level(names.G1C, WW, WR),
+    _level(names.G1C_PROCESS, WW, WR, PROCESS),
+    _level(names.G1C_REALTIME, WW, WR, REALTIME),
+    _level(names.G2_ITEM, WW, WR, RW),  # G-single if one edge of RW is enough
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ops:
+    """The ops of one run, for the examples."""
+
+    inv: Ints  # op -> index of its invocation, -1: nobody knows
+    done: Ints  # op -> index of its completion, -1: there is none
+    process: Ints
+    f: Ints  # its position in OPS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One component."""
+
+    name: str
+    permitted: bool
+    cycle: Cycle
+
+
+# -- tables -------------------------------------------------------------------------------------------------
+
+
+def cycles(unit: Unit) -> None:
+    """All cycles of the runs whose lines and dependencies the unit has."""
+    unit.make("op_lines", _OP_LINES)
+    unit.make("ops", _OPS)
+    unit.make("op_edges", _OP_EDGES)
+    ops, edges, runs = (unit.rows(one) for one in (_ALL_OPS, _ALL_EDGES, _RUNS))
+    lax = {row["run"] for row in runs.to_pylist() if row["uncommitted"]}
+    rows: list[dict[str, Any]] = []
+    of_edges = slices(edges)
+    for run, mine in slices(ops).items():
+        if run in of_edges:
+            records = columns_of(edges, of_edges[run])
+            graph, those = graph_of(columns_of(ops, mine), records)
+            uncommitted = run in lax
+            found = found_in(graph)
+            rows += rows_of(run, found, those, records, graph, uncommitted=uncommitted)
+    unit.add(pa.Table.from_pylist(rows, schema=FINDINGS))
+
+
+def unsearched(unit: Unit) -> list[tuple[int, str]]:
+    """The runs that have too many edges to look for cycles, each with the reason to be told."""
+    rows = unit.rows(f"{_TOO_MANY} order by run").to_pylist()
+    told = (
+        "{} dependencies among the ops of this run with transactions: cycles are looked for among {} at the "
+        "most"
+    )
+    return [(row["run"], told.format(row["edges"], MOST_EDGES)) for row in rows]
+
+
+_TOO_MANY = f"""select run, sum(edges)::bigint as edges from dependency_counts
+    group by run having sum(edges) > {MOST_EDGES}"""
+# Completions, and those invocations with sends that were never completed: each with the line (op) and the
+# index (invoked) of its invocation, or itself, where nobody can say which that is.
+_OP_LINES = """with turns as (
+        select l.*,
+            lag(struct_pack(at := at, type := type, f := f, ident := ident, index := index)) over turn as last,
+            sum(if(type = 'invoke', 1, -1)) over (turn rows between unbounded preceding and 1 preceding)
+                as open,
+            lag(struct_pack(at := at, type := type, index := index)) over alike as mine,
+            lead(type) over alike as answer
+        from lines l join runs r using (run) where r.transactional and process >= 0
+        window turn as (partition by run, process order by at),
+            alike as (partition by run, process, f, ident order by at)),
+    paired as (
+        select *, case when type = 'invoke' then struct_pack(at := at, index := index)
+            when ident is not null and mine.type = 'invoke'
+                then struct_pack(at := mine.at, index := mine.index)
+            when last.type = 'invoke' and open = 1 and last.f = f
+                    and (f = 'poll' or last.ident is not distinct from ident)
+                then struct_pack(at := last.at, index := last.index) end as asked
+        from turns where f in ('send', 'poll', 'txn')
+            and (type <> 'invoke' or (ident is not null and coalesce(answer, 'invoke') = 'invoke')))
+    select run, at, coalesce(asked.at, at) as op, asked.index as invoked,
+        if(type = 'invoke', null, index) as completed, process, type, f
+    from paired"""
+# One row an op of its lines: where two completions are of one invocation, the later counts.
+_OPS = f"""select run, op, row_number() over (partition by run order by op) - 1 as number, invoked, completed,
+        process, outcome.type as type, outcome.f as f
+    from (select run, op, max(invoked) as invoked, max(completed) as completed, max(process) as process,
+            max(struct_pack(rank := list_position(['invoke', 'ok', 'fail', 'info'], type),
+                f := list_position({list(OPS)}, f) - 1, type := type)) as outcome
+        from op_lines group by run, op)"""
+# Edges between different ops, by their numbers.
+_OP_EDGES = f"""with numbers as (
+        select run, op as line, number from ops
+        union select l.run, l.at, o.number from op_lines l join ops o using (run, op))
+    select e.run, kind, a.number as source, b.number as target, partition, "offset", value, x, y
+    from dependencies e anti join ({_TOO_MANY}) using (run)
+    join numbers a on a.run = e.run and a.line = e.x
+    join numbers b on b.run = e.run and b.line = e.y
+    where a.number <> b.number"""
+_ALL_OPS = """select o.run, coalesce(invoked, -1) as inv, coalesce(completed, -1) as done, process,
+        (type = 'info')::bigint as info, f::bigint as f, coalesce(overlaps, false)::bigint as overlaps
+    from ops o left join processes using (run, process) order by o.run, number"""
+# In the order of their records, so that of cycles that are as short the same one is told each time.
+_ALL_EDGES = """select run, kind::bigint as kind, source, target, partition, "offset",
+        coalesce(value, -1) as value
+    from op_edges order by run, partition, "offset", kind, y, x, value"""
+_RUNS = "select run, uncommitted from runs"
+
+
+def slices(table: pa.Table) -> dict[int, slice]:
+    """Where the rows of each run lie; the table is sorted by run."""
+    runs, begins = np.unique(table["run"].to_numpy(), return_index=True)
+    ends = [*begins[1:].tolist(), table.num_rows]
+    return {int(run): slice(int(one), end) for run, one, end in zip(runs, begins, ends, strict=True)}
+
+
+def columns_of(table: pa.Table, mine: slice) -> dict[str, Ints]:
+    part = table.slice(mine.start, mine.stop - mine.start)
+    return {name: part[name].to_numpy() for name in part.column_names if name != "run"}
+
+
+def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Ints]) -> tuple[Graph, Ops]:
+    """The graph of a run: its ops, and behind them the readings that stand for themselves."""
+    count, info = len(ops["inv"]), ops["info"] > 0
+    inv, done = ops["inv"].copy(), ops["done"]
+    inv[(done >= 0) & (done < inv)] = -1  # an index that lies
+    kind, source, target = edges["kind"], edges["source"], edges["target"]
+    reads = np.zeros(count, dtype=np.bool_)
+    reads[target[kind == WR]] = True
+    twin = np.full(count, -1, dtype=np.int64)  # op -> the vertex of its reading
+    twins = np.flatnonzero(info & reads)
+    twin[twins] = np.arange(count, count + len(twins))
+    also = np.flatnonzero((kind == WR) & (twin[target] >= 0))
+    of = np.concatenate((np.arange(count), twins))
+    graph = Graph(
+        op=of,
+        inv=inv[of],
+        done=np.concatenate((np.where((done < 0) | info, NEVER, done), done[twins])),
+        process=np.where(ops["overlaps"] > 0, -1, ops["process"])[of],
+        kind=np.concatenate((kind, kind[also])),
+        source=np.concatenate((source, source[also])),
+        target=np.concatenate((target, twin[target[also]])),
+        record=np.concatenate((np.arange(len(kind)), also)),
+    )
+    return graph, Ops(inv=inv, done=done, process=ops["process"], f=ops["f"])
+
+
+# -- level by level -----------------------------------------------------------------------------------------
+
+
+def found_in(graph: Graph) -> list[Found]:
+    """One finding a component, level by level."""
+    known: list[tuple[Level, int]] = []  # a level and some vertex of a component found there
+    found: list[Found] = []
+    timely = suspects(graph, (WR, WW))
+    if timely.any():
+        timely = components(graph, (WR, WW, REALTIME), timely) >= 0
+    for level in LEVELS:
+        members = suspects(graph, DEPENDENCIES) if RW in level.kinds else timely
+        if not members.any():
+            continue
+        labels = components(graph, level.kinds, members)
+        weaker = {int(labels[vertex]) for other, vertex in known if other.edges < level.edges}
+        labels[np.isin(labels, np.array(sorted(weaker), dtype=np.int64))] = -1
+        numbers, first = np.unique(labels, return_index=True)
+        known += [(level, int(vertex)) for vertex in first[numbers >= 0]]
+        found += [found_at(level, cycle) for cycle in shortest_cycles(graph, level.kinds, labels)]
+    return found
+
+
+def found_at(level: Level, cycle: Cycle) -> Found:
+    single = RW in level.kinds and sum(step.kind == RW for step in cycle) == 1
+    return Found(name=names.G_SINGLE if single else level.name, permitted=level.permitted, cycle=cycle)
+
+
+# -- as rows ------------------------------------------------------------------------------------------------
+
+
+def rows_of(
+    run: int, found: Sequence[Found], ops: Ops, edges: Mapping[str, Ints], graph: Graph, *, uncommitted: bool
+) -> list[dict[str, Any]]:
+    """The findings as rows; of each name and permit only the lowest keep their cycle."""
+    rows = [row_of(run, one, ops, edges, graph, permitted=one.permitted or uncommitted) for one in found]
+    rows.sort(key=lambda row: [(row[key] is None, row[key] or 0) for key in ("partition", "offset", "value")])
+    shown: dict[tuple[str, int | None], int] = {}
+    for row in rows:
+        group = row["name"], row["permit"]
+        shown[group] = shown.get(group, 0) + 1
+        if shown[group] > SHOWN:
+            row |= {"how": None, "ops": None}
+    return rows
+
+
+def row_of(
+    run: int, found: Found, ops: Ops, edges: Mapping[str, Ints], graph: Graph, *, permitted: bool
+) -> dict[str, Any]:
+    """One finding; its cycle begins with the step of the lowest record that somebody wrote and read."""
+    places = [place_of(step.kind, step.record, edges) for step in found.cycle]
+    first = min(range(len(places)), key=lambda at: (places[at] is None, places[at] or (0, 0, 0), at))
+    cycle, place = [*found.cycle[first:], *found.cycle[:first]], places[first] or (None, None, None)
+    told = [[int(graph.op[end]) for end in (step.source, step.target)] for step in cycle]
+    steps = [
+        step_of(step.kind, step.record, ends, ops, edges) for step, ends in zip(cycle, told, strict=True)
+    ]
+    return {
+        "run": run,
+        "name": found.name,
+        "permit": ISOLATION if permitted else None,
+        **dict(zip(("partition", "offset", "value"), place, strict=True)),
+        "ops": [line for source, _ in told for line in lines_of(source, ops)],
+        "how": orjson.dumps(steps).decode(),
+    }
+
+
+def place_of(kind: int, record: int, edges: Mapping[str, Ints]) -> tuple[int, int, int] | None:
+    """Partition, offset and value of the record that an edge of WR or WW is about."""
+    if kind not in (WR, WW):
+        return None
+    partition, offset, value = (int(edges[name][record]) for name in ("partition", "offset", "value"))
+    return partition, offset, value
+
+
+def step_of(
+    kind: int, record: int, ends: Sequence[int], ops: Ops, edges: Mapping[str, Ints]
+) -> dict[str, Any]:
+    """One step for the words: its kind, both ops, the record."""
+    step: dict[str, Any] = {"edge": EDGES[kind], "ops": [op_of(op, ops) for op in ends]}
+    if record >= 0:
+        told = ("partition", "offset") if kind == RW else ("partition", "offset", "value")
+        step |= {name: int(edges[name][record]) for name in told}
+    return step
+
+
+def op_of(op: int, ops: Ops) -> dict[str, Any]:
+    return {"process": int(ops.process[op]), "f": OPS[int(ops.f[op])], "lines": lines_of(op, ops)}
+
+
+def lines_of(op: int, ops: Ops) -> list[int]:
+    return [int(line) for line in (ops.inv[op], ops.done[op]) if line >= 0]

@@ -1,0 +1,434 @@
+"""The graph of one run's ops: what may lie on a cycle at all, what is strongly connected, the shortest cycles.
+
+Rules
+1. A vertex is an op; or the reading of one whose writes may land later (its completion was an info). Such a
+   reading has the op's edges of WR towards it, and alone of the two it may come before something in time.
+2. Time is the index of lines. A was over before B began (done[A] < inv[B]): an edge of real time, of which
+   there are too many to be listed; so are those of a process. NEVER is the end of what is not known to be
+   over, -1 the beginning of what may have begun at any time. No op ends before it begins.
+3. A cycle is a list of steps; each goes to where the next one begins, the last to where the first does.
+
+Why it is fast: most edges agree with time, and a cycle needs one that does not. Let an op take place
+somewhere in [inv, done], and no op before one that it depends on. Pushing every op as late as that demands,
+but never beyond its own end, comes to rest after a few rounds; where some op is then pushed beyond its end,
+the stretch from its end to there is crossed by dependencies against time. A cycle that takes real time or an
+edge that agrees with it touches such a stretch (of all paths between two ops of it, one crosses each point
+between them backwards); any other cycle is of ops that are pushed to one and the same point, along edges that
+do not agree with time. So whoever does neither is on no cycle, and what is left is small in a healthy run.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+NEVER = int(np.iinfo(np.int64).max)
+WR, WW, RW = 0, 1, 2
+DEPENDENCIES = (WR, WW, RW)
+PROCESS, REALTIME = 3, 4  # kinds of edges that are not listed
+_PEELS = 1_000  # rounds; more of them would find more that is on no cycle, and nothing wrong without
+_PUSHES = 10_000
+_WALKS = 200_000  # vertices reached from all starts together; then the shortest cycle so far will do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """Vertices and listed edges of one run."""
+
+    op: Ints  # vertex -> op
+    inv: Ints
+    done: Ints
+    process: Ints  # -1: it gives no edges of a process
+    kind: Ints
+    source: Ints
+    target: Ints
+    record: Ints  # edge -> row of the table of records
+
+    def among(self, kinds: Iterable[int], members: Bools | None = None) -> Ints:
+        """The listed edges of these kinds, of the members."""
+        there = np.isin(self.kind, np.array(sorted(kinds), dtype=np.int64))
+        if members is not None:
+            there &= members[self.source] & members[self.target]
+        return np.flatnonzero(there)
+
+    def against(self, edges: Ints) -> Bools:
+        """Which of these edges time does not agree with: their source was not over when the target began."""
+        return np.asarray(self.done[self.source[edges]] >= self.inv[self.target[edges]])
+
+
+# -- what may lie on a cycle --------------------------------------------------------------------------------
+
+
+def suspects(graph: Graph, kinds: Iterable[int]) -> Bools:
+    """The vertices that may lie on a cycle of these dependencies, of time, and of the order of processes."""
+    edges = graph.among(kinds)
+    edges = edges[graph.against(edges)]
+    source, target = graph.source[edges], graph.target[edges]
+    latest = pushed(graph, source, target)
+    if latest is None:
+        return np.ones(len(graph.inv), dtype=np.bool_)
+    beyond = latest > graph.done
+    near = touching(graph, graph.done[beyond], latest[beyond])
+    level = (latest[source] == latest[target]) & ~beyond[source] & ~beyond[target]
+    near[peeled(source[level], target[level], len(near))] = True
+    return near
+
+
+def pushed(graph: Graph, source: Ints, target: Ints) -> Ints | None:
+    """The earliest that each op can have taken place at; None where that takes too many rounds to say."""
+    latest = graph.inv.copy()
+    for _ in range(_PUSHES):
+        push = np.minimum(latest[source], graph.done[source])
+        moves = push > latest[target]
+        if not moves.any():
+            return latest
+        np.maximum.at(latest, target[moves], push[moves])
+    return None
+
+
+def touching(graph: Graph, begins: Ints, ends: Ints) -> Bools:
+    """The vertices whose time touches one of these stretches."""
+    if not len(begins):
+        return np.zeros(len(graph.inv), dtype=np.bool_)
+    order = np.argsort(begins, kind="stable")
+    begins, ends = begins[order], np.maximum.accumulate(ends[order])
+    last = np.searchsorted(begins, graph.done, side="right") - 1  # of those that begin before it is over
+    return (last >= 0) & (ends[np.maximum(last, 0)] >= graph.inv)
+
+
+def peeled(source: Ints, target: Ints, count: int) -> Ints:
+    """The vertices that are left when those without an edge in, or out, are taken away, and again."""
+    for _ in range(_PEELS):
+        into, out = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+        into[target] = True
+        out[source] = True
+        both = into & out
+        stays = both[source] & both[target]
+        if stays.all():
+            break
+        source, target = source[stays], target[stays]
+    return np.unique(np.concatenate((source, target)))
+
+
+# -- strong components --------------------------------------------------------------------------------------
+
+
+def components(graph: Graph, kinds: Iterable[int], members: Bools) -> Ints:
+    """Vertex -> the number of its strong component, from 0; -1 where that is the vertex alone."""
+    kinds, count = frozenset(kinds), len(graph.inv)
+    edges = graph.among(kinds & {*DEPENDENCIES}, members)
+    source, target, size = graph.source[edges], graph.target[edges], count
+    if kinds & {PROCESS, REALTIME}:
+        later = later_ops(graph, members, by_process=REALTIME not in kinds)
+        source, target = np.concatenate((source, later.source)), np.concatenate((target, later.target))
+        size = later.size
+    labels = strongly_connected(source, target, size)[:count]
+    sizes = np.bincount(labels[labels >= 0], minlength=1)
+    labels[(labels >= 0) & (sizes[np.maximum(labels, 0)] < 2)] = -1
+    labels[~members] = -1
+    _, dense = np.unique(labels, return_inverse=True)
+    return dense.astype(np.int64) - (1 if (labels < 0).any() else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Later:
+    """Edges that lead from each op to all that began after it was over, by way of points in time: an op leads
+    to the first point after its end, a point to the next one and to the ops that begin there. Points are
+    numbered behind the vertices."""
+
+    source: Ints
+    target: Ints
+    counts: Bools  # the edge is a step of a cycle: from an op; not so those from a point
+    size: int  # vertices and points
+
+
+def later_ops(graph: Graph, members: Bools, *, by_process: bool) -> Later:
+    """Among the members; by process only to the later ops of the same one, in points of its own."""
+    first = len(graph.inv)
+    mine = members & (graph.process >= 0) if by_process else members
+    whose = graph.process if by_process else np.zeros(first, dtype=np.int64)
+    begun = np.flatnonzero(mine & (graph.inv >= 0))
+    begun = begun[np.lexsort((begun, graph.inv[begun], whose[begun]))]
+    new = np.ones(len(begun), dtype=np.bool_)
+    new[1:] = (graph.inv[begun][1:] != graph.inv[begun][:-1]) | (whose[begun][1:] != whose[begun][:-1])
+    heads = begun[new]  # the first vertex of each point
+    same = np.flatnonzero(whose[heads][1:] == whose[heads][:-1])
+    over = np.flatnonzero(mine & (graph.done < NEVER))
+    place = first_after(whose[heads], graph.inv[heads], whose[over], graph.done[over])
+    there = place < len(heads)
+    there[there] = whose[heads][place[there]] == whose[over][there]
+    source = np.concatenate((over[there], first + same, first + np.cumsum(new) - 1))
+    return Later(
+        source=source,
+        target=np.concatenate((first + place[there], first + same + 1, begun)),
+        counts=np.arange(len(source)) < there.sum(),
+        size=first + len(heads),
+    )
+
+
+def first_after(groups: Ints, times: Ints, whose: Ints, ends: Ints) -> Ints:
+    """Of points sorted by group and time, the first behind each end in its group (or the next group's)."""
+    every_group, every_time = np.concatenate((groups, whose)), np.concatenate((times, ends))
+    ended = np.arange(len(every_group)) >= len(groups)
+    order = np.lexsort((ended, every_time, every_group))  # of the same time: the points come first
+    before = np.cumsum(~ended[order])
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = before
+    return places[len(groups) :]
+
+
+def strongly_connected(source: Ints, target: Ints, count: int) -> Ints:
+    """Vertex -> the number of its strong component, by Tarjan's algorithm without recursion; -1: no edge
+    out. Not by networkx, which wants 350 bytes and 4 us an edge of what can be millions, to this one's 1 us.
+    """
+    order = np.argsort(source, kind="stable")
+    heads: list[int] = target[order].tolist()
+    starts: list[int] = np.searchsorted(source[order], np.arange(count + 1)).tolist()
+    labels, open_, met = [-1] * count, bytearray(count), [0] * count
+    low, stack, counter, number = [0] * count, [], 0, 0
+    for root in np.unique(source).tolist():
+        if met[root]:
+            continue
+        path, places = [root], [starts[root]]
+        counter += 1
+        met[root] = low[root] = counter
+        stack.append(root)
+        open_[root] = 1
+        while path:
+            vertex, place = path[-1], places[-1]
+            if place < starts[vertex + 1]:
+                places[-1] += 1
+                head = heads[place]
+                if not met[head]:
+                    counter += 1
+                    met[head] = low[head] = counter
+                    stack.append(head)
+                    open_[head] = 1
+                    path.append(head)
+                    places.append(starts[head])
+                elif open_[head] and met[head] < low[vertex]:
+                    low[vertex] = met[head]
+                continue
+            path.pop()
+            places.pop()
+            if path and low[vertex] < low[path[-1]]:
+                low[path[-1]] = low[vertex]
+            if low[vertex] == met[vertex]:
+                while open_[vertex]:
+                    member = stack.pop()
+                    open_[member] = 0
+                    labels[member] = number
+                number += 1
+    return np.array(labels, dtype=np.int64)
+
+
+# -- the shortest cycle of each -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One edge of a cycle."""
+
+    kind: int
+    source: int
+    target: int
+    record: int  # row of the table of records; -1: it is not about one
+
+
+Cycle = list[Step]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """The listed edges within components: of each two vertices the one to take (no RW, if there is another,
+    and the first record), by source and target."""
+
+    source: Ints
+    target: Ints
+    edge: Ints  # its number in the graph
+    order: Ints  # that of the first edge of these two
+
+
+def shortest_cycles(graph: Graph, kinds: frozenset[int], labels: Ints) -> Iterator[Cycle]:
+    """The shortest cycle of each component (of those the one with the fewest edges of RW), by its number.
+    `labels`: vertex -> its component by edges of these kinds; -1: in none, or in one not asked for."""
+    if not (labels >= 0).any():
+        return
+    pairs, starts = pairs_within(graph, kinds, labels), starts_of(graph, kinds, labels)
+    found = cycles_of_two(graph, kinds, labels, pairs, starts)
+    rest = np.setdiff1d(labels[labels >= 0], np.array(sorted(found), dtype=np.int64))
+    if len(rest):
+        walks = Walks.of(graph, kinds, np.where(np.isin(labels, rest), labels, -1), pairs)
+        for label in rest.tolist():
+            found[label] = walks.shortest(starts[labels[starts] == label].tolist())
+    yield from (found[label] for label in sorted(found))
+
+
+def pairs_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Pairs:
+    edges = graph.among(kinds & {*DEPENDENCIES}, labels >= 0)
+    edges = edges[labels[graph.source[edges]] == labels[graph.target[edges]]]
+    source, target = graph.source[edges], graph.target[edges]
+    order = np.lexsort((edges, graph.kind[edges] == RW, target, source))
+    edges, source, target = edges[order], source[order], target[order]
+    first = np.ones(len(edges), dtype=np.bool_)
+    first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
+    begins = np.flatnonzero(first)
+    earliest = np.minimum.reduceat(edges, begins) if len(begins) else edges
+    return Pairs(source=source[first], target=target[first], edge=edges[first], order=earliest)
+
+
+def starts_of(graph: Graph, kinds: frozenset[int], labels: Ints) -> Ints:
+    """Every cycle has an edge that time does not agree with: the search begins with the sources of those, and
+    with who began last, for there time is turned."""
+    edges = graph.among(kinds & {*DEPENDENCIES}, labels >= 0)
+    edges = edges[labels[graph.source[edges]] == labels[graph.target[edges]]]
+    starts = np.unique(graph.source[edges[graph.against(edges)]])
+    return starts[np.lexsort((starts, -graph.inv[starts]))]
+
+
+def cycles_of_two(
+    graph: Graph, kinds: frozenset[int], labels: Ints, pairs: Pairs, starts: Ints
+) -> dict[int, Cycle]:
+    """Component -> its cycle of two steps, if it has one: found by arithmetic, in all components at once."""
+    before = graph.done[pairs.target] < graph.inv[pairs.source]  # back by time
+    size = len(graph.inv)
+    if PROCESS in kinds:
+        before &= (graph.process[pairs.source] == graph.process[pairs.target]) & (
+            graph.process[pairs.source] >= 0
+        )
+    if kinds & {PROCESS, REALTIME}:
+        there = np.flatnonzero(before)
+        back = np.full(len(there), -1, dtype=np.int64)
+    else:
+        there, back = mutual(pairs, size)
+    rank = np.full(size, len(starts), dtype=np.int64)
+    rank[starts] = np.arange(len(starts))
+    start = pairs.source[there]
+    against = (graph.kind[pairs.edge] == RW).astype(np.int64)
+    cost = against[there] + np.where(back >= 0, against[back], 0)
+    label = labels[start]
+    order = np.lexsort((pairs.order[there], cost, rank[start], cost > 1, label))
+    _, first = np.unique(label[order], return_index=True)
+    found = {}
+    for at in order[first].tolist():
+        step = step_by(graph, int(pairs.edge[there[at]]))
+        by = PROCESS if PROCESS in kinds else REALTIME
+        home = Step(kind=by, source=step.target, target=step.source, record=-1)
+        found[int(label[at])] = [step, home if back[at] < 0 else step_by(graph, int(pairs.edge[back[at]]))]
+    return found
+
+
+def mutual(pairs: Pairs, size: int) -> tuple[Ints, Ints]:
+    """Which of the pairs go both ways: the one and the other, each once as the one."""
+    keys, turned = pairs.source * size + pairs.target, pairs.target * size + pairs.source
+    other = np.minimum(np.searchsorted(keys, turned), max(len(keys) - 1, 0))
+    there = np.flatnonzero(keys[other] == turned) if len(keys) else other
+    return there, other[there]
+
+
+def step_by(graph: Graph, edge: int) -> Step:
+    kind, source, target, record = (
+        int(column[edge]) for column in (graph.kind, graph.source, graph.target, graph.record)
+    )
+    return Step(kind=kind, source=source, target=target, record=record)
+
+
+_STEP = 1 << 24  # a step weighs so much, and one more if it is of RW: fewer steps first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walks:
+    """The components in which no cycle of two is, to be walked through.
+
+    Where real time takes part, one step of it is enough: of the pieces between such steps one begins after
+    the end of its last op, else time would rise all the way round. So its edges are not drawn."""
+
+    graph: Graph
+    timed: bool
+    drawn: nx.DiGraph
+
+    @staticmethod
+    def of(graph: Graph, kinds: frozenset[int], labels: Ints, pairs: Pairs) -> "Walks":
+        mine = np.flatnonzero(labels[pairs.source] >= 0)
+        drawn = nx.DiGraph()
+        weights = _STEP + (graph.kind[pairs.edge[mine]] == RW)
+        columns = (pairs.source[mine], pairs.target[mine], weights, pairs.edge[mine])
+        for source, target, weight, edge in zip(*(column.tolist() for column in columns), strict=True):
+            drawn.add_edge(source, target, weight=weight, edge=edge)
+        if PROCESS in kinds:
+            later = later_ops(graph, labels >= 0, by_process=True)
+            columns = (later.source, later.target, later.counts * _STEP)
+            drawn.add_weighted_edges_from(zip(*(column.tolist() for column in columns), strict=True))
+        return Walks(graph=graph, timed=REALTIME in kinds, drawn=drawn)
+
+    def shortest(self, starts: list[int]) -> Cycle:
+        """The shortest cycle of the component with these starts, or the best of what _WALKS have found."""
+        best: Cycle = []
+        walked = 0
+        for start in starts:
+            found, reached = self.round_trip(start, longest_of_use(best) - self.timed * _STEP)
+            walked += reached
+            if found and (not best or cost(found) < cost(best)):
+                best = found
+            if best and (cost(best) <= (3, 1) or walked > _WALKS):
+                break
+        assert best, f"no cycle from {len(starts)} vertices of a strong component"
+        return best
+
+    def round_trip(self, start: int, limit: int) -> tuple[Cycle, int]:
+        """The shortest way from the vertex back to it (timed: to one that was over before it began, and back
+        by time), none: [], of no more weight than `limit`; and how many vertices were reached."""
+        before, weight = nx.dijkstra_predecessor_and_distance(self.drawn, start, cutoff=limit)
+        if self.timed:
+            begun, done = int(self.graph.inv[start]), self.graph.done
+            ends = (vertex for vertex in weight if int(done[vertex]) < begun)
+            last = next(ends, None)  # they are by weight
+        else:
+            place = {vertex: at for at, vertex in enumerate(weight)}
+            back = self.drawn.pred[start]
+            ways = [(weight[one] + back[one]["weight"], place[one], one) for one in back if one in place]
+            last = min(ways)[2] if ways else None
+        if last is None:
+            return [], len(weight)
+        way = [last]
+        while way[-1] != start:
+            way.append(before[way[-1]][0])
+        return self.cycle([*reversed(way)]), len(weight)
+
+    def cycle(self, way: list[int]) -> Cycle:
+        """The steps along these vertices and points, and home."""
+        steps, size = [], len(self.graph.inv)
+        round_way = way if self.timed else [*way, way[0]]
+        left = way[0]
+        for one, other in zip(round_way[:-1], round_way[1:], strict=True):
+            if one < size:
+                left = one
+            if other >= size:
+                continue
+            if one >= size:
+                steps.append(Step(kind=PROCESS, source=left, target=other, record=-1))
+            else:
+                steps.append(step_by(self.graph, self.drawn.edges[one, other]["edge"]))
+        if self.timed:
+            steps.append(Step(kind=REALTIME, source=way[-1], target=way[0], record=-1))
+        return steps
+
+
+def cost(cycle: Cycle) -> tuple[int, int]:
+    return len(cycle), sum(step.kind == RW for step in cycle)
+
+
+def longest_of_use(best: Cycle) -> int:
+    """What a cycle may weigh that is better than this one: fewer steps, or fewer of RW if it has some more
+    than the one that makes the difference."""
+    if not best:
+        return NEVER
+    length, against = cost(best)
+    return length * _STEP + against - 1 if against > 1 else length * _STEP - 1
+
+

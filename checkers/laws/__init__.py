@@ -15,6 +15,7 @@ from checkers.laws.trace.cluster_views import cluster_views
 from checkers.laws.trace.node_timeline import node_timeline
 from checkers.laws.trace.quorums import quorums
 from checkers.laws.trace.trace_checks import trace_checks
+from checkers.laws.transactions import transactions
 from checkers.laws.unit import Family
 from checkers.laws.values import values
 
@@ -27,6 +28,7 @@ FAMILIES: Sequence[Family] = (
     outcomes,
     sends,
     polls,
+    transactions,
     node_timeline,
     trace_checks,
     cluster_views,

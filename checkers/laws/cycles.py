@@ -8,8 +8,8 @@ Rules
    cycle with every writer since.
 3. Only runs with a transaction are looked at; of one with more edges than MOST_EDGES nothing is said but
    that.
-4. A completion belongs to the invocation of its process that names the same sends; without sends to the line
-   before it, where nothing else of the process was open. Otherwise nobody can say when it was invoked.
+4. An op is a completion with the invocation that it answers (read/pairing.py), or an invocation with sends
+   that was never answered. Where nobody can say what a completion answers, nobody knows when it was invoked.
 5. Where an index lies (an op ends before it begins) the op may have begun at any time.
 6. The writes of an op that ended in doubt (info) may land at any later time, so it is never over; what it
    read it had read by then. The reading is a vertex of its own (op_graph.py).
@@ -135,28 +135,11 @@ _TOO_MANY = f"""select run, sum(edges)::bigint as edges from dependency_counts
     group by run having sum(edges) > {MOST_EDGES}"""
 # Completions, and those invocations with sends that were never completed: each with the line (op) and the
 # index (invoked) of its invocation, or itself, where nobody can say which that is.
-_OP_LINES = """with turns as (
-        select l.*,
-            lag(struct_pack(at := at, type := type, f := f, ident := ident, index := index)) over turn as last,
-            sum(if(type = 'invoke', 1, -1)) over (turn rows between unbounded preceding and 1 preceding)
-                as open,
-            lag(struct_pack(at := at, type := type, index := index)) over alike as mine,
-            lead(type) over alike as answer
-        from lines l join runs r using (run) where r.transactional and process >= 0
-        window turn as (partition by run, process order by at),
-            alike as (partition by run, process, f, ident order by at)),
-    paired as (
-        select *, case when type = 'invoke' then struct_pack(at := at, index := index)
-            when ident is not null and mine.type = 'invoke'
-                then struct_pack(at := mine.at, index := mine.index)
-            when last.type = 'invoke' and open = 1 and last.f = f
-                    and (f = 'poll' or last.ident is not distinct from ident)
-                then struct_pack(at := last.at, index := last.index) end as asked
-        from turns where f in ('send', 'poll', 'txn')
-            and (type <> 'invoke' or (ident is not null and coalesce(answer, 'invoke') = 'invoke')))
-    select run, at, coalesce(asked.at, at) as op, asked.index as invoked,
-        if(type = 'invoke', null, index) as completed, process, type, f
-    from paired"""
+_OP_LINES = f"""select run, "at", coalesce(answers, "at") as op,
+        if(type = 'invoke', index, answers_index) as invoked, if(type = 'invoke', null, index) as completed,
+        process, type, f
+    from lines join answers using (run, "at") join runs r using (run)
+    where r.transactional and f in {OPS} and (type <> 'invoke' or not answered)"""
 # One row an op of its lines: where two completions are of one invocation, the later counts.
 _OPS = f"""select run, op, row_number() over (partition by run order by op) - 1 as number, invoked, completed,
         process, outcome.type as type, outcome.f as f
@@ -167,14 +150,14 @@ _OPS = f"""select run, op, row_number() over (partition by run order by op) - 1 
 # Edges between different ops, by their numbers.
 _OP_EDGES = f"""with numbers as (
         select run, op as line, number from ops
-        union select l.run, l.at, o.number from op_lines l join ops o using (run, op))
+        union select l.run, l."at", o.number from op_lines l join ops o using (run, op))
     select e.run, kind, a.number as source, b.number as target, partition, "offset", value, x, y
     from dependencies e anti join ({_TOO_MANY}) using (run)
     join numbers a on a.run = e.run and a.line = e.x
     join numbers b on b.run = e.run and b.line = e.y
     where a.number <> b.number"""
 _ALL_OPS = """select o.run, coalesce(invoked, -1) as inv, coalesce(completed, -1) as done, process,
-        (type = 'info')::bigint as info, f::bigint as f, coalesce(overlaps, false)::bigint as overlaps
+        (type = 'info')::bigint as info, f::bigint as f, coalesce("overlaps", false)::bigint as "overlaps"
     from ops o left join processes using (run, process) order by o.run, number"""
 # In the order of their records, so that of cycles that are as short the same one is told each time.
 _ALL_EDGES = """select run, kind::bigint as kind, source, target, partition, "offset",

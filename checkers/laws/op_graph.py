@@ -1,4 +1,4 @@
-"""The graph of one run's ops: what may lie on a cycle at all, what is strongly connected, the shortest cycles.
+"""The graph of one run's ops: what may lie on a cycle, what is strongly connected, which cycle is shortest.
 
 Rules
 1. A vertex is an op; or the reading of one whose writes may land later (its completion was an info). Such a
@@ -19,6 +19,7 @@ do not agree with time. So whoever does neither is on no cycle, and what is left
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -362,8 +363,8 @@ class Walks:
             drawn.add_edge(source, target, weight=weight, edge=edge)
         if PROCESS in kinds:
             later = later_ops(graph, labels >= 0, by_process=True)
-            columns = (later.source, later.target, later.counts * _STEP)
-            drawn.add_weighted_edges_from(zip(*(column.tolist() for column in columns), strict=True))
+            points = (later.source, later.target, later.counts * _STEP)
+            drawn.add_weighted_edges_from(zip(*(column.tolist() for column in points), strict=True))
         return Walks(graph=graph, timed=REALTIME in kinds, drawn=drawn)
 
     def shortest(self, starts: list[int]) -> Cycle:
@@ -405,7 +406,7 @@ class Walks:
         steps, size = [], len(self.graph.inv)
         round_way = way if self.timed else [*way, way[0]]
         left = way[0]
-        for one, other in zip(round_way[:-1], round_way[1:], strict=True):
+        for one, other in pairwise(round_way):
             if one < size:
                 left = one
             if other >= size:

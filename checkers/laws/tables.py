@@ -45,9 +45,14 @@ TABLES: Mapping[str, pa.Schema] = {
     "repeated": _schema(value=INT),
     # The lines of the nemesis; fault: the object as JSON.
     "faults": _schema(index=INT, time=INT, f=TEXT, fault=TEXT),
-    # Every line of a client, in the unit that has all dependencies of its run (transactions.py); elsewhere
-    # none. ident: a fingerprint of the partitions and values of its sends, in their order; null: it has none.
+    # -- history.jsonl, in the unit that has all dependencies of its run (transactions.py); else none ----
+    # Every line of a client. ident: a number for the partitions and values of its sends, in their order;
+    # null: it has none.
     "lines": _schema(at=INT, index=INT, time=INT, process=INT, type=TEXT, f=TEXT, ident=INT),
+    # What a line of a client has to do with others of its process (read/pairing.py). answers: `at` of the
+    # invocation that a completion answers, answers_index: that line's index; null: of none, or nobody can say
+    # of which. answered: of an invocation that names sends, whether a completion answers it; else null.
+    "answers": _schema(at=INT, answers=INT, answers_index=INT, answered=FLAG),
     # -- the final logs -------------------------------------------------------------------------------------
     # One row an entry of a dump; value: null where the record is none of ours. aborted, crc_ok: never null.
     "entries": _schema(node=TEXT, partition=INT, at=INT, offset=INT, epoch=INT, value=INT, crc=INT,
@@ -96,6 +101,19 @@ TABLES: Mapping[str, pa.Schema] = {
     # When a broker was registered and not fenced, in ticks.
     "active_brokers": _schema(node=TEXT, since=INT, until=INT),
 }  # fmt: skip
+
+# What units of partitions send to the one unit of their run, if it has transactions (transactions.py).
+SENT_ON: Mapping[str, pa.Schema] = {
+    # One row an edge between two lines x and y. kind: y read a value that x wrote (WR); y wrote the record
+    # after x's (WW); y wrote the record after the last one that x read of the partition (RW). partition,
+    # offset, value: the record that was read, the earlier one, the last one read (no value).
+    "dependencies": _schema(kind=pa.int8(), x=INT, y=INT, partition=INT, offset=INT, value=INT),
+    # How many edges a run has in the unit, though there be too many to send.
+    "dependency_counts": _schema(edges=INT),
+    # One row a completed txn that read a value which it sends: the line, its index and process; the lowest
+    # place of such reads; the lowest index at which such a value was invoked.
+    "own_reads": _schema(at=INT, index=INT, process=INT, partition=INT, offset=INT, value=INT, invoked=INT),
+}
 
 # What a law gives: one row a finding. What does not apply is null.
 FINDINGS = pa.schema([

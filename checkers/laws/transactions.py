@@ -16,33 +16,12 @@ Rules
    whose first completion is a fail wrote nothing.
 """
 
-import pyarrow as pa
-
 from checkers import names
 from checkers.laws import cycles
-from checkers.laws.cycles import MOST_EDGES, RW, WR, WW
+from checkers.laws.cycles import MOST_EDGES
+from checkers.laws.op_graph import RW, WR, WW
 from checkers.laws.permits import ISOLATION
-from checkers.laws.tables import FLAG, INT
 from checkers.laws.unit import Unit
-
-_RUN = ("run", pa.int32())
-# What a partition unit sends to the unit of its run.
-SENT_ON = {
-    # One row an edge between two lines x and y. kind: y read a value that x wrote (WR); y wrote the record
-    # after x's (WW); y wrote the record after the last one that x read of the partition (RW). partition,
-    # offset, value: the record that was read, the earlier one, the last one read (no value).
-    "dependencies": pa.schema(
-        [_RUN, ("kind", pa.int8()), ("x", INT), ("y", INT), ("partition", INT), ("offset", INT), ("value", INT)]
-    ),
-    # How many edges a run has in the unit, though there be too many to send.
-    "dependency_counts": pa.schema([_RUN, ("edges", INT)]),
-    # One row a completed txn that read a value which it sends: the line, its index and process; the lowest
-    # place of such reads; the lowest index at which such a value was invoked.
-    "own_reads": pa.schema(
-        [_RUN, ("at", INT), ("index", INT), ("process", INT), ("partition", INT), ("offset", INT), ("value", INT),
-         ("invoked", INT)]
-    ),
-}  # fmt: skip
 
 
 def transactions(unit: Unit) -> None:
@@ -64,18 +43,18 @@ def dependencies(unit: Unit) -> None:
     unit.make(
         "txn_writers",
         """select run, partition, value, asked_index,
-            if(told.type = 'fail', null, coalesce(asked, told.at)) as writer,
+            if(told.type = 'fail', null, coalesce(asked, told."at")) as writer,
             if(told.type = 'ok', told."offset", null) as acked
         from (select run, partition, value,
-                min(at) filter (type = 'invoke') as asked,
-                arg_min(index, at) filter (type = 'invoke') as asked_index,
-                arg_min(struct_pack(at := at, type := type, "offset" := "offset"), (at, pos))
-                    filter (type <> 'invoke') as told
+                min("at") filter (where type = 'invoke') as asked,
+                arg_min(index, "at") filter (where type = 'invoke') as asked_index,
+                arg_min(struct_pack("at" := "at", type := type, "offset" := "offset"), ("at", pos))
+                    filter (where type <> 'invoke') as told
             from txn_sends group by run, partition, value)""",
     )
     unit.make(
         "txn_reads",
-        """select d.run, d.partition, d.value, d."offset", d.at, w.writer, w.asked_index
+        """select d.run, d.partition, d.value, d."offset", d."at", w.writer, w.asked_index
         from reads d join runs r using (run) anti join repeated v using (run, value)
         left join txn_writers w using (run, partition, value) where r.transactional""",
     )
@@ -96,28 +75,30 @@ def dependencies(unit: Unit) -> None:
     unit.make("own_reads", _OWN_READS)
 
 
-_WR = f"""select run, {WR}::tinyint as kind, writer as x, at as y, partition, "offset", value
+_WR = f"""select run, {WR}::tinyint as kind, writer as x, "at" as y, partition, "offset", value
     from txn_reads where writer is not null"""
 _WW = f"""select run, {WW}::tinyint, writer, next_writer, partition, "offset", value
     from (select *, lead(writer) over (partition by run, partition order by "offset") as next_writer
         from txn_records)
     where writer is not null and next_writer is not null"""
-_RW = f"""select d.run, {RW}::tinyint, d.at, n.writer, d.partition, d."offset", null::bigint
-    from (select run, partition, at, max("offset") as "offset" from txn_reads group by all) d
+_RW = f"""select d.run, {RW}::tinyint, d."at", n.writer, d.partition, d."offset", null::bigint
+    from (select run, partition, "at", max("offset") as "offset" from txn_reads group by all) d
     asof join txn_records n
         on n.run = d.run and n.partition = d.partition and d."offset" < n."offset"
     where n.writer is not null"""
 # A value is told of once, of the first txn that both sends and reads it: a second answer adds nothing.
-_OWN_READS = """select run, at, index, process, lowest.partition, lowest."offset", lowest.value, invoked
-    from (select run, at, min(index) as index, min(process) as process, min(asked_index) as invoked,
-        min(struct_pack(partition := partition, "offset" := "offset", value := value)) as lowest
-    from (select s.run, s.at, s.index, s.process, d.partition, min(d."offset") as "offset", d.value,
-            min(d.asked_index) as asked_index
-        from txn_sends s join txn_reads d using (run, partition, value, at)
+_OWN_READS = """with shown as (
+        select run, partition, value, "at", s.index, s.process, min(d."offset") as "offset", asked_index
+        from txn_sends s join txn_reads d using (run, partition, value, "at")
         where s.f = 'txn' and s.type <> 'invoke'
-        group by all
-        qualify row_number() over (partition by s.run, d.partition, d.value order by s.at) = 1)
-    group by run, at)"""
+        group by run, partition, value, "at", s.index, s.process, asked_index),
+    first_shown as (
+        select * from shown
+        qualify row_number() over (partition by run, partition, value order by "at") = 1)
+    select run, "at", index, process, lowest.partition, lowest."offset", lowest.value, invoked
+    from (select run, "at", min(index) as index, min(process) as process, min(asked_index) as invoked,
+            min(struct_pack(partition := partition, "offset" := "offset", value := value)) as lowest
+        from first_shown group by run, "at")"""
 
 
 # -- by run -------------------------------------------------------------------------------------------------
@@ -132,6 +113,6 @@ def of_the_run(unit: Unit) -> None:
             if(uncommitted, {ISOLATION}, null) as permit
         from (select run, min(index) as index, min(process) as process, min(invoked) as invoked,
                 min(struct_pack(partition := partition, "offset" := "offset", value := value)) as lowest
-            from own_reads group by run, at) join runs using (run)""",
+            from own_reads group by run, "at") join runs using (run)""",
     )
     cycles.cycles(unit)

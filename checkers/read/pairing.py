@@ -24,17 +24,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.laws.tables import FLAG, INT
+from checkers.laws.tables import TABLES
 from checkers.read.arrays import Bools, Ints, codes_of, numbers_of
 
 _SMALL = 1 << 16  # numpy sorts keys of 16 bits by their digits
 
-# What a line has to do with others of its process. answers: `at` of the invocation that a completion answers,
-# answers_index: that line's index; null: of none, or nobody can say of which. answered: of an invocation that
-# names sends, whether a completion answers it; of all others null.
-ANSWERS = pa.schema(
-    [("run", pa.int32()), ("at", INT), ("answers", INT), ("answers_index", INT), ("answered", FLAG)]
-)
+ANSWERS = TABLES["answers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,15 @@ from typing import Any
 import plain_read
 import pyarrow as pa
 
+from checkers import names
 from checkers.folder import open_folder
 from checkers.guilt import lines_of
 from checkers.judge import run_of
 from checkers.judging.run_tables import run_tables
 from checkers.judging.told import worst
 from checkers.laws import FAMILIES
+from checkers.laws.cycles import unsearched
+from checkers.laws.transactions import transactions
 from checkers.laws.unit import Family, asked, opened
 from checkers.survey import Survey
 from checkers.verdicts import verdict_of
@@ -37,6 +40,8 @@ def judge(folders: Sequence[Path], families: Sequence[Family] = FAMILIES) -> lis
     tables = {name: pa.concat_tables(each) for name, each in parts.items()} | run_tables(runs, surveys)
     with opened(tables) as unit:
         rows = worst(unit, asked(unit, families))
+        for number, reason in unsearched(unit) if transactions in families else ():
+            opened_folders[number].reasons.append((names.CYCLES, reason))
     verdicts = []
     for number, (folder, survey) in enumerate(zip(opened_folders, surveys, strict=True)):
         mine = [row for row in rows if row["run"] == number]

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from checkers import plain, traces
 from checkers.folder import Folder, is_int
 from checkers.laws.tables import TABLES
+from checkers.read import pairing
 from checkers.survey import REPEATED_SHOWN, Block, Survey
 from checkers.traces import Lines, Traced
 
@@ -45,10 +46,17 @@ def read_run(folder: Folder, run: int) -> tuple[dict[str, pa.Table], Survey]:
     read_trace(folder, rows, survey)
     pair(history, survey)
     repeat(rows, survey)
+    idents: dict[tuple[tuple[int, int], ...], int] = {}
+    for row in history:
+        if row["process"] >= 0:
+            number = idents.setdefault(ident(row), len(idents)) if ident(row) else None
+            rows["lines"].append({**{key: row.get(key) for key in TABLES["lines"].names}, "ident": number})
     tables = {
-        name: pa.Table.from_pylist([{"run": run, **row} for row in told], schema=TABLES[name])
+        name: pa.Table.from_pylist([{**row, "run": run} for row in told], schema=TABLES[name])
         for name, told in rows.items()
     }
+    if "lines" in tables:
+        tables["answers"] = pairing.answers(tables["lines"])
     return tables, survey
 
 

@@ -12,6 +12,8 @@ from checkers.laws.polls import polls
 from checkers.laws.replicas import replicas
 from checkers.laws.sends import sends
 from checkers.laws.trace.cluster_views import cluster_views
+from checkers.laws.trace.completeness import completeness
+from checkers.laws.trace.epoch_spans import epoch_spans
 from checkers.laws.trace.node_timeline import node_timeline
 from checkers.laws.trace.quorums import quorums
 from checkers.laws.trace.trace_checks import trace_checks
@@ -33,4 +35,6 @@ FAMILIES: Sequence[Family] = (
     trace_checks,
     cluster_views,
     quorums,
+    epoch_spans,
+    completeness,
 )

@@ -1,0 +1,172 @@
+"""Which leader committed which records of one partition, when: lookups among a partition's commits.
+
+Only partitions in which something may be wrong are looked at so. Every lookup is a search in a sorted list:
+a partition may have thousands of epochs, and as many replicas that lack records of all of them.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, groupby
+from typing import Any
+
+from checkers.laws.unit import Unit
+
+Key = tuple[int, int]  # run, partition
+Row = Mapping[str, Any]
+Lacked = tuple[int | None, int, int]  # epoch of the records, the first offset, how far they were committed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByLeader:
+    """What leaders of one epoch committed of the records of one epoch, in order of time."""
+
+    by: int
+    ticks: Sequence[int]
+    nodes: Sequence[str]
+    seqs: Sequence[int]
+    los: Sequence[int]
+    his: Sequence[int]
+    reached: Sequence[int]  # the highest of `his` so far
+
+    def reached_at(self, tick: int) -> int | None:
+        place = bisect_right(self.ticks, tick)
+        return self.reached[place - 1] if place else None
+
+    def reached_before(self, line: Row) -> int | None:
+        """By what was surely before the line: two ticks apart, or an earlier line of the same node."""
+        reached, place = self.reached_at(line["tick"] - 2), bisect_right(self.ticks, line["tick"] - 2)
+        while place < len(self.ticks) and self.ticks[place] <= line["tick"]:
+            if self.nodes[place] == line["node"] and self.seqs[place] < line["seq"]:
+                reached = self.his[place] if reached is None else max(reached, self.his[place])
+            place += 1
+        return reached
+
+    def first_above(self, offset: int) -> int:
+        """The position of the first commit that reaches beyond the offset; len: there is none."""
+        return bisect_right(self.reached, offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """What was committed of the records of one epoch."""
+
+    written: int | None
+    lo: int
+    hi: int
+    first: int  # tick
+    full: int  # tick
+    by_leader: Sequence[ByLeader]
+
+    def is_committed(self, offset: int, tick: int) -> bool:
+        """Whether a record of it at the offset, or above, was committed by then; of an unknown epoch nobody
+        can tell."""
+        reached = (one.reached_at(tick) for one in self.by_leader)
+        return self.written is None or any(each is not None and each > offset for each in reached)
+
+    def committed_before(self, line: Row) -> tuple[int, int] | None:
+        """The first offset, from the line's LEO on, that leaders up to the line's epoch had surely committed
+        by then, and how far they had."""
+        found = []
+        for one in self.by_leader:
+            reached = one.reached_before(line) if one.by <= line["epoch"] else None
+            if reached is not None and reached > line["leo"]:
+                found.append((max(one.los[one.first_above(line["leo"])], line["leo"]), reached))
+        return (min(lo for lo, _ in found), max(hi for _, hi in found)) if found else None
+
+    def first_commit(self, offset: int) -> tuple[int, str, int]:
+        """The line that first committed a record at the offset or above: tick, node, seq."""
+        places = ((one, one.first_above(offset)) for one in self.by_leader)
+        return min(
+            (one.ticks[place], one.nodes[place], one.seqs[place])
+            for one, place in places
+            if place < len(one.ticks)
+        )
+
+
+@dataclass(slots=True)
+class Commits:
+    """Those of one partition; the epochs by where they begin."""
+
+    epochs: Sequence[Epoch] = ()
+    los: list[int] = field(init=False)
+    tops: list[int] = field(init=False)  # the highest `hi` so far
+
+    def __post_init__(self) -> None:
+        self.los = [epoch.lo for epoch in self.epochs]
+        self.tops = list(accumulate((epoch.hi for epoch in self.epochs), max))
+
+    def between(self, lo: int, hi: int) -> Iterator[Epoch]:
+        """Epochs of which a record in this range was committed."""
+        for place in range(bisect_right(self.tops, lo), bisect_left(self.los, hi)):
+            if self.epochs[place].hi > lo:
+                yield self.epochs[place]
+
+    def lacked_by_leader(self, line: Row) -> Iterator[Lacked]:
+        """What is missing where the line's node begins to lead, by epoch; the lowest first."""
+        is_newest = line["committed_epoch"] is not None and line["committed_epoch"] <= line["epoch"]
+        if not self.epochs and is_newest:
+            yield None, line["leo"], line["committed"]
+        for epoch in self.between(line["leo"], line["upto"]):
+            found = epoch.committed_before(line)
+            if found is not None:
+                yield epoch.written, found[0], line["committed"] if is_newest else found[1]
+
+    def lacked_by_member(self, lines: Sequence[Row]) -> Iterator[tuple[Row, int | None, int]]:
+        """What is missing of one replica's log at these lines, which are in order of time: the line, the
+        epoch and the first offset. Of an epoch that it lacks altogether the first line is told."""
+        if not self.epochs:
+            yield from ((line, None, line["leo"]) for line in lines)
+        later = list(range(len(self.epochs) + 1))  # the next one that was not yet found to be lacked
+        for line in lines:
+            leo, tick, end = line["leo"], line["tick"], bisect_left(self.los, line["committed"])
+            first = bisect_left(self.los, leo)
+            for place in range(bisect_right(self.tops, leo), min(first, end)):
+                epoch = self.epochs[place]
+                if epoch.hi > leo and epoch.first <= tick and epoch.is_committed(leo, tick):
+                    yield line, epoch.written, leo
+            place = following(later, first)
+            while place < end:
+                if self.epochs[place].first <= tick:
+                    yield line, self.epochs[place].written, self.los[place]
+                    later[place] = place + 1
+                place = following(later, place + 1)
+
+
+def following(later: list[int], place: int) -> int:
+    """The first of those left, from this place on; the ways there are made short."""
+    found = place
+    while later[found] != found:
+        found = later[found]
+    while later[place] != found:
+        later[place], place = found, later[place]
+    return found
+
+
+def commits_of(unit: Unit) -> dict[Key, Commits]:
+    """Those of the partitions of the table `suspected`."""
+    of_epochs: dict[tuple[int, int, int | None], list[ByLeader]] = {}
+    rows = unit.rows(_OF_LEADERS)
+    columns = {name: rows[name].to_pylist() for name in rows.column_names}
+    keys = zip(*(columns[name] for name in ("run", "partition", "written", "by")), strict=True)
+    end = 0
+    for (run, partition, written, by), some in groupby(keys):
+        here = slice(end, end := end + sum(1 for _ in some))
+        named = {name: columns[name][here] for name in ("ticks", "nodes", "seqs", "los", "his", "reached")}
+        of_epochs.setdefault((run, partition, written), []).append(ByLeader(by=by, **named))
+    found: dict[Key, list[Epoch]] = {}
+    for row in unit.rows(_OF_EPOCHS).to_pylist():
+        key = row.pop("run"), row.pop("partition")
+        epoch = Epoch(**row, by_leader=of_epochs[*key, row["written"]])
+        found.setdefault(key, []).append(epoch)
+    return {key: Commits(epochs) for key, epochs in found.items()}
+
+
+_OF_LEADERS = """
+    select run, partition, written, "by", tick as ticks, node as nodes, seq as seqs, lo as los, hi as his,
+        max(hi) over (partition by run, partition, written, "by" order by tick, node, seq) as reached
+    from committed semi join suspected using (run, partition)
+    order by run, partition, written, "by", tick, node, seq"""
+_OF_EPOCHS = """
+    select run, partition, written, lo, hi, first, "full"
+    from epochs semi join suspected using (run, partition) order by run, partition, lo, written"""

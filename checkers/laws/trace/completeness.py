@@ -1,0 +1,246 @@
+"""What was committed, and who lacks it: leader-incomplete, candidate-incomplete, unsafe-truncation.
+
+A record is known by its offset and its own epoch. It is committed once a leader's HW has passed it. Of a node
+that is none of the partition's replicas nothing is claimed but what it did as a leader: nobody tells when its
+copy became a stray one, with which it may do what it likes.
+
+Why a correct broker is never accused, with clean elections. A leader of epoch e moves its HW over what all of
+the ISR that it counts have fetched in e, and the controller elects from no larger one. So whoever is elected
+next held the record before it took the new role, and keeps it, for a leader cuts nothing; and everybody else
+cuts only what the leader of his epoch does not hold. That is true of what an old leader commits late, too, by
+fetches that were under way. Hence all that was ever committed in earlier epochs is
+
+- in a leader's log (leader-incomplete). Who hears late of its epoch is not asked for what later ones
+  committed.
+- in the log of every member of the ISR that has its role from the controller (candidate-incomplete). A
+  replica joins no earlier than it has it (unsafe-isr). A node that was started again is not the controller's
+  candidate, whatever it lost and whatever role it takes, until it is registered anew (a word to the old
+  process may reach the new one before that); one that is fenced is none.
+- cut by nobody (unsafe-truncation).
+
+Tables made, all of them empty or nearly so in a healthy run:
+
+    short_leaders   lines with which a node begins to lead, with a LEO below what was committed: run,
+                    partition, node, seq, tick; epoch; leo; committed, committed_epoch as in `views`; upto: no
+                    commit that was before this line reaches further
+    short_members   members of the controller's ISR, active, with a LEO below what was committed: run,
+                    partition, who, leo; node, seq, tick: of the first and the last line that shows this LEO;
+                    committed: as then
+    epochs          what was committed of each epoch: run, partition, written (null: unknown), lo, hi; first:
+                    tick of its first commit; full: tick by which both ends were committed
+    mixed_spans     spans of replicas (epoch_spans.py) that overlap what was committed of another epoch
+    unsafe_cuts     what a truncation cut of an epoch of which, surely before it, a part there or above was
+                    committed: run, partition, node, seq, tick, epoch (of the line); written, lo, hi; cut_to
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from checkers import names
+from checkers.laws.tables import FINDINGS
+from checkers.laws.trace.active_brokers import only_active
+from checkers.laws.trace.commits import Commits, commits_of
+from checkers.laws.trace.excuses import Case, Excuses, excuses_of
+from checkers.laws.trace.isr_times import isr_times_of
+from checkers.laws.unit import Unit
+
+Key = tuple[int, int]  # run, partition
+Row = dict[str, Any]
+Lacked = tuple[str, int | None]  # a replica, and the epoch of records
+_NO_COMMITS = Commits()
+_END = 1 << 62  # a tick after all
+
+
+def completeness(unit: Unit) -> None:
+    """Makes the tables, and finds."""
+    unit.make("short_leaders", _SHORT_LEADERS)
+    unit.make("short_members", _SHORT_MEMBERS)
+    unit.make("epochs", _EPOCHS)
+    unit.make("mixed_spans", _MIXED_SPANS)
+    unit.make("unsafe_cuts", _UNSAFE_CUTS)
+    unit.make("suspected", _SUSPECTED)
+    commits, excuses = commits_of(unit), excuses_of(unit)
+    found = [
+        *leaders(unit, commits, excuses),
+        *candidates(unit, commits, excuses),
+        *truncations(unit, excuses),
+    ]
+    unit.add(pa.Table.from_pylist(found, FINDINGS))
+
+
+def leaders(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
+    """A finding a line: it is a bug if its node lacks any record that nothing excuses."""
+    for row in unit.rows("from short_leaders").to_pylist():
+        key = row["run"], row["partition"]
+        cases = (
+            Case(offset, row["tick"], row["node"], row["seq"], written, "short", seen, led=row["epoch"])
+            for written, offset, seen in commits.get(key, _NO_COMMITS).lacked_by_leader(row)
+        )
+        worst = excuses[key].worst(cases, timed=True)
+        if worst is not None:
+            yield finding(names.LEADER_INCOMPLETE, key, row["node"], *worst)
+
+
+def candidates(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
+    """A finding for all that one replica lacks of one epoch."""
+    for key, cases in together(short_of(unit, commits), mixed_of(unit, commits)):
+        for (who, _), some in cases.items():
+            worst = excuses[key].worst(sorted(some, key=itemgetter(0, 1, 2, 3)), timed=False)
+            assert worst is not None
+            ends = [case.upto for case in some if case.upto is not None]
+            upto = max(ends) if len(ends) == len(some) else None
+            yield finding(names.CANDIDATE_INCOMPLETE, key, who, *worst, upto=upto)
+
+
+def short_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, Lacked, Case]]:
+    """Logs that end below what was committed."""
+    rows = unit.rows("from short_members order by run, partition, who, tick, node, seq").to_pylist()
+    for (run, partition, who), lines in groupby(rows, itemgetter("run", "partition", "who")):
+        of = commits.get((run, partition), _NO_COMMITS)
+        for line, written, offset in of.lacked_by_member(list(lines)):
+            case = Case(offset, line["tick"], line["node"], line["seq"], written, "short", line["committed"])
+            yield (run, partition), (who, written), case
+
+
+def mixed_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, Lacked, Case]]:
+    """Logs that hold another epoch's record where one is committed: from when on all of both was there, and
+    some word of the controller that was in force then or later has the replica in the ISR."""
+    isr_times = isr_times_of(unit)
+    for span in unit.rows("from mixed_spans").to_pylist():
+        key, who = (span["run"], span["partition"]), span["node"]
+        until = (_END if span["gone"] is None else span["gone"]) - 2
+        for epoch in commits[key].between(span["lo"], span["hi"]) if key in isr_times else ():
+            since = max(span["full"], epoch.full) + 2
+            if epoch.written in (None, span["epoch"]) or not isr_times[key].meets(who, since, until):
+                continue
+            offset = max(span["lo"], epoch.lo)
+            # The line by which it came about: that which committed the one record, or appended the other.
+            began = span["born_tick"], who, span["born_seq"]
+            tick, node, seq = max(epoch.first_commit(offset), began)
+            case = Case(
+                offset, tick, node, seq, epoch.written, "other", span["epoch"], min(span["hi"], epoch.hi)
+            )
+            yield key, (who, epoch.written), case
+
+
+def together(*found: Iterator[tuple[Key, Lacked, Case]]) -> Iterator[tuple[Key, dict[Lacked, list[Case]]]]:
+    """By partition, then by replica and epoch."""
+    cases: dict[Key, dict[Lacked, list[Case]]] = {}
+    for some in found:
+        for key, lacked, case in some:
+            cases.setdefault(key, {}).setdefault(lacked, []).append(case)
+    yield from cases.items()
+
+
+def truncations(unit: Unit, excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
+    """A finding a line."""
+    rows = unit.rows("from unsafe_cuts order by run, partition, node, seq, lo").to_pylist()
+    for (run, partition, node, seq), some in groupby(rows, itemgetter("run", "partition", "node", "seq")):
+        cut = list(some)
+        cases = (
+            Case(row["lo"], row["tick"], node, seq, row["written"], "cut", row["cut_to"], led=row["epoch"])
+            for row in cut
+        )
+        worst = excuses[run, partition].worst(cases, timed=True)
+        assert worst is not None
+        upto = max(row["hi"] for row in cut)
+        yield finding(names.UNSAFE_TRUNCATION, (run, partition), node, *worst, upto=upto)
+
+
+def finding(name: str, key: Key, who: str, case: Case, permit: int | None, *, upto: int | None = None) -> Row:
+    """`upto`: where the records end that it concerns; None: at the end of the log."""
+    return {
+        "name": name, "run": key[0], "partition": key[1], "offset": case.offset, "upto": upto,
+        "how": case.how, "seen": case.seen, "epoch": case.written, "nodes": [who], "node": case.node,
+        "seq": case.seq, "tick": case.tick, "permit": permit,
+    }  # fmt: skip
+
+
+_SHORT_LEADERS = """
+    select v.run, v.partition, v.node, v.seq, v.tick, v.epoch, v.leo, v.committed, v.committed_epoch,
+        greatest(v.committed, t.led_hw) as upto
+    from views v join timeline t using (line)
+    where v.event = 'become_leader' and v.committed > v.leo and not v.crowded"""
+
+# After a line, after all of a cluster of lines that are in no order, or when a member is unfenced. Of all the
+# times at which its log ended there the last is asked too: by then another epoch may have been committed
+# beyond.
+_LACKING = """
+    select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.tick, v.tick as latest, v.committed
+    from members m join views v using (line) left join timeline t on v.ruling and v.line = t.line
+    where not m.moment and m.log_known and m.leo < v.committed and not v.crowded
+        and (v.ruling or v.commits_to is not null
+            or v.event in ('truncate', 'become_leader', 'become_follower'))
+        and list_contains(case when v.ruling then t.isr else v.isr end, m.node)
+    union all
+    select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.tick,
+        coalesce(v.ends, 1::bigint << 62) as latest, v.committed
+    from members m join moments v using (line)
+    where m.moment and m.log_known and m.leo < v.committed and list_contains(v.isr, m.node)
+        and (v.ends is null or v.tick + 2 <= v.ends)"""
+# After a line, after all of a cluster of lines that are in no order, or when a member is unfenced. Of all the
+# times at which its log ended there the last is asked too: by then another epoch may have been committed
+# beyond.
+_SHORT_MEMBERS = f"""
+    with ends as (
+        select run, partition, who, leo, min(line) as first, max(line) as last
+        from (select run, partition, who, leo,
+                {{'tick': tick, 'seq': seq, 'node': node, 'committed': committed}} as line
+            from ({only_active(_LACKING, latest="latest", least=2)}))
+        group by all)
+    select distinct run, partition, who, leo, unnest([first, last], recursive := true) from ends"""
+
+_EPOCHS = """
+    select run, partition, written, min(lo) as lo, max(hi) as hi, min(tick) as first,
+        greatest(min({'lo': lo, 'tick': tick}).tick, min({'hi': -hi, 'tick': tick}).tick) as full
+    from committed group by all"""
+
+# Of the epochs that begin below the span's end the one that begins last, or one that begins before that,
+# goes beyond where the span begins.
+_MIXED_SPANS = """
+    with below as (
+        select run, partition, written, lo as low, hi as top, max(hi) over (
+            partition by run, partition order by lo, written
+            rows between unbounded preceding and 1 preceding) as top_before
+        from epochs where written is not null),
+    last_below as (
+        select run, partition, low, arg_max(written, written) as written, arg_max(top, written) as top,
+            arg_max(top_before, written) as top_before
+        from below group by all)
+    select s.* from (select *, hi - 1 as last from epoch_spans where epoch is not null) s
+    join traced t on s.run = t.run and s.partition = t.partition and list_contains(t.replicas, s.node)
+    asof join last_below b on s.run = b.run and s.partition = b.partition and s.last >= b.low
+    where (b.written <> s.epoch and b.top > s.lo) or b.top_before > s.lo"""
+
+_UNSAFE_CUTS = """
+    with cuts as (
+        select s.run, s.partition, s.node, s.epoch as written, greatest(s.lo, p.claims_from) as lo, s.hi,
+            t.seq, t.tick, t.tick - 2 as surely, t.seq - 1 as before, t.epoch, t.cut_to
+        from epoch_spans s join timeline t on s.gone_line = t.line
+        join traced p on s.run = p.run and s.partition = p.partition and list_contains(p.replicas, s.node)
+        where s.cut and s.epoch is not null),
+    concerned as (from committed semi join cuts using (run, partition, written)),
+    of_anybody as (
+        select run, partition, written, tick, max(hi) over (
+            partition by run, partition, written order by tick) as reached
+        from concerned),
+    of_its_own as (
+        select run, partition, written, node, seq, max(hi) over (
+            partition by run, partition, written, node order by seq) as reached
+        from concerned)
+    select cuts.* exclude (surely, before, hi), least(cuts.hi, greatest(a.reached, o.reached)) as hi
+    from cuts
+    asof left join of_anybody a on cuts.run = a.run and cuts.partition = a.partition
+        and cuts.written = a.written and surely >= a.tick
+    asof left join of_its_own o on cuts.run = o.run and cuts.partition = o.partition
+        and cuts.written = o.written and cuts.node = o.node and before >= o.seq
+    where greatest(a.reached, o.reached) > cuts.lo and cuts.lo < cuts.hi"""
+
+
+_SUSPECTED = """
+    select run, partition from short_leaders union select run, partition from short_members
+    union select run, partition from mixed_spans union select run, partition from unsafe_cuts"""

@@ -1,0 +1,206 @@
+"""What each replica held when: its log as a stack of epochs, by a walk over the few lines that change it.
+
+A span is a range of offsets that one replica holds with records of one epoch. The appends of one replica in
+one epoch, without a gap and with nothing else between, make one span, however many they are; so the walk
+meets epochs, truncations and starts, not records. What lies highest is cut first: every span is put on the
+stack once and taken from it once.
+
+A start that says which epochs it found replaces the stack. One that does not cuts it to its LEO, and what it
+found beyond is of an unknown epoch (null), of which nothing is claimed. An append takes the place of what was
+held there and above.
+
+Tables made:
+
+    epoch_spans   run, partition, node; epoch (null: unknown), lo, hi: offsets, hi exclusive; born_tick,
+                  born_seq: of the line that began it; full: the tick at which all of it was there; gone: the
+                  tick at which it was there no longer, null: never; gone_line: that line of `timeline`; cut:
+                  by a truncation outside of recovery. A span that is cut in the middle gives two rows.
+    committed     what a leader's HW has newly covered, a row an epoch and a line that moves it: run,
+                  partition, written: the epoch of the records (null: unknown), lo, hi; by: the epoch of the
+                  leader; node, seq, tick: of that line. What one leader's own earlier line has covered of a
+                  span that it has held ever since is not repeated.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from checkers.laws.unit import Unit
+
+_HIGHEST = (1 << 63) - 1
+Row = dict[str, Any]
+
+
+class Span(NamedTuple):
+    """A range of a log that is there."""
+
+    epoch: int | None
+    lo: int
+    hi: int
+    born_tick: int
+    born_seq: int
+    full: int  # tick
+
+
+_KEY = [("run", pa.int32()), ("partition", pa.int64()), ("node", pa.string())]
+_SPANS = pa.schema([
+    *_KEY, *((name, pa.int64()) for name in ("epoch", "lo", "hi", "born_tick", "born_seq", "full")),
+    ("gone", pa.int64()), ("gone_line", pa.int64()), ("cut", pa.bool_()),
+])  # fmt: skip
+_INHERITED = pa.schema([
+    *_KEY, *((name, pa.int64()) for name in ("written", "lo", "hi", "by", "seq", "tick"))
+])  # fmt: skip
+
+
+def epoch_spans(unit: Unit) -> None:
+    """Makes both tables."""
+    spans: list[tuple[Any, ...]] = []
+    inherited: list[tuple[Any, ...]] = []
+    for replica, events in replicas(unit):
+        log = Log()
+        for event in events:
+            log.turn(event)
+        log.clear_up()
+        spans += (replica + row for row in log.gone)
+        inherited += (replica + row for row in log.inherited)
+    unit.load("epoch_spans", table_of(spans, _SPANS))
+    unit.load("inherited", table_of(inherited, _INHERITED))
+    unit.make("committed", _COMMITTED)
+
+
+def table_of(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(column, type=kind.type) for column, kind in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def replicas(unit: Unit) -> Iterator[tuple[tuple[Any, ...], Iterator[Row]]]:
+    """Of every replica what changes its log, in its order; and what its HW covers while it leads."""
+    events = unit.rows(f"with {_RUNS} {_TURNS} order by line, number")
+    columns = [column.to_pylist() for column in events.columns]
+    rows = (dict(zip(events.column_names, row, strict=True)) for row in zip(*columns, strict=True))
+    return groupby(rows, itemgetter("run", "partition", "node"))
+
+
+@dataclass(slots=True)
+class Log:
+    """One replica's log, from the lowest offset to the highest, and what it was."""
+
+    spans: list[Span] = field(default_factory=list)
+    gone: list[tuple[Any, ...]] = field(default_factory=list)  # rows of epoch_spans, without the replica
+    inherited: list[tuple[Any, ...]] = field(default_factory=list)  # the same, of `inherited`
+    covered: int = 0  # a line of an epoch up to `covered_by` has shown all below as committed
+    covered_by: int = 0
+
+    def turn(self, event: Row) -> None:
+        match event["kind"]:
+            case "append":
+                self.put(event["epoch"], event["lo"], event["hi"], event, full=event["full"])
+            case "truncate":
+                self.cut(event["lo"], event, truncates=True)
+            case "recover":
+                self.cut(event["lo"], event)
+            case "start" if event["epochs"] is None:
+                self.cut(event["lo"], event)
+                end = self.spans[-1].hi if self.spans else 0
+                self.put(None, end, event["lo"], event, full=event["tick"])
+            case "start":
+                self.cut(-_HIGHEST - 1, event)
+                found = [*event["epochs"], (None, event["lo"])]
+                for (epoch, first), (_, end) in pairwise(found):
+                    self.put(None if epoch == -1 else epoch, first, end, event, full=event["tick"])
+            case "commit":
+                self.cover(event["lo"], event["hi"], event)
+
+    def put(self, epoch: int | None, lo: int, hi: int, event: Row, *, full: int) -> None:
+        if lo < hi:
+            self.cut(lo, event)
+            self.spans.append(Span(epoch, lo, hi, event["tick"], event["seq"], full))
+
+    def cut(self, end: int, event: Row, *, truncates: bool = False) -> None:
+        """Nothing is left at `end` and above."""
+        self.covered = min(self.covered, end)
+        while self.spans and self.spans[-1].hi > end:
+            span = self.spans.pop()
+            lost = span._replace(lo=max(span.lo, end))
+            self.gone.append((*lost, event["tick"], event["line"], truncates))
+            if span.lo < end:
+                self.spans.append(span._replace(hi=end))
+
+    def cover(self, low: int, high: int, event: Row) -> None:
+        """The leader's HW shows what is held from `low` up to `high` to be committed."""
+        if event["epoch"] < self.covered_by:
+            self.covered = 0
+        since = max(low, self.covered)
+        for place in range(bisect_left(self.spans, high, key=lambda span: span.lo) - 1, -1, -1):
+            span = self.spans[place]
+            if span.hi <= since:
+                break
+            what = span.epoch, max(span.lo, since), min(span.hi, high)
+            self.inherited.append((*what, event["epoch"], event["seq"], event["tick"]))
+        if low <= self.covered:
+            self.covered, self.covered_by = max(self.covered, high), event["epoch"]
+
+    def clear_up(self) -> None:
+        """What stands at the end is never gone."""
+        self.gone += ((*span, None, None, False) for span in self.spans)
+
+
+# Runs of appends. An append without epochs: a leader's records have its epoch; so have a follower's from
+# where that epoch begins. Most appends are of one epoch: only the others are taken apart.
+_OWN = "case when role = 'leader' or \"offset\" >= began_at then t.epoch end"
+_END = f'least("offset"::hugeint + "count", {_HIGHEST})::bigint'
+_RUNS = f"""
+    begun as (
+        select run, partition, epoch, min(epoch_start) as began_at
+        from timeline where event = 'become_leader' group by all),
+    changes as (
+        select t.run, t.partition, t.node, line, seq, tick, event = 'append' as appends, epochs,
+            len(epochs) > 1 and event = 'append' as mixed, case when len(epochs) > 0 then
+                nullif(epochs[1][1], -1) else {_OWN} end as epoch,
+            case when len(epochs) > 0 then epochs[1][2] else "offset" end as lo,
+            case when event = 'append' then {_END} end as hi
+        from timeline t left join begun using (run, partition, epoch)
+        where event in ('append', 'truncate', 'start')),
+    apart as (
+        select * exclude (epochs, mixed), 1 as pos from changes where not coalesce(mixed, false)
+        union all by name
+        select run, partition, node, line, seq, tick, appends, nullif(epochs[pos][1], -1) as epoch,
+            epochs[pos][2] as lo, coalesce(epochs[pos + 1][2], hi) as hi, pos
+        from (select *, unnest(range(1, len(epochs) + 1)) as pos from changes where mixed)),
+    numbered as (
+        select *, count_if(not coalesce(goes_on, false)) over (order by line, pos rows unbounded preceding)
+            as number
+        from (select *, appends and lag(appends) over replica and lag(hi) over replica = lo
+                and lag(epoch) over replica is not distinct from epoch as goes_on
+            from apart window replica as (partition by run, partition, node order by line, pos))),
+    runs as (
+        select any_value(run) as run, any_value(partition) as partition, any_value(node) as node,
+            min(line) as line, number, 'append' as kind, any_value(epoch) as epoch,
+            min(lo) as lo, max(hi) as hi, min(seq) as seq, min(tick) as tick, max(tick) as full
+        from numbered where appends group by number)"""
+# A truncation to above where the log ended is a reset: it begins anew where its leader's begins.
+_TURNS = """
+    select *, null::bigint[][] as epochs from runs
+    union all by name
+    select run, partition, node, line, 0 as number, seq, tick, leo as lo, epochs, 'start' as kind
+    from timeline where event = 'start'
+    union all by name
+    select run, partition, node, line, 0 as number, seq, tick,
+        case when cut_to > cut_from then 0 else cut_to end as lo,
+        case when contains(lower(why), 'recover') then 'recover' else 'truncate' end as kind
+    from timeline where event = 'truncate'
+    union all by name
+    select run, partition, node, line, 0 as number, seq, tick, epoch, inherited_from as lo,
+        inherited_to as hi, 'commit' as kind
+    from timeline where inherited_to is not null"""
+_COMMITTED = """
+    select run, partition, node, seq, tick, epoch as written, epoch as by, fresh_from as lo, fresh_to as hi
+    from timeline where fresh_to is not null
+    union all by name
+    from inherited"""

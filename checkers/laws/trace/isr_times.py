@@ -1,0 +1,69 @@
+"""When a replica surely was a candidate: in the ISR by the controller's word, registered, and not fenced.
+
+Times are ticks, from the first to the last of them; two ticks apart is surely in order.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from checkers.laws.unit import Unit
+
+Key = tuple[int, int]  # run, partition
+Time = tuple[int, int]
+_END = 1 << 62
+
+
+class IsrTimes:
+    """Of one partition."""
+
+    def __init__(self, rulings: Sequence[dict[str, Any]], active: dict[str, list[Time]]) -> None:
+        self.rulings, self.active = rulings, active
+        self.of: dict[str, list[Time]] = {}
+
+    def meets(self, node: str, since: int, until: int) -> bool:
+        """Whether it was one at some moment between these ticks, both included."""
+        if node not in self.of:
+            self.of[node] = common(self.in_isr(node), self.active.get(node, ()))
+        times = self.of[node]
+        place = bisect_left(times, since, key=lambda time: time[1])
+        return since <= until and place < len(times) and times[place][0] <= until
+
+    def in_isr(self, node: str) -> Iterable[Time]:
+        """From one word of the controller that has the node in the ISR until the next word."""
+        for ruling, after in pairwise([*self.rulings, {"tick": _END}]):
+            since, until = ruling["tick"] + 2, after["tick"] - 2
+            if since <= until and node in ruling["isr"]:
+                yield since, until
+
+
+def common(some: Iterable[Time], others: Sequence[Time]) -> list[Time]:
+    """What lies in a time of either. Both are in order, and those of `some` apart from each other."""
+    found, place = [], 0
+    for since, until in some:
+        while place < len(others) and others[place][1] < since:
+            place += 1
+        number = place
+        while number < len(others) and others[number][0] <= until:
+            found.append((max(since, others[number][0]), min(until, others[number][1])))
+            number += 1
+    return found
+
+
+def isr_times_of(unit: Unit) -> dict[Key, IsrTimes]:
+    """Those of the partitions in which some replica holds another epoch's records."""
+    active: dict[int, dict[str, list[Time]]] = {}
+    for row in unit.rows("from active_brokers order by run, node, since").to_pylist():
+        if row["until"] - row["since"] >= 4:
+            time = row["since"] + 2, row["until"] - 2
+            active.setdefault(row["run"], {}).setdefault(row["node"], []).append(time)
+    rulings: dict[Key, list[dict[str, Any]]] = {}
+    for row in unit.rows(_RULINGS).to_pylist():
+        rulings.setdefault((row["run"], row["partition"]), []).append(row)
+    return {key: IsrTimes(words, active.get(key[0], {})) for key, words in rulings.items()}
+
+
+_RULINGS = """
+    select run, partition, tick, isr from timeline semi join mixed_spans using (run, partition)
+    where ruling order by run, partition, tick, seq, isr"""

@@ -21,6 +21,7 @@ from checkers.laws.trace.so_far import (
     changes,
     codes,
     column_at,
+    ends_of,
     first_rows,
     flags,
     highest_row,
@@ -174,7 +175,7 @@ def moments_of(order: InTime, places: pa.Table) -> Rows:
     place, tick = numbers(order.lines["place"]), numbers(order.lines["tick"])
     begins = changes(place)
     begins[1:] |= tick[1:] - tick[:-1] >= 2
-    starts, ends = np.flatnonzero(begins), np.append(np.flatnonzero(begins)[1:], len(begins)) - 1
+    starts, ends = np.flatnonzero(begins), ends_of(begins)
     begun = np.zeros(len(starts), dtype=np.bool_)
     unfenced = numbers(pc.list_flatten(places["unfenced"]))
     of_place = numbers(pc.list_parent_indices(places["unfenced"]))

@@ -44,10 +44,14 @@ def first_rows(begins: Flags) -> Rows:
     return last_row(begins, np.zeros(len(begins), dtype=np.int64))
 
 
+def ends_of(begins: Flags) -> Rows:
+    """The last row of each block."""
+    return np.append(np.flatnonzero(begins), len(begins))[1:] - 1
+
+
 def last_rows(begins: Flags) -> Rows:
     """Of every row the last of its block."""
-    ends = np.append(np.flatnonzero(begins)[1:], len(begins)) - 1
-    rows: Rows = ends[np.cumsum(begins) - 1]
+    rows: Rows = ends_of(begins)[np.cumsum(begins) - 1]
     return rows
 
 

@@ -149,27 +149,29 @@ POLL_SKIPS = """
         and up_to."at" = j."at" and up_to."offset" <= j.seen
     where passed > coalesce(below.records, 0) - coalesce(up_to.records, 0)"""
 
-# One row an end offset that a client was told although it had been told a higher one the last time (told, by
-# the line told_index), or had read as far (highest_read).
+# One row an end offset that a client was told although it was told a higher one the last time (told, by the
+# line told_index), or had read as far (highest_read, by polls of any outcome).
 ENDS_FALLEN = """
-    with ops as (
-        select run, process, partition, "at", any_value(index) as index, max("offset") as told,
-            null::bigint as highest_read
-        from ends where type = 'ok' group by all
-        union all
-        select run, process, partition, "at", null, null, max("offset")
-        from reads semi join ends using (run, process, partition) group by all),
-    before as (
-        select run, process, partition, "at", told is not null as is_end,
-            last_value(told ignore nulls) over earlier as told,
-            last_value(index ignore nulls) over earlier as told_index,
-            max(highest_read) over earlier as highest_read
-        from ops anti join (from processes where "overlaps") using (run, process)
-        window earlier as (partition by run, process, partition order by "at"
-            rows between unbounded preceding and 1 preceding))
-    select distinct run, process, partition, "at", e.index, e."offset", told, told_index, highest_read
-    from ends e join (from before where is_end) using (run, process, partition, "at")
-    where e.type = 'ok' and (e."offset" < told or e."offset" <= highest_read)"""
+    with answers as (
+        select run, process, partition, "at", max("offset") as highest, any_value(index) as index
+        from ends anti join (from processes where "overlaps") using (run, process)
+        where type = 'ok' group by all),
+    earlier as (
+        select run, process, partition, "at", lag(highest) over mine as told,
+            lag(index) over mine as told_index
+        from answers window mine as (partition by run, process, partition order by "at")),
+    shown as (
+        select run, process, partition, "at", is_answer,
+            max("offset") over (partition by run, process, partition order by "at") as highest_read
+        from (select run, process, partition, "at", true as is_answer, null as "offset" from answers
+              union all
+              select run, process, partition, "at", false, "offset"
+              from reads semi join answers using (run, process, partition))
+        qualify is_answer)
+    select distinct run, process, partition, "at", ends.index, "offset", told, told_index, highest_read
+    from ends join earlier using (run, process, partition, "at")
+    join shown using (run, process, partition, "at")
+    where type = 'ok' and ("offset" < told or "offset" <= highest_read)"""
 
 # Where a record that was lost with leave was: at the offset of its ack; without one, or where the value was
 # sent more than once, wherever it was read or acked.

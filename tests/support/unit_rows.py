@@ -48,11 +48,28 @@ def table(name: str, rows: Iterable[Row]) -> pa.Table:
 
 def found(families: Sequence[Family], **tables: Iterable[Row]) -> list[dict[str, Any]]:
     """The findings, sorted by name and place."""
-    made = {name: table(name, rows) for name, rows in {"runs": [{}], **tables}.items()}
-    with opened(made) as unit:
+    return found_each(families, [tables])[0]
+
+
+def found_each(
+    families: Sequence[Family], runs: Sequence[Mapping[str, Iterable[Row]]]
+) -> list[list[dict[str, Any]]]:
+    """The same of each of many runs, all of which are judged in one unit."""
+    parts: dict[str, list[pa.Table]] = {}
+    for run, tables in enumerate(runs):
+        for name, rows in {"runs": [{}], **tables}.items():
+            parts.setdefault(name, []).append(table(name, ({**row, "run": run} for row in rows)))
+    with opened({name: pa.concat_tables(some) for name, some in parts.items()}) as unit:
         rows = asked(unit, families).to_pylist()
-    told = [{key: value for key, value in row.items() if value is not None and key != "run"} for row in rows]
-    return sorted(told, key=lambda row: (row["name"], row.get("offset", LEAST), str(sorted(row.items()))))
+    told: list[list[dict[str, Any]]] = [[] for _ in runs]
+    for row in rows:
+        told[row["run"]].append(
+            {key: value for key, value in row.items() if value is not None and key != "run"}
+        )
+    return [
+        sorted(some, key=lambda row: (row["name"], row.get("offset", LEAST), str(sorted(row.items()))))
+        for some in told
+    ]
 
 
 def briefly(findings: Iterable[Row], *keys: str) -> list[tuple[Any, ...]]:

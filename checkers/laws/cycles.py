@@ -169,7 +169,7 @@ _RUNS = "select run, uncommitted from runs"
 def slices(table: pa.Table) -> dict[int, slice]:
     """Where the rows of each run lie; the table is sorted by run."""
     runs, begins = np.unique(table["run"].to_numpy(), return_index=True)
-    ends = [*begins[1:].tolist(), table.num_rows]
+    ends = [*begins.tolist(), table.num_rows][1:]
     return {int(run): slice(int(one), end) for run, one, end in zip(runs, begins, ends, strict=True)}
 
 

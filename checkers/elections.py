@@ -1,32 +1,29 @@
 """unclean-election: a leader chosen from outside the ISR where no setting and nobody had allowed that.
 
-The controller's own line shows it, and whether it was allowed is known to the driver (faults.py): so the
+The controller's own line shows it, and whether it was allowed is known to the driver (permissions.py): so the
 findings are made there, and join the others as rows.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from checkers import names
-from checkers.facts import Run
-from checkers.faults import Bounds
-from checkers.findings import COLUMNS
+from checkers.judging.permissions import Bounds
 
-SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 SHOWN = 5  # partitions named in a reason
 
 
-def unclean_elections(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    """A row of SCHEMA for each that was not allowed; number: the run's position in the call."""
-    for key, bounds in run.bounds.items():
-        for each in bounds.unclean:
+def unclean_elections(number: int, bounds: Mapping[int, Bounds]) -> Iterator[dict[str, Any]]:
+    """Each that was not allowed; number: the run's position in the call."""
+    for key, bound in bounds.items():
+        for each in bound.unclean:
             if each.allowed is False:
                 ruling = each.ruling
-                told = {
+                yield {
                     "run": number, "name": names.UNCLEAN_ELECTION, "partition": key, "seen": ruling.epoch,
                     "nodes": [] if ruling.leader is None else [ruling.leader], "node": ruling.node,
                     "seq": ruling.seq, "tick": ruling.time,
                 }  # fmt: skip
-                yield tuple(told.get(name) for name in COLUMNS)
 
 
 def doubtful_elections(bounds: Mapping[int, Bounds]) -> Iterator[tuple[tuple[str, ...], str]]:

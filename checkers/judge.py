@@ -40,7 +40,7 @@ from checkers import (
 )
 from checkers.facts import NOTHING, Facts, Run, Seen, beside, contradicted, fact_bytes, facts_of
 from checkers.faults import bounds_of
-from checkers.findings import together
+from checkers.findings import COLUMNS, together
 from checkers.folder import Folder, open_folder
 from checkers.guilt import SUSPECTS, lines_of
 from checkers.observed import silent_of_trace
@@ -250,9 +250,14 @@ def findings(spark: SparkSession, read: frames.Frames, runs: Sequence[Run]) -> l
     entries = agreement.placed_entries(read, facts)
     values = values_of(read, entries, facts)
     made = [*checks(read, facts, entries, values), *cycles.by_component(spark, read, runs, facts)]
-    unclean = [row for number, run in enumerate(runs) for row in elections.unclean_elections(number, run)]
+    unclean = [
+        tuple(row.get(name) for name in COLUMNS)
+        for number, run in enumerate(runs)
+        for row in elections.unclean_elections(number, run.bounds)
+    ]
     if unclean:
-        made.append(beside(spark, unclean, elections.SCHEMA, read.small))
+        schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+        made.append(beside(spark, unclean, schema, read.small))
     found = together(made, read.small)
     silent = [(number, name) for number, run in enumerate(runs) for name in silenced(run)]
     if silent:

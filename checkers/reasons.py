@@ -3,8 +3,8 @@
 from collections.abc import Container, Iterable, Iterator
 
 from checkers import names
-from checkers.facts import finally_read, imported, losses_are_shown
 from checkers.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
+from checkers.judging.claim_gates import finally_read, gates_of, imported
 from checkers.judging.preconditions import Preconditions
 from checkers.observed import OF_FILES
 from checkers.plain import first_bad, is_entry, is_op
@@ -143,10 +143,9 @@ def damaged_dumps(folder: Folder, seen: Survey | Preconditions) -> None:
 
 def losses_open(folder: Folder, seen: Survey | Preconditions) -> frozenset[int]:
     """Partitions of which neither the leader's log nor reads show what is lost."""
-    breached, final = is_breached(folder, seen), finally_read(folder)
-    shown = (key for key in folder.partitions
-             if losses_are_shown(folder, key, breached=breached, final=final))  # fmt: skip
-    return frozenset(folder.partitions.keys() - shown)
+    gates = gates_of(folder, breached=is_breached(folder, seen))
+    shown = zip(gates.partitions, gates.losses_shown.tolist(), strict=True)
+    return frozenset(partition.key for partition, is_shown in shown if not is_shown)
 
 
 def losses_of_dumps(folder: Folder, open_losses: Container[int]) -> Iterator[Reason]:

@@ -12,16 +12,14 @@ from typing import Any
 import plain_read
 import pyarrow as pa
 
-from checkers import elections, names
-from checkers.facts import Run
+from checkers import names
 from checkers.folder import open_folder
 from checkers.guilt import lines_of
-from checkers.judge import run_of, silenced
 from checkers.judging.run_tables import run_tables
+from checkers.judging.runs import driver_findings, run_of
 from checkers.judging.told import worst
 from checkers.laws import FAMILIES
 from checkers.laws.cycles import unsearched
-from checkers.laws.tables import FINDINGS
 from checkers.laws.transactions import transactions
 from checkers.laws.unit import Family, asked, opened
 from checkers.survey import Survey
@@ -38,10 +36,10 @@ def judge(folders: Sequence[Path], families: Sequence[Family] = FAMILIES) -> lis
         surveys.append(survey)
         for name, table in tables.items():
             parts.setdefault(name, []).append(table)
-    runs = [run_of(folder, survey, None) for folder, survey in zip(opened_folders, surveys, strict=True)]
-    tables = {name: pa.concat_tables(each) for name, each in parts.items()} | run_tables(runs, surveys)
+    runs = [run_of(folder, survey) for folder, survey in zip(opened_folders, surveys, strict=True)]
+    tables = {name: pa.concat_tables(each) for name, each in parts.items()} | run_tables(runs)
     with opened(tables) as unit:
-        rows = worst(unit, pa.concat_tables([asked(unit, families), unclean_elections(runs)]))
+        rows = worst(unit, pa.concat_tables([asked(unit, families), driver_findings(runs)]))
         for number, reason in unsearched(unit) if transactions in families else ():
             opened_folders[number].reasons.append((names.CYCLES, reason))
     verdicts = []
@@ -50,18 +48,6 @@ def judge(folders: Sequence[Path], families: Sequence[Family] = FAMILIES) -> lis
         told = lines_of(folder.trace, mine)
         verdicts.append(verdict_of(folder, survey, mine, {}, told))
     return verdicts
-
-
-def unclean_elections(runs: Sequence[Run]) -> pa.Table:
-    """The findings that the driver makes: unclean-election, from the rulings."""
-    rows = [
-        row
-        for number, run in enumerate(runs)
-        if names.UNCLEAN_ELECTION not in silenced(run)
-        for row in elections.unclean_elections(number, run)
-    ]
-    told = [dict(zip(FINDINGS.names, row, strict=True)) for row in rows]
-    return pa.Table.from_pylist(told, schema=FINDINGS)
 
 
 def groups(verdict: dict[str, Any]) -> list[tuple[str, str, str | None, int]]:

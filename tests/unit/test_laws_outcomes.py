@@ -1,0 +1,481 @@
+"""The laws of what became of records, asked of tables that are told row by row: hits, and near misses.
+
+The tales of test_checkers_durability.py and others say the same of whole folders.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import here
+import pyarrow as pa
+import pytest
+from folders import Tale
+
+from checkers.laws import FAMILIES
+from checkers.laws.log import log
+from checkers.laws.outcomes import outcomes
+from checkers.laws.permits import ACKS, BUDGET_MAYBE, DOUBT, EVER, ISOLATION, NEVER, RETRIES, UNCLEAN
+from checkers.laws.permits import UNCLEAN_MAYBE as UNCLEAN_PERHAPS
+from checkers.laws.tables import TABLES
+from checkers.laws.unit import asked, opened
+from checkers.laws.values import values
+
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+READER, FINAL = 50, 900
+
+# One partition that n1 leads, of which everything may be claimed but what final reads show.
+PARTITION: Row = {
+    "partition": 0, "leader": "n1", "leader_known": True, "compact": False, "losses_judged": True,
+    "log_start": 0, "claims_from": 0, "hw": 100, "readable_to": 100, "stable_to": 100,
+    "unseen_judged": False, "by_final_reads": False, "by_any_read": False, "loss_in_doubt": False,
+    "isr_followers": [], "weak_acks": False, "retried": False, "uncommitted": False,
+    "unclean_index": NEVER, "unclean_time": NEVER, "unclean_maybe": False, "unclean_maybe_time": NEVER,
+    "budget_index": NEVER, "budget_maybe_index": NEVER,
+}  # fmt: skip
+NO_LOG: Row = {
+    "leader": None, "leader_known": False, "losses_judged": False, "log_start": None, "hw": None,
+    "readable_to": None, "stable_to": None,
+}  # fmt: skip
+
+
+def found(*told: Rows, **partition: Any) -> list[Row]:
+    """What the laws find in these rows and the partition as changed, each without what is null or empty."""
+    return found_by_run([(together(*told), partition)])[0]
+
+
+def found_by_run(runs: Iterable[tuple[Rows, Row]]) -> list[list[Row]]:
+    """The same of many runs, all in one unit."""
+    rows: Rows = {name: [] for name in TABLES}
+    for number, (told, partition) in enumerate(runs):
+        for name, each in together(run_of(partition), told).items():
+            rows[name] += [{**row, "run": number} for row in each]
+    tables = {name: pa.Table.from_pylist(each, schema=TABLES[name]) for name, each in rows.items()}
+    with opened(tables) as unit:
+        every = asked(unit, (log, values, outcomes)).to_pylist()
+    findings: list[list[Row]] = [[] for _ in rows["partitions"]]
+    for one in every:
+        if one["name"] not in ("malformed-log", "epoch-lineage"):
+            told_of = {key: value for key, value in one.items() if value not in (None, [])}
+            findings[one["run"]].append(told_of)
+    return findings
+
+
+def run_of(partition: Row) -> Rows:
+    flags = {"uncommitted": False, "silent": []}
+    return {
+        "partitions": [PARTITION | partition],
+        "runs": [{"transactional": partition.get("transactional", False), **flags}],
+        "processes": [{"process": FINAL, "final": True, "overlaps": False}],
+        "replicas": [replica("n1", leads=True), replica("n2"), replica("n3")],
+    }
+
+
+def brief(findings: Iterable[Row]) -> list[tuple[Any, ...]]:
+    """Name, offset and, where there is one, permit."""
+    return sorted(
+        (one["name"], one.get("offset"), *([one["permit"]] if "permit" in one else [])) for one in findings
+    )
+
+
+def replica(node: str, *, leads: bool = False, partition: int = 0) -> Row:
+    flags = {"leads": leads, "in_isr": True, "complete": True, "settled": True, "struck": False}
+    return {"node": node, "partition": partition, "compact": False, **flags}
+
+
+def line(table: str, at: int, kind: str, f: str, process: int, **told: Any) -> Rows:
+    """One item of a line whose index is its place, unless told otherwise."""
+    places = {"at": at, "pos": 0, "index": at, "time": 1000 * at, "process": process, "type": kind, "f": f}
+    return {table: [{"partition": 0, **places, **told}]}
+
+
+def together(*told: Rows) -> Rows:
+    rows: Rows = {}
+    for name, each in chain.from_iterable(one.items() for one in told):
+        rows.setdefault(name, []).extend(each)
+    return rows
+
+
+def asks(at: int, value: int = 7, process: int = 1, f: str = "send", **told: Any) -> Rows:
+    return line("sends", at, "invoke", f, process, value=value, **told)
+
+
+def answer(
+    at: int, value: int = 7, kind: str = "ok", offset: int | None = None, process: int = 1, **told: Any
+) -> Rows:
+    return line("sends", at, kind, told.pop("f", "send"), process, value=value, offset=offset, **told)
+
+
+def sent(at: int, value: int = 7, kind: str = "ok", offset: int | None = None, **told: Any) -> Rows:
+    """Invoked at this line and answered on the next."""
+    return together(asks(at, value, **told), answer(at + 1, value, kind, offset, **told))
+
+
+def read(at: int, offset: int, value: int = 7, process: int = READER, kind: str = "ok", **told: Any) -> Rows:
+    return line("reads", at, kind, "poll", process, offset=offset, value=value, **told)
+
+
+def entry(offset: int, value: int | None = 7, node: str = "n1", **told: Any) -> Rows:
+    row = {"node": node, "at": offset, "offset": offset, "epoch": 0, "value": value, "crc": 1}
+    return {"entries": [{"partition": 0, **row, "crc_ok": True, "aborted": False, **told}]}
+
+
+def repeated(value: int = 7) -> Rows:
+    return {"repeated": [{"value": value}]}
+
+
+# Each case: what was told, what is changed of the partition, what is found.
+CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
+    # -- lost-write
+    "at its offset": ([sent(0, offset=5), entry(5)], {}, []),
+    "at its offset in a follower's log alone": (
+        [sent(0, offset=5), entry(5, node="n2")], {}, [("lost-write", 5)],
+    ),
+    "below the log start": ([sent(0, offset=4)], {"log_start": 5}, []),
+    "at the log start": ([sent(0, offset=5)], {"log_start": 5}, [("lost-write", 5)]),
+    "acked twice, the first answer counts": (
+        [sent(0, offset=5), answer(2, offset=6), entry(5)], {}, [],
+    ),
+    "the first answer by its line, whatever its index": (
+        [asks(0), answer(1, offset=5, index=9), answer(2, offset=6, index=3), entry(5)], {}, [],
+    ),
+    "the first answer by its place in the line": (
+        [asks(0), answer(1, offset=6, pos=1), answer(1, offset=5), entry(5)], {}, [],
+    ),
+    "acked without an offset, and somewhere": ([sent(0), entry(5)], {}, []),
+    "acked without an offset, and nowhere": ([sent(0)], {}, [("lost-write", None)]),
+    "acked without an offset, perhaps below the log start": ([sent(0)], {"log_start": 1}, []),
+    "acked, and never asked": ([answer(1, offset=5)], {}, [("lost-write", 5)]),
+    "failed": ([sent(0, kind="fail", offset=5)], {}, []),
+    "doubtful": ([sent(0, kind="info")], {}, []),
+    "sent more than once": ([sent(0, offset=5), sent(2, offset=6), repeated(), entry(6)], {}, []),
+    "aborted where it was acked, it is there": ([sent(0, offset=5), entry(5, aborted=True)], {}, []),
+    "under acks=1": ([sent(0, offset=5)], {"weak_acks": True}, [("lost-write", 5, ACKS)]),
+    "acks come first": (
+        [sent(0, offset=5)], {"weak_acks": True, "unclean_index": 1}, [("lost-write", 5, ACKS)],
+    ),
+    "invoked before the bound": (
+        [sent(0, offset=5)], {"unclean_index": 1}, [("lost-write", 5, UNCLEAN)],
+    ),
+    "invoked at the bound": ([sent(1, offset=5)], {"unclean_index": 1}, [("lost-write", 5)]),
+    "invoked before the bound in time": (
+        [sent(1, offset=5)], {"unclean_time": 1001}, [("lost-write", 5, UNCLEAN)],
+    ),
+    "invoked at the bound in time": ([sent(1, offset=5)], {"unclean_time": 1000}, [("lost-write", 5)]),
+    "by an invocation that is missing, any bound": (
+        [answer(1, offset=5)], {"budget_maybe_index": 0}, [("lost-write", 5, BUDGET_MAYBE)],
+    ),
+    "of two causes the first": (
+        [sent(0, offset=5)],
+        {"unclean_maybe": True, "budget_index": 1},
+        [("lost-write", 5, UNCLEAN_PERHAPS)],
+    ),
+    "nobody knows the leader's log": ([sent(0, offset=5)], NO_LOG, []),
+    # -- by reads
+    "the final reads passed it": (
+        [sent(0, offset=5), read(9, 5, 1, FINAL), read(9, 6, 2, FINAL), asks(8, 1), asks(8, 2)],
+        {**NO_LOG, "by_final_reads": True},
+        [("inconsistent-offsets", 5), ("lost-write", 5)],
+    ),
+    "nothing below was read": (
+        [sent(0, offset=5), read(9, 6, 1, FINAL), read(9, 7, 2, FINAL), asks(8, 1), asks(8, 2)],
+        {**NO_LOG, "by_final_reads": True},
+        [],
+    ),
+    "nothing above was read by a final reader": (
+        [sent(0, offset=5), read(9, 4, 1, FINAL), read(9, 6, 2), asks(8, 1), asks(8, 2)],
+        {**NO_LOG, "by_final_reads": True},
+        [],
+    ),
+    "logs were never promised": (
+        [sent(0, offset=5), read(9, 4, 1, FINAL), asks(8, 1)],
+        {**NO_LOG, "by_final_reads": True, "loss_in_doubt": True},
+        [("lost-write", 5, DOUBT)],
+    ),
+    "a piece of the log shows it": (
+        [sent(0, offset=5), entry(5), read(9, 4, 1, FINAL), asks(8, 1)],
+        {**NO_LOG, "by_final_reads": True, "loss_in_doubt": True},
+        [],
+    ),
+    "in an import some read passed it": (
+        [sent(0, offset=5), read(9, 6, 2), asks(8, 2)], {**NO_LOG, "by_any_read": True}, [("lost-write", 5)],
+    ),
+    "in an import no read passed it": (
+        [sent(0, offset=5), read(9, 5, 2), asks(8, 2)],
+        {**NO_LOG, "by_any_read": True},
+        [("inconsistent-offsets", 5)],
+    ),
+    # -- unseen
+    "no final read returned it": (
+        [sent(0, offset=5), entry(5)], {"unseen_judged": True}, [("unseen", 5)],
+    ),
+    "a final read of any outcome returned it": (
+        [sent(0, offset=5), entry(5), read(9, 5, process=FINAL, kind="info")], {"unseen_judged": True}, [],
+    ),
+    "only another reader did": (
+        [sent(0, offset=5), entry(5), read(9, 5)], {"unseen_judged": True}, [("unseen", 5)],
+    ),
+    "at the end of what a reader may see": (
+        [sent(0, offset=5), entry(5)], {"unseen_judged": True, "readable_to": 5}, [],
+    ),
+    "at another place than it was acked": (
+        [sent(0, offset=5), entry(4)], {"unseen_judged": True}, [("lost-write", 5)],
+    ),
+    "acked without an offset, at two places": (
+        [sent(0), entry(4), entry(5)],
+        {"unseen_judged": True, "log_start": 5},
+        [("duplicate", 4), ("unseen", 5)],
+    ),
+    # -- duplicate
+    "one place in the log and in reads": ([sent(0, offset=5), entry(5), read(9, 5), read(10, 5)], {}, []),
+    "two places in a follower's log": (
+        [sent(0, offset=5), entry(5), entry(5, node="n2"), entry(6, node="n2")], {}, [],
+    ),
+    "two places in the leader's": ([sent(0, offset=5), entry(5), entry(6)], {}, [("duplicate", 5)]),
+    "one of them aborted": ([sent(0, offset=5), entry(5), entry(6, aborted=True)], {}, []),
+    "twice at one place": ([sent(0, offset=5), entry(5), entry(5, at=6)], {}, []),
+    "who retries": ([sent(0), entry(5), entry(6)], {"retried": True}, [("duplicate", 5, RETRIES)]),
+    "acked here and read there": (
+        [sent(0, offset=5), read(9, 6)], NO_LOG, [("duplicate", 5)],
+    ),
+    "sent more than once, and twice there": ([sent(0), sent(2), repeated(), entry(5), entry(6)], {}, []),
+    "acked here, read and logged there: lost, and no second copy": (
+        [sent(0, offset=5), read(9, 6), entry(6)], {}, [("lost-write", 5)],
+    ),
+    # -- phantom
+    "read, and never sent": ([read(9, 5), entry(5)], {}, [("phantom", 5)]),
+    "logged by a follower alone, and never sent": ([entry(5, node="n3")], {}, [("phantom", None)]),
+    "in a stray copy, and never sent": ([entry(5, node="n4")], {}, []),
+    "answered, and never asked": ([answer(1, kind="info")], {}, []),
+    "a record of others": ([entry(5, value=None)], {}, []),
+    # -- G1a
+    "failed and read": ([sent(0, kind="fail"), read(9, 5), entry(5)], {}, [("G1a", 5)]),
+    "failed, and below the last stable offset": ([sent(0, kind="fail"), entry(99)], {}, [("G1a", 99)]),
+    "failed, and undecided": ([sent(0, kind="fail"), entry(100)], {}, []),
+    "failed, and aborted": ([sent(0, kind="fail"), entry(5, aborted=True)], {}, []),
+    "failed, and in a follower's log": ([sent(0, kind="fail"), entry(5, node="n2")], {}, []),
+    "failed and read uncommitted": (
+        [sent(0, kind="fail"), read(9, 5), entry(5, aborted=True)],
+        {"uncommitted": True},
+        [("G1a", 5, ISOLATION)],
+    ),
+    "failed, read uncommitted, and committed": (
+        [sent(0, kind="fail"), read(9, 5), entry(5)], {"uncommitted": True}, [("G1a", 5)],
+    ),
+    # -- saw-then-lost
+    "read, and another there now": (
+        [sent(0, kind="info"), read(9, 5), entry(5, 8), asks(0, 8)], {}, [("saw-then-lost", 5)],
+    ),
+    "read below the log start": ([sent(0, kind="info"), read(9, 4)], {"log_start": 5}, []),
+    "read at two places, there at one": (
+        [sent(0, kind="info"), read(9, 4), read(10, 5), entry(5)],
+        {},
+        [("duplicate", 4), ("saw-then-lost", 4)],
+    ),
+    "permitted with the loss": (
+        [sent(0, kind="info"), read(9, 5)], {"unclean_index": 1}, [("saw-then-lost", 5, UNCLEAN)],
+    ),
+    "acks permit no loss of what was read": (
+        [sent(0, kind="info"), read(9, 5)], {"weak_acks": True}, [("saw-then-lost", 5)],
+    ),
+    "sent more than once, and read where it is not": (
+        [sent(0), sent(2), repeated(), read(9, 5), entry(6)],
+        {"budget_maybe_index": 1},
+        [("saw-then-lost", 5, BUDGET_MAYBE)],
+    ),
+    # -- inconsistent-offsets
+    "two values read at one place": (
+        [asks(0, 7), asks(0, 8), read(9, 5, 7), read(10, 5, 8)], NO_LOG, [("inconsistent-offsets", 5)],
+    ),
+    "one acked, another read": (
+        [sent(0, 7, offset=5), asks(0, 8), read(10, 5, 8)], NO_LOG, [("inconsistent-offsets", 5)],
+    ),
+    "one acked of those sent more than once": (
+        [sent(0, 7, offset=5), repeated(), asks(0, 8), read(10, 5, 8)], NO_LOG, [],
+    ),
+    "where one of them was never read under acks=1": (
+        [sent(0, 7, offset=5), asks(0, 8), read(10, 5, 8)],
+        {**NO_LOG, "weak_acks": True},
+        [("inconsistent-offsets", 5, ACKS)],
+    ),
+    "where one of them may be lost": (
+        [sent(0, 7, offset=5), asks(3, 8), read(10, 5, 8)],
+        {**NO_LOG, "unclean_index": 1},
+        [("inconsistent-offsets", 5, UNCLEAN_PERHAPS)],
+    ),
+    # -- read before it was sent
+    "read before it was sent": ([sent(5, kind="info"), read(4, 0), entry(0)], {}, [("G1c-realtime", 0)]),
+    "read before it was answered": ([sent(5, kind="info"), read(6, 0), entry(0)], {}, []),
+    "by its own sender": (
+        [sent(5, kind="info"), read(3, 0), read(4, 0, process=1), entry(0)], {}, [("G1c-process", 0)],
+    ),
+    "by its own sender only later": (
+        [sent(5, kind="info"), read(3, 0), read(7, 0, process=1), entry(0)], {}, [("G1c-realtime", 0)],
+    ),
+    "failed, and read before": ([sent(5, kind="fail"), read(4, 0)], NO_LOG, [("G1a", 0)]),
+    "sent again after it was read": (
+        [sent(0, kind="info"), sent(5, kind="info"), repeated(), read(4, 0), entry(0)], {}, [],
+    ),
+    "uncommitted": (
+        [sent(5, kind="info"), read(4, 0), entry(0)], {"uncommitted": True}, [("G1c-realtime", 0, ISOLATION)],
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", name="findings")
+def findings_of_cases() -> dict[str, list[Row]]:
+    """Each case is a run; all are in one unit, and have the same partition and value."""
+    runs = [(together(*told), partition) for told, partition, _ in CASES.values()]
+    return dict(zip(CASES, found_by_run(runs), strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name: str, findings: dict[str, list[Row]]) -> None:
+    assert brief(findings[name]) == CASES[name][2]
+
+
+@pytest.mark.parametrize(
+    ("told", "how", "seen", "nodes"),
+    [
+        ([entry(6), entry(5, 8), asks(0, 8)], "moved", 6, ["n1"]),
+        ([entry(5, 8), asks(0, 8), entry(5, node="n3"), entry(5, node="n2")], "overwritten", 8, ["n2", "n3"]),
+        ([entry(5, None)], "overwritten", None, None),
+        ([entry(9, node="n2")], "orphaned", None, ["n2"]),
+        ([entry(5, node="n4")], "gone", None, None),  # a stray copy is no replica
+    ],
+)
+def test_a_lost_write_says_where_its_record_is(
+    told: list[Rows], how: str, seen: int | None, nodes: list[str] | None
+) -> None:
+    (loss,) = found(sent(3, offset=5), *told)
+
+    assert (loss["how"], loss.get("seen"), loss.get("nodes")) == (how, seen, nodes)
+    assert (loss["value"], loss["ops"]) == (7, [3, 4])
+
+
+def test_partitions_are_not_joined() -> None:
+    """The record is in another partition; runs are kept apart in all cases above."""
+    other = {"replicas": [replica("n1", leads=True, partition=1)]}
+
+    findings = found(sent(0, offset=5), other, entry(5, partition=1), asks(0, partition=1))
+
+    assert brief(findings) == [("lost-write", 5)]
+
+
+def test_a_process_that_overlaps_proves_no_order_of_its_own() -> None:
+    overlaps = {"processes": [{"process": 1, "final": False, "overlaps": True}]}
+    told = [sent(5, kind="info"), read(3, 0), read(4, 0, process=1), entry(0)]
+
+    (early,) = found(*told, overlaps)
+
+    assert (early["name"], early["process"], early["ops"]) == ("G1c-realtime", READER, [5, 6, 3])
+
+
+def test_runs_with_transactions_have_cycles_for_what_is_read_too_early() -> None:
+    assert not found(sent(5, kind="info"), read(4, 0), entry(0), transactional=True)
+
+
+def test_two_who_read_at_one_index_the_lower_process_is_named() -> None:
+    (early,) = found(sent(5, kind="info"), read(4, 0, process=60), read(4, 0), entry(0))
+
+    assert (early["process"], early["ops"]) == (READER, [5, 6, 4])
+
+
+def test_lines_of_a_duplicate_are_named_once() -> None:
+    (twice,) = found(sent(3, offset=5), entry(5), entry(6), read(4, 5), read(8, 6))
+
+    assert (twice["ops"], twice["offset"], twice["seen"]) == ([3, 4], 5, 6)
+
+
+def test_an_inconsistency_names_each_line_once_and_in_order() -> None:
+    told = [sent(6, 7, offset=5), asks(0, 8), asks(0, 9), read(3, 5, 8), read(3, 5, 9, pos=1)]
+
+    (two,) = found(*told, **NO_LOG)
+
+    assert (two["value"], two["seen"], two["ops"]) == (7, 9, [3, 7])
+
+
+ODD = (LEAST, LEAST + 1, -1, 0, 1, MOST - 1, MOST)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_any_number_may_be_any_64_bit_integer(odd: int) -> None:
+    """As an offset, a value, an index, a time, a process, a bound: no statement fails."""
+    other = -1 - odd
+    there = {"index": odd, "time": odd, "process": odd, "at": odd, "value": odd, "offset": odd}
+    bounds = {"log_start": odd, "hw": other, "readable_to": other, "stable_to": other, "unclean_index": odd,
+              "unclean_time": other, "unclean_maybe_time": odd, "budget_index": odd,
+              "budget_maybe_index": other, "unseen_judged": True, "retried": True}  # fmt: skip
+    told = [
+        asks(1) | {"sends": [asks(1)["sends"][0] | there | {"offset": None}]},
+        answer(2) | {"sends": [answer(2)["sends"][0] | there]},
+        read(3, other, odd), read(4, odd, other), read(5, odd, odd), entry(other, odd), entry(odd, other),
+        entry(odd, odd, node="n2"), repeated(other),
+    ]  # fmt: skip
+
+    for changed in (bounds, {**bounds, **NO_LOG, "by_final_reads": True, "by_any_read": True}):
+        assert found(*told, **changed)
+
+
+@pytest.mark.parametrize("offset", ODD)
+def test_an_offset_at_either_end_is_one_like_any_other(offset: int) -> None:
+    lowest = {"log_start": LEAST, "hw": MOST, "stable_to": MOST, "readable_to": MOST}
+
+    assert not found(sent(0, offset=offset), entry(offset), read(9, offset), **lowest)
+    assert brief(found(sent(0, offset=offset), **lowest)) == [("lost-write", offset)]
+
+
+def test_a_bound_of_ever_covers_all_and_one_of_never_none() -> None:
+    told = sent(0, offset=5)
+
+    assert brief(found(told, unclean_time=EVER)) == [("lost-write", 5, UNCLEAN)]
+    assert brief(found(told, unclean_time=NEVER, budget_index=NEVER)) == [("lost-write", 5)]
+
+
+# -- the same statements ------------------------------------------------------------------------------------
+
+
+def healthy(tale: Tale) -> None:
+    tale.acked(1, 2, 3, process=1).acked(4, 5, process=2).poll(3, (0, 1), (1, 2)).ends(3, 5)
+
+
+def damaged(tale: Tale) -> None:
+    """Something of everything: lost, overwritten, doubled, read too early, out of order, skipped."""
+    tale.poll(3, (7, 12)).acked(1, 2, 3, 4, 5, 6).send(2, 7, at=[4]).send(2, 8, at=[2]).send(
+        1, 9, kind="fail"
+    )
+    tale.logged(9, 2).logged(11, epoch=2, nodes=("n2",)).logged(12, epoch=1, nodes=("n2",)).drop("n1", 1)
+    tale.poll(4, (0, 1), (5, 6), (3, 4)).poll(4, (1, 3)).ends(4, 2).ends(4, 1).send(5, 2)
+    tale.op(6, "txn", asked={"sends": [{"partition": 0, "value": 12}]}, sends=[{"partition": 0, "value": 12}],
+            reads=[{"partition": 0, "offset": 7, "value": 12}])  # fmt: skip
+    tale.row("n3")["hw"] = 99
+
+
+@pytest.fixture
+def statements(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[[Callable[[Tale], None]], list[str]]:
+    def run_on(teller: Callable[[Tale], None]) -> list[str]:
+        ran: list[str] = []
+
+        def noting(unit: Any, families: Any) -> Any:
+            findings = asked(unit, families)
+            ran.extend(unit.statements)
+            return findings
+
+        tale = Tale()
+        teller(tale)
+        monkeypatch.setattr(here, "asked", noting)
+        (verdict,) = here.judge([tale.write(tmp_path / teller.__name__)], FAMILIES)
+        assert not verdict.failure
+        assert bool(verdict.findings) == (teller is not healthy)
+        return ran
+
+    return run_on
+
+
+def test_the_same_statements_run_whatever_is_wrong(statements: Any) -> None:
+    assert statements(healthy) == statements(damaged)

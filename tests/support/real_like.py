@@ -43,7 +43,7 @@ DAMAGES: Mapping[str, str] = {
     "one-order": "int-nonmonotonic-poll",  # in every partition one poll returned its records backwards
     "one-percent": "diverged",  # one record in a hundred is another on n3
     "skipping": "int-poll-skip",  # consumers return every other record
-    "ends": "end-offset-regressed",  # every other end offset falls
+    "ends": "end-offset-regressed",  # every end offset is below what its client had read
     "disorder": "realtime-order",  # records are written, and polls returned, backwards, block by block
 }
 
@@ -70,8 +70,8 @@ class Run:
     """A run of so many client ops, written line by line while its logs fill."""
 
     def __init__(
-        self, *, ops: int, partitions: int, seed: int, transactions: bool, damage: str | None, history: BinaryIO,
-        trace: BinaryIO | None,
+        self, *, ops: int, partitions: int, seed: int, transactions: bool, damage: str | None,
+        history: BinaryIO, trace: BinaryIO | None,
     ) -> None:  # fmt: skip
         self.random = Random(f"{seed} {ops} {partitions}")
         self.ops, self.damage, self.transactions, self.history = ops, damage, transactions, history
@@ -81,7 +81,6 @@ class Run:
         self.index = self.value = self.now = 0
         self.begun = 0
         self.turned: set[int] = set()  # partitions of which a poll was returned backwards
-        self.falls = False
         self.clients = [Client(number, number >= PRODUCERS) for number in range(PRODUCERS + CONSUMERS)]
         self.next_process = len(self.clients)
 
@@ -177,7 +176,7 @@ class Run:
 
     def write(self, sends: list[Line], *, transaction: bool) -> list[Line]:
         told = [{**send, "offset": self.cluster.append(send["partition"], send["value"])} for send in sends]
-        self.cluster.committed([(send["partition"], send["offset"]) for send in told], transaction=transaction)
+        self.cluster.committed([send["partition"] for send in told], transaction=transaction)
         return told
 
     def lose(self, send: Line) -> None:
@@ -213,20 +212,19 @@ class Run:
     def end_offset(self, client: Client) -> Line:
         partition = self.random.choice(client.held or self.partitions)
         offset = self.cluster.end(partition)
-        self.falls = not self.falls
-        if self.damage == "ends" and self.falls:
+        if self.damage == "ends":
             offset = max(0, min(offset, client.positions.get(partition, 0)) - 1)
         return {"partition": partition, "offset": offset}
 
     def take_partitions(self, client: Client) -> None:
-        """A consumer goes on where it was in what it keeps, and begins anywhere in the rest."""
+        """A consumer goes on where it was in what it keeps, and begins shortly before the end elsewhere."""
         assert client.op is not None
         if client.op["f"] == "crash":
             client.held, client.positions = None, {}
             return
         client.held = tuple(client.op["partitions"])
         client.positions = {
-            key: client.positions.get(key, int(self.cluster.end(key) * self.random.random()))
+            key: client.positions.get(key, max(0, self.cluster.end(key) - self.random.randrange(CHUNK * 4)))
             for key in client.held
         }
 
@@ -296,10 +294,11 @@ class Run:
             "rules": "kip-320", "workload": "txn" if self.transactions else "log", "nodes": NODES,
             "config": {}, "schedule": [], "missed": [], "died": [], "residue": None, "clock_error_ns": 0,
             "ended": "done", "settled": True,
-            "partitions": {key: {"topic": "log", "partition": int(key), "replicas": NODES, "cleanup": "delete"}
-                           for key in keys},
+            "partitions": {key: {"topic": "log", "partition": int(key), "replicas": NODES,
+                                 "cleanup": "delete"} for key in keys},
             "guarantees": {"acks": "all", "min_insync_replicas": 2, "replication_factor": 3,
-                           "unclean_leader_election": False, "idempotence": False, "retries": 0, "flush": "os",
+                           "unclean_leader_election": False, "idempotence": False, "retries": 0,
+                           "flush": "os",
                            "isolation": "read_committed" if self.transactions else "read_uncommitted"},
             "leaders": {key: {"leader": cluster.leaders[int(key)], "epoch": cluster.epoch(int(key)),
                               "isr": NODES} for key in keys},
@@ -315,9 +314,9 @@ def rows(cluster: Cluster, transactions: bool) -> Iterator[bytes]:
     """replicas.jsonl."""
     for node in NODES:
         for key, log in enumerate(cluster.logs):
-            row = {"node": node, "partition": key, "leader": cluster.leaders[key], "epoch": cluster.epoch(key),
-                   "log_start": 0, "leo": len(log), "hw": len(log), "isr": NODES, "clean": True,
-                   "epochs": cluster.starts[key]}  # fmt: skip
+            row = {"node": node, "partition": key, "leader": cluster.leaders[key],
+                   "epoch": cluster.epoch(key), "log_start": 0, "leo": len(log), "hw": len(log),
+                   "isr": NODES, "clean": True, "epochs": cluster.starts[key]}  # fmt: skip
             row |= {"lso": len(log)} if transactions else {}
             yield orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
@@ -330,15 +329,18 @@ def write_dumps(folder: Path, cluster: Cluster, damage: str | None) -> None:
     while some := list(islice(entries, ENTRIES_AT_ONCE)):
         for node, file in files.items():
             wrong = damage == "one-percent" and node == NODES[-1]
-            file.writelines(dumped(node, some, lambda offset: offset % 100 == 50) if wrong else dumped(node, some))
+            file.writelines(dumped(node, some, is_wrong if wrong else lambda offset: False))
     for file in files.values():
         file.close()
 
 
+def is_wrong(offset: int) -> bool:
+    return offset % 100 == 50
+
+
 def dumped(
-    node: str, entries: Iterable[tuple[int, int, int, int, bool]],
-    is_wrong: Callable[[int], bool] = lambda offset: False,
-) -> Iterator[bytes]:  # fmt: skip
+    node: str, entries: Iterable[tuple[int, int, int, int, bool]], is_wrong: Callable[[int], bool]
+) -> Iterator[bytes]:
     """Lines of one dump; value -1 stands for a record that is none of ours."""
     for partition, offset, epoch, value, aborted in entries:
         crc = ((value + 2) * 2654435761 + (1 if is_wrong(offset) else 0)) % 2**32
@@ -377,7 +379,7 @@ def write(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description="Write run folders like real ones.")
     parser.add_argument("out", type=Path, help="the folder itself, or with --folders the parent of many")
     parser.add_argument("--ops", type=int, default=10_000, help="client ops, two lines each")
     parser.add_argument("--folders", type=int, default=1)

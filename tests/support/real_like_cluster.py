@@ -7,7 +7,9 @@ appended records that nobody else has: it truncates them when it is back.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from random import Random
 from typing import Any, BinaryIO
 
@@ -16,8 +18,6 @@ import orjson
 NODES = ("n1", "n2", "n3")
 OTHERS, ABORTED = -1, -2  # a value below 0: not ours; ABORTED - value: ours, of an aborted transaction
 TAIL = 3  # records at the most that a leader has alone when it is killed
-
-Place = tuple[int, int]  # partition, offset
 
 
 class Cluster:
@@ -66,12 +66,10 @@ class Cluster:
         for free in self.free:
             free.clear()
 
-    def committed(self, places: Sequence[Place], *, transaction: bool) -> None:
-        """These were appended; a transaction ends with a control record in each of its partitions."""
-        ends: dict[int, int] = {}
-        for key, _ in places:
-            ends[key] = ends.get(key, 0) + 1
-        for key, count in ends.items():
+    def committed(self, keys: Sequence[int], *, transaction: bool) -> None:
+        """A record was appended to each of these partitions, to some of them several; a transaction ends with
+        a control record in each."""
+        for key, count in Counter(keys).items():
             if transaction:
                 self.append(key, OTHERS)
                 count += 1
@@ -79,8 +77,9 @@ class Cluster:
                 self.tell_append(key, count, ack=count - transaction)
 
     def abort(self, sends: Sequence[dict[str, int]]) -> None:
-        places = [(send["partition"], self.append(send["partition"], ABORTED - send["value"])) for send in sends]
-        self.committed(places, transaction=True)
+        for send in sends:
+            self.append(send["partition"], ABORTED - send["value"])
+        self.committed([send["partition"] for send in sends], transaction=True)
 
     def read(self, key: int, start: int, most: int) -> list[dict[str, int]]:
         """Records of ours from there on, out of so many offsets."""
@@ -99,7 +98,7 @@ class Cluster:
         """Partition, offset, epoch, value (-1: not ours), aborted."""
         for key, log in enumerate(self.logs):
             spans = [*self.starts[key], [0, len(log)]]
-            for (epoch, start), (_, stop) in zip(spans, spans[1:], strict=False):
+            for (epoch, start), (_, stop) in pairwise(spans):
                 for offset in range(start, stop):
                     value = log[offset]
                     aborted = value <= ABORTED
@@ -173,7 +172,8 @@ class Cluster:
     def state(self, key: int, *, leo: int | None = None, hw: int | None = None) -> dict[str, Any]:
         end = len(self.logs[key])
         leo = end if leo is None else leo
-        return {"partition": key, "epoch": self.epoch(key), "leo": leo, "hw": min(leo, end) if hw is None else hw}
+        hw = min(leo, end) if hw is None else hw
+        return {"partition": key, "epoch": self.epoch(key), "leo": leo, "hw": hw}
 
     def tell(self, node: str, event: str, **fields: Any) -> None:
         if self.trace is None:

@@ -1,0 +1,85 @@
+"""Dumps kept as Parquet: a row group as the columns of the field table.
+
+Rules
+1. Integers may be of any width; one that 64 bits with a sign do not hold breaks its row, as a null does.
+2. A file that cannot be read, or has a column of another type, or no column of values, is a damaged dump: it
+   is told why, and nothing of it counts (its lines may stand beside it). Columns that are not the format's
+   are nobody's business.
+3. Without a column of nodes every row is of the node that the file is named for.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from checkers.read.field_table import HIGHEST, Flag, Int, dump_of, one_array
+from checkers.read.json_lines import Rows
+from checkers.read.ranges import Range
+
+_FIELDS = dump_of("").fields
+NUMBERS = tuple(each.name for each in _FIELDS if isinstance(each.type, Int))
+FLAGS = tuple(each.name for each in _FIELDS if isinstance(each.type, Flag))
+VALUELESS = "it has no column value"
+
+
+class Unreadable(Exception):
+    """Why no row of the file can be read."""
+
+
+def group_of(one: Range) -> Rows:
+    """The good rows of a row group. Raises: Unreadable."""
+    assert one.node is not None
+    try:
+        with one.place.open("rb") as opened, pq.ParquetFile(opened) as file:
+            refuse_types(file.schema_arrow)
+            names = [name for name in ("node", *NUMBERS, *FLAGS) if name in file.schema_arrow.names]
+            read = file.read_row_group(one.start, columns=names, use_threads=False)
+    except Unreadable:
+        raise
+    except (pa.ArrowException, ValueError, OSError) as error:  # what a decoder meets it may call anything
+        raise Unreadable((str(error).splitlines() or ["damaged"])[0]) from error
+    return _rows(read, one.node)
+
+
+def refuse_types(schema: pa.Schema) -> None:
+    """Unreadable where a column cannot be that of a dump."""
+    for field in schema:
+        if not (pa.types.is_null(field.type) or _is_right(field)):
+            raise Unreadable(f"its column {field.name} is of type {field.type}")
+    if "value" not in schema.names:
+        raise Unreadable(VALUELESS)
+
+
+def _is_right(field: pa.Field) -> bool:
+    if field.name in NUMBERS:
+        return bool(pa.types.is_integer(field.type))
+    if field.name in FLAGS:
+        return bool(pa.types.is_boolean(field.type))
+    is_text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+    return field.name != "node" or bool(is_text)
+
+
+def _rows(read: pa.Table, node: str) -> Rows:
+    table, size = dump_of(node), read.num_rows
+    columns, too_big = {}, np.zeros(size, dtype=np.bool_)
+    for field in table.schema:
+        if field.name not in read.column_names:
+            whose = pa.array([node] * min(1, size)).take(pa.array(np.zeros(size, dtype=np.int8)))
+            column = whose if field.name == "node" else pa.nulls(size, field.type)
+        else:
+            column = one_array(read[field.name])
+        if column.type == pa.uint64():
+            too_big |= pc.fill_null(pc.greater(column, HIGHEST), False).to_numpy(zero_copy_only=False)
+        column = column.cast(field.type, safe=False)
+        columns[field.name] = column.dictionary_encode() if field.name == "node" else column
+    good = table.good(columns) & ~too_big
+    places = np.flatnonzero(good)
+    if len(places) < size:
+        columns = {name: column.take(pa.array(places)) for name, column in columns.items()}
+    return Rows(columns=columns, places=places, before=places, line=_no_line, lines=size, all_places=size,
+                broken=np.flatnonzero(~good))  # fmt: skip
+
+
+def _no_line(place: int) -> bytes:
+    raise NotImplementedError("a row of Parquet is no line")

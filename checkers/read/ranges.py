@@ -1,0 +1,94 @@
+"""The big files of a run cut into ranges: who reads one needs to know of no other.
+
+A range of JSON lines is a range of bytes, and has the lines that start in it; one of Parquet is a row group.
+A file without bytes has no range.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from checkers.folder import Folder
+from harness.places import Place
+
+Kind = Literal["history", "dump", "trace"]
+RANGE_BYTES = 1 << 24
+_PIECE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """One range of one file: of bytes, or of Parquet one row group (start, and end is the next)."""
+
+    run: int
+    kind: Kind
+    node: str | None  # of a dump: whose
+    place: Place
+    start: int
+    end: int
+    number: int  # among those of its file, from 0
+
+    @property
+    def is_parquet(self) -> bool:
+        return self.kind == "dump" and self.place.suffix == ".parquet"
+
+
+def ranges_of(run: int, folder: Folder, range_bytes: int = RANGE_BYTES) -> Iterator[Range]:
+    """Those of all big files that the folder knows to be readable."""
+    if folder.history is not None:
+        yield from _cut(run, "history", None, folder.history, range_bytes)
+    for node, dump in folder.dumps.items():
+        yield from _cut(run, "dump", node, dump, range_bytes)
+    if folder.trace is not None:
+        yield from _cut(run, "trace", None, folder.trace, range_bytes)
+
+
+def _cut(run: int, kind: Kind, node: str | None, place: Place, range_bytes: int) -> Iterator[Range]:
+    if kind == "dump" and place.suffix == ".parquet":
+        size, step = _row_groups(place), 1
+    else:
+        size, step = place.stat().st_size, range_bytes
+    for number, start in enumerate(range(0, size, step)):
+        yield Range(run=run, kind=kind, node=node, place=place, start=start, end=min(start + step, size),
+                    number=number)  # fmt: skip
+
+
+def _row_groups(place: Place) -> int:
+    """How many; one, of which nothing can be read, where that cannot be told."""
+    try:
+        with place.open("rb") as file:
+            return int(pq.read_metadata(file).num_row_groups)
+    except (OSError, ValueError, pa.ArrowException):
+        return 1
+
+
+def bytes_of(one: Range) -> bytes:
+    """The lines that start in the range, all of them whole; nothing where none does."""
+    with one.place.open("rb") as file:
+        before = min(1, one.start)  # a line starts where the byte before is a line feed
+        file.seek(one.start - before)
+        data = _read(file.read, one.end - one.start + before)
+        first = data.find(b"\n") + 1 if before else 0
+        if before and not first:
+            return b""
+        pieces = [data[first:]]
+        if not pieces[0] or pieces[0].endswith(b"\n"):
+            return pieces[0]
+        while piece := file.read(_PIECE_BYTES):
+            cut = piece.find(b"\n") + 1
+            pieces.append(piece[:cut] if cut else piece)
+            if cut:
+                break
+    return b"".join(pieces)
+
+
+def _read(read: Callable[[int], bytes], size: int) -> bytes:
+    """So many bytes, unless the file ends before."""
+    pieces: list[bytes] = []
+    while size > 0 and (piece := read(size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

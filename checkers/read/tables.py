@@ -1,0 +1,305 @@
+"""A range of a file as rows of the laws' tables, and what the driver is told of it.
+
+    parsed = read_range(one, acked_aside=folder.settle_processes)
+    parsed.tables["sends"]            by the names of checkers.laws.tables, texts as dictionaries
+    parsed.facts                      a HistoryFacts, DumpFacts or TraceFacts
+
+Rules
+1. Rows are in the order of their lines; `at` is the range's number and the line's place in it, blank lines
+   counted, so that it rises over all ranges of a file.
+2. A line that breaks the field table gives no row, but is counted.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.laws.tables import INT, TABLES
+from checkers.read import parquet, ranges
+from checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, NodeLines, TraceFacts
+from checkers.read.field_table import CARRIED_BY, HISTORY, TRACE, Mask, dump_of, validity, values
+from checkers.read.json_lines import Rows, as_json, rows_of
+from checkers.read.ranges import Range
+
+Ints = npt.NDArray[np.int64]
+
+AT_BITS = 32  # of `at`, below the number of the range
+WORD = pa.dictionary(pa.int32(), pa.string())
+# The good lines of clients, to pair completions with invocations by. ident: of the list of (partition, value)
+# that it sends or asked to; equal for equal lists, and 0 for an empty one, or none.
+LINES = pa.schema([
+    ("run", pa.int32()), ("at", INT), ("index", INT), ("time", INT), ("process", INT), ("type", WORD),
+    ("f", WORD), ("ident", INT),
+])  # fmt: skip
+LISTS = {"sends": "sends", "reads": "reads", "offsets": "ends", "partitions": "held"}  # field -> table
+MOVES = ("assign", "subscribe", "crash")
+# The events that checks look at; of a hw only a leader's.
+EVENTS = (
+    "append", "truncate", "hw", "become_leader", "become_follower", "ack", "fetch", "isr_proposed", "isr",
+    "elect", "register", "fence", "unfence", "start",
+)  # fmt: skip
+_RULING = ("time", "node", "seq", "event", "partition", "epoch", "isr", "leader", "broker", "clean")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A range, read."""
+
+    tables: Mapping[str, pa.Table]
+    facts: Facts
+
+
+def schema_of(name: str) -> pa.Schema:
+    """Of one of the tables, as it is made here: texts are dictionaries, but in lists."""
+    if name == "lines":
+        return LINES
+    return pa.schema([
+        (each.name, WORD if each.type == pa.string() else each.type) for each in TABLES[name]
+    ])
+
+
+def read_range(one: Range, acked_aside: Collection[int] = ()) -> Parsed:
+    """The range, read from its file. acked_aside: processes whose acks do not count."""
+    if not one.is_parquet:
+        return read_bytes(one, ranges.bytes_of(one), acked_aside)
+    assert one.node is not None
+    try:
+        rows = parquet.group_of(one)
+    except parquet.Unreadable as error:
+        facts = DumpFacts(run=one.run, number=one.number, node=one.node, flaw=str(error))
+        return Parsed(tables={"entries": schema_of("entries").empty_table()}, facts=facts)
+    return _dump(one, rows)
+
+
+def read_lines(one: Range, lines: pa.Array, acked_aside: Collection[int] = ()) -> Parsed:
+    """The same of its lines as somebody else has read them, blank ones too, without their line feeds. Of the
+    range its bytes do not matter then."""
+    data = b"".join(line + b"\n" for line in lines.cast(pa.binary()).to_pylist())
+    return read_bytes(one, data, acked_aside)
+
+
+def read_bytes(one: Range, data: bytes, acked_aside: Collection[int] = ()) -> Parsed:
+    """The same of its bytes: whole lines."""
+    if one.kind == "history":
+        return _history(one, rows_of(data, HISTORY), acked_aside)
+    if one.kind == "trace":
+        return _trace(one, rows_of(data, TRACE))
+    assert one.node is not None
+    return _dump(one, rows_of(data, dump_of(one.node)))
+
+
+def _table(name: str, run: int, columns: Mapping[str, Any]) -> pa.Table:
+    """These columns, of which one at least is there, with the run; those of the table that are not there are
+    null."""
+    schema = schema_of(name)
+    size = len(next(iter(columns.values())))
+    told = {"run": np.full(size, run, dtype=np.int32), **columns}
+    return pa.Table.from_arrays(
+        [_column(told[each.name], each.type) if each.name in told else pa.nulls(size, each.type)
+         for each in schema],
+        schema=schema,
+    )  # fmt: skip
+
+
+def _column(column: Any, kind: pa.DataType) -> pa.Array:
+    made = column if isinstance(column, pa.Array) else pa.array(column)
+    return made if made.type == kind else made.cast(kind)
+
+
+def _at(one: Range, places: Ints) -> Ints:
+    return places + (one.number << AT_BITS)
+
+
+def _counts(one: Range, rows: Rows) -> dict[str, Any]:
+    """What facts of every kind tell."""
+    first = int(rows.broken[0]) if len(rows.broken) else None
+    return {"run": one.run, "number": one.number, "places": rows.all_places, "lines": rows.lines,
+            "broken": len(rows.broken), "first_broken": first}  # fmt: skip
+
+
+def intervals(numbers: Ints) -> Intervals:
+    """Of the different ones."""
+    if not len(numbers):
+        return ()
+    rising = bool((numbers[1:] > numbers[:-1]).all())
+    unique = numbers if rising else np.unique(numbers)
+    # Compared, not subtracted: two numbers of 64 bits may be further apart than 64 bits tell.
+    gaps = np.flatnonzero(unique[:-1] < unique[1:] - 1)
+    firsts = unique[np.concatenate(([0], gaps + 1))]
+    lasts = unique[np.concatenate((gaps, [len(unique) - 1]))]
+    return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+# -- history.jsonl ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Items:
+    """What the lines carry in one of their lists, an item a row."""
+
+    row: Ints  # of the line
+    pos: npt.NDArray[np.int32]
+    flat: pa.Array  # the items
+
+    @property
+    def partition(self) -> Ints:
+        told = self.flat.field("partition") if pa.types.is_struct(self.flat.type) else self.flat
+        return told.to_numpy()  # type: ignore[no-any-return]
+
+
+def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
+    process = rows.columns["process"].to_numpy()
+    is_client = process >= 0
+    asks = {name: is_client & _is(rows, "f", *by) for name, by in CARRIED_BY.items()}
+    asks["reads"] &= ~_is(rows, "type", "invoke")
+    items = {name: _items(rows.columns[name], asked) for name, asked in asks.items()}
+    base = {name: rows.columns[name] for name in ("index", "time", "process", "type", "f")}
+    base["at"] = pa.array(_at(one, rows.places))
+    tables = {
+        LISTS[name]: _of_items(LISTS[name], one.run, base, each) for name, each in items.items()
+    }
+    moved = np.flatnonzero(is_client & _is(rows, "f", *MOVES))
+    clients = pa.array(np.flatnonzero(is_client))
+    tables["moves"] = _table("moves", one.run, _taken(base, pa.array(moved)))
+    ident = pa.array(_idents(len(process), items["sends"]))
+    tables["lines"] = _table("lines", one.run, _taken({**base, "ident": ident}, clients))
+    counted = ~np.isin(process, np.array(sorted(acked_aside), dtype=np.int64)) & _is(rows, "type", "ok")
+    facts = HistoryFacts(
+        **_counts(one, rows),
+        **_order(rows),
+        ok=int((is_client & _is(rows, "type", "ok")).sum()),
+        fail=int((is_client & _is(rows, "type", "fail")).sum()),
+        info=int((is_client & _is(rows, "type", "info")).sum()),
+        txns=int((is_client & _is(rows, "f", "txn")).sum()),
+        acked=int(counted[items["sends"].row].sum()),
+        used=intervals(
+            np.unique(np.concatenate([items[name].partition for name in ("sends", "reads", "offsets")]))
+        ),
+        held=intervals(np.unique(items["partitions"].partition)),
+        nemesis=tuple(as_json(rows.line(int(rows.places[row]))) for row in np.flatnonzero(~is_client)),
+    )
+    return Parsed(tables=tables, facts=facts)
+
+
+def _is(rows: Rows, name: str, *words: str) -> Mask:
+    """Which lines have one of these words there; it is null in none of them."""
+    column = rows.columns[name]
+    right = np.array([word in words for word in column.dictionary.to_pylist()], dtype=np.bool_)
+    return right[column.indices.to_numpy()] if len(right) else np.zeros(len(column), dtype=np.bool_)
+
+
+def _items(column: pa.ListArray, asked: Mask) -> _Items:
+    """Those of the lines asked for."""
+    sizes = values(pc.list_value_length(column), 0)
+    starts = np.cumsum(sizes) - sizes
+    row = pc.list_parent_indices(column).to_numpy()
+    pos = (np.arange(len(row)) - starts[row]).astype(np.int32)
+    flat = column.flatten()
+    if not asked[row].all():
+        kept = np.flatnonzero(asked[row])
+        row, pos, flat = row[kept], pos[kept], flat.take(pa.array(kept))
+    return _Items(row=row, pos=pos, flat=flat)
+
+
+def _of_items(name: str, run: int, base: Mapping[str, pa.Array], items: _Items) -> pa.Table:
+    told = _taken(base, pa.array(items.row))
+    if pa.types.is_struct(items.flat.type):
+        there = {each.name for each in items.flat.type}
+        told |= {key: items.flat.field(key) for key in ("value", "offset") if key in there}
+    told |= {"partition": pa.array(items.partition), "pos": pa.array(items.pos)}
+    return _table(name, run, told)
+
+
+def _taken(columns: Mapping[str, pa.Array], rows: pa.Array) -> dict[str, pa.Array]:
+    return {name: column.take(rows) for name, column in columns.items()}
+
+
+def _idents(size: int, sends: _Items) -> Ints:
+    """A number of 64 bits for each line's list of (partition, value)."""
+    value = sends.flat.field("value").to_numpy()
+    mixed = _mixed(_mixed(sends.partition.view(np.uint64)) + value.view(np.uint64))
+    mixed = _mixed(mixed + sends.pos.astype(np.uint64))
+    told = np.zeros(size, dtype=np.uint64)
+    if len(mixed):
+        starts = np.flatnonzero(np.concatenate(([True], sends.row[1:] != sends.row[:-1])))
+        told[sends.row[starts]] = np.add.reduceat(mixed, starts)
+    return told.view(np.int64)
+
+
+def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Every bit of each spread over all of it (splitmix64's finalizer)."""
+    told = numbers + np.uint64(0x9E3779B97F4A7C15)
+    told = (told ^ (told >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    told = (told ^ (told >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: npt.NDArray[np.uint64] = told ^ (told >> np.uint64(31))
+    return mixed
+
+
+def _order(rows: Rows) -> dict[str, Any]:
+    """Of index and time: the first, the least, the highest, and whether they rise."""
+    index, time = rows.columns["index"].to_numpy(), rows.columns["time"].to_numpy()
+    if not len(index):
+        return {}
+    shift = index - rows.before
+    falls = np.flatnonzero(time[1:] < time[:-1])
+    return {
+        "first_index": int(index[0]), "least_index": int(index.min()), "highest_index": int(index.max()),
+        "shift": int(shift[0]) if (shift == shift[0]).all() else None,
+        "rises": bool((index[1:] > index[:-1]).all()),
+        "first_time": int(time[0]), "least_time": int(time.min()), "highest_time": int(time.max()),
+        "falls": int(index[falls[0] + 1]) if len(falls) else None,
+    }  # fmt: skip
+
+
+# -- logs/NODE ----------------------------------------------------------------------------------------------
+
+
+def _dump(one: Range, rows: Rows) -> Parsed:
+    assert one.node is not None
+    columns = dict(rows.columns)
+    columns["crc_ok"] = columns["crc_ok"].fill_null(True)
+    columns["aborted"] = columns["aborted"].fill_null(False)
+    columns["at"] = pa.array(_at(one, rows.places))
+    partitions = np.unique(columns["partition"].to_numpy())
+    facts = DumpFacts(**_counts(one, rows), node=one.node, partitions=intervals(partitions))
+    return Parsed(tables={"entries": _table("entries", one.run, columns)}, facts=facts)
+
+
+# -- trace.jsonl --------------------------------------------------------------------------------------------
+
+
+def _trace(one: Range, rows: Rows) -> Parsed:
+    columns = dict(rows.columns)
+    columns["cut_from"], columns["cut_to"] = columns.pop("from"), columns.pop("to")
+    columns["at"] = pa.array(_at(one, rows.places))
+    looked_at = _is(rows, "event", *EVENTS) & ~(_is(rows, "event", "hw") & _says(columns["role"], "follower"))
+    ruled = _is(rows, "event", "elect", "register", "fence", "unfence", "start")
+    ruled |= _is(rows, "event", "isr") & ~validity(columns["leo"])
+    rulings = pa.table({name: columns[name] for name in _RULING}).take(pa.array(np.flatnonzero(ruled)))
+    facts = TraceFacts(
+        **_counts(one, rows),
+        nodes=_nodes(columns["node"], columns["seq"].to_numpy()),
+        rulings=tuple(rulings.to_pylist()),
+    )
+    told = columns if looked_at.all() else _taken(columns, pa.array(np.flatnonzero(looked_at)))
+    return Parsed(tables={"trace": _table("trace", one.run, told)}, facts=facts)
+
+
+def _says(column: pa.DictionaryArray, word: str) -> Mask:
+    asked = pc.fill_null(pc.equal(column.cast(pa.string()), word), False)
+    return asked.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _nodes(node: pa.DictionaryArray, seq: Ints) -> dict[str, NodeLines]:
+    codes, names = node.indices.to_numpy(), node.dictionary.to_pylist()
+    told = {}
+    for code, name in enumerate(names):
+        mine = seq[codes == code]
+        if len(mine):
+            told[name] = NodeLines(lines=len(mine), seqs=intervals(mine))
+    return told

@@ -24,7 +24,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.json as pj
 
-from checkers.read.field_table import Mask, Object, Table, Twice, validity, written
+from checkers.read.field_table import Mask, Object, Table, Twice, validity, values, written
 
 Ints = npt.NDArray[np.int64]
 
@@ -131,7 +131,7 @@ def _look_at_lines(
             if not (key in text and text.count(b"{") == 1):
                 good[row] = _is_good(text, table)
     if any(isinstance(each.type, Object) for each in table.fields):
-        for row in np.flatnonzero(good & (columns["process"].to_numpy() < 0)):
+        for row in np.flatnonzero(good & (values(columns["process"], 0) < 0)):
             good[row] = _is_good(line(int(row)), table)
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.laws.tables import INT, TABLES
+from checkers.laws.tables import TABLES
 from checkers.read import parquet, ranges
 from checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, NodeLines, TraceFacts
 from checkers.read.field_table import CARRIED_BY, HISTORY, TRACE, Mask, dump_of, validity, values
@@ -30,12 +30,6 @@ Ints = npt.NDArray[np.int64]
 
 AT_BITS = 32  # of `at`, below the number of the range
 WORD = pa.dictionary(pa.int32(), pa.string())
-# The good lines of clients, to pair completions with invocations by. ident: of the list of (partition, value)
-# that it sends or asked to; equal for equal lists, and 0 for an empty one, or none.
-LINES = pa.schema([
-    ("run", pa.int32()), ("at", INT), ("index", INT), ("time", INT), ("process", INT), ("type", WORD),
-    ("f", WORD), ("ident", INT),
-])  # fmt: skip
 LISTS = {"sends": "sends", "reads": "reads", "offsets": "ends", "partitions": "held"}  # field -> table
 MOVES = ("assign", "subscribe", "crash")
 # The events that checks look at; of a hw only a leader's.
@@ -56,8 +50,6 @@ class Parsed:
 
 def schema_of(name: str) -> pa.Schema:
     """Of one of the tables, as it is made here: texts are dictionaries, but in lists."""
-    if name == "lines":
-        return LINES
     return pa.schema([
         (each.name, WORD if each.type == pa.string() else each.type) for each in TABLES[name]
     ])
@@ -166,7 +158,7 @@ def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
     moved = np.flatnonzero(is_client & _is(rows, "f", *MOVES))
     clients = pa.array(np.flatnonzero(is_client))
     tables["moves"] = _table("moves", one.run, _taken(base, pa.array(moved)))
-    ident = pa.array(_idents(len(process), items["sends"]))
+    ident = _idents(len(process), items["sends"])
     tables["lines"] = _table("lines", one.run, _taken({**base, "ident": ident}, clients))
     counted = ~np.isin(process, np.array(sorted(acked_aside), dtype=np.int64)) & _is(rows, "type", "ok")
     facts = HistoryFacts(
@@ -219,16 +211,18 @@ def _taken(columns: Mapping[str, pa.Array], rows: pa.Array) -> dict[str, pa.Arra
     return {name: column.take(rows) for name, column in columns.items()}
 
 
-def _idents(size: int, sends: _Items) -> Ints:
-    """A number of 64 bits for each line's list of (partition, value)."""
+def _idents(size: int, sends: _Items) -> pa.Array:
+    """A number of 64 bits for each line's list of (partition, value): equal for equal lists, and null for an
+    empty one or none."""
     value = sends.flat.field("value").to_numpy()
     mixed = _mixed(_mixed(sends.partition.view(np.uint64)) + value.view(np.uint64))
     mixed = _mixed(mixed + sends.pos.astype(np.uint64))
-    told = np.zeros(size, dtype=np.uint64)
+    told, empty = np.zeros(size, dtype=np.uint64), np.ones(size, dtype=np.bool_)
+    empty[sends.row] = False
     if len(mixed):
         starts = np.flatnonzero(np.concatenate(([True], sends.row[1:] != sends.row[:-1])))
         told[sends.row[starts]] = np.add.reduceat(mixed, starts)
-    return told.view(np.int64)
+    return pa.array(told.view(np.int64), mask=empty)
 
 
 def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -224,5 +224,5 @@ def trace_summary(ranges: Iterable[TraceFacts]) -> TraceSummary:
             node: NodeSeqs(lines=sum(one.lines for one in lines), seqs=joined(*(one.seqs for one in lines)))
             for node, lines in by_node.items()
         },
-        rulings=[line for each in ranges for line in each.rulings],
+        rulings=tuple(line for each in ranges for line in each.rulings),
     )

@@ -1,0 +1,249 @@
+"""Preconditions merged from ranges: however the files are cut, and in whatever order the facts arrive."""
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+from checkers.judging.preconditions import NodeSeqs, Preconditions, TraceSummary, preconditions_of
+from checkers.observed import Observes
+from checkers.read.facts import DumpFacts, Facts, HistoryFacts, NodeLines, TraceFacts, joined
+from checkers.read.pairing import PairingFacts
+from checkers.read.repeats import RepeatFacts
+
+FAR = (1 << 63) - 1
+BROKEN, BLANK = "broken", "blank"
+Line = tuple[int, int] | str  # index and time of a good one
+
+
+# -- facts of ranges, made plainly --------------------------------------------------------------------------
+
+
+def counts(number: int, lines: Sequence[object]) -> dict[str, Any]:
+    """What facts of every kind tell."""
+    return {
+        "run": 0, "number": number, "places": len(lines), "lines": sum(line != BLANK for line in lines),
+        "broken": sum(line == BROKEN for line in lines),
+        "first_broken": lines.index(BROKEN) if BROKEN in lines else None,
+    }  # fmt: skip
+
+
+def of_history(number: int, lines: Sequence[Line]) -> HistoryFacts:
+    there = [line for line in lines if line != BLANK]
+    good = [line for line in there if isinstance(line, tuple)]
+    index, time = [line[0] for line in good], [line[1] for line in good]
+    shifts = {line[0] - place for place, line in enumerate(there) if isinstance(line, tuple)}
+    fallen = (index[at] for at in range(1, len(good)) if time[at] < max(time[:at]))
+    return HistoryFacts(
+        **counts(number, lines),
+        first_index=index[0] if good else None, least_index=min(index, default=None),
+        highest_index=max(index, default=None), shift=shifts.pop() if len(shifts) == 1 else None,
+        rises=all(one < other for one, other in pairwise(index)),
+        first_time=time[0] if good else None, least_time=min(time, default=None),
+        highest_time=max(time, default=None), falls=next(fallen, None), ok=len(good), acked=2 * len(good),
+        used=joined(*(((each % 7, each % 7),) for each in index)),
+        held=joined(*(((each % 5 + 10, each % 5 + 10),) for each in index)),
+        nemesis=tuple(json.dumps({"index": each}) for each in index if each % 3 == 0),
+    )  # fmt: skip
+
+
+def of_trace(number: int, lines: Sequence[Any]) -> TraceFacts:
+    """A good line is its node and seq."""
+    good = [line for line in lines if isinstance(line, tuple)]
+    nodes = {
+        node: NodeLines(
+            lines=sum(one == node for one, _ in good),
+            seqs=joined(*(((seq, seq),) for one, seq in good if one == node)),
+        )
+        for node, _ in good
+    }
+    rulings = tuple({"event": "start", "node": node, "seq": seq} for node, seq in good if seq % 2)
+    return TraceFacts(**counts(number, lines), nodes=nodes, rulings=rulings)
+
+
+def of_dump(number: int, lines: Sequence[Any]) -> DumpFacts:
+    """A good line is its partition."""
+    there = joined(*(((line, line),) for line in lines if isinstance(line, int)))
+    return DumpFacts(**counts(number, lines), node="n1", partitions=there)
+
+
+def cut(random: Random, lines: Sequence[Any]) -> list[tuple[int, Sequence[Any]]]:
+    """Ranges with their numbers; some may be empty."""
+    cuts = sorted(random.choices(range(len(lines) + 1), k=random.randrange(6)))
+    return list(enumerate(lines[a:b] for a, b in zip([0, *cuts], [*cuts, len(lines)], strict=True)))
+
+
+def merged(*ranges: Facts) -> Preconditions:
+    (one,) = preconditions_of(1, ranges, [], [])
+    return one
+
+
+def history(*lines: Line) -> Preconditions:
+    return merged(of_history(0, lines))
+
+
+def damaged(random: Random, lines: list[Any], share: float) -> list[Any]:
+    return [random.choice((BROKEN, BLANK)) if random.random() < share else line for line in lines]
+
+
+def random_history(random: Random) -> list[Any]:
+    """Mostly in order."""
+    lines: list[Any] = [(at, 10 * at) for at in range(random.randrange(14))]
+    for _ in range(random.choice((0, 0, 1, 2))):
+        if lines:
+            at = random.randrange(len(lines))
+            lines[at] = random.choice((lines[at][0], 3, FAR)), random.choice((lines[at][1], 25, 0, FAR))
+    return damaged(random, lines, random.choice((0, 0, 0.2)))
+
+
+# -- however they are cut -----------------------------------------------------------------------------------
+
+
+def test_any_cut_in_any_order_is_one_range() -> None:
+    kinds = set()
+    for number in range(2000):
+        random = Random(number)
+        lines, entries = random_history(random), damaged(random, [4, 5, 5, 90, 0], 0.2)
+        trace = damaged(random, [(random.choice("ab"), at // 2) for at in range(9)], 0.1)
+        wanted = merged(of_history(0, lines), of_dump(0, entries), of_trace(0, trace))
+        ranges: list[Facts] = [
+            *(of_history(*each) for each in cut(random, lines)),
+            *(of_dump(*each) for each in cut(random, entries)),
+            *(of_trace(*each) for each in cut(random, trace)),
+        ]
+        assert merged(*random.sample(ranges, len(ranges))) == wanted, number
+        kinds.add((wanted.in_order, wanted.disordered, wanted.falls is None, wanted.first_bad is None))
+        assert_is_plain(wanted, lines)
+    assert len(kinds) >= 8, kinds
+
+
+def assert_is_plain(told: Preconditions, lines: Sequence[Any]) -> None:
+    """As somebody says it who has all lines before him."""
+    there = [line for line in lines if line != BLANK]
+    good = [line for line in there if line != BROKEN]
+    assert (told.lines, told.bad) == (len(there), len(there) - len(good))
+    assert told.first_bad == (list(lines).index(BROKEN) + 1 if BROKEN in lines else None)
+    assert told.in_order is all(line == BROKEN or line[0] == at for at, line in enumerate(there))
+    indexes = [index for index, _ in good]
+    rises = all(index > max(indexes[:at]) for at, index in enumerate(indexes) if at)
+    assert told.disordered is not rises
+    falls = (index for at, (index, time) in enumerate(good) if at and time < max(t for _, t in good[:at]))
+    assert told.falls == next(falls, None)
+
+
+def test_runs_are_told_apart() -> None:
+    first, second, third = preconditions_of(
+        3, [of_history(0, [(0, 0)]), HistoryFacts(run=2, number=0, lines=7, places=7)],
+        [PairingFacts(run=2, unmatched=4, overlapping={5: 6})], [RepeatFacts(run=0, repeated=(9,))],
+    )  # fmt: skip
+    assert (first.lines, second.lines, third.lines) == (1, 0, 7)
+    assert (first.repeated, first.unmatched) == ((9,), None)
+    assert (third.repeated, third.unmatched, third.overlapping) == ((), 4, {5: 6})
+    assert second == Preconditions()
+
+
+def test_a_completion_that_fits_nothing_is_the_lowest_that_anybody_saw() -> None:
+    for paired, answered, lowest in ((4, 3, 3), (4, None, 4), (None, 3, 3), (None, None, None)):
+        (one,) = preconditions_of(
+            1, [], [PairingFacts(run=0, unmatched=paired)], [RepeatFacts(run=0, unmatched=answered)]
+        )
+        assert one.unmatched == lowest
+
+
+# -- the history --------------------------------------------------------------------------------------------
+
+
+def test_indexes_from_0_without_gaps_are_in_order() -> None:
+    assert history((0, 0), (1, 0), (2, 5)).in_order
+    assert history((0, 0), BLANK, (1, 0)).in_order
+    assert not history((1, 0), (2, 0)).in_order
+    assert not history((0, 0), (2, 0)).in_order
+    assert not merged(of_history(0, [(0, 0)]), of_history(1, [(2, 0)])).in_order
+
+
+def test_indexes_that_rise_with_a_gap_are_not_disordered() -> None:
+    assert not history((0, 0), (7, 0), (FAR, 0)).disordered
+    assert history((0, 0), (0, 0)).disordered
+    assert merged(of_history(0, [(0, 0), (FAR, 0)]), of_history(1, [(FAR, 0)])).disordered
+
+
+def test_a_time_falls_below_the_highest_before_it() -> None:
+    assert history((0, 5), (1, 5), (2, 6)).falls is None
+    assert history((0, 5), (1, 9), (2, 6), (3, 5)).falls == 2
+    assert merged(of_history(0, [(0, 9)]), of_history(1, [(1, 8), (2, 3)])).falls == 1
+    assert merged(of_history(0, [(0, 9)]), of_history(1, [(1, 9), (2, 8)])).falls == 2
+    assert merged(of_history(0, [(0, FAR)]), of_history(1, [(1, -FAR)])).falls == 1
+
+
+def test_partitions_that_are_only_held_are_named_and_not_used() -> None:
+    facts = HistoryFacts(run=0, number=0, used=((0, 1),), held=((1, 3),))
+    dump = DumpFacts(run=0, number=0, node="n1", partitions=((7, 7),))
+    told = merged(facts, dump)
+    assert told.partitions == {0, 1, 2, 3}
+    assert told.used == {0, 1, 7}
+
+
+# -- dumps --------------------------------------------------------------------------------------------------
+
+
+def test_dumps_by_node() -> None:
+    told = merged(
+        DumpFacts(run=0, number=1, node="n1", places=3, lines=2, broken=1, first_broken=2),
+        DumpFacts(run=0, number=0, node="n1", places=4, lines=4),
+        DumpFacts(run=0, number=0, node="n2"),
+        DumpFacts(run=0, number=0, node="n3", places=1, lines=1),
+        DumpFacts(run=0, number=1, node="n3", flaw="rotten"),
+        DumpFacts(run=0, number=2, node="n3", flaw="more rotten"),
+    )
+    assert told.entries == {"n1": 6, "n3": 1}
+    assert told.bad_entries == {"n1": 1, "n3": 0}
+    assert told.first_bad_entries == {"n1": 7}
+    assert told.flaws == {"n3": "rotten"}
+
+
+# -- the trace ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "seqs", "complete"),
+    [
+        (3, ((0, 2),), True),
+        (3, ((1, 3),), True),
+        (3, ((2, 4),), False),  # what came before is missing
+        (4, ((0, 2),), False),  # one of them twice
+        (3, ((0, 0), (2, 3)), False),
+    ],
+)
+def test_every_seq_once(lines: int, seqs: tuple[tuple[int, int], ...], *, complete: bool) -> None:
+    assert NodeSeqs(lines=lines, seqs=seqs).complete is complete
+
+
+def summary(**nodes: tuple[int, tuple[tuple[int, int], ...]]) -> TraceSummary:
+    return TraceSummary(
+        nodes={node: NodeSeqs(lines=lines, seqs=seqs) for node, (lines, seqs) in nodes.items()}
+    )
+
+
+def test_what_a_trace_lacks() -> None:
+    every, whole = Observes(), (2, ((0, 1),))
+    assert summary(n1=whole, n2=whole, controller=whole).flaw(["n1", "n2"], every) is None
+    assert summary(n1=whole, controller=whole).flaw(["n1", "n2"], every) == "it has no line of n2"
+    assert summary(n1=whole, n2=whole).flaw(["n1", "n2"], every) == "it has no line of a controller"
+    gap = summary(n1=whole, n2=(2, ((0, 0), (2, 2))), controller=whole)
+    assert gap.flaw(["n1", "n2"], every) == "seq has a gap in the lines of n2"
+    few = Observes(events=frozenset({"truncate"}))
+    assert summary().flaw(["n1"], few) is None
+
+
+def test_a_broker_that_rules_breaks_the_table_of_events() -> None:
+    line = {"node": "n1", "event": "elect", "seq": 0}
+    nodes = {"n1": NodeSeqs(lines=1, seqs=((0, 0),)), "c": NodeSeqs(lines=1, seqs=((0, 0),))}
+    told = TraceSummary(nodes=nodes, rulings=[line])
+    assert told.flaw(["n1"], Observes()) == "1 line is not as the table of events says"
+    assert TraceSummary(nodes=nodes, rulings=[{**line, "node": "c"}]).flaw(["n1"], Observes()) is None
+    assert TraceSummary(bad=2, nodes=nodes).flaw(["n1"], Observes()) == (
+        "2 lines are not as the table of events says"
+    )

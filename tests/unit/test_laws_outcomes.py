@@ -3,17 +3,13 @@
 The tales of test_checkers_durability.py and others say the same of whole folders.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
-import here
 import pyarrow as pa
 import pytest
-from folders import Tale
 
-from checkers.laws import FAMILIES
 from checkers.laws.log import log
 from checkers.laws.outcomes import outcomes
 from checkers.laws.permits import ACKS, BUDGET_MAYBE, DOUBT, EVER, ISOLATION, NEVER, RETRIES, UNCLEAN
@@ -433,49 +429,3 @@ def test_a_bound_of_ever_covers_all_and_one_of_never_none() -> None:
 
     assert brief(found(told, unclean_time=EVER)) == [("lost-write", 5, UNCLEAN)]
     assert brief(found(told, unclean_time=NEVER, budget_index=NEVER)) == [("lost-write", 5)]
-
-
-# -- the same statements ------------------------------------------------------------------------------------
-
-
-def healthy(tale: Tale) -> None:
-    tale.acked(1, 2, 3, process=1).acked(4, 5, process=2).poll(3, (0, 1), (1, 2)).ends(3, 5)
-
-
-def damaged(tale: Tale) -> None:
-    """Something of everything: lost, overwritten, doubled, read too early, out of order, skipped."""
-    tale.poll(3, (7, 12)).acked(1, 2, 3, 4, 5, 6).send(2, 7, at=[4]).send(2, 8, at=[2]).send(
-        1, 9, kind="fail"
-    )
-    tale.logged(9, 2).logged(11, epoch=2, nodes=("n2",)).logged(12, epoch=1, nodes=("n2",)).drop("n1", 1)
-    tale.poll(4, (0, 1), (5, 6), (3, 4)).poll(4, (1, 3)).ends(4, 2).ends(4, 1).send(5, 2)
-    tale.op(6, "txn", asked={"sends": [{"partition": 0, "value": 12}]}, sends=[{"partition": 0, "value": 12}],
-            reads=[{"partition": 0, "offset": 7, "value": 12}])  # fmt: skip
-    tale.row("n3")["hw"] = 99
-
-
-@pytest.fixture
-def statements(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[[Callable[[Tale], None]], list[str]]:
-    def run_on(teller: Callable[[Tale], None]) -> list[str]:
-        ran: list[str] = []
-
-        def noting(unit: Any, families: Any) -> Any:
-            findings = asked(unit, families)
-            ran.extend(unit.statements)
-            return findings
-
-        tale = Tale()
-        teller(tale)
-        monkeypatch.setattr(here, "asked", noting)
-        (verdict,) = here.judge([tale.write(tmp_path / teller.__name__)], FAMILIES)
-        assert not verdict.failure
-        assert bool(verdict.findings) == (teller is not healthy)
-        return ran
-
-    return run_on
-
-
-def test_the_same_statements_run_whatever_is_wrong(statements: Any) -> None:
-    assert statements(healthy) == statements(damaged)

@@ -4,7 +4,7 @@ Only partitions in which something may be wrong are looked at so. Every lookup i
 a partition may have thousands of epochs, and as many replicas that lack records of all of them.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
@@ -14,6 +14,7 @@ from checkers.laws.unit import Unit
 
 Key = tuple[int, int]  # run, partition
 Row = Mapping[str, Any]
+_LOWEST = -(1 << 63)
 Lacked = tuple[int | None, int, int]  # epoch of the records, the first offset, how far they were committed
 
 
@@ -91,16 +92,24 @@ class Commits:
     epochs: Sequence[Epoch] = ()
     los: list[int] = field(init=False)
     tops: list[int] = field(init=False)  # the highest `hi` so far
+    newest: list[int] = field(init=False)  # the highest `written` so far
 
     def __post_init__(self) -> None:
         self.los = [epoch.lo for epoch in self.epochs]
         self.tops = list(accumulate((epoch.hi for epoch in self.epochs), max))
+        written = (_LOWEST if epoch.written is None else epoch.written for epoch in self.epochs)
+        self.newest = list(accumulate(written, max))
 
     def between(self, lo: int, hi: int) -> Iterator[Epoch]:
         """Epochs of which a record in this range was committed."""
         for place in range(bisect_right(self.tops, lo), bisect_left(self.los, hi)):
             if self.epochs[place].hi > lo:
                 yield self.epochs[place]
+
+    def newest_below(self, offset: int) -> int:
+        """No epoch that begins below the offset is higher."""
+        place = bisect_left(self.los, offset)
+        return self.newest[place - 1] if place else _LOWEST
 
     def lacked_by_leader(self, line: Row) -> Iterator[Lacked]:
         """What is missing where the line's node begins to lead, by epoch; the lowest first."""
@@ -132,6 +141,26 @@ class Commits:
                     later[place] = place + 1
                 place = following(later, place + 1)
 
+    def displaced(self, spans: Sequence[tuple[int, Row]]) -> Iterator[tuple[Row, Epoch]]:
+        """In place of which epochs' committed records one replica holds other ones: its spans, each with the
+        last tick at which that is of any matter, and in this order. Once a span takes the place of all that
+        was committed of an epoch, later ones show nothing new of that epoch."""
+        coming = sorted(range(len(self.epochs)), key=lambda place: self.epochs[place].full, reverse=True)
+        left: list[int] = []  # places of those that are committed by now, and not yet displaced as a whole
+        for last, span in spans:
+            while coming and self.epochs[coming[-1]].full + 2 <= last:
+                insort(left, coming.pop())
+            first, end = bisect_left(self.los, span["lo"]), bisect_left(self.los, span["hi"])
+            partly = range(bisect_right(self.tops, span["lo"]), first)
+            wholly = left[bisect_left(left, first) : bisect_left(left, end)]
+            for place in (*partly, *wholly):
+                epoch = self.epochs[place]
+                if epoch.written in (None, span["epoch"]) or epoch.hi <= span["lo"] or epoch.full + 2 > last:
+                    continue
+                yield span, epoch
+                if place >= first and epoch.hi <= span["hi"]:
+                    del left[bisect_left(left, place)]
+
 
 def following(later: list[int], place: int) -> int:
     """The first of those left, from this place on; the ways there are made short."""
@@ -151,7 +180,7 @@ def commits_of(unit: Unit) -> dict[Key, Commits]:
     keys = zip(*(columns[name] for name in ("run", "partition", "written", "by")), strict=True)
     end = 0
     for (run, partition, written, by), some in groupby(keys):
-        here = slice(end, end := end + sum(1 for _ in some))
+        here = slice(end, end := end + len(list(some)))
         named = {name: columns[name][here] for name in ("ticks", "nodes", "seqs", "los", "his", "reached")}
         of_epochs.setdefault((run, partition, written), []).append(ByLeader(by=by, **named))
     found: dict[Key, list[Epoch]] = {}

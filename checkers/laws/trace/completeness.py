@@ -76,11 +76,12 @@ def leaders(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Ex
     """A finding a line: it is a bug if its node lacks any record that nothing excuses."""
     for row in unit.rows("from short_leaders").to_pylist():
         key = row["run"], row["partition"]
+        of = commits.get(key, _NO_COMMITS)
         cases = (
             Case(offset, row["tick"], row["node"], row["seq"], written, "short", seen, led=row["epoch"])
-            for written, offset, seen in commits.get(key, _NO_COMMITS).lacked_by_leader(row)
+            for written, offset, seen in of.lacked_by_leader(row)
         )
-        worst = excuses[key].worst(cases, timed=True)
+        worst = excuses[key].worst(cases, timed=True, newest=of.newest_below(row["upto"]))
         if worst is not None:
             yield finding(names.LEADER_INCOMPLETE, key, row["node"], *worst)
 
@@ -88,7 +89,8 @@ def leaders(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Ex
 def candidates(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
     """A finding for all that one replica lacks of one epoch."""
     for key, cases in together(short_of(unit, commits), mixed_of(unit, commits)):
-        for (who, _), some in cases.items():
+        for who, written in sorted(cases, key=lambda lacked: (lacked[0], lacked[1] or 0)):
+            some = cases[who, written]
             worst = excuses[key].worst(sorted(some, key=itemgetter(0, 1, 2, 3)), timed=False)
             assert worst is not None
             ends = [case.upto for case in some if case.upto is not None]
@@ -110,20 +112,20 @@ def mixed_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, 
     """Logs that hold another epoch's record where one is committed: from when on all of both was there, and
     some word of the controller that was in force then or later has the replica in the ISR."""
     isr_times = isr_times_of(unit)
-    for span in unit.rows("from mixed_spans").to_pylist():
-        key, who = (span["run"], span["partition"]), span["node"]
-        until = (_END if span["gone"] is None else span["gone"]) - 2
-        for epoch in commits[key].between(span["lo"], span["hi"]) if key in isr_times else ():
-            since = max(span["full"], epoch.full) + 2
-            if epoch.written in (None, span["epoch"]) or not isr_times[key].meets(who, since, until):
-                continue
-            offset = max(span["lo"], epoch.lo)
+    rows = unit.rows("from mixed_spans order by run, partition, node").to_pylist()
+    for (run, partition, who), spans in groupby(rows, itemgetter("run", "partition", "node")):
+        key, in_isr = (run, partition), []
+        for span in spans if key in isr_times else ():
+            until = (_END if span["gone"] is None else span["gone"]) - 2
+            last = isr_times[key].last(who, span["full"] + 2, until)
+            if last is not None:
+                in_isr.append((last, span))
+        for span, epoch in commits[key].displaced(sorted(in_isr, key=itemgetter(0))):
+            offset, upto = max(span["lo"], epoch.lo), min(span["hi"], epoch.hi)
             # The line by which it came about: that which committed the one record, or appended the other.
             began = span["born_tick"], who, span["born_seq"]
             tick, node, seq = max(epoch.first_commit(offset), began)
-            case = Case(
-                offset, tick, node, seq, epoch.written, "other", span["epoch"], min(span["hi"], epoch.hi)
-            )
+            case = Case(offset, tick, node, seq, epoch.written, "other", span["epoch"], upto)
             yield key, (who, epoch.written), case
 
 

@@ -33,7 +33,6 @@ import pyarrow as pa
 from checkers.laws.unit import Unit
 
 _HIGHEST = (1 << 63) - 1
-Row = dict[str, Any]
 
 
 class Span(NamedTuple):
@@ -45,6 +44,23 @@ class Span(NamedTuple):
     born_tick: int
     born_seq: int
     full: int  # tick
+
+
+class Event(NamedTuple):
+    """What changes a log, or shows a part of it as committed."""
+
+    run: int
+    partition: int
+    node: str
+    line: int
+    kind: str
+    epoch: Any  # null of an append: unknown; of a commit the leader's
+    lo: int
+    hi: Any
+    seq: int
+    tick: int
+    full: Any  # tick by which all of it was appended
+    epochs: list[list[int]] | None  # that a start found; null: it does not say
 
 
 _KEY = [("run", pa.int32()), ("partition", pa.int64()), ("node", pa.string())]
@@ -79,12 +95,12 @@ def table_of(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def replicas(unit: Unit) -> Iterator[tuple[tuple[Any, ...], Iterator[Row]]]:
+def replicas(unit: Unit) -> Iterator[tuple[tuple[Any, ...], Iterator[Event]]]:
     """Of every replica what changes its log, in its order; and what its HW covers while it leads."""
-    events = unit.rows(f"with {_RUNS} {_TURNS} order by line, number")
-    columns = [column.to_pylist() for column in events.columns]
-    rows = (dict(zip(events.column_names, row, strict=True)) for row in zip(*columns, strict=True))
-    return groupby(rows, itemgetter("run", "partition", "node"))
+    fields = ", ".join(f'"{field}"' for field in Event._fields)
+    events = unit.rows(f"with {_RUNS}, turns as ({_TURNS}) select {fields} from turns order by line, number")
+    columns = (column.to_pylist() for column in events.columns)
+    return groupby(map(Event._make, zip(*columns, strict=True)), itemgetter(0, 1, 2))
 
 
 @dataclass(slots=True)
@@ -97,54 +113,55 @@ class Log:
     covered: int = 0  # a line of an epoch up to `covered_by` has shown all below as committed
     covered_by: int = 0
 
-    def turn(self, event: Row) -> None:
-        match event["kind"]:
+    def turn(self, event: Event) -> None:
+        match event.kind:
             case "append":
-                self.put(event["epoch"], event["lo"], event["hi"], event, full=event["full"])
+                self.put(event.epoch, event.lo, event.hi, event, full=event.full)
             case "truncate":
-                self.cut(event["lo"], event, truncates=True)
+                self.cut(event.lo, event, truncates=True)
             case "recover":
-                self.cut(event["lo"], event)
-            case "start" if event["epochs"] is None:
-                self.cut(event["lo"], event)
+                self.cut(event.lo, event)
+            case "start" if event.epochs is None:
+                self.cut(event.lo, event)
                 end = self.spans[-1].hi if self.spans else 0
-                self.put(None, end, event["lo"], event, full=event["tick"])
+                self.put(None, end, event.lo, event, full=event.tick)
             case "start":
                 self.cut(-_HIGHEST - 1, event)
-                found = [*event["epochs"], (None, event["lo"])]
+                found = [*(event.epochs or ()), (None, event.lo)]
                 for (epoch, first), (_, end) in pairwise(found):
-                    self.put(None if epoch == -1 else epoch, first, end, event, full=event["tick"])
+                    self.put(None if epoch == -1 else epoch, first, end, event, full=event.tick)
             case "commit":
-                self.cover(event["lo"], event["hi"], event)
+                self.cover(event)
 
-    def put(self, epoch: int | None, lo: int, hi: int, event: Row, *, full: int) -> None:
+    def put(self, epoch: int | None, lo: int, hi: int, event: Event, *, full: int) -> None:
         if lo < hi:
             self.cut(lo, event)
-            self.spans.append(Span(epoch, lo, hi, event["tick"], event["seq"], full))
+            self.spans.append(Span(epoch, lo, hi, event.tick, event.seq, full))
 
-    def cut(self, end: int, event: Row, *, truncates: bool = False) -> None:
+    def cut(self, end: int, event: Event, *, truncates: bool = False) -> None:
         """Nothing is left at `end` and above."""
         self.covered = min(self.covered, end)
         while self.spans and self.spans[-1].hi > end:
             span = self.spans.pop()
             lost = span._replace(lo=max(span.lo, end))
-            self.gone.append((*lost, event["tick"], event["line"], truncates))
+            self.gone.append((*lost, event.tick, event.line, truncates))
             if span.lo < end:
                 self.spans.append(span._replace(hi=end))
 
-    def cover(self, low: int, high: int, event: Row) -> None:
-        """The leader's HW shows what is held from `low` up to `high` to be committed."""
-        if event["epoch"] < self.covered_by:
+    def cover(self, event: Event) -> None:
+        """The leader's HW shows what it holds from `lo` up to `hi` to be committed."""
+        low, high = event.lo, event.hi
+        if event.epoch < self.covered_by:
             self.covered = 0
         since = max(low, self.covered)
-        for place in range(bisect_left(self.spans, high, key=lambda span: span.lo) - 1, -1, -1):
+        place = bisect_left(self.spans, high, key=itemgetter(1)) if since < high else 0
+        while place and self.spans[place - 1].hi > since:
+            place -= 1
             span = self.spans[place]
-            if span.hi <= since:
-                break
             what = span.epoch, max(span.lo, since), min(span.hi, high)
-            self.inherited.append((*what, event["epoch"], event["seq"], event["tick"]))
+            self.inherited.append((*what, event.epoch, event.seq, event.tick))
         if low <= self.covered:
-            self.covered, self.covered_by = max(self.covered, high), event["epoch"]
+            self.covered, self.covered_by = max(self.covered, high), event.epoch
 
     def clear_up(self) -> None:
         """What stands at the end is never gone."""

@@ -86,10 +86,14 @@ class Excuses:
         self.excuses, self.lost = excuses, lost
         self.kinds = {_SURE.get(each.permit, each.permit) for each in excuses}
 
+        self.lowest_cause = min((each.cause for each in lost.values()), default=None)
+
     def permit(self, case: Case, *, timed: bool) -> int | None:
         """What permits it; of two the first that applies. What no final log shows, the trace may."""
-        told = [self.cause(case), *(each.permits(case, timed=timed) for each in self.excuses)]
-        return min((permit for permit in told if permit is not None), default=None)
+        return lowest(self.cause(case), self.by_trace(case, timed=timed))
+
+    def by_trace(self, case: Case, *, timed: bool) -> int | None:
+        return lowest(*(each.permits(case, timed=timed) for each in self.excuses))
 
     def cause(self, case: Case) -> int | None:
         lost = self.lost.get(case.offset)
@@ -100,9 +104,12 @@ class Excuses:
         is_old = any(each.by_tick.covers(_ANY_EPOCH, case.written) for each in self.excuses)
         return lost.cause if is_old else None
 
-    def worst(self, cases: Iterable[Case], *, timed: bool) -> tuple[Case, int | None] | None:
+    def worst(
+        self, cases: Iterable[Case], *, timed: bool, newest: int | None = None
+    ) -> tuple[Case, int | None] | None:
         """The first case that nothing permits; if there is none the one that is permitted by what comes
-        first, and of these the first. The cases come from the lowest on."""
+        first, and of these the first. The cases come from the lowest on. `newest`: all are of one line, and
+        no record was written in a later epoch; if the trace permits that one, the rest need no look."""
         found: tuple[Case, int] | None = None
         for case in cases:
             permit = self.permit(case, timed=timed)
@@ -110,7 +117,15 @@ class Excuses:
                 return case, None
             if found is None or permit < found[1]:
                 found = case, permit
+                if newest is not None and self.by_trace(case._replace(written=newest), timed=timed):
+                    of_any = self.by_trace(case._replace(written=None), timed=timed)
+                    if permit == lowest(permit, of_any, self.lowest_cause):
+                        return found
         return found
+
+
+def lowest(*permits: int | None) -> int | None:
+    return min((permit for permit in permits if permit is not None), default=None)
 
 
 def excuses_of(unit: Unit) -> dict[Key, Excuses]:

@@ -3,9 +3,10 @@
 Times are ticks, from the first to the last of them; two ticks apart is surely in order.
 """
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 from checkers.laws.unit import Unit
@@ -22,13 +23,14 @@ class IsrTimes:
         self.rulings, self.active = rulings, active
         self.of: dict[str, list[Time]] = {}
 
-    def meets(self, node: str, since: int, until: int) -> bool:
-        """Whether it was one at some moment between these ticks, both included."""
+    def last(self, node: str, since: int, until: int) -> int | None:
+        """When it last was one between these ticks, both included; None: it was not."""
         if node not in self.of:
             self.of[node] = common(self.in_isr(node), self.active.get(node, ()))
         times = self.of[node]
-        place = bisect_left(times, since, key=lambda time: time[1])
-        return since <= until and place < len(times) and times[place][0] <= until
+        place = bisect_right(times, until, key=itemgetter(0)) - 1
+        last = min(until, times[place][1]) if place >= 0 else since - 1
+        return last if last >= since else None
 
     def in_isr(self, node: str) -> Iterable[Time]:
         """From one word of the controller that has the node in the ISR until the next word."""

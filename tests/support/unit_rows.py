@@ -34,6 +34,11 @@ HEALTHY: Mapping[str, Row] = {
     },
     "processes": {"final": False, "overlaps": False},
     "runs": {"transactional": False, "uncommitted": False, "silent": []},
+    "trace": {"epoch": 0, "leo": 0, "hw": 0},
+    "traced": {
+        "nodes": ["n1", "n2", "n3"], "replicas": ["n1", "n2", "n3"], "clock_error": 0, "min_isr": 2,
+        "claims_from": 0, "complete": True, "unfenced": [], "excuses": [],
+    },
 }  # fmt: skip
 
 

@@ -34,6 +34,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--ops", default="10000,1000000")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--judge-rows", default=",".join(judge_figures.USUAL_ROWS))
+    parser.add_argument("--damaged-ops", type=int, default=1_000_000)
+    parser.add_argument("--folders", type=Path, help="where the judge's folders are kept, or found")
     parser.add_argument("--luck-runs", type=int, default=3)
     parser.add_argument("--luck-seconds", type=float, default=60.0)
     options = parser.parse_args()
@@ -47,7 +50,9 @@ def main() -> None:
         if "recorder" in parts:
             bench_recorder(scratch, options.repeat)
         if "judge" in parts:
-            judge_figures.bench_judge(scratch, sizes_of(options.ops), options.repeat)
+            rows = [row for row in judge_figures.ROWS if row in options.judge_rows.split(",")]
+            judge_figures.bench_judge(scratch, rows, sizes_of(options.ops), options.damaged_ops,
+                                      options.repeat, options.folders)
         if "duckdb" in parts:
             duck.bench_duckdb(scratch, sizes_of(options.ops), options.repeat, say)
         if "luck" in parts:

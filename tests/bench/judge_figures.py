@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -127,34 +128,32 @@ def bench_runs(bench: Bench) -> None:
 
 def bench_sizes(bench: Bench, sizes: Sequence[int]) -> None:
     for ops in sizes:
-        folder = bench.folder(f"real-{ops}", lambda path, ops=ops: real_like.write(path, ops=ops))  # type: ignore[misc]
+        folder = bench.folder(f"real-{ops}", partial(real_like.write, ops=ops))
         row(f"like real, {ops:,} ops", [folder], bench.costs([folder]))
         bench.done_with([folder])
 
 
 def bench_damages(bench: Bench, ops: int) -> None:
     """Each damage beside the healthy run of its size."""
-    folder = bench.folder(f"real-{ops}", lambda path: real_like.write(path, ops=ops))
+    folder = bench.folder(f"real-{ops}", partial(real_like.write, ops=ops))
     healthy = bench.costs([folder])
     row(f"like real, {ops:,} ops", [folder], healthy)
     bench.done_with([folder])
     name = f"real-{ops}-transactions"
-    folder = bench.folder(name, lambda path: real_like.write(path, ops=ops, transactions=True))
+    folder = bench.folder(name, partial(real_like.write, ops=ops, transactions=True))
     row("the same, transactions", [folder], bench.costs([folder]), beside=healthy)
     bench.done_with([folder])
     for damage in real_like.DAMAGES:
-        folder = bench.folder(f"real-{ops}-{damage}", lambda path, damage=damage: real_like.write(  # type: ignore[misc]
-            path, ops=ops, damage=damage))  # fmt: skip
+        folder = bench.folder(f"real-{ops}-{damage}", partial(real_like.write, ops=ops, damage=damage))
         row(f"the same, {damage}", [folder], bench.costs([folder]), beside=healthy)
         bench.done_with([folder])
 
 
 def bench_many(bench: Bench, name: str, count: int, title: str, *, ops: int, trace: bool) -> None:
     folders = [
-        bench.folder(f"{name}-{number}", lambda path, seed=number: real_like.write(  # type: ignore[misc]
-            path, ops=ops, seed=seed, trace=trace))
+        bench.folder(f"{name}-{number}", partial(real_like.write, ops=ops, seed=number, trace=trace))
         for number in range(count)
-    ]  # fmt: skip
+    ]
     row(title, folders, bench.costs(folders))
     bench.done_with(folders)
 

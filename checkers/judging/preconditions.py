@@ -100,7 +100,8 @@ class Preconditions:
     entries: Mapping[str, int] = field(default_factory=dict)  # lines
     bad_entries: Mapping[str, int] = field(default_factory=dict)
     first_bad_entries: Mapping[str, int] = field(default_factory=dict)  # as first_bad
-    flaws: Mapping[str, str] = field(default_factory=dict)  # why a dump in Parquet cannot be read
+    # Why a dump in Parquet cannot be read, by node: nothing of such a dump counts, here or in a law.
+    flaws: Mapping[str, str] = field(default_factory=dict)
     # trace.jsonl
     traced: TraceSummary = field(default_factory=TraceSummary)
 
@@ -122,10 +123,12 @@ def _of_one(run: int, facts: Sequence[Any]) -> Preconditions:
     paired = pairing.merged([each for each in facts if isinstance(each, PairingFacts)], run)
     values = repeats.merged([each for each in facts if isinstance(each, RepeatFacts)], run)
     unmatched = [index for index in (paired.unmatched, values.unmatched) if index is not None]
-    used = joined(*(each.used for each in history), *(each.partitions for each in dumps))
+    flaws = {each.node: each.flaw for each in reversed(dumps) if each.flaw is not None}
+    sound = [each for each in dumps if each.node not in flaws]
+    used = joined(*(each.used for each in history), *(each.partitions for each in sound))
     named = joined(*(each.used for each in history), *(each.held for each in history))
     by_node = defaultdict[str, list[DumpFacts]](list)
-    for each in dumps:
+    for each in sound:
         by_node[each.node].append(each)
     read = {node: some for node, some in by_node.items() if any(each.lines for each in some)}
     return Preconditions(
@@ -151,7 +154,7 @@ def _of_one(run: int, facts: Sequence[Any]) -> Preconditions:
         first_bad_entries={
             node: number for node, some in read.items() if (number := first_broken(some)) is not None
         },
-        flaws={each.node: each.flaw for each in reversed(dumps) if each.flaw is not None},
+        flaws=flaws,
         traced=trace_summary(trace),
     )
 

@@ -194,14 +194,15 @@ def test_dumps_by_node() -> None:
         DumpFacts(run=0, number=1, node="n1", places=3, lines=2, broken=1, first_broken=2),
         DumpFacts(run=0, number=0, node="n1", places=4, lines=4),
         DumpFacts(run=0, number=0, node="n2"),
-        DumpFacts(run=0, number=0, node="n3", places=1, lines=1),
+        DumpFacts(run=0, number=0, node="n3", places=1, lines=1, partitions=((5, 5),)),
         DumpFacts(run=0, number=1, node="n3", flaw="rotten"),
         DumpFacts(run=0, number=2, node="n3", flaw="more rotten"),
     )
-    assert told.entries == {"n1": 6, "n3": 1}
-    assert told.bad_entries == {"n1": 1, "n3": 0}
+    assert told.entries == {"n1": 6}
+    assert told.bad_entries == {"n1": 1}
     assert told.first_bad_entries == {"n1": 7}
     assert told.flaws == {"n3": "rotten"}
+    assert told.used == frozenset()
 
 
 # -- the trace ----------------------------------------------------------------------------------------------

@@ -48,8 +48,6 @@ _LINES = f"""
     from timeline join traced_places using (run, partition)
     where event not in ('fetch', 'isr_proposed')"""
 _ASKS = ["ack", "truncate", "become_leader", "become_follower"]
-
-
 _NO_MEMBERS = pa.schema([
     ("line", pa.int64()), ("run", pa.int32()), ("partition", pa.int64()), ("moment", pa.bool_()),
     ("node", pa.dictionary(pa.int64(), pa.string())), ("leo", pa.int64()), ("log_known", pa.bool_()),
@@ -118,12 +116,13 @@ def in_time(lines: pa.Table) -> InTime:
 
 
 def so_far_of(order: InTime) -> SoFar:
+    """What the lines up to each one show."""
     lines, first = order.lines, order.first
     epoch, tick, seq = (numbers(lines[name]) for name in ("epoch", "tick", "seq"))
-    goal, hw, start = (numbers(lines[name]) for name in ("commits_to", "hw", "epoch_start"))
+    upto, hw, start = (numbers(lines[name]) for name in ("commits_to", "hw", "epoch_start"))
     is_commit = flags(lines["commits_to"].is_valid())
     return SoFar(
-        commits=highest_row(is_commit, first, goal),
+        commits=highest_row(is_commit, first, upto),
         committing=highest_row(is_commit, first, epoch),
         leads=highest_row(flags(lines["leads"]), first, epoch, hw),
         opened=highest_row(flags(lines["epoch_start"].is_valid()), first, epoch, start),
@@ -148,6 +147,7 @@ def isr_at(order: InTime, isrs: pa.Table, rulings: Rows) -> Any:
 
 
 def views_of(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: pa.Table) -> pa.Table:
+    """`views`, of these rows: what the lines surely before each one show."""
     lines, surely = order.lines, order.surely[rows]
     commits = as_of(so_far.commits, surely)
     own, others = lines["commits_to"].take(pa.array(rows)), column_at(lines["commits_to"], commits)
@@ -186,6 +186,7 @@ def moments_of(order: InTime, places: pa.Table) -> Rows:
 
 
 def moments_table(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: pa.Table) -> pa.Table:
+    """`moments`, of these rows: what they and all lines before them show."""
     lines, perhaps = order.lines, order.perhaps[rows]
     place, tick = numbers(lines["place"]), lines["tick"]
     after = np.minimum(rows + 1, len(place) - 1)
@@ -219,7 +220,7 @@ def members_of(order: InTime, rows: Rows, moments: Rows, places: pa.Table) -> pa
             said = said if moment else np.where(mine[at], at, said)
             grown = as_of(appended, order.perhaps[at])
             node = pa.DictionaryArray.from_arrays(offsets[place[at]] + number, replicas.values)
-            told = {
+            states = {
                 "moment": pa.array(np.full(len(at), moment)),
                 "node": node,
                 "leo": column_at(lines["leo"], said),
@@ -227,5 +228,5 @@ def members_of(order: InTime, rows: Rows, moments: Rows, places: pa.Table) -> pa
                 "appended_epoch": column_at(lines["appended_epoch"], grown),
                 "appended_to": column_at(lines["appended_to"], grown),
             }
-            tables.append(pa.table(of_lines(order, at, places) | told))
+            tables.append(pa.table(of_lines(order, at, places) | states))
     return pa.concat_tables(tables or [_NO_MEMBERS])

@@ -1,11 +1,11 @@
-"""The trace, node by node: each line with what its node had said before it (`timeline`, see __init__.py).
+"""The trace, node by node: each line with what its node had last before it (`timeline`, see __init__.py).
 
 A process that starts holds no log but those it speaks of right after: so a start of the node alone is a line
 of each of its partitions, with an empty log, and goes where the partition's own start follows.
 
-A process that ends between its trace and its disk has told of an append that never was, and of a HW and an
-ack that rested on it and never left it. Such a step is the last of its process, it appends, and the next
-start finds the log to end in or before that append: what it committed above that is void.
+A process that ends between its trace and its disk leaves lines of an append that never was, and of a HW and
+an ack that rested on it and never left it. Such a step is the last of its process, it appends, and the next
+start finds a log that ends in that append, or where it began: what the step committed above that is void.
 """
 
 import numpy as np
@@ -30,19 +30,19 @@ from checkers.laws.unit import Unit
 
 FAR = 1 << 60  # ns: later times are taken for this one where ticks are twice the time
 _RULING = "(t.event = 'elect' or (t.event = 'isr' and t.leo is null))"
-_AS_TOLD = """t.run, p.partition, t.node, t.seq, t.event, t.epoch, t.role, t."offset", t."count", t.cut_from,
-    t.cut_to, t.why, t.isr, t.leader, t.partition_epoch, t.acks, t.start, t."at", t.time"""
+_AS_WRITTEN = """t.run, p.partition, t.node, t.seq, t.event, t.epoch, t.role, t."offset", t."count",
+    t.cut_from, t.cut_to, t.why, t.isr, t.leader, t.partition_epoch, t.acks, t.start, t."at", t.time"""
 _TICK = f"""case when p.clock_error = 0 then 2 * greatest(least(t.time, {FAR}), -{FAR})
     else t.time // (least(p.clock_error, {2**63 - 2}) + 1) end"""
 # The controller is no broker of the run; any other line by a name that no broker has is nobody's.
 _LINES = f"""
-    select {_AS_TOLD}, t.leo, t.hw, t.epochs, {_TICK} as tick, false as node_start, {_RULING} as ruling,
+    select {_AS_WRITTEN}, t.leo, t.hw, t.epochs, {_TICK} as tick, false as node_start, {_RULING} as ruling,
         coalesce(t.role = 'leader' or t.event in ('become_leader', 'ack', 'fetch', 'isr_proposed')
             or (t.event = 'isr' and t.leo is not null), false) as leads
     from trace t join traced p using (run, partition)
     where {_RULING} != list_contains(p.nodes, t.node)
     union all by name
-    select {_AS_TOLD}, 0 as leo, 0 as hw, cast([] as bigint[][]) as epochs, {_TICK} as tick,
+    select {_AS_WRITTEN}, 0 as leo, 0 as hw, cast([] as bigint[][]) as epochs, {_TICK} as tick,
         true as node_start, false as ruling, false as leads
     from trace t join traced p on t.run = p.run and list_contains(p.replicas, t.node)
     where t.event = 'start' and t.partition is null"""
@@ -71,7 +71,7 @@ def with_past(lines: pa.Table) -> pa.Table:
     event, node_start = lines["event"], flags(lines["node_start"])
     leads, ruling, starts = flags(lines["leads"]), flags(lines["ruling"]), flags(pc.equal(event, "start"))
     takes_role = flags(pc.is_in(event, pa.array(["become_leader", "become_follower"])))
-    said = before(last_row(~node_start, first), first)
+    last = before(last_row(~node_start, first), first)
     led = before(last_row(leads, first), first)
     ruled = before(last_row(ruling, first), first)
     top = before(highest_row(takes_role, first, numbers(lines["epoch"])), first)
@@ -81,9 +81,9 @@ def with_past(lines: pa.Table) -> pa.Table:
     is_own = (elected >= 0) & (epoch[elected] == epoch) & flags(lines["epoch"].is_valid())
     past = {
         "line": pa.array(np.arange(len(lines))),
-        "last_hw": column_at(lines["hw"], said),
-        "last_leo": column_at(lines["leo"], said),
-        "log_known": pa.array((role >= 0) & ~node_start[role]) if len(lines) else pa.array([], pa.bool_()),
+        "last_hw": column_at(lines["hw"], last),
+        "last_leo": column_at(lines["leo"], last),
+        "log_known": pa.array((role >= 0) & ~node_start[role]),
         "top_epoch": column_at(lines["epoch"], top),
         "led_epoch": column_at(lines["epoch"], led),
         "led_hw": column_at(lines["hw"], led),
@@ -107,16 +107,16 @@ def commits(lines: pa.Table, first: Rows) -> dict[str, pa.Array]:
     moves = flags(pc.equal(lines["event"], "hw")) & flags(lines["leads"]) & (hw > last_hw)
     is_move = moves | (begins & (hw > 0))
     low = np.where(begins, 0, last_hw)
-    goal = np.minimum(hw, recovered(lines, first, is_move))
+    upto = np.minimum(hw, recovered(lines, first, is_move))
     started, start = flags(lines["epoch_start"].is_valid()), numbers(lines["epoch_start"])
     fresh = np.where(started, np.maximum(low, start), low)
-    older = np.where(started, np.minimum(goal, start), goal)
-    is_fresh, is_inherited = is_move & (goal > fresh), is_move & (older > low)
+    older = np.where(started, np.minimum(upto, start), upto)
+    is_fresh, is_inherited = is_move & (upto > fresh), is_move & (older > low)
     return {
         "commits_from": nullable(low, is_move),
-        "commits_to": nullable(goal, is_move),
+        "commits_to": nullable(upto, is_move),
         "fresh_from": nullable(fresh, is_fresh),
-        "fresh_to": nullable(goal, is_fresh),
+        "fresh_to": nullable(upto, is_fresh),
         "inherited_from": nullable(low, is_inherited),
         "inherited_to": nullable(older, is_inherited),
     }
@@ -125,22 +125,19 @@ def commits(lines: pa.Table, first: Rows) -> dict[str, pa.Array]:
 def recovered(lines: pa.Table, first: Rows, asked: Flags) -> Rows:
     """Of the lines that are asked for, where the log ends that the next start finds, if they are of a step
     that never reached the disk; else as high as can be."""
-    starts, leo, time = (
-        flags(pc.equal(lines["event"], "start")),
-        numbers(lines["leo"]),
-        numbers(lines["time"]),
-    )
+    leo, time = numbers(lines["leo"]), numbers(lines["time"])
+    starts = flags(pc.equal(lines["event"], "start"))
     appends = flags(pc.equal(lines["event"], "append")) & flags(lines["leads"])
-    said = before(last_row(~starts, first), first)
-    grew = before(last_row(appends, first), first)
-    lost = starts & (said >= 0) & (grew >= 0) & (leo < leo[said]) & (time[grew] == time[said])
-    lost &= leo >= numbers(lines["offset"])[grew]
+    last = before(last_row(~starts, first), first)
+    appended = before(last_row(appends, first), first)
+    lost = starts & (last >= 0) & (appended >= 0) & (leo < leo[last]) & (time[appended] == time[last])
+    lost &= leo >= numbers(lines["offset"])[appended]
     ends: dict[tuple[int, int], int] = {}
     for row in np.flatnonzero(lost).tolist():
-        step = int(first[row]), int(time[said[row]])
+        step = int(first[row]), int(time[last[row]])
         ends[step] = max(int(leo[row]), ends.get(step, 0))
     found = np.full(len(first), np.iinfo(np.int64).max)
-    near = np.flatnonzero(asked & np.isin(time, time[said[lost]]))
+    near = np.flatnonzero(asked & np.isin(time, time[last[lost]]))
     for row in near.tolist():
         found[row] = ends.get((int(first[row]), int(time[row])), found[row])
     return found

@@ -6,19 +6,19 @@ controller's in one epoch.
 Why a correct broker is never accused.
 
 ack-rule. HW, offset and ISR stand in the ack's own line. That a member had appended the record shows in the
-member's append, which was told before the fetch left that proved it to the leader; so its time is lower, or
-too near to tell, and counts as lower. A record is known by its epoch, which is the acker's own for all that
-it appended as leader; of older ones (a producer's repeated send) nothing is claimed, nor of a member that has
-appended in a later epoch since, nor of one that found more at a start than it had told. Whether the member
-has lost the record since is no matter.
+member's append, whose line was written before the fetch left that proved it to the leader; so its time is
+lower, or too near to tell, and counts as lower. A record is known by its epoch, which is the acker's own for
+all that it appended as leader; of older ones (a producer's repeated send) nothing is claimed, nor of a member
+that has appended in a later epoch since, nor of one that found more at a start than its lines account for.
+Whether the member has lost the record since is no matter.
 
 unsafe-isr. Additions are looked at where the controller applies them, while its epoch is still the leader's:
 nobody has heard of a later epoch, so the new member follows this leader, and has cut what it had to before
 the fetch that proved it worthy; and the leader has counted it ever since (KIP-497), so its HW is not above
-that member's LEO either. A member that has been started again counts only once it has registered
-again, which voids the older incarnation's place (KIP-903). An acker
-counts all that it has proposed, so it counts what the controller has accepted, until it hears of a later
-word: its ISR covers the controller's in the same epoch (VL's ReplicationQuorumSuperset).
+that member's LEO either. A member that has been started again counts only once it has registered again, which
+voids the older incarnation's place (KIP-903). An acker counts all that it has proposed, so it counts what the
+controller has accepted, until it hears of a later word: its ISR covers the controller's in the same epoch
+(VL's ReplicationQuorumSuperset).
 """
 
 from checkers import names

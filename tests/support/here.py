@@ -11,10 +11,12 @@ from typing import Any
 
 import plain_read
 import pyarrow as pa
+import ranged_read
 
 from checkers import names
-from checkers.folder import open_folder
+from checkers.folder import Folder, open_folder
 from checkers.guilt import lines_of
+from checkers.judging.preconditions import Preconditions
 from checkers.judging.run_tables import run_tables
 from checkers.judging.runs import driver_findings, run_of
 from checkers.judging.told import worst
@@ -22,17 +24,21 @@ from checkers.laws import FAMILIES
 from checkers.laws.cycles import unsearched
 from checkers.laws.transactions import transactions
 from checkers.laws.unit import Family, asked, opened
+from checkers.read.ranges import RANGE_BYTES
 from checkers.survey import Survey
 from checkers.verdicts import verdict_of
 from harness.verdict import Verdict
 
 
-def judge(folders: Sequence[Path], families: Sequence[Family] = FAMILIES) -> list[Verdict]:
-    """A verdict a folder, all in one unit."""
+def judge(
+    folders: Sequence[Path], families: Sequence[Family] = FAMILIES, range_bytes: int | None = RANGE_BYTES
+) -> list[Verdict]:
+    """A verdict a folder, all in one unit. range_bytes: read in ranges of so many (checkers.read); None: by
+    the plain reader."""
     opened_folders = [open_folder(folder) for folder in folders]
-    surveys, parts = [], dict[str, list[pa.Table]]()
+    surveys, parts = list[Survey | Preconditions](), dict[str, list[pa.Table]]()
     for run, folder in enumerate(opened_folders):
-        tables, survey = plain_read.read_run(folder, run) if folder.judged else ({}, Survey())
+        tables, survey = read_run(folder, run, range_bytes) if folder.judged else ({}, Survey())
         surveys.append(survey)
         for name, table in tables.items():
             parts.setdefault(name, []).append(table)
@@ -48,6 +54,15 @@ def judge(folders: Sequence[Path], families: Sequence[Family] = FAMILIES) -> lis
         told = lines_of(folder.trace, mine)
         verdicts.append(verdict_of(folder, survey, mine, {}, told))
     return verdicts
+
+
+def read_run(
+    folder: Folder, run: int, range_bytes: int | None
+) -> tuple[dict[str, pa.Table], Survey | Preconditions]:
+    """The tables of its big files, and what must be known of these."""
+    if range_bytes is None:
+        return plain_read.read_run(folder, run)
+    return ranged_read.read_run(folder, run, range_bytes)
 
 
 def groups(verdict: dict[str, Any]) -> list[tuple[str, str, str | None, int]]:

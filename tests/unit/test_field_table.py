@@ -1,0 +1,131 @@
+"""What a line must be: both wordings of the field table agree, and so does the plain reader, on odd lines."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import plain_read
+import pytest
+
+from checkers import plain
+from checkers.read import json_lines
+from checkers.read.field_table import HISTORY, TRACE, Table, dump_of
+
+Line = dict[str, Any]
+LAWS: dict[str, tuple[Table, plain.Law]] = {
+    "history": (HISTORY, plain.is_op),
+    "dump": (dump_of("n1"), plain.is_entry("n1")),
+    "trace": (TRACE, plain_read.fits),
+}
+# What may stand in place of a value. HERE: the field is not there at all.
+GONE = "gone"
+ODD = (
+    GONE, "null", "true", "false", "0", "-0", "1", "-1", "-2", "7", "1.0", "1.5", "1e3", "1E0", "1e400", "01",
+    "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809",
+    "18446744073709551616", "1" * 5000, "NaN", "Infinity", "-Infinity", "'x'", '""', '"7"', '"x"', '"n1"',
+    '"leader"', '"ok"', '"info"', '"send"', '"elect"', '"isr"', '"\\ud800"', '"\\u0000"', '"\N{SNOWMAN}"',
+    "[]", "[null]", "[1]", "[1,null]", '["n1"]', '["n1",2]', "[[1,2]]", "[[1,2,3]]", "[[1,null]]",
+    "[null,[1,2]]", "{}", '{"a":[1]}', "[{}]", '[{"partition":0,"value":1,"offset":2}]',
+    '[{"partition":0,"value":1}]',
+    '[{"partition":-1,"value":1,"offset":2}]', '[{"partition":0,"value":1,"offset":-1}]',
+    '[{"partition":0,"value":1,"offset":2},null]', '[{"partition":0,"value":null,"offset":2}]',
+    '[{"partition":0,"value":1,"offset":2,"epoch":"x"}]', '[{"partition":0,"offset":2,"value":1.5}]',
+    "nonsense", "",
+)  # fmt: skip
+
+SENDS = [{"partition": 0, "value": 17, "offset": 5, "epoch": 2}, {"partition": 1, "value": -3}]
+OP = {"index": 0, "time": 5, "process": 3}
+GOOD: dict[str, list[Line]] = {
+    "history": [
+        {**OP, "type": "invoke", "f": "send", "sends": SENDS},
+        {**OP, "type": "ok", "f": "txn", "sends": SENDS, "reads": SENDS[:1], "error": None},
+        {**OP, "type": "ok", "f": "poll", "reads": SENDS[:1]},
+        {**OP, "type": "ok", "f": "list_offsets", "offsets": [{"partition": 0, "offset": 9}]},
+        {**OP, "type": "ok", "f": "assign", "partitions": [0, 1]},
+        {**OP, "type": "info", "f": "subscribe", "error": "TIMEOUT"},
+        {**OP, "type": "fail", "f": "crash"},
+        {**OP, "process": -1, "type": "info", "f": "kill", "fault": {"nodes": ["n1"]}},
+    ],
+    "dump": [
+        {"node": "n1", "partition": 0, "offset": 1, "epoch": -1, "value": 4, "crc": 7},
+        {"node": "n1", "partition": 0, "offset": 2, "epoch": 0, "value": None, "crc": 7, "crc_ok": False,
+         "aborted": True},
+    ],
+}  # fmt: skip
+BY = {"time": -5, "node": "n1", "seq": 0}
+STATE = {"partition": 0, "epoch": 1, "leo": 7, "hw": 6}
+ISR = {"isr": ["n1", "n2"]}
+GOOD["trace"] = [
+    {**BY, "event": "append", **STATE, "role": "leader", "offset": 5, "count": 2, "epochs": [[1, 5]]},
+    {**BY, "event": "truncate", **STATE, "from": 9, "to": 7, "why": "recovery"},
+    {**BY, "event": "hw", **STATE, "role": "follower"},
+    {**BY, "event": "become_leader", **STATE, **ISR, "start": 7},
+    {**BY, "event": "become_follower", **STATE, "leader": "n2"},
+    {**BY, "event": "fetch", **STATE, "follower": "n2", "offset": 5, "follower_epoch": 1},
+    {**BY, "event": "ack", **STATE, **ISR, "offset": 5, "acks": "all"},
+    {**BY, "event": "isr_proposed", **STATE, **ISR, "partition_epoch": 3},
+    {**BY, "event": "isr", **STATE, **ISR},
+    {**BY, "event": "isr", "partition": 0, "epoch": 1, **ISR, "leader": "n1", "partition_epoch": 3},
+    {**BY, "event": "elect", "partition": 0, "epoch": 1, **ISR, "leader": "n1", "clean": True},
+    {**BY, "event": "register", "broker": "n1", "clean": False},
+    {**BY, "event": "fence", "broker": "n1"},
+    {**BY, "event": "start", "clean": True},
+    {**BY, "event": "start", **STATE, "clean": True},
+    {**BY, "event": "checkpoint", "what": "hw", "value": 4},
+]
+
+
+def variants(line: Line) -> Iterator[str]:
+    """The line with every field, and every odd field, in turn something else."""
+    text = json.dumps(line)
+    for name in (*line, "sends", "reads", "offsets", "partitions", "isr", "epochs", "value", "error", "x"):
+        for odd in ODD:
+            if odd == GONE:
+                yield json.dumps({key: value for key, value in line.items() if key != name})
+            else:
+                yield json.dumps({**line, name: "HERE"}).replace('"HERE"', odd)
+    yield from (text, f" {text}\t", text + text, text + ",", text + "//", "\ufeff" + text, text + "\0")
+    yield from (f"[{text}]", text[:-1], text[1:], text.replace(":", ";"), text.replace('"', "'"))
+    yield from ("{}", "null", "17", '"x"', "nonsense")
+    yield text.replace('"index"', '"\\u0069ndex"').replace('"value"', '"v\\u0061lue"')
+
+
+def is_good_plainly(line: str, law: plain.Law) -> bool:
+    return plain_read.good(line.encode(errors="surrogatepass"), law) is not None
+
+
+@pytest.mark.parametrize("kind", LAWS)
+def test_arrow_and_python_judge_alike(kind: str) -> None:
+    """Of every line that Arrow takes the columns say what the objects say."""
+    table, _ = LAWS[kind]
+    taken = 0
+    for good in GOOD[kind]:
+        for line in variants(good):
+            parsed = json_lines.parsed(line.encode() + b"\n", table)
+            if parsed is None:
+                continue
+            taken += 1
+            row = plain_read.object_of(line.encode())
+            assert row is not None
+            columns = table.encoded(parsed)
+            named = all(each.name in row for each in table.fields if each.named)
+            is_nemesis = row.get("process") == -1
+            if named and not is_nemesis:  # what columns do not tell
+                assert bool(table.good(columns)[0]) == table.is_good(row), line
+    assert taken > 100
+
+
+@pytest.mark.parametrize("kind", LAWS)
+def test_whatever_lines_stand_beside_it(kind: str) -> None:
+    """The same lines are broken in one piece, alone, and by the plain reader's wording."""
+    table, law = LAWS[kind]
+    lines = [line for good in GOOD[kind] for line in variants(good)]
+    data = "\n".join(lines).encode()
+    rows = json_lines.rows_of(data, table)
+    broken = [lines[place] for place in rows.broken]
+    assert broken == [line for line in lines if not is_good_plainly(line, law)]
+    assert rows.lines == len(lines)
+    assert len(rows.places) + len(broken) == len(lines)
+    for place in range(0, len(lines), 53):
+        alone = json_lines.rows_of(lines[place].encode(), table)
+        assert list(alone.broken) == ([0] if place in rows.broken else []), lines[place]

@@ -106,7 +106,6 @@ def cycles(unit: Unit) -> None:
     """All cycles of the runs whose lines and dependencies the unit has."""
     unit.make("op_lines", _OP_LINES)
     unit.make("ops", _OPS)
-    unit.make("op_edges", _OP_EDGES)
     ops, edges, runs = (unit.rows(one) for one in (_ALL_OPS, _ALL_EDGES, _RUNS))
     lax = {row["run"] for row in runs.to_pylist() if row["uncommitted"]}
     rows: list[dict[str, Any]] = []
@@ -147,22 +146,21 @@ _OPS = f"""select run, op, row_number() over (partition by run order by op) - 1 
             max(struct_pack(rank := list_position(['invoke', 'ok', 'fail', 'info'], type),
                 f := list_position({list(OPS)}, f) - 1, type := type)) as outcome
         from op_lines group by run, op)"""
-# Edges between different ops, by their numbers.
-_OP_EDGES = f"""with numbers as (
-        select run, op as line, number from ops
-        union select l.run, l."at", o.number from op_lines l join ops o using (run, op))
-    select e.run, kind, a.number as source, b.number as target, partition, "offset", value, x, y
-    from dependencies e anti join ({_TOO_MANY}) using (run)
-    join numbers a on a.run = e.run and a.line = e.x
-    join numbers b on b.run = e.run and b.line = e.y
-    where a.number <> b.number"""
 _ALL_OPS = """select o.run, coalesce(invoked, -1) as inv, coalesce(completed, -1) as done, process,
         (type = 'info')::bigint as info, f::bigint as f, coalesce("overlaps", false)::bigint as "overlaps"
     from ops o left join processes using (run, process) order by o.run, number"""
-# In the order of their records, so that of cycles that are as short the same one is told each time.
-_ALL_EDGES = """select run, kind::bigint as kind, source, target, partition, "offset",
+# Edges between different ops, by their numbers; in the order of their records, so that of cycles that are as
+# short the same one is told each time.
+_ALL_EDGES = f"""with numbers as (
+        select run, op as line, number from ops
+        union select l.run, l."at", o.number from op_lines l join ops o using (run, op))
+    select e.run, kind::bigint as kind, a.number as source, b.number as target, partition, "offset",
         coalesce(value, -1) as value
-    from op_edges order by run, partition, "offset", kind, y, x, value"""
+    from dependencies e anti join ({_TOO_MANY}) using (run)
+    join numbers a on a.run = e.run and a.line = e.x
+    join numbers b on b.run = e.run and b.line = e.y
+    where a.number <> b.number
+    order by e.run, partition, "offset", kind, y, x, value"""
 _RUNS = "select run, uncommitted from runs"
 
 

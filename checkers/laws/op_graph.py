@@ -125,7 +125,9 @@ def components(graph: Graph, kinds: Iterable[int], members: Bools) -> Ints:
     edges = graph.among(kinds & {*DEPENDENCIES}, members)
     source, target, size = graph.source[edges], graph.target[edges], count
     if kinds & {PROCESS, REALTIME}:
-        later = later_ops(graph, members, by_process=REALTIME not in kinds)
+        every = np.zeros(count, dtype=np.int64)
+        whose = every if REALTIME in kinds else graph.process
+        later = later_ops(graph, np.where(members, whose, -1))
         source, target = np.concatenate((source, later.source)), np.concatenate((target, later.target))
         size = later.size
     labels = strongly_connected(source, target, size)[:count]
@@ -148,11 +150,9 @@ class Later:
     size: int  # vertices and points
 
 
-def later_ops(graph: Graph, members: Bools, *, by_process: bool) -> Later:
-    """Among the members; by process only to the later ops of the same one, in points of its own."""
-    first = len(graph.inv)
-    mine = members & (graph.process >= 0) if by_process else members
-    whose = graph.process if by_process else np.zeros(first, dtype=np.int64)
+def later_ops(graph: Graph, whose: Ints) -> Later:
+    """`whose`: vertex -> within which group this is asked, in points of its own; -1: it takes no part."""
+    first, mine = len(graph.inv), whose >= 0
     begun = np.flatnonzero(mine & (graph.inv >= 0))
     begun = begun[np.lexsort((begun, graph.inv[begun], whose[begun]))]
     new = np.ones(len(begun), dtype=np.bool_)
@@ -362,7 +362,9 @@ class Walks:
         for source, target, weight, edge in zip(*(column.tolist() for column in columns), strict=True):
             drawn.add_edge(source, target, weight=weight, edge=edge)
         if PROCESS in kinds:
-            later = later_ops(graph, labels >= 0, by_process=True)
+            members = np.where((labels >= 0) & (graph.process >= 0), labels, -1)
+            _, whose = np.unique(np.stack((members, graph.process)), axis=1, return_inverse=True)
+            later = later_ops(graph, np.where(members >= 0, whose, -1))
             points = (later.source, later.target, later.counts * _STEP)
             drawn.add_weighted_edges_from(zip(*(column.tolist() for column in points), strict=True))
         return Walks(graph=graph, timed=REALTIME in kinds, drawn=drawn)

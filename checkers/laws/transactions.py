@@ -1,10 +1,10 @@
-"""What ops of runs with transactions depend on: who wrote what whom read, and reads of an op's own writes.
+"""What ops of runs with transactions depend on: who read what whom wrote, and reads of an op's own writes.
 
 Two steps, for a partition shows what ops read and wrote there, and only the whole run shows cycles:
-    dependencies(unit)  from `sends` and `reads` of whole partitions; makes `dependencies`, `own_reads` and
-                        `dependency_counts`, which partition units send to the one unit of their run
-    of_the_run(unit)    there, from these tables and `lines`; the findings
-A unit that has both (all of a run) calls `transactions`.
+    dependencies(unit)  from `sends` and `reads` of whole partitions; makes the tables of tables.SENT_ON, which
+                        units of partitions send (sent_on) to the one unit of their run
+    of_the_run(unit)    there, from these tables, `lines` and `answers`; the findings
+A unit that has all of a run calls `transactions`.
 
 Rules
 1. A value that the run sent more than once takes no part: which of its sends wrote a record nobody knows.
@@ -16,11 +16,14 @@ Rules
    whose first completion is a fail wrote nothing.
 """
 
+import pyarrow as pa
+
 from checkers import names
 from checkers.laws import cycles
 from checkers.laws.cycles import MOST_EDGES
 from checkers.laws.op_graph import RW, WR, WW
 from checkers.laws.permits import ISOLATION
+from checkers.laws.tables import SENT_ON
 from checkers.laws.unit import Unit
 
 
@@ -65,14 +68,26 @@ def dependencies(unit: Unit) -> None:
             union all select run, partition, acked, value, writer from txn_writers where acked is not null)
         group by run, partition, "offset" having min(value) = max(value)""",
     )
-    unit.make("every_dependency", f"{_WR} union all {_WW} union all {_RW}")
-    unit.make("dependency_counts", "select run, count(*) as edges from every_dependency group by run")
-    unit.make(
-        "dependencies",
-        f"""select e.* from every_dependency e semi join
-        (select run from dependency_counts where edges <= {MOST_EDGES}) using (run)""",
-    )
+    unit.make("dependencies", f"{_WR} union all {_WW} union all {_RW}")
+    unit.make("dependency_counts", "select run, count(*) as edges from dependencies group by run")
     unit.make("own_reads", _OWN_READS)
+
+
+def sent_on(unit: Unit) -> dict[str, pa.Table]:
+    """These tables, for the unit of the run; without the dependencies of a run that has too many of them here
+    alone: their count says so."""
+    few = f"select run from dependency_counts where edges <= {MOST_EDGES}"
+    return {
+        name: unit.rows(
+            f"select {', '.join(map(quoted, schema.names))} from {name}"
+            + (f" semi join ({few}) using (run)" if name == "dependencies" else "")
+        ).cast(schema)
+        for name, schema in SENT_ON.items()
+    }
+
+
+def quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 _WR = f"""select run, {WR}::tinyint as kind, writer as x, "at" as y, partition, "offset", value

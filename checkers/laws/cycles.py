@@ -104,6 +104,11 @@ class Found:
 
 def cycles(unit: Unit) -> None:
     """All cycles of the runs whose lines and dependencies the unit has."""
+    unit.make(
+        "unsearched_runs",
+        f"""select run, sum(edges)::bigint as edges from dependency_counts
+        group by run having sum(edges) > {MOST_EDGES}""",
+    )
     unit.make("op_lines", _OP_LINES)
     unit.make("ops", _OPS)
     ops, edges, runs = (unit.rows(one) for one in (_ALL_OPS, _ALL_EDGES, _RUNS))
@@ -122,7 +127,7 @@ def cycles(unit: Unit) -> None:
 
 def unsearched(unit: Unit) -> list[tuple[int, str]]:
     """The runs that have too many edges to look for cycles, each with the reason to be told."""
-    rows = unit.rows(f"{_TOO_MANY} order by run").to_pylist()
+    rows = unit.rows("select run, edges from unsearched_runs order by run").to_pylist()
     told = (
         "{} dependencies among the ops of this run with transactions: cycles are looked for among {} at the "
         "most"
@@ -130,8 +135,6 @@ def unsearched(unit: Unit) -> list[tuple[int, str]]:
     return [(row["run"], told.format(row["edges"], MOST_EDGES)) for row in rows]
 
 
-_TOO_MANY = f"""select run, sum(edges)::bigint as edges from dependency_counts
-    group by run having sum(edges) > {MOST_EDGES}"""
 # Completions, and those invocations with sends that were never completed: each with the line (op) and the
 # index (invoked) of its invocation, or itself, where nobody can say which that is.
 _OP_LINES = f"""select run, "at", coalesce(answers, "at") as op,
@@ -151,12 +154,12 @@ _ALL_OPS = """select o.run, coalesce(invoked, -1) as inv, coalesce(completed, -1
     from ops o left join processes using (run, process) order by o.run, number"""
 # Edges between different ops, by their numbers; in the order of their records, so that of cycles that are as
 # short the same one is told each time.
-_ALL_EDGES = f"""with numbers as (
+_ALL_EDGES = """with numbers as (
         select run, op as line, number from ops
         union select l.run, l."at", o.number from op_lines l join ops o using (run, op))
     select e.run, kind::bigint as kind, a.number as source, b.number as target, partition, "offset",
         coalesce(value, -1) as value
-    from dependencies e anti join ({_TOO_MANY}) using (run)
+    from dependencies e anti join unsearched_runs using (run)
     join numbers a on a.run = e.run and a.line = e.x
     join numbers b on b.run = e.run and b.line = e.y
     where a.number <> b.number

@@ -1,7 +1,7 @@
 """What ops of runs with transactions depend on: who read what whom wrote, and reads of an op's own writes.
 
 Two steps, for a partition shows what ops read and wrote there, and only the whole run shows cycles:
-    dependencies(unit)  from `sends` and `reads` of whole partitions; makes the tables of tables.SENT_ON, which
+    dependencies(unit)  from `sends` and `reads` of whole partitions; makes the tables of SENT_ON, which
                         units of partitions send (sent_on) to the one unit of their run
     of_the_run(unit)    there, from these tables, `lines` and `answers`; the findings
 A unit that has all of a run calls `transactions`.
@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from checkers import names
 from checkers.laws import cycles
-from checkers.laws.cycles import MOST_EDGES
 from checkers.laws.op_graph import RW, WR, WW
 from checkers.laws.permits import ISOLATION
 from checkers.laws.tables import SENT_ON
@@ -76,7 +75,7 @@ def dependencies(unit: Unit) -> None:
 def sent_on(unit: Unit) -> dict[str, pa.Table]:
     """These tables, for the unit of the run; without the dependencies of a run that has too many of them here
     alone: their count says so."""
-    few = f"select run from dependency_counts where edges <= {MOST_EDGES}"
+    few = f"select run from dependency_counts where edges <= {cycles.MOST_EDGES}"
     return {
         name: unit.rows(
             f"select {', '.join(map(quoted, schema.names))} from {name}"

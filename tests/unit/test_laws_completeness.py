@@ -1,0 +1,408 @@
+"""Who holds what, and who lacks what was committed (checkers.laws.trace): each breach beside what is none."""
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from unit_rows import GREATEST, LEAST, briefly, found, table
+
+from checkers.laws.log import log
+from checkers.laws.permits import BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
+from checkers.laws.trace.cluster_views import cluster_views
+from checkers.laws.trace.completeness import completeness
+from checkers.laws.trace.epoch_spans import epoch_spans
+from checkers.laws.trace.isr_times import common
+from checkers.laws.trace.node_timeline import node_timeline
+from checkers.laws.unit import opened
+from checkers.laws.values import values
+
+FAMILIES = log, values, node_timeline, cluster_views, epoch_spans, completeness
+ALL = ["n1", "n2", "n3"]
+LEADER, CANDIDATE, CUT = "leader-incomplete", "candidate-incomplete", "unsafe-truncation"
+Row = dict[str, Any]
+
+
+class Story:
+    """What a cluster of three says of one partition, 10 ns from line to line. Each replica's LEO and HW are
+    kept; whatever else a line says is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[Row] = []
+        self.leo = dict.fromkeys(ALL, 0)
+        self.hw = dict.fromkeys(ALL, 0)
+        self.seqs: dict[str, int] = {}
+
+    def line(self, node: str, event: str, **fields: Any) -> "Story":
+        self.seqs[node] = self.seqs.get(node, -1) + 1
+        state = {"leo": self.leo.get(node), "hw": self.hw.get(node)}
+        told = {"time": 10 * len(self.lines), "node": node, "seq": self.seqs[node], "event": event, **state}
+        self.lines.append({**told, **fields})
+        return self
+
+    def elect(self, leader: str, epoch: int, isr: Sequence[str] = ALL) -> "Story":
+        self.line("c", "elect", leader=leader, epoch=epoch, isr=isr, clean=True, partition_epoch=epoch)
+        self.line(leader, "become_leader", epoch=epoch, isr=isr, start=self.leo[leader])
+        for node in ALL:
+            if node != leader:
+                self.line(node, "become_follower", epoch=epoch)
+        return self
+
+    def append(self, node: str, epoch: int, count: int = 1, role: str = "follower", **fields: Any) -> "Story":
+        first, self.leo[node] = self.leo[node], self.leo[node] + count
+        told = {"offset": first, "count": count, "epochs": [[epoch, first]], "role": role, **fields}
+        return self.line(node, "append", epoch=epoch, **told)
+
+    def write(self, epoch: int, by: str = "n1", to: Iterable[str] = ("n2", "n3")) -> "Story":
+        """A record on all of these, and then committed."""
+        self.append(by, epoch, role="leader")
+        for node in to:
+            self.append(node, epoch)
+        return self.commit(by, epoch, self.leo[by])
+
+    def commit(self, leader: str, epoch: int, hw: int) -> "Story":
+        self.hw[leader] = hw
+        return self.line(leader, "hw", epoch=epoch, role="leader")
+
+    def truncate(self, node: str, to: int, epoch: int = 0, **fields: Any) -> "Story":
+        before, self.leo[node] = self.leo[node], to
+        return self.line(node, "truncate", cut_from=before, cut_to=to, epoch=epoch, **fields)
+
+    def start(self, node: str, leo: int, **fields: Any) -> "Story":
+        self.leo[node] = leo
+        return self.line(node, "start", **fields)
+
+    def rows(self, *, fenced: Iterable[str] = (), **traced: Any) -> dict[str, list[Row]]:
+        active = [{"node": node, "since": -(1 << 61), "until": 1 << 61} for node in ALL if node not in fenced]
+        return {"trace": self.lines, "traced": [traced], "active_brokers": active}
+
+
+def judged(story: Story, keys: Sequence[str] = ("how", "offset", "nodes"), **facts: Any) -> list[Any]:
+    return briefly(found(FAMILIES, **story.rows(**facts)), *keys)
+
+
+def spans(story: Story, node: str = "n1") -> list[tuple[Any, ...]]:
+    """Epoch, from, to, and how each ended, of one replica."""
+    tables = {name: table(name, rows) for name, rows in story.rows().items()}
+    with opened(tables) as unit:
+        node_timeline(unit)
+        epoch_spans(unit)
+        rows = unit.rows(f"from epoch_spans where node = '{node}' order by lo, gone nulls last").to_pylist()
+    ends = ("cut" if row["cut"] else "stands" if row["gone"] is None else "left" for row in rows)
+    return [(row["epoch"], row["lo"], row["hi"], end) for row, end in zip(rows, ends, strict=True)]
+
+
+# -- the walk ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("story", "wanted"),
+    [
+        (Story().append("n1", 0, 2).append("n1", 0), [(0, 0, 3, "stands")]),
+        (Story().append("n1", 0, 2).append("n1", 1), [(0, 0, 2, "stands"), (1, 2, 3, "stands")]),
+        (
+            Story().append("n1", 0, 2).append("n1", 0, offset=5, epochs=[[0, 5]]),
+            [(0, 0, 2, "stands"), (0, 5, 6, "stands")],
+        ),
+        (
+            Story().append("n1", 2, 4, epochs=[[0, 0], [1, 1], [1, 1], [2, 3]]),
+            [(0, 0, 1, "stands"), (1, 1, 3, "stands"), (2, 3, 4, "stands")],
+        ),
+        (Story().append("n1", 0, 4).truncate("n1", 1), [(0, 0, 1, "stands"), (0, 1, 4, "cut")]),
+        (
+            Story().append("n1", 0, 4).truncate("n1", 1, why="recovery"),
+            [(0, 0, 1, "stands"), (0, 1, 4, "left")],
+        ),
+        (Story().append("n1", 0, 4).truncate("n1", 9), [(0, 0, 4, "cut")]),
+        (Story().append("n1", 0, 4).start("n1", 1), [(0, 0, 1, "stands"), (0, 1, 4, "left")]),
+        (Story().append("n1", 0, 2).start("n1", 5), [(0, 0, 2, "stands"), (None, 2, 5, "stands")]),
+        (
+            Story().append("n1", 0, 4).start("n1", 3, epochs=[[0, 0], [-1, 1], [2, 2]]),
+            [(0, 0, 4, "left"), (0, 0, 1, "stands"), (None, 1, 2, "stands"), (2, 2, 3, "stands")],
+        ),
+        (Story().append("n1", 0, 4).line("n1", "start", partition=None), [(0, 0, 4, "left")]),
+        (
+            Story().append("n1", 0, 4).append("n1", 1, offset=1, epochs=[[1, 1]]),
+            [(0, 0, 1, "stands"), (0, 1, 4, "left"), (1, 1, 2, "stands")],
+        ),
+        (
+            Story().append("n1", 0, 9, offset=GREATEST - 2, epochs=[[0, GREATEST - 2]]),
+            [(0, GREATEST - 2, GREATEST, "stands")],
+        ),
+        (Story().append("n1", 0, 1, epochs=[[LEAST, LEAST]]), [(LEAST, LEAST, 1, "stands")]),
+    ],
+)
+def test_a_log_is_a_stack_of_epochs(story: Story, wanted: list[tuple[Any, ...]]) -> None:
+    assert spans(story) == wanted
+
+
+def test_without_epochs_a_follower_has_those_of_its_leader_from_where_that_begins() -> None:
+    story = Story().append("n2", 0, 1).elect("n1", 3).append("n1", 3, 2, role="leader", epochs=None)
+    story.append("n2", 3, 1, epochs=None).append("n2", 4, 1, epochs=None)
+
+    assert spans(story, "n1") == [(3, 0, 2, "stands")]
+    assert spans(story, "n2") == [(0, 0, 1, "stands"), (3, 1, 2, "stands"), (None, 2, 3, "stands")]
+
+
+def test_a_leader_shows_once_what_it_holds_of_earlier_epochs() -> None:
+    story = Story().elect("n1", 0).write(0).elect("n1", 1).write(1).elect("n1", 2).elect("n2", 3)
+    story.commit("n2", 3, 2).elect("n2", 4)
+    tables = {name: table(name, rows) for name, rows in story.rows().items()}
+    with opened(tables) as unit:
+        node_timeline(unit)
+        epoch_spans(unit)
+        rows = unit.rows(
+            'select node, written, lo, hi, "by" from inherited order by "by", written'
+        ).to_pylist()
+
+    assert [tuple(row.values()) for row in rows] == [
+        ("n1", 0, 0, 1, 1), ("n1", 1, 1, 2, 2), ("n2", 0, 0, 1, 3), ("n2", 1, 1, 2, 3),
+    ]  # fmt: skip
+
+
+# -- who lacks what ---------------------------------------------------------------------------------------
+
+
+def two_epochs() -> Story:
+    return Story().elect("n1", 0).write(0).elect("n1", 1).write(1)
+
+
+def test_all_have_what_was_committed() -> None:
+    assert not judged(two_epochs().elect("n2", 2).write(2, "n2", ("n1", "n3")))
+
+
+def lags() -> Story:
+    return Story().elect("n1", 0).write(0, to=["n2"]).write(0, to=["n2"])
+
+
+LAGS_BEHIND = (CANDIDATE, "short", 0, ["n3"])
+
+
+@pytest.mark.parametrize(
+    ("story", "facts", "wanted"),
+    [
+        (lags(), {}, [LAGS_BEHIND]),
+        (lags(), {"fenced": ["n3"]}, []),
+        (lags(), {"replicas": ["n1", "n2"]}, []),
+        (Story().elect("n1", 0, ["n1", "n2"]).write(0, to=["n2"]), {}, []),
+        (lags().elect("n3", 1), {}, [LAGS_BEHIND, (LEADER, "short", 0, ["n3"])]),
+        # No two lines are in order: only once all have come it is known who lags.
+        (lags().elect("n3", 1), {"clock_error": 1_000}, [LAGS_BEHIND]),
+        (lags().elect("n3", 1), {"clock_error": GREATEST}, [LAGS_BEHIND]),
+    ],
+)
+def test_a_log_that_ends_below_what_was_committed(
+    story: Story, facts: Row, wanted: list[tuple[Any, ...]]
+) -> None:
+    assert judged(story, **facts) == wanted
+
+
+def test_who_hears_late_of_its_epoch_is_not_asked_for_what_later_ones_committed() -> None:
+    story = Story().elect("n1", 0).write(0).elect("n2", 2, ["n1", "n2"]).write(2, "n2", ["n1"])
+
+    assert not judged(story.line("n3", "become_leader", epoch=1, isr=["n3"], start=1))
+
+
+def test_of_each_epoch_the_first_record_is_named_that_is_missing() -> None:
+    story = Story().elect("n1", 0).write(0).write(0, to=["n2"]).elect("n1", 1).write(1, to=["n2"])
+
+    told = judged(story, ("offset", "epoch", "nodes"))
+    assert told == [(CANDIDATE, 1, 0, ["n3"]), (CANDIDATE, 2, 1, ["n3"])]
+
+
+def mixed() -> Story:
+    """n3 holds a record of epoch 0 where one of epoch 1 is committed."""
+    return Story().elect("n1", 0).append("n3", 0).elect("n1", 1)
+
+
+def test_another_record_where_one_is_committed() -> None:
+    keys = "how", "offset", "upto", "seen", "node"
+    assert judged(mixed().write(1, to=["n2"]), keys) == [(CANDIDATE, "other", 0, 1, 0, "n1")]
+    assert not judged(mixed().truncate("n3", 0, 1).write(1))
+    assert not judged(Story().elect("n1", 1, ["n1", "n2"]).append("n3", 0).write(1, to=["n2"]))
+
+
+@pytest.mark.parametrize(
+    ("truncation", "facts", "wanted"),
+    [
+        ({"to": 0}, {}, [(CUT, 0, 1), (CANDIDATE, 0, None)]),
+        ({"to": 0}, {"fenced": ["n2"]}, [(CUT, 0, 1)]),
+        ({"to": 0, "why": "Recovery"}, {"fenced": ["n2"]}, []),
+        ({"to": 0}, {"fenced": ["n2"], "claims_from": 1}, []),
+        ({"to": 0}, {"fenced": ["n2"], "replicas": ["n1", "n3"]}, []),
+        ({"to": 1}, {}, []),
+        ({"to": GREATEST}, {"fenced": ["n2"]}, [(CUT, 0, 1)]),  # the log begins anew
+        ({"to": LEAST}, {"fenced": ["n2"]}, [(CUT, 0, 1)]),
+    ],
+)
+def test_a_truncation_cuts_what_was_committed(truncation: Row, facts: Row, wanted: list[Any]) -> None:
+    story = Story().elect("n1", 0).write(0).append("n2", 0)
+    story.lines.append({**story.truncate("n2", **truncation).lines.pop(), "leo": max(0, truncation["to"])})
+
+    assert sorted(judged(story, ("offset", "upto"), **facts)) == sorted(wanted)
+
+
+def test_a_truncation_before_the_record_was_committed() -> None:
+    assert not judged(Story().elect("n1", 0).append("n1", 0, role="leader").append("n2", 0).truncate("n2", 0))
+
+
+# -- what permits it --------------------------------------------------------------------------------------
+
+
+def excuse(permit: int, time: int, *, epoch: int = 0, elected: int = 9) -> Row:
+    return {"permit": permit, "epoch": epoch, "elected": elected, "tick": 2 * time}
+
+
+CUT_AT = 60  # ns, the line of `cut_story` that cuts
+
+
+def cut_story() -> Story:
+    return Story().elect("n1", 0).write(0, to=["n2"]).truncate("n2", 0, epoch=4)
+
+
+@pytest.mark.parametrize(
+    ("excuses", "wanted"),
+    [
+        ([], None),
+        ([excuse(UNCLEAN, CUT_AT - 30)], UNCLEAN),
+        ([excuse(BUDGET, CUT_AT - 30)], BUDGET),
+        ([excuse(BUDGET, CUT_AT - 30), excuse(UNCLEAN_MAYBE, 0)], UNCLEAN_MAYBE),
+        ([excuse(UNCLEAN, CUT_AT + 90)], None),  # what comes later is no excuse
+        ([excuse(UNCLEAN, CUT_AT + 90, elected=4)], UNCLEAN),  # the line is in the epoch that was elected
+        ([excuse(UNCLEAN, CUT_AT - 30, epoch=-1)], None),  # written since
+        ([{**excuse(UNCLEAN, CUT_AT - 30), "epoch": None}], UNCLEAN),
+    ],
+)
+def test_an_election_permits_what_was_written_before_it(excuses: list[Row], wanted: int | None) -> None:
+    told = found(FAMILIES, **cut_story().rows(fenced=["n2"], replicas=["n1", "n2"], excuses=excuses))
+
+    assert briefly(told, "permit") == [(CUT, wanted)]
+
+
+def test_an_election_too_near_to_tell_permits_it_perhaps() -> None:
+    for permit, maybe in ((UNCLEAN, UNCLEAN_MAYBE), (BUDGET, BUDGET_MAYBE)):
+        rows = cut_story().rows(fenced=["n2"], clock_error=4, replicas=["n1", "n2"])
+        cut = next(line for line in rows["trace"] if line["event"] == "truncate")
+        rows["traced"][0]["excuses"] = [{**excuse(permit, 0), "tick": cut["time"] // 5}]
+
+        assert briefly(found(FAMILIES, **rows), "permit") == [(CUT, maybe)]
+
+
+def test_a_candidate_is_excused_before_the_election_too() -> None:
+    excuses = [excuse(UNCLEAN, 10_000)]
+
+    assert judged(lags(), ("permit",), excuses=excuses) == [(CANDIDATE, UNCLEAN)]
+
+
+def lost_at(offset: int, epoch_there: int | None) -> dict[str, list[Row]]:
+    """An ack whose record is not in the leader's log, with leave; in its place stands another one."""
+    send = {"partition": 0, "value": 7, "offset": offset}
+    there = [{"offset": 0, "epoch": epoch_there, "value": 8}] if epoch_there is not None else []
+    return {
+        "sends": [{**send, "type": "invoke", "index": 0}, {**send, "type": "ok", "index": 1}],
+        "partitions": [{"budget_index": 5}],
+        "replicas": [{"node": "n1", "leads": True, "leo": len(there)}],
+        "entries": there,
+    }
+
+
+@pytest.mark.parametrize(
+    ("lost", "wanted"),
+    [
+        (lost_at(0, None), BUDGET),
+        (lost_at(0, 5), BUDGET),
+        (lost_at(0, 0), None),  # the record itself is there: it was not lost
+        (lost_at(1, None), None),  # another record
+    ],
+)
+def test_what_is_lost_in_the_end_with_leave_is_excused(lost: Row, wanted: int | None) -> None:
+    rows = cut_story().rows(fenced=["n2"], replicas=["n1", "n2"]) | lost
+    told = [one for one in found(FAMILIES, **rows) if one["name"] == CUT]
+
+    assert briefly(told, "permit") == [(CUT, wanted)]
+
+
+# -- many, and odd ----------------------------------------------------------------------------------------
+
+MANY = 1_000
+
+
+def behind() -> tuple[Story, list[Row]]:
+    story = Story()
+    for epoch in range(MANY):
+        story.elect("n1", epoch).write(epoch, to=["n2"])
+    return story, []
+
+
+def led_by_an_empty_log() -> tuple[Story, list[Row]]:
+    story = Story()
+    for epoch in range(MANY // 2):
+        story.elect("n1", epoch).write(epoch, to=["n2"])
+    for epoch in range(MANY // 2, MANY):
+        story.elect("n3", epoch, ["n3"])
+    return story, [
+        excuse(UNCLEAN, 10 * at, epoch=line["epoch"] - 1, elected=line["epoch"])
+        for at, line in enumerate(story.lines)
+        if line["event"] == "elect"
+    ]
+
+
+def overwritten() -> tuple[Story, list[Row]]:
+    """Every leader begins its log anew, and commits."""
+    story = Story()
+    for epoch in range(MANY):
+        story.elect("n1", epoch)
+        for node in ALL:
+            story.truncate(node, 0, epoch).append(
+                node, epoch, 2, role="leader" if node == "n1" else "follower"
+            )
+        story.commit("n1", epoch, 0).commit("n1", epoch, 2)
+    return story, []
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        (behind, {(CANDIDATE, None): MANY}),
+        (led_by_an_empty_log, {(LEADER, UNCLEAN): MANY // 2, (CANDIDATE, UNCLEAN): MANY // 2}),
+        (overwritten, {(CANDIDATE, None): 3 * MANY - 3, (CUT, None): 3 * MANY - 3}),
+    ],
+)
+def test_thousands_of_elections_cost_no_more_than_their_lines(
+    told: Callable[[], tuple[Story, list[Row]]], wanted: dict[tuple[str, int | None], int]
+) -> None:
+    """What pairs elections with epochs takes minutes."""
+    story, excuses = told()
+    findings = judged(story, ("permit",), excuses=excuses)
+
+    assert {one: findings.count(one) for one in set(findings)} == wanted
+
+
+def test_no_number_is_too_great() -> None:
+    for seed in range(6):
+        found(FAMILIES, **odd_story(Random(seed)).rows(clock_error=seed % 2, excuses=[excuse(UNCLEAN, 0)]))
+
+
+def odd_story(random: Random) -> Story:
+    """Lines with the right fields, and any numbers in them."""
+    numbers = [*range(6)] * 4 + [LEAST, LEAST + 1, -1, GREATEST - 1, GREATEST]
+    story = Story()
+    for _ in range(60):
+        one = {
+            name: random.choice(numbers) for name in ("epoch", "hw", "start", "cut_from", "cut_to", "time")
+        }
+        one["time"] = one["time"] if random.random() < 0.1 else 10 * len(story.lines)
+        one |= {name: abs(max(random.choice(numbers), -GREATEST)) for name in ("leo", "offset", "count")}
+        one |= {"role": "leader", "isr": ALL, "clean": True}
+        epochs = [[random.choice(numbers), random.choice(numbers)] for _ in range(random.randrange(3))]
+        event = random.choice(["append", "append", "truncate", "hw", "become_leader", "start", "elect"])
+        node = "c" if event == "elect" else random.choice(ALL)
+        one |= {"leo": None, "hw": None} if event == "elect" else {"epochs": epochs or None}
+        story.line(node, event, **one | {"count": max(1, one["count"])})
+    return story
+
+
+def test_times_in_common() -> None:
+    assert common([(0, 5), (7, 9)], [(2, 3), (5, 8), (20, 30)]) == [(2, 3), (5, 5), (7, 8)]
+    assert not common([(0, 5)], [(6, 9)])
+    assert not common([], [(6, 9)])

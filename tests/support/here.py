@@ -18,7 +18,7 @@ from checkers.folder import Folder, open_folder
 from checkers.guilt import lines_of
 from checkers.judging.preconditions import Preconditions
 from checkers.judging.run_tables import run_tables
-from checkers.judging.runs import driver_findings, run_of
+from checkers.judging.runs import Run, driver_findings, run_of
 from checkers.judging.told import worst
 from checkers.laws import FAMILIES
 from checkers.laws.cycles import unsearched
@@ -36,14 +36,7 @@ def judge(
     """A verdict a folder, all in one unit. range_bytes: read in ranges of so many (checkers.read); None: by
     the plain reader."""
     opened_folders = [open_folder(folder) for folder in folders]
-    surveys, parts = list[Survey | Preconditions](), dict[str, list[pa.Table]]()
-    for run, folder in enumerate(opened_folders):
-        tables, survey = read_run(folder, run, range_bytes) if folder.judged else ({}, Survey())
-        surveys.append(survey)
-        for name, table in tables.items():
-            parts.setdefault(name, []).append(table)
-    runs = [run_of(folder, survey) for folder, survey in zip(opened_folders, surveys, strict=True)]
-    tables = {name: pa.concat_tables(each) for name, each in parts.items()} | run_tables(runs)
+    tables, runs, surveys = tables_of(opened_folders, range_bytes)
     with opened(tables) as unit:
         rows = worst(unit, pa.concat_tables([asked(unit, families), driver_findings(runs)]))
         for number, reason in unsearched(unit) if transactions in families else ():
@@ -54,6 +47,21 @@ def judge(
         told = lines_of(folder.trace, mine)
         verdicts.append(verdict_of(folder, survey, mine, {}, told))
     return verdicts
+
+
+def tables_of(
+    folders: Sequence[Folder], range_bytes: int | None = RANGE_BYTES
+) -> tuple[dict[str, pa.Table], list[Run], list[Survey | Preconditions]]:
+    """The tables of one unit with all of these."""
+    surveys, parts = list[Survey | Preconditions](), dict[str, list[pa.Table]]()
+    for run, folder in enumerate(folders):
+        tables, survey = read_run(folder, run, range_bytes) if folder.judged else ({}, Survey())
+        surveys.append(survey)
+        for name, table in tables.items():
+            parts.setdefault(name, []).append(table)
+    runs = [run_of(folder, survey) for folder, survey in zip(folders, surveys, strict=True)]
+    made = {name: pa.concat_tables(each) for name, each in parts.items()} | run_tables(runs)
+    return made, runs, surveys
 
 
 def read_run(

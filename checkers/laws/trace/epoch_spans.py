@@ -140,7 +140,7 @@ class Log:
 
     def cut(self, end: int, event: Event, *, truncates: bool = False) -> None:
         """Nothing is left at `end` and above."""
-        self.covered = min(self.covered, end)
+        self.covered = max(0, min(self.covered, end))
         while self.spans and self.spans[-1].hi > end:
             span = self.spans.pop()
             lost = span._replace(lo=max(span.lo, end))

@@ -39,39 +39,51 @@ from by_value v left join partitions using (run, partition)
 where type = 'ok' and not repeated and (ack is not null or read_low = read_high)
 """
 
-# The highest offset in a window, the index of its ack, and the highest that nothing excuses. Where that is
-# not above the send at hand, all those above it are excused: then the highest's excuse is that of the highest
-# with one.
-SO_FAR = """max({offset}) over before as highest, arg_max(done, {offset}) over before as highest_done,
-    arg_max(excuse, {offset}) over before as highest_excuse,
+# The highest offset of those before, and the highest whose record nothing excuses.
+SO_FAR = """max({offset}) over before as highest,
     max({offset}) filter (excuse is null) over before as unexcused"""
+# If nothing above the send at hand is unexcused, then all above it follow from losses: that of the highest is
+# named, or the send's own if that is named first.
 LOST_WITH_LEAVE = "least(excuse, case when unexcused > place then null else highest_excuse end)"
+# Of each highest offset that a send was lower than, the first send that got it. (It came before that send,
+# for one that got it did.)
+HIGHEST_SENDS = """
+select {key}, place as highest, min(done) as highest_done, arg_min(excuse, done) as highest_excuse
+from placed_sends p semi join (select {key}, highest as place from lower) using ({key}, place)
+where not overlapping and {among} group by all"""
 
-# Indexes are of lines, of which one comes before the other: an ack at the index of an invocation is another
-# file's line.
+# Indexes are those of lines, of which one comes before the other. (Where two lines have one index the history
+# breaks its table, and nothing is claimed.)
 REALTIME_ORDER = f"""
 with acked as (select * from placed_sends where ack is not null and not overlapping),
     answered as (
         select run, partition, done, {SO_FAR.format(offset="ack")}
-        from acked window before as (partition by run, partition order by done))
-select s.run, s.partition, ack as "offset", value, highest as seen, process,
-    [highest_done, invoked, s.done] as ops, {LOST_WITH_LEAVE} as permit
-from acked s asof join answered a
-    on s.run = a.run and s.partition = a.partition and s.invoked >= a.done
-where highest > ack
+        from acked window before as (partition by run, partition order by done)),
+    lower as materialized (
+        select s.*, highest, unexcused from acked s asof join answered a
+            on s.run = a.run and s.partition = a.partition and s.invoked >= a.done
+        where highest > ack),
+    highest_sends as ({HIGHEST_SENDS.format(key="run, partition", among="ack is not null")})
+select run, partition, ack as "offset", value, highest as seen, process,
+    [highest_done, invoked, done] as ops, {LOST_WITH_LEAVE} as permit
+from lower join highest_sends using (run, partition, highest)
 """
 
-# Of its earlier ops: the lines of one op have one index.
+# Of its earlier ops: the sends of one op have one index.
 NONMONOTONIC_SEND = f"""
-with earlier as (
-    select *, {SO_FAR.format(offset="place")}
-    from placed_sends where not overlapping
-    window before as (partition by run, partition, process order by done
-        rows between unbounded preceding and current row exclude group))
+with lower as materialized (
+        select * from (
+            select run, partition, process, value, place, invoked, done, excuse, retried,
+                {SO_FAR.format(offset="place")}
+            from placed_sends where not overlapping
+            window before as (partition by run, partition, process order by done
+                rows between unbounded preceding and current row exclude group))
+        where highest > place),
+    highest_sends as ({HIGHEST_SENDS.format(key="run, partition, process", among="true")})
 select run, partition, place as "offset", value, highest as seen, process,
     list_filter([highest_done, invoked, done], lambda index: index is not null) as ops,
     coalesce({LOST_WITH_LEAVE}, case when retried then {RETRIES} end) as permit
-from earlier where highest > place
+from lower join highest_sends using (run, partition, process, highest)
 """
 
 # An op is its line, not its index, which may be that of another op too. What a transaction, or a batch, sends

@@ -1,0 +1,169 @@
+"""Cycles by level (checkers.laws.cycles, op_graph): as plain networkx finds them, edge by edge."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from random import Random
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from checkers import names
+from checkers.laws.cycles import LEVELS, Found, found_in
+from checkers.laws.op_graph import NEVER, PROCESS, REALTIME, RW, WR, WW, Graph, suspects
+
+Edge = tuple[int, int, int]  # kind, source, target
+Op = tuple[int, int, int]  # invoked, done, process
+
+
+def graph_of(ops: Iterable[Op], edges: Iterable[Edge]) -> Graph:
+    inv, done, process = (np.array(column, dtype=np.int64) for column in zip(*ops, strict=True))
+    told = sorted(edges)
+    kind, source, target = (np.array([edge[at] for edge in told], dtype=np.int64) for at in range(3))
+    return Graph(op=np.arange(len(inv)), inv=inv, done=done, process=process, kind=kind, source=source,
+                 target=target, record=np.arange(len(told)))  # fmt: skip
+
+
+def plain(graph: Graph, kinds: Iterable[int]) -> nx.MultiDiGraph:
+    """Every edge of these kinds, those of time and processes pair by pair."""
+    drawn = nx.MultiDiGraph()
+    for kind, source, target in zip(graph.kind, graph.source, graph.target, strict=True):
+        if kind in kinds:
+            drawn.add_edge(int(source), int(target), kind=int(kind))
+    for one in range(len(graph.inv)):
+        for other in range(len(graph.inv)):
+            if graph.done[one] < graph.inv[other]:
+                if REALTIME in kinds:
+                    drawn.add_edge(one, other, kind=REALTIME)
+                if PROCESS in kinds and graph.process[one] == graph.process[other] >= 0:
+                    drawn.add_edge(one, other, kind=PROCESS)
+    return drawn
+
+
+def components_of(graph: Graph, kinds: Iterable[int]) -> list[frozenset[int]]:
+    return [frozenset(one) for one in nx.strongly_connected_components(plain(graph, kinds)) if len(one) > 1]
+
+
+def wanted(graph: Graph) -> list[tuple[str, bool, int]]:
+    """Name, permitted and length of the shortest cycle of all that must be told."""
+    told: list[tuple[frozenset[int], frozenset[int]]] = []
+    found = []
+    for level in LEVELS:
+        for component in components_of(graph, level.kinds):
+            if any(edges < level.edges and other <= component for edges, other in told):
+                continue
+            told.append((level.edges, component))
+            drawn = plain(graph, level.kinds).subgraph(component)
+            length = min(1 + nx.shortest_path_length(drawn, head, tail) for tail, head, _ in drawn.edges)
+            name = level.name
+            if RW in level.kinds and fewest(drawn, length) == 1:
+                name = names.G_SINGLE
+            found.append((name, level.permitted, length))
+    return sorted(found)
+
+
+def fewest(drawn: nx.MultiDiGraph, length: int) -> int:
+    """The fewest edges of RW in a cycle of this length: 1 if one of all of them closes a path without any."""
+    bare = nx.MultiDiGraph([(a, b) for a, b, kind in drawn.edges(data="kind") if kind != RW])
+    bare.add_nodes_from(drawn)
+    for tail, head, kind in drawn.edges(data="kind"):
+        if (
+            kind == RW
+            and nx.has_path(bare, head, tail)
+            and nx.shortest_path_length(bare, head, tail) < length
+        ):
+            return 1
+    return 2
+
+
+def said(found: Iterable[Found]) -> list[tuple[str, bool, int]]:
+    return sorted((one.name, one.permitted, len(one.cycle)) for one in found)
+
+
+def some_graph(random: Random) -> Graph:
+    """Ops of a few processes, now and then one that is never over; edges mostly as time has it."""
+    count, processes = random.randrange(2, 12), random.randrange(1, 5)
+    points = iter(random.sample(range(200), 2 * count))
+    ops: list[Op] = []
+    free = [0] * processes  # since when
+    for one, other in sorted(tuple(sorted((next(points), next(points)))) for _ in range(count)):
+        begun = -1 if random.random() < 0.05 else one
+        over = NEVER if random.random() < 0.1 else min(other, one + random.choice((5, 20, 100)))
+        process = random.randrange(processes)
+        if begun < 0 or free[process] >= one:
+            process = -1
+        else:
+            free[process] = over
+        ops.append((begun, over, process))
+    edges = set()
+    for _ in range(random.randrange(1, 3 * count)):
+        source, target = random.sample(range(count), 2)
+        if ops[source][0] > ops[target][0] and random.random() < 0.6:
+            source, target = target, source
+        edges.add((random.choice((WR, WR, WW, WW, RW)), source, target))
+    return graph_of(ops, edges)
+
+
+def test_random_graphs_are_judged_as_by_networkx() -> None:
+    """Names, classes, how many, and how short the shortest cycle is; every cycle told is one."""
+    random, hits = Random(6), 0
+    for number in range(600):
+        graph = some_graph(random)
+        found = found_in(graph)
+
+        assert said(found) == wanted(graph), f"graph {number}"
+        hits += bool(found)
+        for one in found:
+            for before, after in pairwise([*one.cycle, one.cycle[0]]):
+                assert before.target == after.source
+                assert is_edge(graph, before.kind, before.source, before.target)
+    assert 250 < hits < 550
+
+
+def is_edge(graph: Graph, kind: int, source: int, target: int) -> bool:
+    if kind in (PROCESS, REALTIME):
+        same = graph.process[source] == graph.process[target] >= 0
+        return bool(graph.done[source] < graph.inv[target] and (kind == REALTIME or same))
+    edges = zip(graph.kind.tolist(), graph.source.tolist(), graph.target.tolist(), strict=True)
+    return (kind, source, target) in set(edges)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_many_ops_in_time_s_order_none_is_suspect(seed: int) -> None:
+    """Ten at a time, each after some that took place before it; one dependency against time is found."""
+    random, count = Random(seed), 20_000
+    moments = [10 * at for at in range(count)]
+    ops = [(at - random.randrange(1, 50), at + random.randrange(1, 50), -1) for at in moments]
+    edges = {(random.choice((WR, WW)), at - random.randrange(1, 8), at) for at in range(8, count)}
+    healthy = graph_of(ops, edges)
+    turned = graph_of(ops, {*edges, (WR, 9_000, 8_900)})
+
+    assert not suspects(healthy, (WR, WW)).any()
+    assert found_in(healthy) == []
+    assert 80 < suspects(turned, (WR, WW)).sum() < 200
+    assert (names.G1C_REALTIME, False, 2) in said(found_in(turned))
+
+
+def test_a_long_cycle_is_told_once() -> None:
+    """All that lies between a value's send and who had read it long before is one component."""
+    count = 20_000
+    ops = [(2 * at, 2 * at + 1, at % 10) for at in range(count)]
+    edges = {(WW, at, at + 1) for at in range(count - 1)} | {(WR, count - 1, 0)}
+    found = found_in(graph_of(ops, edges))
+
+    assert said(found) == [(names.G1C, True, count), (names.G1C_REALTIME, False, 2)]
+
+
+@pytest.mark.parametrize("apart", [1, 500])
+def test_a_cycle_by_processes_is_found_among_many_ops(apart: int) -> None:
+    """Two ops of one process, two of the other, so many of both between; no two steps close a cycle."""
+    ops = [(2 * at, 2 * at + 1, at % 2) for at in range(1_002)]
+    found = found_in(graph_of(ops, [(WR, 2 * apart, 1), (WR, 2 * apart + 1, 0)]))
+
+    assert said(found) == [(names.G1C_PROCESS, False, 4)]
+
+
+def test_levels_grow() -> None:
+    """No level comes before one whose edges are among its own."""
+    for at, level in enumerate(LEVELS):
+        assert not any(later.edges < level.edges for later in LEVELS[at:])

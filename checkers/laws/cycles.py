@@ -210,7 +210,8 @@ def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Ints]) -> tuple[Graph,
 
 def found_in(graph: Graph) -> list[Found]:
     """One finding a component, level by level."""
-    known: list[tuple[Level, int]] = []  # a level and some vertex of a component found there
+    told: list[tuple[Level, int]] = []  # a level and some vertex of a component found there
+    every: list[tuple[Level, Ints]] = []  # its components, also those found at a level before
     found: list[Found] = []
     timely = suspects(graph, (WR, WW))
     if timely.any():
@@ -219,11 +220,13 @@ def found_in(graph: Graph) -> list[Found]:
         members = suspects(graph, DEPENDENCIES) if RW in level.kinds else timely
         if not members.any():
             continue
-        labels = components(graph, level.kinds, members)
-        weaker = {int(labels[vertex]) for other, vertex in known if other.edges < level.edges}
+        before = [labels for other, labels in every if other.edges < level.edges]
+        labels = components(graph, level.kinds, members, before[-1] if before else None)
+        every.append((level, labels.copy()))
+        weaker = {int(labels[vertex]) for other, vertex in told if other.edges < level.edges}
         labels[np.isin(labels, np.array(sorted(weaker), dtype=np.int64))] = -1
         numbers, first = np.unique(labels, return_index=True)
-        known += [(level, int(vertex)) for vertex in first[numbers >= 0]]
+        told += [(level, int(vertex)) for vertex in first[numbers >= 0]]
         found += [found_at(level, cycle) for cycle in shortest_cycles(graph, level.kinds, labels)]
     return found
 

@@ -119,8 +119,9 @@ def peeled(source: Ints, target: Ints, count: int) -> Ints:
 # -- strong components --------------------------------------------------------------------------------------
 
 
-def components(graph: Graph, kinds: Iterable[int], members: Bools) -> Ints:
-    """Vertex -> the number of its strong component, from 0; -1 where that is the vertex alone."""
+def components(graph: Graph, kinds: Iterable[int], members: Bools, known: Ints | None = None) -> Ints:
+    """Vertex -> the number of its strong component, from 0; -1 where that is the vertex alone. `known`: the
+    components by some of these kinds, each of which is taken as one vertex."""
     kinds, count = frozenset(kinds), len(graph.inv)
     edges = graph.among(kinds & {*DEPENDENCIES}, members)
     source, target, size = graph.source[edges], graph.target[edges], count
@@ -130,9 +131,18 @@ def components(graph: Graph, kinds: Iterable[int], members: Bools) -> Ints:
         later = later_ops(graph, np.where(members, whose, -1))
         source, target = np.concatenate((source, later.source)), np.concatenate((target, later.target))
         size = later.size
-    labels = strongly_connected(source, target, size)[:count]
-    sizes = np.bincount(labels[labels >= 0], minlength=1)
-    labels[(labels >= 0) & (sizes[np.maximum(labels, 0)] < 2)] = -1
+    known = np.full(count, -1, dtype=np.int64) if known is None else np.where(members, known, -1)
+    stands_for = np.arange(size)
+    inside = np.flatnonzero(known >= 0)
+    _, first, which = np.unique(known[inside], return_index=True, return_inverse=True)
+    stands_for[inside] = inside[first][which]
+    source, target = stands_for[source], stands_for[target]
+    leads = source != target
+    labels = strongly_connected(source[leads], target[leads], size)[stands_for[:count]]
+    alone = inside[labels[inside] < 0]
+    labels[alone] = size + known[alone]
+    _, dense, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    labels[(labels >= 0) & (sizes[dense] < 2)] = -1
     labels[~members] = -1
     _, dense = np.unique(labels, return_inverse=True)
     return dense.astype(np.int64) - (1 if (labels < 0).any() else 0)

@@ -13,9 +13,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from checkers import session
-from checkers.dumps import FLAGS, NUMBERS
 from checkers.folder import Folder, damage_dump, torn_tail, unreadable
 from checkers.masters import words_of
+from checkers.read.parquet import FLAGS, NUMBERS
 
 Flaw = Callable[[Path], str | None]  # why a file cannot be read as a dump; None if it can
 

@@ -7,11 +7,12 @@ its number. However the files were cut, the outcome is that of one range a file.
 lines of a run but what the controller said and the starts, which are few.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import orjson
 
 from checkers.observed import Observes
 from checkers.read import pairing, repeats
@@ -143,7 +144,7 @@ def _of_one(run: int, facts: Sequence[Any]) -> Preconditions:
         info=sum(each.info for each in history),
         acked=sum(each.acked for each in history),
         txns=sum(each.txns for each in history),
-        nemesis=tuple(json.loads(line) for each in history for line in each.nemesis),
+        nemesis=tuple(orjson.loads(line) for each in history for line in each.nemesis),
         unmatched=min(unmatched, default=None),
         overlapping=paired.overlapping,
         repeated=values.repeated,

@@ -5,16 +5,16 @@ takes objects where it finds them, not line by line, NaN for a number and any by
 lines only where each is seen to be framed by its own braces, and what it gives is held against their number
 (`parsed`); what breaks a type it refuses, all lines together. Then the lines are tried window by window, and
 those of a window that is refused are read one by one. A line that is good all the same (a name comes twice,
-half a surrogate pair, a word that is a number) is written anew, as Arrow takes it. In the end what is left is
-parsed at one go, and the field table judges all rows at once.
+half a surrogate pair, a word that is a number) is written anew, as Arrow takes it. In the end the field table
+judges all rows at once, whichever way they came.
 
-However many lines are broken, each is read at most four times by Arrow and twice by Python.
+However many lines are broken, each is read at most five times by Arrow and three times by Python.
 """
 
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,10 +59,7 @@ def rows_of(data: bytes, table: Table) -> Rows:
     places: Ints = np.arange(size)
     if told is None:
         data = data.replace(b"\r\n", b"\n")
-        kept = _sifted(data.split(b"\n")[:-1], table)
-        told = parsed(b"".join(line + b"\n" for line in kept.lines), table, sure=True)
-        assert told is not None, "lines that Arrow took one by one, and does not take together"
-        places, blank, broken = kept.places, kept.blank, kept.broken
+        told, places, blank, broken = _sifted(data.split(b"\n")[:-1], table)
     columns = table.encoded(told)
     line = _lines_of(data)
     good = table.good(columns)
@@ -138,68 +135,58 @@ def _look_at_lines(
 # -- by Python ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    """Lines that Arrow takes, each as it stands or written anew, with their places."""
-
-    lines: Sequence[bytes]
-    places: Ints
-    blank: Ints
-    broken: Ints
-
-
-def _sifted(lines: Sequence[bytes], table: Table) -> _Kept:
-    """Those lines of the data that are good, or that Arrow takes."""
-    kept: list[bytes] = []
-    places: list[int] = []
+def _sifted(lines: Sequence[bytes], table: Table) -> tuple[pa.Table, Ints, Ints, Ints]:
+    """Those lines that are good, or that Arrow takes, and their places; the places of blank and broken ones.
+    """
+    tables: list[pa.Table] = []
     blank: list[int] = []
     broken: list[int] = []
-    for place, (text, is_taken) in enumerate(_windows(lines, table)):
-        if is_taken:
-            kept.append(text)
-            places.append(place)
-        else:
-            (broken if text else blank).append(place)
-    return _Kept(lines=kept, places=np.array(places, dtype=np.int64), blank=np.array(blank, dtype=np.int64),
-                 broken=np.array(broken, dtype=np.int64))  # fmt: skip
-
-
-def _windows(lines: Sequence[bytes], table: Table) -> Iterator[tuple[bytes, bool]]:
-    """What is left of each line, and whether Arrow takes that."""
     for first in range(0, len(lines), WINDOW):
         window = lines[first : first + WINDOW]
-        if parsed(b"\n".join(window) + b"\n", table) is not None:
-            yield from ((line, True) for line in window)
-        else:
-            yield from _one_by_one(window, table)
+        told = parsed(b"\n".join(window) + b"\n", table)
+        if told is None:
+            told, left_out = _one_by_one(window, table)
+            for place, line in left_out:
+                (broken if line else blank).append(first + place)
+        tables.append(told)
+    kept = np.ones(len(lines), dtype=np.bool_)
+    kept[blank + broken] = False
+    places: list[Ints] = [np.flatnonzero(kept), *(np.array(each, dtype=np.int64) for each in (blank, broken))]
+    return pa.concat_tables(tables), *places
 
 
-def _one_by_one(lines: Sequence[bytes], table: Table) -> Sequence[tuple[bytes, bool]]:
-    """What orjson takes Arrow will take too; where it does not, each line is read with more care."""
-    read = [_quickly(line.strip(_BLANK), table) for line in lines]
-    taken = b"".join(line + b"\n" for line, is_taken in read if is_taken)
-    if parsed(taken, table, sure=True) is not None:
-        return read
-    return [_carefully(line.strip(_BLANK), table) for line in lines]
+_LeftOut = Sequence[tuple[int, bytes]]  # lines that give no row, each with its place among the others
 
 
-def _quickly(line: bytes, table: Table) -> tuple[bytes, bool]:
+def _one_by_one(lines: Sequence[bytes], table: Table) -> tuple[pa.Table, _LeftOut]:
+    """Each line is read with no more care than it takes until Arrow takes what is left."""
+    lines = [line.strip(_BLANK) for line in lines]
+    for read in (_object_alone, _quickly, _carefully):
+        taken = [read(line, table) for line in lines]
+        told = parsed(b"".join(line + b"\n" for line in taken if line is not None), table, sure=True)
+        if told is not None:
+            left_out = [(place, line) for place, line in enumerate(lines) if taken[place] is None]
+            return told, left_out
+    raise AssertionError("lines that are good, one by one, and that Arrow does not take together")
+
+
+def _object_alone(line: bytes, table: Table) -> bytes | None:
+    try:
+        return line if isinstance(orjson.loads(line), dict) else None
+    except orjson.JSONDecodeError:
+        return _carefully(line, table)
+
+
+def _quickly(line: bytes, table: Table) -> bytes | None:
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError:
         return _carefully(line, table)
-    return line, isinstance(row, dict) and table.is_good(row)
+    return line if isinstance(row, dict) and table.is_good(row) else None
 
 
-def _carefully(line: bytes, table: Table) -> tuple[bytes, bool]:
-    if not line:
-        return line, False
-    again = judged(line, table)
-    return (line, False) if again is None else (again, True)
-
-
-def judged(line: bytes, table: Table) -> bytes | None:
-    """The line of a good row, as Arrow takes it; None of a broken one."""
+def _carefully(line: bytes, table: Table) -> bytes | None:
+    """The line of a good row, as Arrow takes it; None of a broken one, and of a blank one."""
     try:
         row = _DECODER.decode(line.decode())
     except ValueError:

@@ -10,10 +10,9 @@ Rules
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.read.field_table import HIGHEST, Flag, Int, dump_of, one_array
+from checkers.read.field_table import HIGHEST, Flag, Int, dump_of, one_array, values
 from checkers.read.json_lines import Rows
 from checkers.read.ranges import Range
 
@@ -70,7 +69,7 @@ def _rows(read: pa.Table, node: str) -> Rows:
         else:
             column = one_array(read[field.name])
         if column.type == pa.uint64():
-            too_big |= pc.fill_null(pc.greater(column, HIGHEST), False).to_numpy(zero_copy_only=False)
+            too_big |= values(column, 0) > np.uint64(HIGHEST)
         column = column.cast(field.type, safe=False)
         columns[field.name] = column.dictionary_encode() if field.name == "node" else column
     good = table.good(columns) & ~too_big

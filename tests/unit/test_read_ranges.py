@@ -89,7 +89,8 @@ def test_odd_lines_that_are_good(line: str) -> None:
 
 @pytest.mark.parametrize("line", [
     '{"index":0.5,"index":0,"time":0,"process":0,"type":"invoke","f":"poll"}',
-    '{"index":0,"time":0,"process":0,"type":"invoke","f":"poll","sends":[{"partition":"x","partition":0,"value":1}]}',
+    '{"index":0,"time":0,"process":0,"type":"invoke","f":"poll",'
+    '"sends":[{"partition":"x","partition":0,"value":1}]}',
     '{"index":0,"time":0,"process":0,"type":"invoke","f":"poll","x":NaN}',
     '{"index":0,"time":0,"process":0,"type":"invoke","f":"poll","x":[-Infinity]}',
     '{"index":0,"time":0,"process":0,"type":"invoke","f":"poll"},',

@@ -26,6 +26,7 @@ from checkers.laws.unit import Unit
 
 
 def polls(unit: Unit) -> None:
+    """Finds all five; every table made on the way holds the few reads that are odd, or what these ask of."""
     unit.make("poll_breaks", POLL_BREAKS)
     unit.make("consumer_moves", CONSUMER_MOVES)
     unit.make("kept_partitions", KEPT_PARTITIONS)

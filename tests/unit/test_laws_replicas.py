@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from unit_rows import GREATEST, LEAST, found
+from unit_rows import GREATEST, LEAST, found, found_each
 
 from checkers.laws.log import log
 from checkers.laws.replicas import replicas
@@ -132,21 +132,20 @@ def test_a_member_of_the_isr_holds_what_the_leader_holds(
 
 def test_runs_and_partitions_are_not_mixed() -> None:
     """The same offset in two runs, or in two partitions, is two places."""
-    places = [{"run": run, "partition": key} for run in (0, 1) for key in (0, 1)]
-    entries = [
-        {"node": node, **place, "offset": 0, "value": 10 * place["run"] + place["partition"]}
-        for place in places
-        for node in ("n1", "n2")
-    ]
-    rows = [
-        {"node": node, "leads": node == "n1", "leo": 1, "hw": 1, **place}
-        for place in places
-        for node in ("n1", "n2")
-    ]
-    parts = [{**place, "hw": 1, "isr_followers": [{"node": "n2", "log_start": 0}]} for place in places]
 
-    findings = found(
-        [log, replicas], runs=[{"run": 0}, {"run": 1}], entries=entries, replicas=rows, partitions=parts
-    )
+    def of(run: int) -> dict[str, Any]:
+        entries = [
+            {"node": node, "partition": key, "offset": 0, "value": 10 * run + key}
+            for key in (0, 1)
+            for node in ("n1", "n2")
+        ]
+        rows = [
+            {"node": node, "partition": key, "leads": node == "n1", "leo": 1, "hw": 1}
+            for key in (0, 1)
+            for node in ("n1", "n2")
+        ]
+        followers = [{"node": "n2", "log_start": 0}]
+        parts = [{"partition": key, "hw": 1, "isr_followers": followers} for key in (0, 1)]
+        return {"entries": entries, "replicas": rows, "partitions": parts}
 
-    assert findings == []
+    assert found_each([log, replicas], [of(0), of(1)]) == [[], []]

@@ -19,9 +19,9 @@ def cycle(row: Told) -> str:
     if how and how.startswith("["):
         steps = orjson.loads(how)
         sentences = " ".join(_SENTENCES[step["edge"]](step) for step in steps)
-        return f"{len(steps)} ops in a circle, each before the next one. {sentences}"
+        return f"A cycle of {len(steps)} ops, each before the next one. {sentences}"
     if row.get("value") is None or row.get("process") is None:
-        return f"Ops in a circle, by way of partition {row.get('partition')}."
+        return f"A cycle of ops, by way of partition {row.get('partition')}."
     lines = ", ".join(map(str, row.get("ops") or []))
     return (
         f"Process {row['process']} read {row['value']} at partition {row['partition']} offset "

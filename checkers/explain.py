@@ -218,48 +218,48 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "isolation read_uncommitted.",
     ),
     names.G0: _told(
-        "Ops whose records stand in the logs in a circle: each wrote a record before one of the next op's.",
+        "A cycle of ops by the order of their records: each wrote a record before one of the next op's.",
         "Two transactions that wrote to two partitions in the same order.",
         _ALWAYS,
     ),
     names.G0_PROCESS: _told(
-        "A circle of ops by the order of their records and the order in which a process asked for them.",
+        "A cycle of ops by the order of their records and the order in which a process asked for them.",
         f"{_DOUBT} Where a process had two ops open, nothing is made of its order.",
         _ALWAYS,
     ),
     names.G0_REALTIME: _told(
-        "A circle of ops by the order of their records and by time: one was over before the next one began.",
+        "A cycle of ops by the order of their records and by time: one was over before the next one began.",
         f"{_DOUBT} Ops that overlap in time.",
         _ALWAYS,
     ),
     names.G1C: _told(
-        "Ops in a circle, each of which read what the one before had sent; or whose record stood before its "
-        "own, where that is needed to close the circle.",
+        "A cycle of ops, each of which read what the one before had sent; or whose record stood before its "
+        "own, where that is needed to close the cycle.",
         "A send that failed for certain and was read: that is G1a.",
         _IF_WW,
     ),
     names.G1C_PROCESS: _told(
-        "A circle of ops by who read whose value and by the order of a process. A process that read a value "
+        "A cycle of ops by who read whose value and by the order of a process. A process that read a value "
         "before it asked to send it is one.",
         f"{_DOUBT} Where a process had two ops open, nothing is made of its order.",
         _IF_WW,
     ),
     names.G1C_REALTIME: _told(
-        "A circle of ops by who read whose value and by time: one was over before the next one began. A "
+        "A cycle of ops by who read whose value and by time: one was over before the next one began. A "
         "value that was read before its send was invoked is one.",
         f"{_DOUBT} Two transactions, open at once, that read each other's values are no matter of time: G1c.",
         _IF_WW,
     ),
     names.G_SINGLE: _told(
-        "A circle of ops that is closed by one of them having read a partition up to just before another's "
+        "A cycle of ops that is closed by one of them having read a partition up to just before another's "
         "record, while it depends on that other one: it saw one half of a transaction and not the other.",
         "A reader that only lags behind. With the order of a process or of time this is never put together.",
         _ALWAYS,
     ),
     names.G2_ITEM: _told(
-        "A circle of ops that takes two or more who read a partition up to just before the next one's "
+        "A cycle of ops that takes two or more who read a partition up to just before the next one's "
         "record.",
-        "One such reader is enough to close the circle: G-single.",
+        "One such reader is enough to close the cycle: G-single.",
         _ALWAYS,
     ),
     names.UNFIT: _told(

@@ -169,7 +169,7 @@ PERMISSIONS: Mapping[str, Permission] = {
 
 # -- the law that each finding breaks, and the facts to read besides ----------------------------------------
 
-_CIRCLE = "What transactions read and wrote fits some order, one after the other: no ring of them"
+_CYCLE = "What transactions read and wrote fits some order, one after the other: no cycle of them"
 
 LAWS: Mapping[str, str] = {
     names.LOST_WRITE: "Whoever is in the ISR had the record when it was acked, and the next leader comes "
@@ -216,11 +216,11 @@ LAWS: Mapping[str, str] = {
     names.EPOCH_REGRESSED: "A node takes a role only in an epoch above its last, restarts or not",
     names.PRECOMMITTED_READ: "Nobody reads a transaction's writes before it is committed, itself included",
     names.G0: "The writes of two transactions do not run into each other",
-    names.G1C: _CIRCLE,
-    names.G_SINGLE: f"{_CIRCLE}, not even by what one of them had not seen yet",
-    names.G2_ITEM: f"{_CIRCLE}, not even by what they had not seen yet",
-    **dict.fromkeys(names.BY_PROCESS, f"{_CIRCLE}, the order in which each client asked included"),
-    **dict.fromkeys(names.BY_TIME, f"{_CIRCLE}, the order of real time included"),
+    names.G1C: _CYCLE,
+    names.G_SINGLE: f"{_CYCLE}, not even by what one of them had not seen yet",
+    names.G2_ITEM: f"{_CYCLE}, not even by what they had not seen yet",
+    **dict.fromkeys(names.BY_PROCESS, f"{_CYCLE}, the order in which each client asked included"),
+    **dict.fromkeys(names.BY_TIME, f"{_CYCLE}, the order of real time included"),
     names.UNFIT: "A run does what its schedule asked",
 }
 

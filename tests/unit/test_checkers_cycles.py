@@ -292,7 +292,7 @@ def test_a_circle_is_told_edge_by_edge(verdicts: dict[str, Verdict]) -> None:
             "offset": 0,
             "value": 10,
             "ops": [3, 4, 0, 5, 1, 2],
-            "text": "3 ops in a circle, each before the next one. "
+            "text": "A cycle of 3 ops, each before the next one. "
             "What process 1's txn (index 3, 4) sent, 10 at partition 0 offset 0, was read by "
             "process 2's txn (index 0, 5). "
             "What process 2's txn (index 0, 5) sent, 20 at partition 1 offset 0, was read by "

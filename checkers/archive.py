@@ -201,7 +201,7 @@ def main() -> None:
     from checkers.session import find_java, leave  # it imports this module
 
     if sys.argv[1:2] == ["--child"]:
-        from checkers.judge import SparkJudge
+        from checkers.judge.job import SparkJudge
 
         SparkJudge().judge([Path(sys.argv[2])])
         leave()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from checkers import names
-from checkers.judging.permissions import Bounds
+from checkers.judge.permissions import Bounds
 
 SHOWN = 5  # partitions named in a reason
 

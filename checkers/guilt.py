@@ -8,14 +8,15 @@ Rules
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
-from pyspark.sql import Row
 
 from checkers import names
 from harness.places import Place
 
 SUSPECTS = 1_000  # of one run, the earliest
+Row = Mapping[str, Any]
 Lines = Mapping[tuple[str, int], int]  # (node, seq) -> line of trace.jsonl, from 0
 _SEQ = re.compile(rb'"seq"\s*:\s*(\d+)')
 

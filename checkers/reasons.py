@@ -4,18 +4,16 @@ from collections.abc import Container, Iterable, Iterator
 
 from checkers import names
 from checkers.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
-from checkers.judging.claim_gates import finally_read, gates_of, imported
-from checkers.judging.preconditions import Preconditions
+from checkers.judge.claim_gates import finally_read, gates_of, imported
+from checkers.judge.preconditions import Preconditions
 from checkers.observed import OF_FILES
-from checkers.plain import first_bad, is_entry, is_op
-from checkers.survey import Survey
 from harness.run import RunAt
 
 SHOWN = 5  # partitions, values or processes named in a reason
 Reason = tuple[tuple[str, ...], str]
 
 
-def reasons_of(folder: Folder, seen: Survey | Preconditions) -> None:
+def reasons_of(folder: Folder, seen: Preconditions) -> None:
     """Adds to folder.reasons all that the survey and the small files give."""
     if seen.repeated:
         told = f"values were sent more than once: {listed(seen.repeated)}"
@@ -90,7 +88,7 @@ def are_up(folder: Folder) -> bool | None:
     return True if told and not folder.rows_damaged else None
 
 
-def is_breached(folder: Folder, seen: Survey | Preconditions) -> bool:
+def is_breached(folder: Folder, seen: Preconditions) -> bool:
     return any(True for _ in breaches(folder, seen))
 
 
@@ -102,15 +100,15 @@ def listed(items: object) -> str:
 # -- the history ------------------------------------------------------------------------------------------
 
 
-def breaches(folder: Folder, seen: Survey | Preconditions) -> Iterator[str]:
+def breaches(folder: Folder, seen: Preconditions) -> Iterator[str]:
     """Every kind of breach of history.jsonl's field table, with where it is first seen."""
     if folder.history is None:
         yield "history.jsonl cannot be read"
         return
     bad = seen.bad - folder.torn
     if bad > 0:
-        first = first_bad(folder.history, is_op) if seen.first_bad is None else f":{seen.first_bad}"
-        yield f"history.jsonl{first}: {bad} line{'s are' if bad > 1 else ' is'} not as the field table says"
+        are = "lines are" if bad > 1 else "line is"
+        yield f"history.jsonl:{seen.first_bad}: {bad} {are} not as the field table says"
     elif not seen.in_order:
         yield "history.jsonl: index is not the line's position"
     if seen.unmatched is not None:
@@ -125,7 +123,7 @@ def breaches(folder: Folder, seen: Survey | Preconditions) -> Iterator[str]:
 # -- dumps and rows ---------------------------------------------------------------------------------------
 
 
-def damaged_dumps(folder: Folder, seen: Survey | Preconditions) -> None:
+def damaged_dumps(folder: Folder, seen: Preconditions) -> None:
     """Dumps with lines that are no entries, and Parquet that nobody can read."""
     for node, flaw in sorted(seen.flaws.items()):
         if node in folder.dumps:
@@ -134,14 +132,12 @@ def damaged_dumps(folder: Folder, seen: Survey | Preconditions) -> None:
     for node, bad in sorted(seen.bad_entries.items()):
         if bad and node not in folder.damaged:
             dump, line = folder.dumps[node], seen.first_bad_entries.get(node)
-            number = ""
-            if dump.suffix == ".jsonl":
-                number = first_bad(dump, is_entry(node)) if line is None else f":{line}"
+            number = f":{line}" if dump.suffix == ".jsonl" else ""
             lines = f"{bad} lines are" if bad > 1 else "1 line is"
             damage_dump(folder, node, f"logs/{dump.name}{number}: {lines} no entry")
 
 
-def losses_open(folder: Folder, seen: Survey | Preconditions) -> frozenset[int]:
+def losses_open(folder: Folder, seen: Preconditions) -> frozenset[int]:
     """Partitions of which neither the leader's log nor reads show what is lost."""
     gates = gates_of(folder, breached=is_breached(folder, seen))
     shown = zip(gates.partitions, gates.losses_shown.tolist(), strict=True)
@@ -200,7 +196,7 @@ def if_rowless(leaders: list[int], open_losses: Container[int]) -> tuple[str, ..
     return (*names.OF_THE_LOGS, *(names.OF_THE_LOG_ALONE if leaders else ()), *lost)
 
 
-def trace_unclear(folder: Folder, seen: Survey | Preconditions) -> Iterator[str]:
+def trace_unclear(folder: Folder, seen: Preconditions) -> Iterator[str]:
     """What is wrong with the trace, or with what run.json says of its times."""
     if not folder.trace:
         if folder.observes.events:
@@ -231,7 +227,7 @@ def promises_unclear(folder: Folder, open_losses: Container[int]) -> Iterator[Re
 
 
 def partitions_unknown(
-    folder: Folder, seen: Survey | Preconditions, open_losses: Container[int]
+    folder: Folder, seen: Preconditions, open_losses: Container[int]
 ) -> Iterator[Reason]:
     """Partitions without a known leader, without final reads, or compacted."""
     strange = sorted(seen.partitions - folder.partitions.keys())

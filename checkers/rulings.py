@@ -17,9 +17,8 @@ from itertools import takewhile, zip_longest
 from typing import Any
 
 from checkers.folder import Folder
-from checkers.judging.preconditions import NodeSeqs, TraceSummary
+from checkers.judge.preconditions import NodeSeqs, TraceSummary
 from checkers.observed import ELECTIONS
-from checkers.traces import Lines, Traced
 
 NEVER_ENDS = 1 << 62
 
@@ -67,7 +66,7 @@ class Rulings:
         return grouped
 
 
-def rulings_of(folder: Folder, traced: Traced | TraceSummary) -> Rulings:
+def rulings_of(folder: Folder, traced: TraceSummary) -> Rulings:
     """From the survey of a trace."""
     if folder.trace is None:
         return Rulings()
@@ -123,7 +122,7 @@ def activity(node: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Active]:
             yield Active(node=node, since=line["time"], until=after["time"] if after else NEVER_ENDS)
 
 
-def opening(begun: Sequence[Mapping[str, Any]], lines: Lines | NodeSeqs | None) -> int:
+def opening(begun: Sequence[Mapping[str, Any]], lines: NodeSeqs | None) -> int:
     """How many of a node's starts, by seq, are of its first process: those with which its lines begin, once
     for the node and each partition."""
     first, places = lines.first if lines else 0, [line.get("partition") for line in begun]

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.folder import Folder, ints, is_int
-from checkers.judging.preconditions import Preconditions
-from checkers.plain import is_op, keeps
-from checkers.survey import Survey
+from checkers.judge.preconditions import Preconditions
+from checkers.read.field_table import HISTORY
+from checkers.read.json_lines import judged
 from harness.faults import FAULTS, LOSES, loses
 
 _NEMESIS = re.compile(rb'"fault"|"lost"|"process"\s*:\s*-')
@@ -38,7 +38,7 @@ class Unread:
     untimely: bool = False  # or at another time
 
 
-def unread_of(folder: Folder, seen: Survey | Preconditions) -> Unread:
+def unread_of(folder: Folder, seen: Preconditions) -> Unread:
     closed, bad = folder.about.get("history_lines"), seen.bad > folder.torn
     missing = is_int(closed) and seen.lines - folder.torn < closed
     lacks = lacking(folder, seen) if bad or missing else frozenset()
@@ -61,7 +61,7 @@ def strange(folder: Folder) -> Iterator[bytes]:
     with folder.history.open("rb") as file:
         for line in file:
             torn = folder.torn and not line.endswith(b"\n")
-            if _NEMESIS.search(line) and not torn and not keeps(line, is_op):
+            if _NEMESIS.search(line) and not torn and judged(line.strip(), HISTORY) is None:
                 yield line
 
 
@@ -75,7 +75,7 @@ def faults_in(line: bytes) -> frozenset[str]:
     return told | LOSES | ({"elect"} if b"unclean" in line else frozenset())
 
 
-def lacking(folder: Folder, seen: Survey | Preconditions) -> frozenset[str]:
+def lacking(folder: Folder, seen: Preconditions) -> frozenset[str]:
     """The fs of acts that were to lose data, or to elect uncleanly, more often than the history tells."""
     schedule, missed = folder.about.get("schedule"), {*ints(folder.about.get("missed"))}
     asked = Counter(

@@ -1,30 +1,27 @@
 """From rows of findings and reasons to a Verdict, groups sorted, counts exact, examples with their words."""
 
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import Row
-
 from checkers import names
-from checkers.findings import DOUBT, MAYBES, PERMITTED_BY
 from checkers.folder import Folder
 from checkers.guilt import Lines, guilty, suspects_of
-from checkers.judging.preconditions import Preconditions
+from checkers.judge.failures import Failure, failure_of
+from checkers.judge.preconditions import Preconditions
+from checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
 from checkers.observed import ELECTIONS, not_made
 from checkers.reasons import are_up, died, waiting
-from checkers.survey import Survey
 from checkers.words import text_of
 from harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
 
 EXAMPLES = 5
-WORDS_AT_MOST = 300  # characters of an error
+Row = Mapping[str, Any]  # of checkers.laws.tables.FINDINGS, with rank, count and suspect (examples.py)
 Reason = tuple[tuple[str, ...], str]  # the checks, and why they may have missed something
 
 
 def verdict_of(
     folder: Folder,
-    seen: Survey | Preconditions,
+    seen: Preconditions,
     rows: Sequence[Row],
     timings_s: Mapping[str, float],
     lines: Lines,
@@ -32,7 +29,7 @@ def verdict_of(
     """The verdict of one folder from all that was found of it."""
     if not folder.judged:
         return Verdict(valid="unknown", unknown=unknown_of(folder.reasons), counts={}, timings_s=timings_s)
-    shown = [row for row in rows if row["rank"] <= EXAMPLES and row["by"] != DOUBT]
+    shown = [row for row in rows if row["rank"] <= EXAMPLES and row["permit"] != DOUBT]
     findings = [*groups(shown, suspects_of(rows), lines), *stuck(folder), *broker_died(folder)]
     traced = folder.trace is not None and folder.observes.tells(*ELECTIONS)
     without = not_made(folder.observes)
@@ -50,26 +47,20 @@ def verdict_of(
 
 
 def crashed(error: Exception, timings_s: Mapping[str, float], *, died: bool = False) -> Verdict:
-    """The judge itself failed on this folder: nothing is known. died: its JVM did."""
+    """The judge itself failed on this folder."""
+    return failed(failure_of(error), timings_s, died=died)
+
+
+def failed(failure: Failure, timings_s: Mapping[str, float], *, died: bool = False) -> Verdict:
+    """The judge itself failed on this folder: nothing is known. died: Spark's JVM did."""
     whose = "the judge failed: Spark's JVM died" if died else "the judge failed"
-    told = f"{whose}: {type(error).__name__}: {words_of(error)}"
     return Verdict(
         valid="unknown",
-        unknown=unknown_of([((*names.MADE, names.UNFIT), told)]),
+        unknown=unknown_of([((*names.MADE, names.UNFIT), f"{whose}: {failure.words}")]),
         counts={},
         timings_s=rounded(timings_s),
-        failure="".join(traceback.format_exception(error)),
+        failure=failure.traceback,
     )
-
-
-def words_of(error: Exception) -> str:
-    """The error in one line; of one in a Python worker the last line of that worker's traceback."""
-    head, in_worker, rest = str(error).strip().partition("Traceback (most recent call last):")
-    if in_worker:
-        told = [line for line in rest.split("\n\n")[0].splitlines() if line[:1].strip()]
-        if told:
-            return told[-1].strip()[:WORDS_AT_MOST]
-    return (head.splitlines() or [""])[0][:WORDS_AT_MOST]
 
 
 def rounded(timings_s: Mapping[str, float]) -> dict[str, float]:
@@ -99,7 +90,7 @@ def unknown_of(reasons: Iterable[tuple[tuple[str, ...], str]]) -> tuple[Unknown,
     return tuple(Unknown(names=tuple(sorted(checks)), reason=reason) for reason, checks in told.items())
 
 
-def counts_of(folder: Folder, seen: Survey | Preconditions) -> dict[str, Any]:
+def counts_of(folder: Folder, seen: Preconditions) -> dict[str, Any]:
     return {
         "ops": seen.lines - folder.torn,
         "ok": seen.ok,
@@ -116,8 +107,8 @@ def groups(rows: Sequence[Row], suspects: Sequence[Row], lines: Lines) -> list[F
     counts: dict[tuple[str, str | None], dict[int | None, int]] = {}
     shown: dict[tuple[str, str | None], list[Row]] = {}
     for row in rows:
-        key = row["name"], PERMITTED_BY.get(row["by"])
-        counts.setdefault(key, {})[row["by"]] = row["count"]
+        key = row["name"], PERMITTED_BY.get(row["permit"])
+        counts.setdefault(key, {})[row["permit"]] = row["count"]
         shown.setdefault(key, []).append(row)
     return [
         Finding(
@@ -151,15 +142,15 @@ def example(row: Row, suspects: Sequence[Row], lines: Lines) -> dict[str, Any]:
     blamed = guilty(row, suspects)
     if blamed is not None and blamed in lines:
         told["event"] = lines[blamed]
-    return {**told, "text": text_of(row["name"], row.asDict())}
+    return {**told, "text": text_of(row["name"], row)}
 
 
 def maybes(rows: Iterable[Row], *, traced: bool) -> list[tuple[tuple[str, ...], str]]:
     """Findings that are permitted only perhaps are listed under unknown too."""
     by_cause: dict[str, set[str]] = {}
     for row in rows:
-        if row["by"] in MAYBES:
-            by_cause.setdefault(PERMITTED_BY[row["by"]], set()).add(row["name"])
+        if row["permit"] in MAYBES:
+            by_cause.setdefault(PERMITTED_BY[row["permit"]], set()).add(row["name"])
     where = "" if traced else "without a trace "
     return [
         (tuple(sorted(found)), f"{where}nobody can say whether {cause} covers all of it")
@@ -170,7 +161,7 @@ def maybes(rows: Iterable[Row], *, traced: bool) -> list[tuple[tuple[str, ...], 
 def doubts(rows: Iterable[Row]) -> Iterator[Reason]:
     """What nobody can tell to be a finding or none."""
     for row in rows:
-        if row["by"] == DOUBT and row["rank"] == 1:
+        if row["permit"] == DOUBT and row["rank"] == 1:
             told = f"no final read returned {row['count']} of the acked records, {row['value']} of partition "
             told += f"{row['partition']} among them, and nothing shows whether they are lost"
             yield (row["name"],), told

@@ -33,8 +33,8 @@ OFFERS: Mapping[str, str] = {
     "containers": "harness.cluster.containers:offers",
 }
 ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
-JUDGE = "checkers.judge:SparkJudge"
-HISTORY_TWIN = "checkers.history_twin:keep"
+JUDGE = "checkers.judge.job:SparkJudge"
+HISTORY_TWIN = "checkers.read.history_twin:keep"
 LEAVE = "checkers.session:leave"
 QUICKEN = "checkers.session:quicken"
 FAR_FOLDERS = "checkers.hadoop:far_folders"

@@ -6,6 +6,7 @@ A file without bytes has no range.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ class Range:
     start: int
     end: int
     number: int  # among those of its file, from 0
+    twin: Path | None = None  # of a history: Parquet with the same lines, cut at the same places
 
     @property
     def is_parquet(self) -> bool:
@@ -39,14 +41,17 @@ class Range:
 def ranges_of(run: int, folder: Folder, range_bytes: int = RANGE_BYTES) -> Iterator[Range]:
     """Those of all big files that the folder knows to be readable."""
     if folder.history is not None:
-        yield from _cut(run, "history", None, folder.history, range_bytes)
+        yield from cut(run, "history", None, folder.history, range_bytes)
     for node, dump in folder.dumps.items():
-        yield from _cut(run, "dump", node, dump, range_bytes)
+        yield from cut(run, "dump", node, dump, range_bytes)
     if folder.trace is not None:
-        yield from _cut(run, "trace", None, folder.trace, range_bytes)
+        yield from cut(run, "trace", None, folder.trace, range_bytes)
 
 
-def _cut(run: int, kind: Kind, node: str | None, place: Place, range_bytes: int) -> Iterator[Range]:
+def cut(
+    run: int, kind: Kind, node: str | None, place: Place, range_bytes: int = RANGE_BYTES
+) -> Iterator[Range]:
+    """Those of one file."""
     if kind == "dump" and place.suffix == ".parquet":
         size, step = _row_groups(place), 1
     else:

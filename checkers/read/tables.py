@@ -11,6 +11,7 @@ Rules
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.laws.tables import TABLES
-from checkers.read import parquet, ranges
+from checkers.read import history_twin, parquet, ranges
 from checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, NodeLines, TraceFacts
 from checkers.read.field_table import CARRIED_BY, HISTORY, TRACE, Mask, dump_of, validity, values
 from checkers.read.json_lines import Rows, as_json, rows_of
@@ -57,6 +58,9 @@ def schema_of(name: str) -> pa.Schema:
 
 def read_range(one: Range, acked_aside: Collection[int] = ()) -> Parsed:
     """The range, read from its file. acked_aside: processes whose acks do not count."""
+    if one.twin is not None:
+        with suppress(history_twin.Rotten):  # the lines are as good
+            return _history(one, history_twin.group_of(one), acked_aside)
     if not one.is_parquet:
         return read_bytes(one, ranges.bytes_of(one), acked_aside)
     assert one.node is not None

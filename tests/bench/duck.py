@@ -32,7 +32,7 @@ _DIVERGED = """select count(*) from (select "partition", "offset" from {logs}
 _WARM = """
 import sys, time
 from pathlib import Path
-from checkers.judge import SparkJudge
+from checkers.judge.job import SparkJudge
 judge, times = SparkJudge(), []
 for _ in range(int(sys.argv[2])):
     began = time.perf_counter()
@@ -70,7 +70,7 @@ def warm_judge(folder: Path, repeat: int) -> list[float]:
 
 def as_parquet(folder: Path) -> None:
     """The twins that a run and a judge leave."""
-    from checkers.history_twin import keep
+    from checkers.read.history_twin import keep
     from harness.dump_twin import write_twin
 
     for lines in (folder / "logs").glob("*.jsonl"):

@@ -53,7 +53,7 @@ def imported(root: Path, text: str, name: str) -> Path:
 def test_the_judge_finds_what_jepsen_finds_and_nothing_where_nothing_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from checkers.judge import SparkJudge
+    from checkers.judge.job import SparkJudge
 
     stories = [damaged(FIRST + number) for number in range(HISTORIES)]
     legal = [history(FIRST + number, txn=bool(number % 2), subscribe=bool(number // 2 % 2))

@@ -64,7 +64,7 @@ def main() -> int:
 
 def many_partitions(work: Path, partitions: int) -> bool:
     """Whether the one damage is found, and nothing else."""
-    from checkers.judge import SparkJudge
+    from checkers.judge.job import SparkJudge
 
     folder, began = wide(work / "wide", partitions=partitions), time.monotonic()
     (verdict,) = SparkJudge().judge([folder])

@@ -14,7 +14,7 @@ from soak_batches import Soak
 from soak_wide import wide
 
 from checkers import names
-from checkers.judge import SparkJudge
+from checkers.judge.job import SparkJudge
 from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark

@@ -17,7 +17,6 @@ import json
 import tempfile
 import time
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +129,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--names", default="")
     parser.add_argument("--examples", action="store_true", help="beside saved verdicts")
-    parser.add_argument("--plain", action="store_true", help="files by the plain reader")
     parser.add_argument("what", choices=("folders", "tales", *MAKERS))
     parser.add_argument("which", nargs="+")
     asked = parser.parse_args()
     names, began = frozenset(filter(None, asked.names.split(","))), time.perf_counter()
-    if asked.plain:
-        here.judge = partial(here.judge, range_bytes=None)
     if asked.what in MAKERS:
         same = of_soak(asked.what, int(asked.which[0]), asked.which[1], names)
     elif asked.what == "folders":

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkers.plain import is_op
+from plain_lines import is_op
+
 from harness import history
 from harness.commands.import_jepsen import import_history
 from harness.edn import forms

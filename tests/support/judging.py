@@ -18,7 +18,7 @@ import twin
 from folders import Tale
 from twin_compare import as_dict, spoken
 
-from checkers.judge import SparkJudge
+from checkers.judge.job import SparkJudge
 from harness.verdict import Verdict
 
 Teller = Callable[[Tale], Tale | None]

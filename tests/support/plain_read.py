@@ -9,17 +9,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
+import plain_lines
 import pyarrow as pa
 import pyarrow.parquet as pq
+from plain_survey import REPEATED_SHOWN, Block, Lines, Survey, Traced
 
-from checkers import plain, traces
 from checkers.folder import Folder, is_int
 from checkers.laws.tables import TABLES
 from checkers.read import pairing
-from checkers.survey import REPEATED_SHOWN, Block, Survey
-from checkers.traces import Lines, Traced
 
 Row = dict[str, Any]
+LOOKED_AT = (
+    "append", "truncate", "hw", "become_leader", "become_follower", "ack", "fetch", "isr_proposed", "isr",
+    "elect", "register", "fence", "unfence", "start",
+)  # fmt: skip
 
 
 def lines_of(place: Any) -> Iterator[tuple[int, bytes]]:
@@ -29,7 +32,7 @@ def lines_of(place: Any) -> Iterator[tuple[int, bytes]]:
                 yield at, line
 
 
-def good(line: bytes, law: plain.Law) -> Row | None:
+def good(line: bytes, law: plain_lines.Law) -> Row | None:
     row = object_of(line)
     return row if row is not None and law(row) else None
 
@@ -82,7 +85,7 @@ def read_history(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> 
     lines = bad = 0
     for at, line in lines_of(folder.history) if folder.history else ():
         lines += 1
-        row = good(line, plain.is_op)
+        row = good(line, plain_lines.is_op)
         if row is None:
             bad += 1
         else:
@@ -209,7 +212,7 @@ def read_dumps(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> No
             coming = lines_of(dump)
         for at, line in coming:
             lines += 1
-            row = good(line, plain.is_entry(node))
+            row = good(line, plain_lines.is_entry(node))
             if row is None:
                 bad += 1
                 continue
@@ -334,7 +337,7 @@ def read_trace(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> No
                     )
                 }
             )
-        if event in traces._LOOKED_AT and not (event == "hw" and row.get("role") == "follower"):
+        if event in LOOKED_AT and not (event == "hw" and row.get("role") == "follower"):
             kept = {
                 name: row.get(name)
                 for name in TABLES["trace"].names

@@ -14,7 +14,7 @@ import plain_read
 import pyarrow as pa
 
 from checkers.folder import Folder, open_folder
-from checkers.judging.preconditions import Preconditions, preconditions_of
+from checkers.judge.preconditions import Preconditions, preconditions_of
 from checkers.laws.tables import TABLES
 from checkers.read import pairing, repeats
 from checkers.read.facts import Facts, as_plain, from_plain

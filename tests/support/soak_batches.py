@@ -135,7 +135,7 @@ class Soak:
 
 def judged(paths: Sequence[Path]) -> list[Verdict | str]:
     """A verdict for each, or the traceback that came in its stead; never an exception."""
-    from checkers.judge import SparkJudge
+    from checkers.judge.job import SparkJudge
 
     try:
         verdicts: list[Verdict | str] = list(SparkJudge().judge(paths))

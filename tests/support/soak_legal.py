@@ -13,9 +13,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import plain_lines
 from twin_folder import fits_field_table, is_entry, is_row
-
-from checkers import plain
 
 HARMLESS, UNREADABLE, QUIET, TAMPERING = "harmless", "unreadable", "quiet", "tampering"
 HISTORY, ROWS, TRACE, RUN = "history.jsonl", "replicas.jsonl", "trace.jsonl", "run.json"
@@ -98,17 +97,17 @@ def is_unreadable(name: str, line: bytes) -> bool:
 def laws_of(name: str) -> tuple[Callable[[Line], bool], ...]:
     """By whose table a line of the file may be legal."""
     if name == HISTORY:
-        return plain.is_op, fits_field_table
+        return plain_lines.is_op, fits_field_table
     if name == ROWS:
         return (is_row,)
     if name == TRACE:
         return (is_event,)
     node = name.removeprefix("logs/").removesuffix(".jsonl")
-    return plain.is_entry(node), lambda row: is_entry(row, node)
+    return plain_lines.is_entry(node), lambda row: is_entry(row, node)
 
 
 def is_event(row: Line) -> bool:
-    return (plain.is_int(row.get("time")) and plain.is_int(row.get("seq")) and row["seq"] >= 0
+    return (plain_lines.is_int(row.get("time")) and plain_lines.is_int(row.get("seq")) and row["seq"] >= 0
             and isinstance(row.get("node"), str) and isinstance(row.get("event"), str))
 
 

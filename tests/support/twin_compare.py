@@ -71,7 +71,7 @@ def spoken(verdict: dict[str, Any]) -> tuple[Any, ...]:
 def differences(stories: Sequence[tuple[str, Path]]) -> list[str]:
     """Where the judge, asked about all folders in one call, and the twin do not say the same; a story goes
     with each."""
-    from checkers.judge import SparkJudge
+    from checkers.judge.job import SparkJudge
 
     verdicts = SparkJudge().judge([path for _, path in stories])
     assert len(stories) == len(verdicts)

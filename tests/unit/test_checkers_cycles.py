@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from txn_tales import A, B, C, began, busy, ended, logged, mutual, two, txn
 
 from checkers import cycles, names, session
-from checkers.judge import SparkJudge
+from checkers.judge.job import SparkJudge
 from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark

@@ -8,8 +8,8 @@ import pytest
 from folders import Tale
 
 from checkers.folder import open_folder
-from checkers.judge import SparkJudge
-from checkers.rotten import flaw, set_aside
+from checkers.judge import bags
+from checkers.judge.job import SparkJudge
 from harness.dump_twin import write_twin
 
 
@@ -67,24 +67,22 @@ def test_without_values_records_are_nobodys_to_compare(tmp_path: Path) -> None:
     [verdict] = SparkJudge().judge([path])
 
     assert (verdict.valid, verdict.findings) == ("unknown", ())
-    assert [one.reason for one in verdict.unknown] == ["logs/n2.parquet: it has no column value"]
+    assert [one.reason for one in verdict.unknown] == [
+        "logs/n2.parquet cannot be read: it has no column value"
+    ]
 
 
-def test_the_lines_beside_it_are_as_good(tmp_path: Path) -> None:
-    folder = open_folder(Tale().acked(1, 2).write(tmp_path / "run"))
-    twin = in_parquet(folder.path, alone=False)
-    with_zeroed_pages(twin)
-    folder.dumps["n2"] = twin
+@pytest.mark.spark
+def test_the_lines_beside_it_are_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judged by one task, and by many."""
+    monkeypatch.setattr("checkers.folder.TWIN_FROM_BYTES", 0)
+    path = Tale().acked(1, 2).send(4, 5, at=[2]).write(tmp_path / "run")
+    with_zeroed_pages(in_parquet(path, alone=False))
+    assert open_folder(path).dumps["n2"].name == "n2.parquet"
 
-    assert set_aside(folder, flaw)
+    for big_bytes in (bags.BIG_BYTES, 0):
+        monkeypatch.setattr(bags, "BIG_BYTES", big_bytes)
+        [verdict] = SparkJudge().judge([path])
 
-    assert (folder.dumps["n2"].name, folder.damaged) == ("n2.jsonl", set())
-
-
-def test_sound_ones_stay(tmp_path: Path) -> None:
-    path = Tale().acked(1, 2).write(tmp_path / "run")
-    in_parquet(path)
-    folder = open_folder(path)
-
-    assert not set_aside(folder, flaw)
-    assert folder.dumps["n2"].name == "n2.parquet"
+        assert [(found.name, found.count) for found in verdict.findings] == [("lost-write", 1)]
+        assert verdict.unknown == ()

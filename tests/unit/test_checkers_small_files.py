@@ -11,8 +11,8 @@ import pytest
 from command_line import GOLDEN
 
 from checkers.folder import open_folder
+from checkers.judge.preconditions import Preconditions
 from checkers.reasons import reasons_of
-from checkers.survey import Survey
 
 GONE = object()
 ODD = (
@@ -74,6 +74,6 @@ def test_nothing_that_is_odd_breaks_it(tmp_path: Path, golden: str, what: str) -
             opened = open_folder(folder)
             assert opened.judged or opened.reasons
             if opened.judged:
-                reasons_of(opened, Survey())
+                reasons_of(opened, Preconditions())
             judged += opened.judged
     assert judged > len(ODD)

@@ -3,7 +3,6 @@
 A reassignment leaves them behind. Each hit on a stray copy has its near miss: the same on a replica.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from traced_story import Story, traced_in
 
 from checkers import names
 from checkers.folder import open_folder
-from checkers.sieve import sieve
 from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
@@ -155,15 +153,3 @@ def test_where_no_replicas_are_told_nothing_is_judged(replicas: object, tmp_path
     assert [reason for _, reason in folder.reasons] == [
         "run.json: `partitions` is no map of numbers to partitions with `replicas`"
     ]
-
-
-@pytest.mark.parametrize("change", [other_records, no_log])
-def test_the_sieve_looks_at_no_stray_copy(change: Callable[[Tale], None], tmp_path: Path) -> None:
-    stray, ours = Tale(), Tale()
-    change(assigned(stray, "n1", "n2"))
-    change(ours)
-    passed = sieve(open_folder(stray.write(tmp_path / "stray"))).passed[0]
-
-    assert (passed.whole, list(passed.values), list(passed.offsets)) == (False, [], [])
-    missed = sieve(open_folder(ours.write(tmp_path / "ours"))).passed[0]
-    assert missed.whole or list(missed.values)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkers import explain, names, report, semantics, session
-from checkers.findings import PERMITTED_BY
+from checkers.laws.permits import PERMITTED_BY
 from checkers.words import text_of
 from harness.errors import FloodmarkError
 from harness.verdict import Finding, Unknown, Verdict

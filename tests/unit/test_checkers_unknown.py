@@ -13,7 +13,7 @@ from judging import Tales
 from traced_story import Story
 
 from checkers import names
-from checkers.judge import SparkJudge
+from checkers.judge.job import SparkJudge
 from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
@@ -288,8 +288,8 @@ def test_dumps_may_be_parquet_and_a_rotten_one_spoils_nobody(tmp_path: Path) -> 
     assert verdicts[1].valid == "unknown"
 
 
-def test_a_dump_that_only_spark_cannot_read_is_damaged(tmp_path: Path) -> None:
-    """One bit of its footer: Arrow reads it all the same."""
+def test_a_footer_that_arrow_reads_all_the_same_damages_nothing(tmp_path: Path) -> None:
+    """One bit of it is wrong: Parquet's reader in Java refuses such a file."""
     folder = Tale().acked(1, 2).write(tmp_path / "run")
     (folder / "logs" / "n2.jsonl").unlink()
     shutil.copy(Path(__file__).with_name("footer_of_a_dump.parquet"), folder / "logs" / "n2.parquet")
@@ -297,8 +297,7 @@ def test_a_dump_that_only_spark_cannot_read_is_damaged(tmp_path: Path) -> None:
 
     (verdict,) = SparkJudge().judge([folder])
 
-    assert [unknown.names for unknown in verdict.unknown] == [tuple(sorted(names.OF_THE_LOGS))]
-    assert verdict.unknown[0].reason.startswith("logs/n2.parquet cannot be read: Required field")
+    assert (verdict.valid, verdict.counts["records"]["n2"]) == (True, 2)
 
 
 def test_bytes_that_are_no_text_make_a_line_unreadable(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 twin says the same of each."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ from folders import FINAL, NODES, Tale
 from judging import Tales
 
 from checkers import names
-from checkers.folder import open_folder
-from checkers.sieve import sieve
 from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
@@ -313,17 +310,3 @@ def test_the_example_says_how_and_who_holds_it(verdicts: dict[str, Verdict]) -> 
         "partition": 0, "offset": 1, "value": 9, "how": "unread", "nodes": [], "ops": [2, 3]}  # fmt: skip
     assert "acked at offset 1 (index 3)" in example["text"]
     assert "the reads that went on to offset 2 did not return it" in example["text"]
-
-
-HITS = ("passed_by_the_final_reads", "another_record_of_ours_stands_there", "read_above_it_and_never_it")
-MISSES = ("nothing_lies_behind_it", "a_healthy_import_is_valid", "nobody_read_beyond_it")
-
-
-@pytest.mark.parametrize(
-    ("name", "whole"), [*((name, {0}) for name in HITS), *((name, set()) for name in MISSES)]
-)
-def test_the_sieve_lets_such_a_partition_pass_whole(name: str, whole: set[int], tmp_path: Path) -> None:
-    tale = Tale()
-    teller: Callable[[Tale], Tale | None] = TALES.told[name].teller
-
-    assert sieve(open_folder((teller(tale) or tale).write(tmp_path / "run"))).whole == whole

@@ -10,10 +10,10 @@ from folders import Tale
 
 from checkers import names
 from checkers.folder import open_folder
-from checkers.judging.claim_gates import gates_of
-from checkers.judging.preconditions import NodeSeqs, Preconditions, TraceSummary
-from checkers.judging.run_tables import FAR_NS, run_tables, tick
-from checkers.judging.runs import Run, driver_findings, run_of, silent_names
+from checkers.judge.claim_gates import gates_of
+from checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary
+from checkers.judge.run_tables import FAR_NS, run_tables, tick
+from checkers.judge.runs import Run, driver_findings, run_of, silent_names
 from checkers.laws.tables import FINDINGS, TABLES
 
 FAR = (1 << 63) - 1
@@ -119,7 +119,7 @@ def run(tale: Tale, path: Path, **told: Any) -> Run:
 
 
 def tables(tale: Tale, path: Path, **told: Any) -> dict[str, pa.Table]:
-    made = run_tables([run(tale, path / "run", **told)])
+    made = run_tables({0: run(tale, path / "run", **told)})
     assert made.keys() <= TABLES.keys()
     assert all(table.schema == TABLES[name] for name, table in made.items())
     return made
@@ -264,10 +264,10 @@ def test_one_that_was_not_is_a_finding(tmp_path: Path) -> None:
         run(tale, tmp_path / "a", **traced(tale, elect(5, 3, clean=False))),
         run(other, tmp_path / "b", **traced(other, elect(5, 3, clean=True))),
     ]
-    found = driver_findings(runs)
-    assert found.schema == FINDINGS
-    (row,) = found.to_pylist()
-    assert (row["run"], row["name"], row["seen"], row["nodes"]) == (0, names.UNCLEAN_ELECTION, 3, ["n1"])
+    (row,) = driver_findings(7, runs[0])
+    assert row.keys() <= set(FINDINGS.names)
+    assert (row["run"], row["name"], row["seen"], row["nodes"]) == (7, names.UNCLEAN_ELECTION, 3, ["n1"])
+    assert driver_findings(8, runs[1]) == []
 
 
 def test_a_broker_is_active_until_it_is_fenced(tmp_path: Path) -> None:

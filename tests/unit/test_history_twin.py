@@ -1,25 +1,19 @@
 """A history's Parquet twin: the same lines for the judge, and void as soon as they are others."""
 
-from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 
 import big
-import numpy as np
 import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from checkers import history_twin
-from checkers.columns import History, history_of
-from checkers.history_twin import is_twin, keep, read, twin_of
+from checkers.read import history_twin, ranges
+from checkers.read.facts import as_plain
+from checkers.read.history_twin import is_twin, keep, twin_of, with_twins
+from checkers.read.ranges import Range
+from checkers.read.tables import read_range
 from harness.commands.check import keep_twins
-
-
-@pytest.fixture
-def pool() -> Iterator[Executor]:
-    with ThreadPoolExecutor(2) as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -39,51 +33,42 @@ def lines(tmp_path: Path) -> Path:
     return history
 
 
-def parsed(history: Path, pool: Executor, monkeypatch: pytest.MonkeyPatch) -> History:
-    with monkeypatch.context() as without:
-        without.setattr(history_twin, "is_twin", lambda _: False)
-        return history_of(read(history, pool, 3))
+def cut(history: Path, range_bytes: int = ranges.RANGE_BYTES) -> list[Range]:
+    return list(ranges.cut(0, "history", None, history, range_bytes))
 
 
-def same(one: History, other: History) -> bool:
-    columns = ("time", "process", "type", "f")
-    items = [(getattr(one, name), getattr(other, name)) for name in ("sends", "reads", "ends", "held")]
-    return (
-        all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns)
-        and one.nemesis == other.nemesis
-        and all(
-            np.array_equal(getattr(mine, name), getattr(theirs, name))
-            for mine, theirs in items
-            for name in ("line", "partition", "value", "offset")
-        )
-    )
+def read(several: Sequence[Range]) -> list[tuple[object, dict[str, list[object]]]]:
+    parsed = [read_range(one) for one in several]
+    return [
+        (as_plain(one.facts), {name: table.to_pylist() for name, table in one.tables.items()})
+        for one in parsed
+    ]
 
 
-def test_it_gives_what_the_lines_give(lines: Path, pool: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_gives_what_the_lines_give(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = read(cut(lines))
     assert keep(lines) == twin_of(lines)
-    monkeypatch.setattr(history_twin, "read_lines", None)  # the lines themselves are not parsed
+    several = list(with_twins(cut(lines)))
+    monkeypatch.setattr(ranges, "bytes_of", None)  # the lines themselves are not parsed
 
-    told = history_of(read(lines, pool, 3))
+    [(facts, tables)] = read(several)
 
-    monkeypatch.undo()
-    assert same(told, parsed(lines, pool, monkeypatch))
-    assert orjson.loads(told.nemesis[-1])["fault"]["why"] == "a \"brace\": }{, é"
-    assert len(told.sends.line)
-    assert len(told.reads.line)
+    assert [(facts, tables)] == wanted
+    assert orjson.loads(facts["nemesis"][-1])["fault"]["why"] == "a \"brace\": }{, é"  # type: ignore[index]
+    assert tables["sends"]
+    assert tables["reads"]
     assert [path.name for path in lines.parent.iterdir() if path.name.startswith(".")] == []
 
 
-def test_of_several_pieces_each_keeps_its_place(
-    lines: Path, pool: Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("checkers.chunks.CHUNK_BYTES", 4_096)
+def test_of_several_ranges_each_keeps_its_place(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_twin, "cut", lambda *told: cut(told[-1], 4_096))
     keep(lines)
     assert pq.read_metadata(twin_of(lines)).num_row_groups > 5
 
-    assert same(history_of(read(lines, pool, 3)), parsed(lines, pool, monkeypatch))
+    assert read(list(with_twins(cut(lines, 4_096)))) == read(cut(lines, 4_096))
 
 
-def test_it_is_void_beside_other_lines(lines: Path, pool: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_void_beside_other_lines(lines: Path) -> None:
     keep(lines)
     content = lines.read_bytes()
     changed = content.replace(b'"process":1,', b'"process":9,')
@@ -92,9 +77,8 @@ def test_it_is_void_beside_other_lines(lines: Path, pool: Executor, monkeypatch:
     lines.write_bytes(changed)
 
     assert not is_twin(lines)
-    told = history_of(read(lines, pool, 3))
-    assert 9 in told.process
-    assert same(told, parsed(lines, pool, monkeypatch))
+    [one] = with_twins(cut(lines))
+    assert one.twin is None
 
 
 def test_it_is_void_when_a_line_is_read_otherwise(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,20 +88,21 @@ def test_it_is_void_when_a_line_is_read_otherwise(lines: Path, monkeypatch: pyte
     assert not is_twin(lines)
 
 
-def test_one_that_is_rotten_inside_costs_nothing_but_time(
-    lines: Path, pool: Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_is_rotten_inside_costs_nothing_but_time(lines: Path) -> None:
     keep(lines)
     twin = twin_of(lines)
     content = bytearray(twin.read_bytes())
     content[200:600] = bytes(400)
     twin.write_bytes(content)
     assert is_twin(lines)
+    several = list(with_twins(cut(lines)))
+    with pytest.raises(history_twin.Rotten):
+        history_twin.group_of(several[0])
 
-    assert same(history_of(read(lines, pool, 3)), parsed(lines, pool, monkeypatch))
+    assert read(several) == read(cut(lines))
 
 
-@pytest.mark.parametrize("line", [b"no object", b'{"index": 1}'])
+@pytest.mark.parametrize("line", [b"no object", b'{"index": 1}', b""])
 def test_a_history_with_a_broken_line_has_none(lines: Path, line: bytes) -> None:
     with lines.open("ab") as file:
         file.write(line + b"\n")

@@ -12,7 +12,7 @@ from memory_trace import attach, write_folder
 from random_driver import RandomDriver, random_cluster
 
 from broker.rules import GENERATIONS
-from checkers.judge import SparkJudge
+from checkers.judge.job import SparkJudge
 
 Lines = list[dict[str, Any]]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkers.judging.preconditions import NodeSeqs, Preconditions, TraceSummary, preconditions_of
+from checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary, preconditions_of
 from checkers.observed import Observes
 from checkers.read.facts import DumpFacts, Facts, HistoryFacts, NodeLines, TraceFacts, joined
 from checkers.read.pairing import PairingFacts

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from command_line import GOLDEN, edit_run, floodmark
 
-from checkers import history_twin
 from checkers.folder import Folder, open_folder
+from checkers.read import history_twin
 from harness import dump_twin, run
 from harness.errors import FloodmarkError, UsageError
 from harness.jepsen_read import JepsenFile

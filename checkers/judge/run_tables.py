@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.folder import Folder, Partition, Replica, clock_error_ns
-from checkers.judging.claim_gates import (
+from checkers.judge.claim_gates import (
     Gates,
     claims_from,
     contradicts_no_entries,
@@ -33,8 +33,8 @@ from checkers.judging.claim_gates import (
     readable_to,
     stable_to,
 )
-from checkers.judging.permissions import Bounds, Excuse, min_insync
-from checkers.judging.runs import Run, silent_names
+from checkers.judge.permissions import Bounds, Excuse, min_insync
+from checkers.judge.runs import Run, silent_names
 from checkers.laws.tables import TABLES
 
 FAR_NS = 1 << 60  # times further away are taken for this one
@@ -46,9 +46,9 @@ _BOUNDS = (
 Of = TypeVar("Of")
 
 
-def run_tables(runs: Sequence[Run]) -> dict[str, pa.Table]:
-    """The tables of all runs; `run` is the position in the call."""
-    judged = [(number, run) for number, run in enumerate(runs) if run.folder.judged]
+def run_tables(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
+    """The tables of these runs, by their position in the call."""
+    judged = [(number, run) for number, run in runs.items() if run.folder.judged]
     traced = [(number, run) for number, run in judged if run.traced]
     made = {
         "partitions": [partitions_of(*one) for one in judged],

@@ -1,20 +1,17 @@
 """One run after the first pass: its files, what was seen of them, and what the faults of it permit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-
-import pyarrow as pa
+from typing import Any
 
 from checkers import names
 from checkers.elections import doubtful_elections, unclean_elections
-from checkers.folder import Folder
-from checkers.judging.permissions import Bounds, bounds_of
-from checkers.judging.preconditions import Preconditions
-from checkers.laws.tables import FINDINGS
+from checkers.folder import Folder, torn_tail, unreadable
+from checkers.judge.permissions import Bounds, bounds_of
+from checkers.judge.preconditions import Preconditions
 from checkers.observed import silent_of_trace
 from checkers.reasons import is_breached, reasons_of
 from checkers.rulings import Rulings, rulings_of
-from checkers.survey import Survey
 from checkers.unread import unread_of
 
 
@@ -23,7 +20,7 @@ class Run:
     """What the driver knows of it."""
 
     folder: Folder
-    preconditions: Preconditions | Survey
+    preconditions: Preconditions
     breached: bool  # lines of the history may be missing or wrong
     rulings: Rulings = field(default_factory=Rulings)
     bounds: Mapping[int, Bounds] = field(default_factory=dict)  # of every partition of run.json
@@ -33,7 +30,7 @@ class Run:
         return self.folder.judged and self.folder.trace is not None
 
 
-def run_of(folder: Folder, seen: Preconditions | Survey) -> Run:
+def run_of(folder: Folder, seen: Preconditions) -> Run:
     """With this the folder's reasons are complete."""
     if not folder.judged:
         return Run(folder=folder, preconditions=seen, breached=True)
@@ -50,6 +47,18 @@ def run_of(folder: Folder, seen: Preconditions | Survey) -> Run:
     )
 
 
+def read_lines_instead(folder: Folder, nodes: Iterable[str]) -> tuple[str, ...]:
+    """Takes the JSON lines of these nodes' dumps, whose Parquet nobody can read, where such lines stand
+    beside it and are whole; for which nodes that was."""
+    changed = []
+    for node in nodes:
+        lines = folder.path / "logs" / f"{node}.jsonl"
+        if folder.dumps[node] != lines and unreadable(lines, folder.path) is None and not torn_tail(lines):
+            folder.dumps[node] = lines
+            changed.append(node)
+    return tuple(changed)
+
+
 def silent_names(run: Run) -> tuple[str, ...]:
     """The findings that are claimed nowhere in the run, for a line that is missing may excuse what they
     see."""
@@ -64,12 +73,9 @@ def silent_names(run: Run) -> tuple[str, ...]:
     )
 
 
-def driver_findings(runs: Sequence[Run]) -> pa.Table:
-    """Rows of FINDINGS of what the driver itself sees, in the rulings: elections that nobody allowed."""
-    rows = [
-        row
-        for number, run in enumerate(runs)
-        if names.UNCLEAN_ELECTION not in silent_names(run)
-        for row in unclean_elections(number, run.bounds)
-    ]
-    return pa.Table.from_pylist(rows, schema=FINDINGS)
+def driver_findings(number: int, run: Run) -> list[dict[str, Any]]:
+    """What the driver itself sees, in the rulings: elections that nobody allowed. In the columns of FINDINGS
+    that apply; number: the run's position in the call."""
+    if names.UNCLEAN_ELECTION in silent_names(run):
+        return []
+    return list(unclean_elections(number, run.bounds))

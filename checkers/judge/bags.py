@@ -1,0 +1,29 @@
+"""Bags of whole runs, each one task's work; and the runs that are too big for a bag."""
+
+from collections.abc import Sequence
+
+from checkers.judge.whole_runs import RunWork
+
+# As measured on two cores: up to here a second task costs more than it saves.
+BIG_BYTES = 128 << 20
+BAG_BYTES = 64 << 20
+BAG_RUNS = 500  # of which one task holds the tables, and tells what they are
+
+
+def bags_of(works: Sequence[RunWork], cores: int) -> tuple[list[list[RunWork]], list[RunWork]]:
+    """The bags, as many for each core, the heaviest runs first; and the runs that are cut up instead."""
+    small = sorted((work for work in works if not work.far and work.size <= BIG_BYTES), key=by_size)
+    big = [work for work in works if work.far or work.size > BIG_BYTES]
+    total = sum(work.size for work in small)
+    count = min(len(small), max(cores, -(-total // BAG_BYTES), -(-len(small) // BAG_RUNS)))
+    bags: list[list[RunWork]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for work in small:
+        lightest = loads.index(min(loads))
+        bags[lightest].append(work)
+        loads[lightest] += work.size + 1
+    return bags, big
+
+
+def by_size(work: RunWork) -> tuple[int, int]:
+    return -work.size, work.run

@@ -1,0 +1,63 @@
+"""Findings to what a verdict tells of them: of each group the few worst, with the group's exact count.
+
+A group is the findings of one (run, name, permit). Rows go from units to the driver, and are merged there,
+for a group may come from many units: both are one ranking, in orders that are total, so that however the
+findings were gathered the verdict is the same.
+
+Columns of a row: those of tables.FINDINGS; `count`, that of the group; `rank`, the place in the group, from 1;
+`suspect`, the place among the run's findings that may be to blame for a loss, by time, null for the others.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from checkers import names
+from checkers.guilt import SUSPECTS
+from checkers.laws.tables import FINDINGS
+from checkers.laws.unit import Unit, opened
+from checkers.verdicts import EXAMPLES
+
+Row = dict[str, Any]
+_ROWS = pa.schema([*FINDINGS, ("count", pa.int64()), ("rank", pa.int64())])
+_GUILTY = ", ".join(f"'{name}'" for name in names.GUILTY)
+# `rows`: as told so far, by units of which each counts a group once, in its first row.
+_RANKED = f"""
+    select * exclude (count, rank),
+        sum(count) filter (rank = 1) over (partition by run, name, permit)::bigint as count,
+        row_number() over (partition by run, name, permit order by partition nulls last,
+            "offset" nulls last, value nulls first, nodes nulls first, process nulls first,
+            how nulls first, node, seq, ops, seen, epoch, upto, tick) as rank,
+        case when name in ({_GUILTY}) then row_number() over (
+            partition by run, name in ({_GUILTY}) order by tick nulls last, node, seq) end as suspect
+    from ranked_rows qualify rank <= {EXAMPLES} or suspect <= {SUSPECTS}"""
+
+
+def worst(unit: Unit, findings: pa.Table) -> list[Row]:
+    """Of each group the EXAMPLES lowest, and of each run the SUSPECTS earliest."""
+    once = pa.repeat(pa.scalar(1, pa.int64()), findings.num_rows)
+    unit.load("ranked_rows", findings.append_column("count", once).append_column("rank", once))
+    rows: list[Row] = unit.rows(_RANKED).to_pylist()
+    return rows
+
+
+def found_by_driver(findings: Iterable[Row]) -> list[Row]:
+    """Findings that the driver itself has made (in the columns that apply), as a unit would tell them."""
+    found = [{**dict.fromkeys(FINDINGS.names), **row} for row in findings]
+    if not found:
+        return []
+    with opened({}) as unit:
+        return worst(unit, pa.Table.from_pylist(found, schema=FINDINGS))
+
+
+def merged(units: Sequence[Sequence[Row]]) -> list[Row]:
+    """The rows of all units, with the counts of all, and only the worst of all."""
+    several = [unit for unit in units if unit]
+    if len(several) <= 1:
+        return list(several[0]) if several else []
+    with opened({}) as unit:
+        rows = [row for each in several for row in each]
+        unit.load("ranked_rows", pa.Table.from_pylist(rows, schema=_ROWS))
+        ranked: list[Row] = unit.rows(_RANKED).to_pylist()
+    return ranked

@@ -1,0 +1,151 @@
+"""The judge: any number of run folders to as many verdicts, in one Spark application.
+
+Theory of operation. The driver reads the small files (folder.py) and cuts the big ones into ranges. Runs
+that are small are put together to bags, each judged by one task (whole_runs.py); bigger ones are cut up and
+spread over all cores (two_passes.py). Either way a first pass parses each file once and tells the driver a
+few facts; from them follows what may be claimed, and what is permitted. A second pass asks every law of every
+record. What comes back is, of each group of findings, the count and the few worst.
+
+When something fails. A run that breaks a worker's Python code is told by that worker, and its neighbours are
+judged. Where a task itself dies (killed, out of memory), or the JVM does, the call is halved until the run
+that brings it about stands alone. A run of which the judge failed is unknown, with the reason and the
+traceback; nothing is ever judged by another, slower way.
+
+Spark is asked for tasks, shuffles and disk through its RDDs: what it moves are packed blobs, and to plan
+DataFrames around them would take longer than all laws together.
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark import SparkContext
+
+from checkers import session
+from checkers.folder import Folder, open_folder
+from checkers.guilt import lines_of
+from checkers.judge import whole_runs
+from checkers.judge.bags import bags_of
+from checkers.judge.examples import found_by_driver, merged
+from checkers.judge.failures import failure_of
+from checkers.judge.preconditions import Preconditions
+from checkers.judge.runs import driver_findings, read_lines_instead, run_of
+from checkers.judge.two_passes import judged_in_pieces
+from checkers.judge.whole_runs import Judged, RunWork
+from checkers.masters import refuse_bare_workers
+from checkers.verdicts import failed, verdict_of
+from harness.errors import FloodmarkError
+from harness.places import Place
+from harness.verdict import Verdict
+from harness.workers import HERE, Workers
+
+_LOG = logging.getLogger("floodmark.judge")
+
+
+class SparkJudge:
+    """Implements protocols.Judge."""
+
+    def __init__(self, workers: Workers = HERE) -> None:
+        self._workers = workers
+
+    def judge(self, folders: Sequence[Place]) -> list[Verdict]:
+        """A verdict for each folder, in order."""
+        verdicts: dict[int, Verdict] = {}
+        opened: dict[int, Folder] = {}
+        for number, place in enumerate(folders):
+            try:
+                folder = open_folder(place)
+            except Exception as error:
+                verdicts[number] = failed(failure_of(error), {})
+                continue
+            if folder.judged:
+                opened[number] = folder
+            else:
+                verdicts[number] = verdict_of(folder, Preconditions(), [], {}, {})
+        if opened:
+            verdicts |= zip(opened, self._with_spark([*opened.values()]), strict=True)
+        return [verdicts[number] for number in range(len(folders))]
+
+    def _with_spark(self, folders: Sequence[Folder]) -> list[Verdict]:
+        began = time.perf_counter()
+        try:
+            spark = Spark(context=session.context(0, self._workers), workers=self._workers)
+        except FloodmarkError:
+            raise
+        except Exception as error:
+            return [failed(failure_of(error), {}) for _ in folders]
+        return judge_all(spark, folders, {"spark_start": time.perf_counter() - began})
+
+
+@dataclass(slots=True, kw_only=True)
+class Spark:
+    """The context that the judge works on; another one once its JVM has died."""
+
+    context: SparkContext
+    workers: Workers
+
+    def restarted(self) -> bool:
+        """Whether the JVM has died; then another one is there. FloodmarkError where none starts."""
+        if not session.has_died(self.context):
+            return False
+        _LOG.warning("Spark's JVM has died; another one is started, and the runs are judged half by half")
+        self.context = session.context(0, self.workers)
+        return True
+
+
+def judge_all(
+    spark: Spark, folders: Sequence[Folder], timings_s: Mapping[str, float], *, again: bool = False
+) -> list[Verdict]:
+    """All of them at once; if that fails each half by itself, down to the folder that breaks it. again: they
+    have been judged before; what was noted of them then is void."""
+    try:
+        opened = [open_folder(folder.path) for folder in folders] if again else folders
+        return judge_together(spark.context, opened, timings_s)
+    except FloodmarkError:
+        raise  # it says what is lacking; that is no folder's fault
+    except Exception as error:
+        refuse_bare_workers(spark.context, error)
+        failure, died = failure_of(error), spark.restarted()
+    if len(folders) == 1:
+        return [failed(failure, timings_s, died=died)]
+    middle = len(folders) // 2
+    halves = [
+        *judge_all(spark, folders[:middle], timings_s, again=True),
+        *judge_all(spark, folders[middle:], timings_s, again=True),
+    ]
+    if died or any(verdict.failure for verdict in halves):
+        return halves
+    return [failed(failure, timings_s) for _ in folders]
+
+
+def judge_together(
+    spark: SparkContext, folders: Sequence[Folder], timings_s: Mapping[str, float]
+) -> list[Verdict]:
+    """One verdict a folder. An exception is that of a task which did not come back, or of the driver."""
+    began = time.perf_counter()
+    works = [RunWork.of(run, folder) for run, folder in enumerate(folders)]
+    bags, big = bags_of(works, session.cores(spark))
+    judged: list[Judged] = []
+    if bags:
+        judged += spark.parallelize(bags, len(bags)).mapPartitions(whole_runs.judged_bags).collect()
+    if big:
+        judged += judged_in_pieces(spark, big)
+    timings = {**timings_s, "judge": time.perf_counter() - began}
+    by_run = {one.run: one for one in judged}
+    return [verdict_on(folder, by_run[run], timings) for run, folder in enumerate(folders)]
+
+
+def verdict_on(folder: Folder, judged: Judged, timings_s: Mapping[str, float]) -> Verdict:
+    """The verdict on one run, from what came back of it."""
+    if judged.failure is not None:
+        return failed(judged.failure, timings_s)
+    run = judged.known
+    if run is None:
+        assert judged.preconditions is not None
+        read_lines_instead(folder, judged.lines_instead)
+        run = run_of(folder, judged.preconditions)
+    folder.reasons += judged.reasons
+    rows = merged([judged.rows, found_by_driver(driver_findings(judged.run, run))])
+    lines = lines_of(folder.trace, rows)
+    return verdict_of(folder, run.preconditions, rows, timings_s, lines)

@@ -1,0 +1,167 @@
+"""One task of Spark's that judges a bag of whole runs: both passes, in one worker, on one core.
+
+Small runs are judged so: of some megabytes a second task would cost more than it saves. Bigger ones are cut
+up (two_passes.py); the functions that read, derive and judge are the same.
+
+A run that breaks something is told with its failure, and never its neighbours: where the laws fail on a bag,
+each run of it is judged alone.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from checkers import names
+from checkers.folder import Folder
+from checkers.judge.examples import Row, worst
+from checkers.judge.failures import Failure, failure_of
+from checkers.judge.preconditions import Preconditions, preconditions_of
+from checkers.judge.run_tables import run_tables
+from checkers.judge.runs import Run, read_lines_instead, run_of
+from checkers.laws import FAMILIES
+from checkers.laws.cycles import unsearched
+from checkers.laws.tables import TABLES
+from checkers.laws.transactions import transactions
+from checkers.laws.unit import Family, asked, opened
+from checkers.read.history_twin import with_twins
+from checkers.read.pairing import answers, pairing
+from checkers.read.ranges import RANGE_BYTES, Range, ranges_of
+from checkers.read.repeats import repeats
+from checkers.read.tables import read_range
+from harness.places import Place
+
+NO_VALUES = TABLES["repeated"].empty_table()
+PARQUET_WEIGHT = 6  # a byte of Parquet says as much as so many of JSON
+
+Tables = Mapping[str, pa.Table]
+Reason = tuple[tuple[str, ...], str]  # names of checks, and why they may have missed something
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunWork:
+    """What a worker needs to judge one run."""
+
+    run: int  # the folder's position in the call
+    folder: Folder
+    ranges: tuple[Range, ...]
+
+    size: int  # bytes to read, as if all of it were JSON
+    far: bool  # only Spark reaches its files
+
+    @staticmethod
+    def of(run: int, folder: Folder, range_bytes: int = RANGE_BYTES) -> "RunWork":
+        files = [place for place in (folder.history, folder.trace, *folder.dumps.values()) if place]
+        return RunWork(
+            run=run,
+            folder=folder,
+            ranges=tuple(with_twins(ranges_of(run, folder, range_bytes))),
+            size=sum(place.stat().st_size * weight_of(place) for place in files),
+            far=not isinstance(folder.path, Path),
+        )
+
+
+def weight_of(place: Place) -> int:
+    return PARQUET_WEIGHT if place.suffix == ".parquet" else 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Judged:
+    """What the driver is told of one run."""
+
+    run: int
+    preconditions: Preconditions | None = None
+    known: Run | None = None  # what follows from these, where the driver has come to that already
+    # nodes whose dump was read as JSON lines, for the Parquet beside these is rotten
+    lines_instead: tuple[str, ...] = ()
+    rows: list[Row] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)  # that only the laws could tell
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstPass:
+    """One run after it was read."""
+
+    tables: Tables
+    preconditions: Preconditions
+    run: Run
+    lines_instead: tuple[str, ...] = ()
+
+
+def judged_bags(bags: Iterable[Sequence[RunWork]]) -> Iterator[Judged]:
+    """The work of a task: every run of these bags, each told once."""
+    for bag in bags:
+        yield from judged_bag(bag)
+
+
+def judged_bag(bag: Sequence[RunWork], families: Sequence[Family] = FAMILIES) -> list[Judged]:
+    judged = {work.run: Judged(run=work.run) for work in bag}
+    passed: dict[int, FirstPass] = {}
+    for work in bag:
+        try:
+            one = passed[work.run] = first_pass(work)
+            judged[work.run].preconditions = one.preconditions
+            judged[work.run].lines_instead = one.lines_instead
+        except Exception as error:
+            judged[work.run].failure = failure_of(error)
+    second_pass(passed, judged, families)
+    return list(judged.values())
+
+
+def first_pass(work: RunWork) -> FirstPass:
+    """One run, read and understood as far as its laws need to know before they claim anything."""
+    parts: dict[str, list[pa.Table]] = {}
+    facts = []
+    for one in work.ranges:
+        parsed = read_range(one, work.folder.settle_processes)
+        facts.append(parsed.facts)
+        for name, table in parsed.tables.items():
+            parts.setdefault(name, []).append(table)
+    tables = {name: pa.concat_tables(each).unify_dictionaries() for name, each in parts.items()}
+    pairs = pairing(tables["lines"]) if "lines" in tables else []
+    tables["repeated"], repeated = repeats(tables["sends"]) if "sends" in tables else (NO_VALUES, [])
+    seen = preconditions_of(work.run + 1, facts, pairs, repeated)[work.run]
+    lines_instead = read_lines_instead(work.folder, seen.flaws)
+    if lines_instead:
+        return replace(first_pass(RunWork.of(work.run, work.folder)), lines_instead=lines_instead)
+    if seen.txns:
+        tables["answers"] = answers(tables["lines"])
+    else:
+        tables.pop("lines", None)
+    return FirstPass(tables=tables, preconditions=seen, run=run_of(work.folder, seen))
+
+
+def second_pass(
+    passed: Mapping[int, FirstPass], judged: Mapping[int, Judged], families: Sequence[Family]
+) -> None:
+    """The findings of these runs, all in one unit; of each in one of its own where that fails."""
+    try:
+        ask_laws(passed, judged, families)
+    except Exception as error:
+        if len(passed) == 1:
+            [run] = passed
+            judged[run].failure = failure_of(error)
+        else:
+            for run, one in passed.items():
+                second_pass({run: one}, judged, families)
+
+
+def ask_laws(
+    passed: Mapping[int, FirstPass], judged: Mapping[int, Judged], families: Sequence[Family]
+) -> None:
+    """What all laws find in these runs."""
+    parts: dict[str, list[pa.Table]] = {}
+    for one in passed.values():
+        for name, table in one.tables.items():
+            parts.setdefault(name, []).append(table)
+    tables = {name: pa.concat_tables(each).unify_dictionaries() for name, each in parts.items()}
+    tables |= run_tables({number: one.run for number, one in passed.items()})
+    with opened(tables) as unit:
+        rows = worst(unit, asked(unit, families))
+        reasons = unsearched(unit) if transactions in families else []
+    for row in rows:
+        judged[row["run"]].rows.append(row)
+    for run, words in reasons:
+        judged[run].reasons.append((names.CYCLES, words))

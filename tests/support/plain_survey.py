@@ -1,0 +1,131 @@
+"""What is seen of a run whose files are read at one go, line by line: what Preconditions must say of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkers.observed import Observes
+
+REPEATED_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """The lines of one node, as numbers: enough to see whether its seq has a gap."""
+
+    lines: int
+    seqs: int  # different ones
+    first: int
+    last: int
+
+    @property
+    def whole(self) -> bool:
+        """Every seq from the first to the last, once each."""
+        return self.first in (0, 1) and self.lines == self.seqs == self.last - self.first + 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Traced:
+    """What was seen of one run's trace."""
+
+    bad: int = 0
+    nodes: dict[str, Lines] = field(default_factory=dict)
+    told: list[dict[str, Any]] = field(default_factory=list)  # the controller's lines, all starts; unordered
+
+    def flaw(self, nodes: Sequence[str], observes: Observes) -> str | None:
+        """Why the trace is not whole, for what it is to tell; None if it is."""
+        of_brokers = (line for line in self.told if line["node"] in nodes)
+        ruled_by_brokers = sum(line["event"] in ("elect", "isr") for line in of_brokers)
+        if bad := self.bad + ruled_by_brokers:
+            return f"{bad} line{'s are' if bad > 1 else ' is'} not as the table of events says"
+        broken = sorted(node for node, lines in self.nodes.items() if not lines.whole)
+        if broken:
+            return f"seq has a gap in the lines of {', '.join(broken)}"
+        silent = sorted(set(nodes) - self.nodes.keys())
+        if silent and observes.names_brokers:
+            return f"it has no line of {', '.join(silent)}"
+        ruled = bool(self.nodes.keys() - set(nodes)) or not observes.names_controllers
+        return None if ruled else "it has no line of a controller"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One split of a history file: its good lines run from `first` to `last` of `lines`."""
+
+    block: int
+    lines: int
+    bad: int
+    first: int | None
+    last: int | None
+    in_step: bool  # every index is where it belongs within the block
+    times: tuple[int, int] | None  # lowest and highest
+    falls: int | None  # index of the first line that is earlier than the one before it
+    rising: bool = True  # every index is above those before it within the block
+
+
+@dataclass(slots=True, kw_only=True)
+class Survey:
+    """What was seen of one run."""
+
+    blocks: list[Block] = field(default_factory=list)
+    told_lines: int = 0  # of a run that was sieved: without blocks, and without a fault
+    ok: int = 0
+    fail: int = 0
+    info: int = 0
+    acked: int = 0
+    txns: int = 0  # lines of transactions
+    nemesis: list[dict[str, Any]] = field(default_factory=list)
+    entries: dict[str, int] = field(default_factory=dict)  # node -> lines of its dump
+    bad_entries: dict[str, int] = field(default_factory=dict)
+    unmatched: int | None = None  # index of the first completion that fits no invocation
+    # process -> index where it had two ops open, or went on after an info
+    overlapping: dict[int, int] = field(default_factory=dict)
+    repeated: list[int] = field(default_factory=list)  # values sent more than once (the first few)
+    partitions: set[int] = field(default_factory=set)  # that the history names
+    used: set[int] = field(default_factory=set)  # those of which it, or a dump, says more than who held them
+    traced: Traced = field(default_factory=Traced)
+
+    @property
+    def lines(self) -> int:
+        return self.told_lines + sum(block.lines for block in self.blocks)
+
+    @property
+    def bad(self) -> int:
+        return sum(block.bad for block in self.blocks)
+
+    @property
+    def in_order(self) -> bool:
+        """Index is the position in the file, from 0 and without gaps (bad lines aside, which are told
+        anyway)."""
+        expected = 0
+        for block in sorted(self.blocks, key=lambda block: block.block):
+            if block.first is not None and (block.first != expected or not block.in_step):
+                return False
+            expected = expected + block.lines
+        return True
+
+    @property
+    def disordered(self) -> bool:
+        """Indexes that do not rise from line to line: nobody can say which of two lines came first."""
+        highest = -1
+        for block in sorted(self.blocks, key=lambda block: block.block):
+            if block.first is not None and block.last is not None:
+                if not block.rising or block.first <= highest:
+                    return True
+                highest = block.last
+        return False
+
+    @property
+    def falls(self) -> int | None:
+        """Index of the first line whose time is below that of the line before."""
+        latest, found = 0, None
+        for block in sorted(self.blocks, key=lambda block: block.block):
+            if block.times is not None:
+                at_once = block.first if block.times[0] < latest else None
+                found = least(found, least(at_once, block.falls))
+                latest = max(latest, block.times[1])
+        return found
+
+
+def least(one: int | None, other: int | None) -> int | None:
+    return min((number for number in (one, other) if number is not None), default=None)

@@ -4,7 +4,7 @@ A group is the findings of one (run, name, permit). Rows go from units to the dr
 for a group may come from many units: both are one ranking, in orders that are total, so that however the
 findings were gathered the verdict is the same.
 
-Columns of a row: those of tables.FINDINGS; `count`, that of the group; `rank`, the place in the group, from 1;
+Columns of a row: those of tables.FINDINGS; `count`, of the group; `rank`, the place in the group, from 1;
 `suspect`, the place among the run's findings that may be to blame for a loss, by time, null for the others.
 """
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from folders import Tale
 
+from checkers.judge import whole_runs
 from checkers.laws import FAMILIES
 from checkers.laws.unit import Unit, asked
 
@@ -39,7 +40,7 @@ def ran_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
         units.append(unit)
         return asked(unit, families)
 
-    monkeypatch.setattr(here, "asked", noting)
+    monkeypatch.setattr(whole_runs, "asked", noting)
     (verdict,) = here.judge([folder], FAMILIES)
     assert not verdict.failure
     (unit,) = units

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from checkers.folder import open_folder
+import pyarrow as pa
+
+from checkers.folder import Folder, open_folder
 from checkers.judge.job import verdict_on
 from checkers.judge.preconditions import Preconditions
-from checkers.judge.whole_runs import Judged, RunWork, judged_bag
+from checkers.judge.run_tables import run_tables
+from checkers.judge.whole_runs import Judged, RunWork, first_pass, judged_bag
 from checkers.laws import FAMILIES
 from checkers.laws.unit import Family
 from checkers.read.ranges import RANGE_BYTES
@@ -28,6 +31,15 @@ def judge(
     judged = {one.run: one for one in judged_bag(bag, families)}
     nothing = Judged(run=-1, preconditions=Preconditions())
     return [verdict_on(folder, judged.get(run, nothing), {}) for run, folder in enumerate(opened)]
+
+
+def tables_of(folders: Sequence[Folder]) -> dict[str, pa.Table]:
+    """The tables of one unit with all of these runs."""
+    passed = {run: first_pass(RunWork.of(run, folder)) for run, folder in enumerate(folders)}
+    parts = [one.tables for one in passed.values()]
+    names = {name for tables in parts for name in tables}
+    read = {name: pa.concat_tables([tables[name] for tables in parts if name in tables]) for name in names}
+    return read | run_tables({run: one.run for run, one in passed.items()})
 
 
 def groups(verdict: dict[str, Any]) -> list[tuple[str, str, str | None, int]]:

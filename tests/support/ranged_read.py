@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import plain_read
 import pyarrow as pa
+from plain_survey import Survey
 
 from checkers.folder import Folder, open_folder
 from checkers.judge.preconditions import Preconditions, preconditions_of
@@ -20,7 +21,6 @@ from checkers.read import pairing, repeats
 from checkers.read.facts import Facts, as_plain, from_plain
 from checkers.read.ranges import RANGE_BYTES, ranges_of
 from checkers.read.tables import read_range
-from checkers.survey import Survey
 
 
 def read_run(

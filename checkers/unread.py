@@ -19,7 +19,7 @@ from typing import Any
 from checkers.folder import Folder, ints, is_int
 from checkers.judge.preconditions import Preconditions
 from checkers.read.field_table import HISTORY
-from checkers.read.json_lines import judged
+from checkers.read.json_lines import is_good_line
 from harness.faults import FAULTS, LOSES, loses
 
 _NEMESIS = re.compile(rb'"fault"|"lost"|"process"\s*:\s*-')
@@ -61,7 +61,7 @@ def strange(folder: Folder) -> Iterator[bytes]:
     with folder.history.open("rb") as file:
         for line in file:
             torn = folder.torn and not line.endswith(b"\n")
-            if _NEMESIS.search(line) and not torn and judged(line.strip(), HISTORY) is None:
+            if _NEMESIS.search(line) and not torn and not is_good_line(line.strip(), HISTORY):
                 yield line
 
 

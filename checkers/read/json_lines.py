@@ -126,10 +126,10 @@ def _look_at_lines(
             text = line(int(row))
             # The quick look is enough for an object without objects in it.
             if not (key in text and text.count(b"{") == 1):
-                good[row] = _is_good(text, table)
+                good[row] = is_good_line(text, table)
     if any(isinstance(each.type, Object) for each in table.fields):
         for row in np.flatnonzero(good & (values(columns["process"], 0) < 0)):
-            good[row] = _is_good(line(int(row)), table)
+            good[row] = is_good_line(line(int(row)), table)
 
 
 # -- by Python ----------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def _carefully(line: bytes, table: Table) -> bytes | None:
     return orjson.dumps(written(table.fields, row))
 
 
-def _is_good(line: bytes, table: Table) -> bool:
+def is_good_line(line: bytes, table: Table) -> bool:
     """The same of all that a line says, also where Arrow takes it."""
     try:
         row = orjson.loads(line)

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import plain_lines as plain
 import plain_read
 import pytest
 
-from checkers import plain
 from checkers.read import json_lines
 from checkers.read.field_table import HISTORY, TRACE, Table, dump_of
 

@@ -46,9 +46,12 @@ _ADVICE = (
 _SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _BIG_JVM = "-XX:+UseParallelGC -XX:-UsePerfData"
 _COMPLAINT = re.compile(r"Error|Exception|Invalid|Unrecognized|Could not|.*Error:")
+DAEMON = "checkers.judge.daemon"
+SCRATCH = "floodmark-spark-"  # and the process whose it is
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 
 _running: list[SparkContext] = []  # one, or none yet
+_scratch: list[str] = []  # the folder of a JVM that is ours alone; one, or none
 _sessions: list[SparkSession] = []  # on the running context; one, or none yet
 
 
@@ -131,7 +134,13 @@ def _started(work_bytes: int | None, workers: Workers) -> SparkContext:
         check_version(java)
         said = {**settings.said_by_default(), **dict(workers.conf)}
         master = workers.master or masters.LOCAL
-        said |= launching(java, work_bytes, said)
+        ours = masters.is_local(master) and not workers.conf and archive.BUILDING not in os.environ
+        scratch = own_scratch() if ours else None
+        said |= launching(java, work_bytes, said, scratch)
+        if masters.is_local(master):
+            said.setdefault("spark.python.daemon.module", DAEMON)
+        if scratch is not None:
+            said.setdefault("spark.local.dir", scratch)
     masters.refuse_odd(master)
     near = masters.on_loopback(master)
     if masters.is_local(master):
@@ -150,10 +159,14 @@ def _started(work_bytes: int | None, workers: Workers) -> SparkContext:
             raise _refused(error, heard, master, java) from error
 
 
-def launching(java: Path, work_bytes: int | None, said: Mapping[str, str]) -> dict[str, str]:
-    """What the JVM must be told when it starts."""
+def launching(
+    java: Path, work_bytes: int | None, said: Mapping[str, str], scratch: str | None = None
+) -> dict[str, str]:
+    """What the JVM must be told when it starts. scratch: its folder for what it keeps on disk."""
     jvm = _SMALL_JVM if work_bytes is not None and work_bytes < BIG_BYTES else _BIG_JVM
     options = f"{jvm} {archive.options(java)} {said.get(settings.JVM_OPTIONS, '')}"
+    if scratch is not None and " " not in scratch:
+        options += f" -Djava.io.tmpdir={scratch}"
     heap = f"{settings.heap_mb(settings.own_cores(), settings.own_memory_mb())}m"
     return {settings.JVM_OPTIONS: options.strip(), settings.HEAP: said.get(settings.HEAP, heap)}
 
@@ -230,14 +243,45 @@ def leave() -> None:
     gateway = SparkContext._gateway
     if gateway is None:
         return
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is not None and _running and is_all_ours(_running[0]):
+        end_at_once(process)
+        let_go(gateway)
+        return
     if _running:
         _running.pop().stop()
-    process: subprocess.Popen[bytes] | None = gateway.proc
     if process is not None:
         assert process.stdin is not None
         process.stdin.close()  # the JVM ends when its standard input does
         process.wait(timeout=END_TIMEOUT_S)
         let_go(gateway)
+
+
+def is_all_ours(spark: SparkContext) -> bool:
+    """Whether nobody but us has anything to do with this JVM: it is of this machine, nobody has configured it
+    (its events may be logged, its storage kept), and it is not to write a class archive at its end."""
+    return masters.is_local(spark.master) and bool(_scratch) and archive.BUILDING not in os.environ
+
+
+def end_at_once(process: "subprocess.Popen[bytes]") -> None:
+    """Kills the JVM, and takes away what it leaves behind. To end in good order takes it more than a second,
+    in which it closes what nobody uses any more."""
+    process.kill()
+    process.wait(timeout=END_TIMEOUT_S)
+    if process.stdin is not None:
+        process.stdin.close()
+    if _scratch:
+        shutil.rmtree(_scratch.pop(), ignore_errors=True)
+
+
+def own_scratch() -> str:
+    """A folder for what our JVM keeps on disk. Those of processes that were killed are taken away."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
+        pid = left.name.removeprefix(SCRATCH).partition("-")[0]
+        if pid.isdecimal() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    _scratch[:] = [tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-")]
+    return _scratch[0]
 
 
 def quicken() -> bool:

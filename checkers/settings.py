@@ -55,6 +55,9 @@ IDLE_RULES = ",".join(
 STARTING = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # What is shuffled are streams that Arrow has compressed.
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.cleaner.referenceTracking.cleanCheckpoints": "false",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from checkers import names
+from checkers.registry import registered_checks
 
 _NOTHING = "nothing"
 _ALWAYS = "isolation, always: Kafka does not promise it."
@@ -19,6 +20,11 @@ class Explanation:
     means: str
     near_miss: str
     permitted: str
+
+
+def finding_names() -> list[str]:
+    """Of this judge's findings and of those that other distributions' checks make here."""
+    return sorted({*EXPLANATIONS, *(check.name for check in registered_checks())})
 
 
 def _told(means: str, near_miss: str, permitted: str) -> Explanation:

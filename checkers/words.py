@@ -11,7 +11,16 @@ LAST_LINES, LAST_CHARS = 3, 200  # of what a broker said before it ended, and of
 
 def text_of(name: str, row: Row) -> str:
     """One paragraph about one finding."""
-    return _TEXTS[name](row)
+    return _TEXTS[name](row) if name in _TEXTS else of_registered(name, row)
+
+
+def of_registered(name: str, row: Row) -> str:
+    """What another distribution's check found, by the columns it gave."""
+    known = ("partition", "offset", "value", "process")
+    where = " ".join(f"{key} {row[key]}" for key in known if row.get(key) is not None)
+    nodes = f" on {', '.join(row['nodes'])}" if row.get("nodes") else ""
+    how = f": {row['how']}" if row.get("how") else ""
+    return f"{name}: {where or 'the run'}{nodes}{how}{lines(row)}."
 
 
 def place(row: Row) -> str:

@@ -28,9 +28,9 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
 
 def findings(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """The names of findings that begin so, for a shell that completes them."""
-    from checkers.explain import EXPLANATIONS
+    from checkers.explain import finding_names
 
-    return sorted(name for name in EXPLANATIONS if name.startswith(begun))
+    return [name for name in finding_names() if name.startswith(begun)]
 
 
 def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from checkers.laws.log import log
 from checkers.laws.outcomes import outcomes
 from checkers.laws.polls import polls
+from checkers.laws.registered import registered
 from checkers.laws.replicas import replicas
 from checkers.laws.sends import sends
 from checkers.laws.trace.cluster_views import cluster_views
@@ -37,4 +38,5 @@ FAMILIES: Sequence[Family] = (
     quorums,
     epoch_spans,
     completeness,
+    registered,
 )

@@ -42,7 +42,7 @@ class Unit:
     def find(self, name: str, select: str) -> None:
         """Every row is a finding of this name. The columns are those of tables.FINDINGS, in any order; those
         that are left out are null."""
-        self._run(f"insert into found by name select '{name}' as name, * from ({select})")
+        self._run(f"insert into found by name select '{name}' as name, * from (\n{select}\n)")
 
     def add(self, findings: pa.Table) -> None:
         """Findings that were made outside of SQL, with their names."""

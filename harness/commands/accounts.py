@@ -318,7 +318,9 @@ def broken(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
     if law is not None:
         yield f"{law}."
     explained = EXPLANATIONS.get(evidence.name)
-    if explained is not None and explained.permitted == "nothing":
+    if explained is None:
+        yield f"That is the law of a registered check: floodmark explain {evidence.name}."
+    elif explained.permitted == "nothing":
         yield "No setting permits this."
     elif any(one.found["class"] == BUG for one in before):
         yield "Nothing here permits it."

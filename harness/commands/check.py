@@ -17,7 +17,7 @@ import click
 import orjson
 
 from checkers import report
-from checkers.explain import EXPLANATIONS
+from checkers.explain import finding_names
 from harness import catalog
 from harness.commands import telling
 from harness.commands.bad_lines import bad_lines
@@ -58,10 +58,11 @@ def gate(
     markdown_file: Path | None = None,
 ) -> Gate:
     """check's options; a name in --allow that is no finding's is a usage error: it would never match."""
-    strange = sorted(set(allow) - EXPLANATIONS.keys())
+    known = finding_names()
+    strange = sorted(set(allow) - set(known))
     if strange:
         raise UsageError(f"--allow: no finding is called {strange[0]!r}; there are: "
-                         f"{', '.join(sorted(EXPLANATIONS))}")
+                         f"{', '.join(known)}")
     policy = Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown)
     files = {"--json": json_file, "--junit": junit_file, "--markdown": markdown_file}
     refuse_no_files({option: file for option, file in files.items() if file is not None})

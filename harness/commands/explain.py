@@ -1,15 +1,18 @@
 """`floodmark explain NAME`: what a finding means, its near miss, the law it breaks, and what permits it.
 
-A fact (S1 to S20) and what permits findings (acks, retries, ...) are explained by their names too.
+A fact (S1 to S20) and what permits findings (acks, retries, ...) are explained by their names too. Of a check
+that another distribution brings it says which, and what that one says of it.
 """
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from inspect import getdoc
 
 import click
 
-from checkers.explain import EXPLANATIONS
+from checkers.explain import EXPLANATIONS, finding_names
 from checkers.observed import needs_of
+from checkers.registry import Registered, registered_checks
 from checkers.semantics import FACTS, FACTS_OF, LAWS, PERMISSIONS
 from harness.errors import UsageError
 from harness.verdict import EXIT_VALID
@@ -78,7 +81,7 @@ def explain_finding(name: str | None) -> int:
         return EXIT_VALID
     parts = known(name)
     if parts is None:
-        raise UsageError(f"no finding is called {name!r}; there are: {', '.join(sorted(EXPLANATIONS))}; "
+        raise UsageError(f"no finding is called {name!r}; there are: {', '.join(finding_names())}; "
                          f"what permits some: {', '.join(PERMISSIONS)}; and facts: S1 to S{len(FACTS)}")
     click.echo(f"{click.style(name, bold=True)}\n")
     for line in told(parts):
@@ -89,6 +92,7 @@ def explain_finding(name: str | None) -> int:
 def listed() -> Iterator[str]:
     """Every name that can be asked for, with its meaning on one line."""
     every = {**{name: in_short(name) for name in sorted(EXPLANATIONS)},
+             **{check.name: f"a check of {check.distribution}" for check in registered_checks()},
              **{name: f"what permits some findings: {permits}" for name, permits in PERMITS.items()},
              f"S1 to S{len(FACTS)}": "what is often got wrong about Kafka, and how it is"}
     width = max(map(len, every))
@@ -109,7 +113,9 @@ def known(name: str) -> list[Part] | None:
         return list(of_finding(name))
     if name in PERMISSIONS:
         return list(of_permission(name))
-    return list(of_fact(name)) if name in FACTS else None
+    if name in FACTS:
+        return list(of_fact(name))
+    return [part for check in registered_checks() if check.name == name for part in of_check(check)] or None
 
 
 def of_finding(name: str) -> Iterator[Part]:
@@ -134,6 +140,20 @@ def of_fact(name: str) -> Iterator[Part]:
     fact = FACTS[name]
     yield "thought", fact.thought
     yield "in fact", fact.holds
+
+
+def of_check(check: Registered) -> Iterator[Part]:
+    """A check of another distribution: loaded, for its own words."""
+    yield "brought by", f"{check.distribution}, as {check.entry.value}"
+    try:
+        law: object = check.entry.load()
+    except Exception as error:
+        yield "fails", f"it cannot be loaded: {type(error).__name__}: {error}"
+        return
+    if isinstance(law, str):
+        yield "a SELECT", " ".join(law.split())
+    else:
+        yield "means", " ".join((getdoc(law) or "its function has no docstring").split())
 
 
 def facts(numbers: Iterable[str]) -> Iterator[Part]:

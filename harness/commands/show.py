@@ -12,7 +12,8 @@ from typing import Any
 import click
 import orjson
 
-from checkers.explain import EXPLANATIONS
+from checkers.explain import finding_names
+from checkers.registry import NAME
 from harness.commands import again
 from harness.commands.accounts import account
 from harness.commands.around import act_line, faults, focus_of, show_story, story_of
@@ -158,11 +159,11 @@ def ending(about: Mapping[str, Any]) -> str:
 
 def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
     """The first examples of the finding: whose fault, since when, what struck, and the place in the logs."""
-    if name not in EXPLANATIONS:
-        raise UsageError(f"no finding is called {name!r}; there are: {', '.join(sorted(EXPLANATIONS))}")
     verdict = read_verdict(run)
     groups = [found for found in verdict["findings"] if found["name"] == name]
     reasons = [entry for entry in verdict.get("unknown") or () if name in entry["names"]]
+    if not groups and name not in finding_names():
+        raise UsageError(f"no finding is called {name!r}; there are: {', '.join(finding_names())}")
     if not groups and not reasons:
         there = sorted({found["name"] for found in verdict["findings"]})
         raise UsageError(f"{run.folder} has no finding {name!r}; it has: {', '.join(there) or 'none'}")
@@ -238,7 +239,7 @@ def is_group(found: Mapping[str, Any]) -> bool:
     """One entry of `findings`."""
     examples = found.get("examples") or []
     return ({"name", "class", "permitted_by", "count"} <= found.keys()
-            and isinstance(found["name"], str) and found["name"] in EXPLANATIONS
+            and isinstance(found["name"], str) and NAME.fullmatch(found["name"]) is not None
             and type(found["count"]) is int and isinstance(examples, list)
             and all(isinstance(example, dict) and isinstance(example.get("ops") or [], list)
                     and are_texts(example.get("nodes") or []) for example in examples))

@@ -60,7 +60,7 @@ def tables(name: str, *, records: int, root: Path) -> dict[str, pa.Table]:
     write(folder / "trace.jsonl", run.trace)
     for node, entries in run.logs.items():
         write(folder / "logs" / f"{node}.jsonl", entries)
-    return here.tables_of([open_folder(folder)])[0]
+    return here.tables_of([open_folder(folder)])
 
 
 def read(path: Path) -> list[Line]:

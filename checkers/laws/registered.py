@@ -1,0 +1,96 @@
+"""Checks of other distributions: asked of every unit, after all laws of floodmark's own.
+
+A check is a SELECT, whose rows are findings of the check's name, or a function like those in FAMILIES, which
+finds under that name. Each process looks for them in its own environment, workers too: on a cluster the
+distribution must be installed there.
+
+A check that does not load, raises, or gives rows that are no findings fails the judge for the runs that were
+asked: they are unknown, and the reason names the check and its distribution. It is never passed over.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+from checkers import names
+from checkers.laws.permits import PERMITTED_BY
+from checkers.laws.unit import Family, Unit
+from checkers.registry import NAME, Registered, registered_checks
+
+OWN_NAMES = frozenset({*names.MADE, names.UNFIT})
+
+
+class CheckFailed(Exception):
+    """A registered check is unfit, or it raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A check that can be asked."""
+
+    check: Registered
+    law: str | Family
+
+
+def registered(unit: Unit) -> None:
+    """The findings of every registered check."""
+    known = set(OWN_NAMES)
+    for one in loaded():
+        with blamed_on(one.check):
+            if isinstance(one.law, str):
+                unit.find(one.check.name, one.law.strip().rstrip(";"))
+            else:
+                one.law(unit)
+            refuse_odd_rows(unit, one.check.name, known)
+        known.add(one.check.name)
+
+
+@cache
+def loaded() -> Sequence[Loaded]:
+    """All of them, loaded once in a process."""
+    checks = registered_checks()
+    seen: dict[str, Registered] = {}
+    for check in checks:
+        if not NAME.fullmatch(check.name):
+            raise CheckFailed(f"{check}: a name is made of letters, digits and . _ -")
+        if check.name in OWN_NAMES:
+            raise CheckFailed(f"{check}: floodmark has a finding of that name")
+        if check.name in seen:
+            raise CheckFailed(f"{check}: {seen[check.name].distribution} brings one of that name too")
+        seen[check.name] = check
+    return tuple(Loaded(check=check, law=law_of(check)) for check in checks)
+
+
+def law_of(check: Registered) -> str | Family:
+    with blamed_on(check):
+        law: object = check.entry.load()
+        if not isinstance(law, str) and not callable(law):
+            raise TypeError(f"{check.entry.value} is no SELECT and no function but {type(law).__name__}")
+    return law
+
+
+@contextmanager
+def blamed_on(check: Registered) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        said = (str(error).strip().splitlines() or [""])[0]
+        raise CheckFailed(f"the {check} failed: {type(error).__name__}: {said}") from error
+
+
+def refuse_odd_rows(unit: Unit, name: str, known: set[str]) -> None:
+    """Rows under other names, of no run, or with a number that permits nothing. known: the names of those
+    that were asked before."""
+    listed = ", ".join(f"'{one}'" for one in sorted(known))
+    permits = ", ".join(map(str, PERMITTED_BY))
+    odd = unit.rows(f"""
+        select name, run, permit from found where name not in ({listed})
+            and (name <> '{name}' or run is null or coalesce(permit not in ({permits}), false))
+        limit 1""").to_pylist()
+    for row in odd:
+        if row["name"] != name:
+            raise ValueError(f"it found {row['name']!r}, which is not its name")
+        if row["run"] is None:
+            raise ValueError("a row of it is of no run: every row needs the column run")
+        raise ValueError(f"permit is {row['permit']}; the numbers are those of checkers/laws/permits.py")

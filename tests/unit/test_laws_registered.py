@@ -1,0 +1,228 @@
+"""Checks of other distributions: a SELECT and a function find; one that is unfit fails, by its name."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import here
+import pytest
+from command_line import floodmark
+from distributions import MODULE, distribution
+from folders import Tale
+
+from checkers import registry
+from checkers.laws.registered import loaded
+from harness.verdict import Verdict
+
+CODE = '''
+SLOW = """
+-- An ack took more than 2,500 ns.
+select asked.run, asked.partition, told."offset", asked.value, asked.process,
+    [asked.index, told.index] as ops, 'acked late' as how
+from sends asked join sends told using (run, partition, value)
+where asked.type = 'invoke' and told.type = 'ok' and told.time::hugeint - asked.time > 2500;
+"""
+
+def lonely(unit):
+    """A record that no other replica holds.
+
+    Not even a follower outside the ISR."""
+    unit.make("lonely", "from by_value where len(leader_at) > 0 and others = 0")
+    unit.find("lonely", "select run, partition, leader_low as offset, value, ['n1'] as nodes from lonely")
+
+def fussy(unit):
+    if unit.rows("from sends where value = 666").num_rows:
+        raise ArithmeticError("666 is too much")
+'''
+CHECKS = {"slow-ack": "SLOW", "lonely": "lonely", "fussy": "fussy"}
+
+
+class Bring(Protocol):
+    def __call__(self, code: str, checks: Mapping[str, str], *, name: str = ...) -> Path: ...
+
+
+def forget() -> None:
+    registry.registered_checks.cache_clear()
+    loaded.cache_clear()
+    sys.modules.pop(MODULE, None)
+
+
+@pytest.fixture(name="bring")
+def bringing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bring]:
+    """Installs a distribution for this process."""
+
+    def bring(code: str, checks: Mapping[str, str], *, name: str = "somebodys") -> Path:
+        root = distribution(tmp_path / "site", code, checks, name=name)
+        monkeypatch.syspath_prepend(root)
+        forget()
+        return root
+
+    yield bring
+    monkeypatch.undo()
+    forget()
+
+
+def slow(tale: Tale, lines_between: int) -> Tale:
+    """A send whose ack comes so many lines later; a line takes 1,000 ns."""
+    sends = [{"partition": 0, "value": 2}]
+    tale.acked(1).line(3, "invoke", "send", sends=sends)
+    for _ in range(lines_between):
+        tale.fault("heal")
+    return tale.line(3, "ok", "send", sends=[{**sends[0], "offset": 1}]).logged(2)
+
+
+def lonely(tale: Tale, *others: str) -> Tale:
+    tale.run["leaders"]["0"]["isr"] = ["n1"]
+    return tale.acked(1).send(4, 5, at=[1]).logged(5, nodes=("n1", *others))
+
+
+TALES = {
+    "healthy": Tale().acked(1, 2, 3),
+    "late": slow(Tale(), 2),
+    "just in time": slow(Tale(), 1),
+    "lonely": lonely(Tale()),
+    "two of three": lonely(Tale(), "n3"),
+    "too much": Tale().acked(665, 666),
+}
+FOUND: Mapping[str, list[dict[str, Any]]] = {
+    "late": [{
+        "partition": 0, "offset": 1, "value": 2, "how": "acked late", "ops": [2, 5], "process": 3,
+        "text": "slow-ack: partition 0 offset 1 value 2 process 3: acked late (index 2, 5).",
+    }],
+    "lonely": [{
+        "partition": 0, "offset": 1, "value": 5, "nodes": ["n1"],
+        "text": "lonely: partition 0 offset 1 value 5 on n1.",
+    }],
+}  # fmt: skip
+
+
+def check(told: Mapping[str, Any]) -> None:
+    """Hits, near misses, and the run for which a check raised."""
+    for name, (valid, examples, reasons) in told.items():
+        assert examples == FOUND.get(name, []), name
+        if name == "too much":
+            assert valid == "unknown"
+            assert reasons == [
+                "the judge failed: CheckFailed: the check 'fussy' of somebodys 0.3 failed: ArithmeticError: "
+                "666 is too much"
+            ]
+        else:
+            assert (valid, reasons) == (name not in FOUND, [])
+
+
+def brief(verdict: Verdict) -> list[Any]:
+    assert all(finding.klass == "bug" for finding in verdict.findings)
+    examples = [dict(example) for finding in verdict.findings for example in finding.examples]
+    return [verdict.valid, examples, [one.reason for one in verdict.unknown]]
+
+
+def test_a_select_and_a_function_find(tmp_path: Path, bring: Bring) -> None:
+    bring(CODE, CHECKS)
+    folders = [tale.write(tmp_path / name) for name, tale in TALES.items()]
+
+    check(dict(zip(TALES, map(brief, here.judge(folders)), strict=True)))
+
+
+@pytest.mark.spark
+def test_spark_workers_ask_them_too(tmp_path: Path) -> None:
+    """As bags of whole runs, and in pieces; with what the workers' own environment has installed."""
+    root = distribution(tmp_path / "site", CODE, CHECKS)
+    folders = [tale.write(tmp_path / name) for name, tale in TALES.items()]
+    code = """
+import json, sys
+from pathlib import Path
+from test_laws_registered import brief
+from checkers.judge import bags
+from checkers.judge.job import SparkJudge
+folders = [Path(name) for name in sys.argv[1:]]
+told = [[brief(verdict) for verdict in SparkJudge().judge(folders)]]
+bags.BIG_BYTES = -1
+told.append([brief(verdict) for verdict in SparkJudge().judge(folders)])
+print(json.dumps(told))
+"""
+    path = [str(root), *(str(Path(__file__).parents[1] / folder) for folder in ("support", "unit"))]
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *map(str, folders)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+    assert ran.returncode == 0, ran.stderr
+    for told in json.loads(ran.stdout):
+        check(dict(zip(TALES, told, strict=True)))
+
+
+UNFIT = {
+    "unknown": ("A = 'select run, nope from sends'", 'Binder Error: Referenced column "nope"'),
+    "superfluous": ("A = 'select run, value as moment from sends'", '"moment"'),
+    "text for a number": ("A = \"select run, 'x' as value from sends\"", "Could not convert string 'x'"),
+    "no run": ("A = 'select value from sends'", "a row of it is of no run: every row needs the column run"),
+    "no permit": ("A = 'select run, 99 as permit from sends'", "permit is 99; the numbers are those of"),
+    "another name": (
+        "def A(unit): unit.find('b', 'select run from sends')", "it found 'b', which is not its name",
+    ),
+    "no SELECT": ("A = 5", f"TypeError: {MODULE}:A is no SELECT and no function but int"),
+    "not there": ("B = 5", "has no attribute 'A'"),
+    "no code": ("A = ", "SyntaxError: invalid syntax"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_what_is_no_check_is_never_passed_over(case: str, tmp_path: Path, bring: Bring) -> None:
+    """The reason names the check and its distribution in one line."""
+    code, why = UNFIT[case]
+    bring(code, {"a": "A"})
+
+    (verdict,) = here.judge([Tale().acked(1).write(tmp_path / "run")])
+
+    assert (verdict.valid, verdict.findings, len(verdict.unknown)) == ("unknown", (), 1)
+    reason = verdict.unknown[0].reason
+    assert reason.startswith("the judge failed: CheckFailed: the check 'a' of somebodys 0.3 failed: ")
+    assert why in reason
+    assert verdict.failure is not None
+
+
+@pytest.mark.parametrize(("checks", "why"), [
+    (("lost-write",), "check 'lost-write' of somebodys 0.3: floodmark has a finding of that name"),
+    (("a'b",), "a name is made of letters, digits and . _ -"),
+    (("a", "a"), "check 'a' of somebodys 0.3: others 0.3 brings one of that name too"),
+])  # fmt: skip
+def test_a_name_is_one_checks_alone(
+    checks: tuple[str, ...], why: str, tmp_path: Path, bring: Bring
+) -> None:
+    for name, distribution_name in zip(checks, ("somebodys", "others"), strict=False):
+        bring("A = 'from sends limit 0'", {name: "A"}, name=distribution_name)
+
+    (verdict,) = here.judge([Tale().acked(1).write(tmp_path / "run")])
+
+    assert [why in one.reason for one in verdict.unknown] == [True]
+
+
+def test_what_permits_it_is_told(tmp_path: Path, bring: Bring) -> None:
+    bring("A = \"select run, value, 6 as permit from sends where type = 'ok'\"", {"a": "A"})
+
+    (verdict,) = here.judge([Tale().acked(1, 2).write(tmp_path / "run")])
+
+    told = [(one.name, one.klass, one.permitted_by, one.count) for one in verdict.findings]
+    assert (verdict.valid, told) == (True, [("a", "permitted", "retries", 2)])
+
+
+def test_explain_says_whose_it_is(bring: Bring) -> None:
+    """And what it asks: its SELECT, or its function's docstring."""
+    bring(CODE, {**CHECKS, "gone": "gone"})
+
+    of = {name: floodmark("explain", name) for name in ("slow-ack", "lonely", "fussy", "gone")}
+
+    assert {answer.code for answer in of.values()} == {0}
+    assert "brought by somebodys 0.3, as somebodys_checks:lonely" in of["lonely"].out
+    assert "means      A record that no other replica holds. Not even a follower" in of["lonely"].out
+    assert "a SELECT   -- An ack took more than 2,500 ns. select asked.run" in of["slow-ack"].out
+    assert "means      its function has no docstring" in of["fussy"].out
+    assert "fails      it cannot be loaded: AttributeError" in of["gone"].out
+    assert "a check of somebodys 0.3" in floodmark("explain").out
+    assert "lonely" in floodmark("explain", "lonley").err
+    assert floodmark("explain", "lonley").code == 2

@@ -28,7 +28,7 @@ CATALOGUE = DAMAGES | NEAR_MISSES | FILES
 
 @pytest.mark.parametrize("seed", range(300))
 def test_a_healthy_run_has_no_bugs(seed: int, tmp_path: Path) -> None:
-    """Transactions in flight interleave and are seen partition by partition; nobody reads in a circle."""
+    """Transactions in flight interleave and are seen partition by partition; nobody reads in a cycle."""
     random = Random(f"healthy txns {seed}")
     settled, uncommitted = random.random() < 0.7, random.random() < 0.2
     folder = healthy_txns(random, steps=random.randrange(30, 120), settled=settled, uncommitted=uncommitted)

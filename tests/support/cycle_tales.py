@@ -1,4 +1,4 @@
-"""Tales of ops in a circle, by what closes it: each level hit, and nearly so."""
+"""Tales of ops in a cycle, by what closes it: each level hit, and nearly so."""
 
 from folders import Tale
 from judging import Tales
@@ -33,7 +33,7 @@ def under_read_uncommitted_they_may(tale: Tale) -> Tale:
 
 
 @CYCLES.tale("G1c bug 2")
-def each_circle_is_one_finding(tale: Tale) -> Tale:
+def each_cycle_is_one_finding(tale: Tale) -> Tale:
     tale = logged(mutual(), B, D)
     began(tale, 3, B)
     began(tale, 4, D)
@@ -89,7 +89,7 @@ def not_so_if_the_third_is_still_reading(tale: Tale) -> Tale:
 
 
 @CYCLES.tale("G1c-process bug 1")
-def processes_close_a_circle_too(tale: Tale) -> Tale:
+def processes_close_a_cycle_too(tale: Tale) -> Tale:
     """The first one's later op is read by an earlier one of the second's, and the other way round."""
     tale = logged(two(), A, C)
     began(tale, 1)

@@ -179,7 +179,7 @@ def a_ring_in_a_broken_history(folder: RunFolder, random: Random) -> Expect | No
 
 @damage
 def a_ring_in_a_run_that_was_killed(folder: RunFolder, random: Random) -> Expect | None:
-    """The harness died: a missing end takes back no circle."""
+    """The harness died: a missing end takes back no cycle."""
     plant = random.choice((two_txns_read_each_other, a_ring_through_time, read_before_it_was_sent))
     expect = plant(folder, random)
     for name in ("settled", "settle", "final_reads", "history_lines", "ended"):

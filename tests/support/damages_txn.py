@@ -249,7 +249,7 @@ def a_txns_write_is_read_before_it_began(folder: RunFolder, random: Random) -> E
 
 @damage
 def a_failed_send_is_read_before_it_was_sent(folder: RunFolder, random: Random) -> Expect | None:
-    """It failed: reading it is G1a, and no circle."""
+    """It failed: reading it is G1a, and no cycle."""
     (sender,) = clients(folder, picks(folder, random, 1), f=random.choice(("send", "txn")))
     reader = Client(folder=folder, f="poll", process=sender.process + 1, sends=[])
     value = sender.appends(aborted=True)

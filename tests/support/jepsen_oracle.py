@@ -150,7 +150,7 @@ def across(mine: list[Op], order: dict[Key, dict[int, int]]) -> Iterator[Found]:
 
 
 def cycles(ops: list[Op]) -> Iterator[Found]:
-    """G1c: ops that read one another's writes in a circle, by real time as well; -1 stands for the key."""
+    """G1c: ops that read one another's writes in a cycle, by real time as well; -1 stands for the key."""
     completed = [(number, op) for number, op in enumerate(ops) if op["type"] in ("ok", "info")]
     writer = {(key, value): number for number, op in completed for key, _, value in sends_of(op)}
     edges: dict[int, set[int]] = {number: set() for number, _ in completed}
@@ -159,18 +159,18 @@ def cycles(ops: list[Op]) -> Iterator[Found]:
             for key, _, value in reads_of(op):
                 if (key, value) in writer and writer[key, value] != number:
                     edges[writer[key, value]].add(number)
-    if circle(edges):
+    if cycle(edges):
         yield "G1c", -1
     for number, op in completed:
         begun = op["invoked"]
         for before, other in completed if begun is not None else ():
             if other["type"] == "ok" and before < begun:
                 edges[before].add(number)
-    if circle(edges):
+    if cycle(edges):
         yield "G1c-realtime", -1
 
 
-def circle(edges: dict[int, set[int]]) -> bool:
+def cycle(edges: dict[int, set[int]]) -> bool:
     """Whether anything is left when whoever has nobody before it is taken away, again and again."""
     left = {number: set(after) for number, after in edges.items()}
     while left:

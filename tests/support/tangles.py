@@ -1,7 +1,7 @@
 """Tangles: transactions, sends and polls that read and write without rhyme or reason, for judges to judge.
 
 Rules kept here: nobody says what such a run must be told; every order of steps, outcome, process and read can
-come about, healthy ones among them, and circles of every kind often.
+come about, healthy ones among them, and cycles of every kind often.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Transactions: reads of what was not committed, and ops in a circle; each hit with its near miss."""
+"""Transactions: reads of what was not committed, and ops in a cycle; each hit with its near miss."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,7 +60,7 @@ def what_a_failed_one_read_it_had_read(tale: Tale) -> Tale:
 
 
 @TALES.tale("G1a bug 1")
-def to_read_a_failed_value_is_no_circle(tale: Tale) -> Tale:
+def to_read_a_failed_value_is_no_cycle(tale: Tale) -> Tale:
     tale = logged(two(), A, C)
     began(tale, 1, C)
     began(tale, 2, A)
@@ -103,7 +103,7 @@ def two_ops_of_a_process_at_once_are_told_apart_by_what_they_send(tale: Tale) ->
 
 
 @TALES.tale("G1c bug 1", unknown=names.OF_THE_HISTORY)
-def a_circle_stands_beside_a_line_that_is_none(tale: Tale) -> Tale:
+def a_cycle_stands_beside_a_line_that_is_none(tale: Tale) -> Tale:
     tale = mutual()
     tale.edit = lambda lines: [*lines, "{nonsense\n"]
     return tale
@@ -204,7 +204,7 @@ def a_failed_send_s_value_is_another_matter(tale: Tale) -> None:
 
 
 @TALES.tale("realtime-order bug 1")
-def plain_sends_against_time_are_no_circle(tale: Tale) -> None:
+def plain_sends_against_time_are_no_cycle(tale: Tale) -> None:
     tale.logged(2, 1).send(1, 1, at=[1]).send(2, 2, at=[0])
 
 
@@ -272,7 +272,7 @@ def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
 
 
 def test_a_busy_run_has_no_bug(verdicts: dict[str, Verdict]) -> None:
-    """Readers that lag are in circles that isolation permits, and in no others."""
+    """Readers that lag are in cycles that isolation permits, and in no others."""
     verdict = verdicts["two_thousand_transactions_of_a_correct_cluster"]
 
     assert verdict.valid is True
@@ -282,8 +282,8 @@ def test_a_busy_run_has_no_bug(verdicts: dict[str, Verdict]) -> None:
     }
 
 
-def test_a_circle_is_told_edge_by_edge(verdicts: dict[str, Verdict]) -> None:
-    """The lines of its ops, in the circle's order, and a sentence for each step."""
+def test_a_cycle_is_told_edge_by_edge(verdicts: dict[str, Verdict]) -> None:
+    """The lines of its ops, in the cycle's order, and a sentence for each step."""
     (found,) = verdicts["a_longer_way_through_time_is_seen"].findings
 
     assert found.examples == (

@@ -1,4 +1,4 @@
-"""The twin's cycles, counted: which level tells of a circle, how often, and what makes none.
+"""The twin's cycles, counted: which level tells of a cycle, how often, and what makes none.
 
 A value v is sent to partition v // 10 and lies where `logs` puts it. A, B, C, ... are processes.
 """
@@ -124,7 +124,7 @@ def an_open_txn_read_nothing() -> Tale:
 
 
 @tale("G1c isolation 1", "precommitted-read isolation 1")
-def who_reads_uncommitted_reads_in_circles() -> Tale:
+def who_reads_uncommitted_reads_in_cycles() -> Tale:
     told = logs([1, 2, 3])
     told.run["guarantees"]["isolation"] = "read_uncommitted"
     both(told, A, 1, reads=[2])
@@ -174,7 +174,7 @@ def even_that_is_permitted_to_who_reads_uncommitted() -> Tale:
 
 
 @tale()
-def a_plain_run_knows_no_other_circle() -> Tale:
+def a_plain_run_knows_no_other_cycle() -> Tale:
     """A sent 2 after 1, and B's poll, which was answered before, showed neither; the log has them swapped in
     nobody's sight."""
     told = logs([1, 2])
@@ -387,7 +387,7 @@ def an_update_is_lost() -> Tale:
 
 
 @pytest.mark.parametrize("name", sorted(TOLD))
-def test_a_circle_is_told_once_at_its_level(name: str, tmp_path: Path) -> None:
+def test_a_cycle_is_told_once_at_its_level(name: str, tmp_path: Path) -> None:
     """Names, classes and counts."""
     teller, found = TOLD[name]
     verdict = twin.judge(teller().write(tmp_path / "run"))

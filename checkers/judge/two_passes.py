@@ -34,7 +34,7 @@ from checkers.judge.whole_runs import Judged, RunWork
 from checkers.laws import FAMILIES
 from checkers.laws.cycles import unsearched
 from checkers.laws.tables import SENT_ON, TABLES
-from checkers.laws.transactions import dependencies, of_the_run, transactions
+from checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
 from checkers.laws.unit import Family, Unit, asked, opened
 from checkers.read.pairing import answers, pairing
 from checkers.read.ranges import Range
@@ -255,8 +255,8 @@ def judge_units(plan: Broadcast[Units], sent: Iterable[tuple[int, Piece | None]]
     try:
         with database(joined(pieces) | units.tables_of(unit)) as db:
             yield FOUND, (run, worst(db, asked(db, PARTITION_FAMILIES)))
-            for name in SENT_ON:
-                yield from ((PIECE, piece) for piece in pieces_of(name, db.rows(f"from {name}"), whole=True))
+            for name, table in sent_on(db).items():
+                yield from ((PIECE, piece) for piece in pieces_of(name, table, whole=True))
     except Exception as error:
         yield FAILED, (run, failure_of(error))
 
@@ -288,9 +288,12 @@ def judge_runs(plan: Broadcast[Units], sent: Iterable[tuple[int, Piece]]) -> Ite
     try:
         tables = joined(pieces)
         tables["answers"] = answers(tables[LINES])
-        runs = plan.value.of_driver["runs"]
-        tables["runs"] = runs.filter(pc.equal(runs["run"], run))
+        for name in ("runs", "processes"):
+            every = plan.value.of_driver[name]
+            tables[name] = every.filter(pc.equal(every["run"], run))
         with database(tables) as db:
+            for name, schema in SENT_ON.items():
+                db.load(name, tables.get(name, schema.empty_table()))
             yield FOUND, (run, worst(db, asked(db, (of_the_run,))))
             yield from ((REASON, (of, (names.CYCLES, words))) for of, words in unsearched(db))
     except Exception as error:

@@ -1,4 +1,5 @@
-"""Many tales judged in one call, so that a module of tests pays for Spark once.
+"""Many tales judged in one call, by the product's own code without Spark (test_checkers_spark_same.py has
+Spark judge all tales of all modules, and compares).
 
 TALES = Tales()
 
@@ -13,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import here
 import pytest
 import twin
 from folders import Tale
 from twin_compare import as_dict, spoken
 
-from checkers.judge.job import SparkJudge
 from harness.verdict import Verdict
 
 Teller = Callable[[Tale], Tale | None]
@@ -58,7 +59,7 @@ class Tales:
         return folders
 
     def judge(self, root: Path) -> dict[str, Verdict]:
-        return dict(zip(self.told, SparkJudge().judge(self.write(root)), strict=True))
+        return dict(zip(self.told, here.judge(self.write(root)), strict=True))
 
     def fixture(self) -> Any:
         @pytest.fixture(scope="module", name="verdicts")

@@ -6,7 +6,6 @@ from judging import Tales
 
 from harness.verdict import Verdict
 
-pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 NODES = ("n1", "n2", "n3")

@@ -14,7 +14,6 @@ from txn_tales import two as two_partitions
 from checkers import names
 from harness.verdict import Verdict
 
-pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 BREACHED = names.IF_BREACHED

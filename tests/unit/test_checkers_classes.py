@@ -10,7 +10,6 @@ from judging import Tales
 from checkers import names
 from harness.verdict import Verdict
 
-pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 UNCLEAN = "unclean.leader.election.enable"

@@ -7,7 +7,6 @@ from judging import Tales
 from checkers import names
 from harness.verdict import Verdict
 
-pytestmark = pytest.mark.spark
 TALES = Tales()
 WITHOUT_A_LOG = (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG)
 verdicts = TALES.fixture()

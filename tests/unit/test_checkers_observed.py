@@ -241,7 +241,6 @@ def renumbered(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 # -- the tests ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("name", TALES.cases())
 def test_tale(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
     """The tale's name says what must be so; the twin says the same."""
@@ -250,7 +249,6 @@ def test_tale(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
     assert {check for one in verdicts[name].not_made for check in one.names} == NOT_MADE[name]
 
 
-@pytest.mark.spark
 def test_the_reason_says_what_the_system_does_not_show(verdicts: dict[str, Verdict]) -> None:
     told = {name: [one.reason for one in verdicts[name].not_made] for name in NOT_MADE}
     assert told["without_acks_two_checks_are_not_made"] == ["this system's trace has no ack"]

@@ -14,7 +14,6 @@ from checkers import names
 from checkers.folder import open_folder
 from harness.verdict import Verdict
 
-pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 traced = traced_in(TALES)

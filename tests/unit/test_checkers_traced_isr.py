@@ -10,7 +10,6 @@ from traced_story import ALL, Story, traced_in
 
 from harness.verdict import Verdict
 
-pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 traced = traced_in(TALES)

@@ -9,7 +9,6 @@ from traced_story import Story, traced_in
 
 from harness.verdict import Verdict
 
-pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 GUARDED = ("candidate-incomplete", "leader-incomplete", "unsafe-isr", "unsafe-truncation")

@@ -15,7 +15,6 @@ from traced_story import Story, traced_in
 from checkers import names
 from harness.verdict import Verdict
 
-pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 story_in = traced_in(TALES)

@@ -12,7 +12,6 @@ from judging import Tales
 from checkers import names
 from harness.verdict import Verdict
 
-pytestmark = pytest.mark.spark
 TALES = Tales()
 verdicts = TALES.fixture()
 LOGLESS = (*names.OF_THE_LOGS, "saw-then-lost", "unseen")

@@ -1,0 +1,74 @@
+"""Spark says what the judge says without it: of all tales of all modules, judged whole and cut up.
+
+The modules of tales judge in their own process (judging.py), which is the product's code but for Spark.
+"""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import here
+import pytest
+from judging import Tales
+
+from checkers.judge import bags
+from checkers.judge.job import SparkJudge
+from checkers.report import as_json
+from harness.verdict import Verdict
+
+pytestmark = pytest.mark.spark
+MODULES = [path for path in sorted(Path(__file__).parent.glob("*.py")) if "\nTALES = " in path.read_text()]
+
+
+def tales_of(module: Path) -> Tales:
+    spec = importlib.util.spec_from_file_location(f"tales_of_{module.stem}", module)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    tales: Tales = loaded.TALES
+    return tales
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    root = tmp_path_factory.mktemp("tales")
+    return [folder for module in MODULES for folder in tales_of(module).write(root / module.stem)]
+
+
+@pytest.fixture(scope="module")
+def without_spark(folders: list[Path]) -> list[dict[str, Any]]:
+    return [comparable(verdict) for verdict in here.judge(folders)]
+
+
+def comparable(verdict: Verdict) -> dict[str, Any]:
+    """All that verdict.json says but for the timings."""
+    return {key: value for key, value in as_json(verdict).items() if key != "timings_s"}
+
+
+def one_of_each_finding(verdicts: list[dict[str, Any]]) -> list[int]:
+    """Some of these, together with findings of every name that any has."""
+    names = [{one["name"] for one in verdict["findings"]} for verdict in verdicts]
+    missing, chosen = set[str]().union(*names), list[int]()
+    while missing:
+        chosen.append(max(range(len(names)), key=lambda number: len(names[number] & missing)))
+        missing -= names[chosen[-1]]
+    return chosen
+
+
+def test_runs_that_are_judged_whole(folders: list[Path], without_spark: list[dict[str, Any]]) -> None:
+    assert len(folders) > 390
+    for folder, verdict, wanted in zip(folders, SparkJudge().judge(folders), without_spark, strict=True):
+        assert comparable(verdict) == wanted, folder
+
+
+def test_runs_that_are_cut_up(
+    folders: list[Path], without_spark: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task a unit costs more than laws do in one unit of hundreds of runs: these are some."""
+    monkeypatch.setattr(bags, "BIG_BYTES", 0)
+    some = one_of_each_finding(without_spark)
+    assert len(some) > 10
+
+    for number, verdict in zip(some, SparkJudge().judge([folders[one] for one in some]), strict=True):
+        assert comparable(verdict) == without_spark[number], folders[number]

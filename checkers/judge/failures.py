@@ -1,9 +1,21 @@
 """What went wrong in the judge itself, as data: shipped from a worker, and told of the runs concerned."""
 
+import re
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from harness.errors import FloodmarkError
 
 WORDS_AT_MOST = 300  # characters of an error
+_TRACEBACK = "Traceback (most recent call last):"
+# In what the JVM says of a job: where a task was lost, and what it was lost by.
+_LOST = re.compile(r"Lost task [^\n]*? executor [^\n)]*\): ([^\n]+)")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,17 +27,40 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    return Failure(
-        words=f"{type(error).__name__}: {words_of(error)}",
-        traceback="".join(traceback.format_exception(error)),
-    )
+    return Failure(words=words_of(error), traceback="".join(traceback.format_exception(error)))
+
+
+def of_one_run(work: Callable[[], Made]) -> Made | Failure:
+    """What the driver makes of one run, or how it failed on it. What is wrong with Spark, or lacking, is
+    raised: it is no run's fault."""
+    try:
+        return work()
+    except FloodmarkError:
+        raise
+    except Exception as error:
+        if is_of_spark(error):
+            raise
+        return failure_of(error)
+
+
+def is_of_spark(error: Exception) -> bool:
+    """Whether it comes from the JVM: of a job, a task of which did not come back, or of the JVM's end."""
+    return isinstance(error, (Py4JError, PySparkException))
 
 
 def words_of(error: BaseException) -> str:
-    """The error in one line; of one in a Python worker the last line of that worker's traceback."""
-    head, in_worker, rest = str(error).strip().partition("Traceback (most recent call last):")
-    if in_worker:
-        told = [line for line in rest.split("\n\n")[0].splitlines() if line[:1].strip()]
-        if told:
-            return told[-1].strip()[:WORDS_AT_MOST]
-    return (head.splitlines() or [""])[0][:WORDS_AT_MOST]
+    """The error's type and message in one line; of one in a Python worker, that worker's; of a job that was
+    aborted, what its task was lost by."""
+    try:
+        said = str(error).strip()
+    except Exception:  # py4j asks the JVM, which may be gone
+        said = ""
+    _, in_worker, rest = said.partition(_TRACEBACK)
+    lost = _LOST.search(said)
+    if in_worker and (told := [line for line in rest.splitlines() if line[:1].strip()]):
+        words = told[0]
+    elif lost is not None:
+        words = f"{type(error).__name__}: {lost[1]}"
+    else:
+        words = f"{type(error).__name__}: {(said.splitlines() or [''])[0]}"
+    return words.strip()[:WORDS_AT_MOST]

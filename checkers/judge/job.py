@@ -19,6 +19,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark import SparkContext
 
@@ -28,7 +29,7 @@ from checkers.guilt import lines_of
 from checkers.judge import whole_runs
 from checkers.judge.bags import bags_of
 from checkers.judge.examples import found_by_driver, merged
-from checkers.judge.failures import failure_of
+from checkers.judge.failures import Failure, failure_of, is_of_spark, of_one_run
 from checkers.judge.preconditions import Preconditions
 from checkers.judge.runs import driver_findings, read_lines_instead, run_of
 from checkers.judge.two_passes import judged_in_pieces
@@ -56,13 +57,12 @@ class SparkJudge:
         for number, place in enumerate(folders):
             try:
                 folder = open_folder(place)
+                if folder.judged:
+                    opened[number] = folder
+                else:
+                    verdicts[number] = verdict_of(folder, Preconditions(), [], {}, {})
             except Exception as error:
                 verdicts[number] = failed(failure_of(error), {})
-                continue
-            if folder.judged:
-                opened[number] = folder
-            else:
-                verdicts[number] = verdict_of(folder, Preconditions(), [], {}, {})
         if opened:
             verdicts |= zip(opened, self._with_spark([*opened.values()]), strict=True)
         return [verdicts[number] for number in range(len(folders))]
@@ -97,8 +97,9 @@ class Spark:
 def judge_all(
     spark: Spark, folders: Sequence[Folder], timings_s: Mapping[str, float], *, again: bool = False
 ) -> list[Verdict]:
-    """All of them at once; if that fails each half by itself, down to the folder that breaks it. again: they
-    have been judged before; what was noted of them then is void."""
+    """All of them at once; if that fails each half by itself, down to the folder that breaks it. Where the
+    driver fails on them together and on none alone, nothing is known of any. again: they have been judged
+    before; what was noted of them then is void."""
     try:
         opened = [open_folder(folder.path) for folder in folders] if again else folders
         return judge_together(spark.context, opened, timings_s)
@@ -106,7 +107,7 @@ def judge_all(
         raise  # it says what is lacking; that is no folder's fault
     except Exception as error:
         refuse_bare_workers(spark.context, error)
-        failure, died = failure_of(error), spark.restarted()
+        failure, lost, died = failure_of(error), is_of_spark(error), spark.restarted()
     if len(folders) == 1:
         return [failed(failure, timings_s, died=died)]
     middle = len(folders) // 2
@@ -114,7 +115,7 @@ def judge_all(
         *judge_all(spark, folders[:middle], timings_s, again=True),
         *judge_all(spark, folders[middle:], timings_s, again=True),
     ]
-    if died or any(verdict.failure for verdict in halves):
+    if lost or died or any(verdict.failure for verdict in halves):
         return halves
     return [failed(failure, timings_s) for _ in folders]
 
@@ -124,16 +125,25 @@ def judge_together(
 ) -> list[Verdict]:
     """One verdict a folder. An exception is that of a task which did not come back, or of the driver."""
     began = time.perf_counter()
-    works = [RunWork.of(run, folder) for run, folder in enumerate(folders)]
-    bags, big = bags_of(works, session.cores(spark))
+    works: list[RunWork] = []
     judged: list[Judged] = []
+    for run, folder in enumerate(folders):
+        work = of_one_run(partial(RunWork.of, run, folder))
+        if isinstance(work, Failure):
+            judged.append(Judged(run=run, failure=work))
+        else:
+            works.append(work)
+    bags, big = bags_of(works, session.cores(spark))
     if bags:
         judged += spark.parallelize(bags, len(bags)).mapPartitions(whole_runs.judged_bags).collect()
     if big:
         judged += judged_in_pieces(spark, big)
     timings = {**timings_s, "judge": time.perf_counter() - began}
     by_run = {one.run: one for one in judged}
-    return [verdict_on(folder, by_run[run], timings) for run, folder in enumerate(folders)]
+    verdicts = [
+        of_one_run(partial(verdict_on, folder, by_run[run], timings)) for run, folder in enumerate(folders)
+    ]
+    return [failed(one, timings) if isinstance(one, Failure) else one for one in verdicts]
 
 
 def verdict_on(folder: Folder, judged: Judged, timings_s: Mapping[str, float]) -> Verdict:

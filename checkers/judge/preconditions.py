@@ -114,10 +114,11 @@ def preconditions_of(
     by_run = defaultdict[int, list[Any]](list)
     for facts in (*ranges, *pairings, *values):
         by_run[facts.run].append(facts)
-    return [_of_one(run, by_run[run]) for run in range(runs)]
+    return [preconditions_of_run(run, by_run[run]) for run in range(runs)]
 
 
-def _of_one(run: int, facts: Sequence[Any]) -> Preconditions:
+def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
+    """Those of one run, from its facts of all kinds."""
     history = _in_order([each for each in facts if isinstance(each, HistoryFacts)])
     dumps = _in_order([each for each in facts if isinstance(each, DumpFacts)])
     trace = _in_order([each for each in facts if isinstance(each, TraceFacts)])

@@ -17,7 +17,7 @@ from checkers import names
 from checkers.folder import Folder
 from checkers.judge.examples import Row, worst
 from checkers.judge.failures import Failure, failure_of
-from checkers.judge.preconditions import Preconditions, preconditions_of
+from checkers.judge.preconditions import Preconditions, preconditions_of_run
 from checkers.judge.run_tables import run_tables
 from checkers.judge.runs import Run, read_lines_instead, run_of
 from checkers.laws import FAMILIES
@@ -122,7 +122,7 @@ def first_pass(work: RunWork) -> FirstPass:
     tables = {name: pa.concat_tables(each).unify_dictionaries() for name, each in parts.items()}
     pairs = pairing(tables["lines"]) if "lines" in tables else []
     tables["repeated"], repeated = repeats(tables["sends"]) if "sends" in tables else (NO_VALUES, [])
-    seen = preconditions_of(work.run + 1, facts, pairs, repeated)[work.run]
+    seen = preconditions_of_run(work.run, [*facts, *pairs, *repeated])
     lines_instead = read_lines_instead(work.folder, seen.flaws)
     if lines_instead:
         return replace(first_pass(RunWork.of(work.run, work.folder)), lines_instead=lines_instead)
@@ -139,13 +139,16 @@ def second_pass(
     """The findings of these runs, all in one unit; of each in one of its own where that fails."""
     try:
         ask_laws(passed, judged, families)
+        return
     except Exception as error:
+        failure = failure_of(error)
+    # Out of the handler: the failed unit's tables, which the traceback holds, are gone by now.
+    for run, one in passed.items():
+        judged[run].rows, judged[run].reasons = [], []
         if len(passed) == 1:
-            [run] = passed
-            judged[run].failure = failure_of(error)
+            judged[run].failure = failure
         else:
-            for run, one in passed.items():
-                second_pass({run: one}, judged, families)
+            second_pass({run: one}, judged, families)
 
 
 def ask_laws(

@@ -23,7 +23,7 @@ from pathlib import Path
 from soak_batches import Soak, memory_mb
 from soak_wide import wide
 
-from checkers.session import session
+from checkers.session import context
 
 CAMPAIGNS = {"histories": 20_000, "mistyped": 10_000, "mutated": 100_000}
 PARTITIONS = 1_000_000
@@ -44,7 +44,7 @@ def main() -> int:
     kept = options.keep or Path(tempfile.gettempdir()) / f"floodmark-soak-{options.seed}"
     kept.mkdir(parents=True, exist_ok=True)
     began, tallies = time.monotonic(), []
-    session(None)  # of the JVM that takes its time to compile: an hour repays it
+    context(None)  # of the JVM that takes its time to compile: an hour repays it
     with tempfile.TemporaryDirectory(prefix="floodmark-soak-") as work:
         soak = Soak(Path(work), kept, seed=options.seed, batch=options.batch)
         for campaign in CAMPAIGNS:

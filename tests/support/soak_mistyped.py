@@ -43,6 +43,8 @@ def object_of(line: str) -> Any:
 def mistype(folder: Path, random: Random) -> str:
     """What was done to the folder."""
     names = [name for name in FILES if (folder / name).is_file() and (folder / name).stat().st_size]
+    if not names:  # an earlier damage has emptied or taken them all
+        return "nothing: no file has a line"
     name = random.choices(names, [SHARES[FILES.index(name)] for name in names])[0]
     lines = (folder / name).read_text().split("\n")
     objects = {number: told for number, line in enumerate(lines) if (told := object_of(line))}

@@ -1,50 +1,69 @@
-"""The judge's own failure is loud, in whichever stage: unknown, exit 4, and the traceback in a file."""
+"""The judge's own failure is loud, in whichever stage: unknown, exit 4, and the traceback in a file. Its
+neighbours in the call are judged as they would be alone."""
 
-import importlib
 import json
-import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import injected
 import pytest
 from command_line import floodmark
 from folders import Tale
-from pyspark import SparkContext
-from pyspark.sql import functions as F
+from injected import INJECTED, Injection
 from traced_story import Story
 from txn_tales import txn
 
-from checkers import judge, sifted
-from checkers.findings import COLUMNS
+from checkers.judge import bags, job, two_passes, whole_runs
+from checkers.laws import FAMILIES
 
 pytestmark = pytest.mark.spark
-INJECTED = "injected by a test"
 ERROR_FILE = "judge-error.txt"
+BAGS, PIECES = 1 << 40, 0  # bytes from which a run is cut up: none is, all are
 
 # Where the driver can fail, as MODULE.FUNCTION; a function is named where it is called.
-IN_THE_DRIVER = (
-    "judge.open_folder", "frames.work_bytes", "frames.trace_bytes", "judge.jvm_bytes", "session.session",
-    "session.suit", "session.sieves_at_once", "judge.fact_bytes", "judge.sift", "judge.contradicted",
-    "sources.sources_of", "frames.read", "traces.traces", "judge.survey", "judge.run_of", "judge.reasons_of",
-    "judge.rulings_of", "judge.unread_of", "judge.bounds_of", "judge.is_breached", "judge.findings",
-    "judge.facts_of", "agreement.placed_entries", "judge.values_of", "durability.by_value",
-    "agreement.by_offset", "agreement.by_log", "order.by_send", "polls.by_read",
-    "transactions.read_too_early", "traced.by_line", "commits.incomplete", "quorums.by_quorum",
-    "cycles.by_component", "judge.together", "judge.silenced", "judge.verdict_of", "judge.lines_of",
+# On one run:
+DRIVER_ON_A_RUN = (
+    "judge.job.open_folder", "judge.whole_runs.ranges_of",
+    "judge.whole_runs.weight_of", "judge.job.verdict_on", "judge.job.run_of", "judge.job.read_lines_instead",
+    "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of", "judge.runs.bounds_of",
+    "judge.runs.is_breached", "judge.job.driver_findings", "judge.job.lines_of", "judge.job.verdict_of",
+    "verdicts.counts_of",
 )  # fmt: skip
-ONLY_UNSIEVED = ("transactions.items_of", "cycles.found_in")
-# The same in a Python worker of Spark's.
-IN_A_WORKER = (
-    "sifted.open_folder", "sifted.sieve", "sieve.read", "history_twin.read", "sieve.history_of",
-    "sieve.pairing", "sieve.read_dump", "sieve.repeated", "sieve.moves_of", "sieve.used",
-    "sieve.sieve_partition", "sieve.logs_of", "sieve.sends_of", "sieve.proof_of", "sieve.out_of_order",
-    "sieve.odd_values", "sieve.unread_of", "sieve.disputed", "sieve.closed", "sieve.about_transactions",
-    "sieve_cycles.found_in", "sifted.history_rows", "sifted.entry_rows", "sifted.finding_rows",
-    "sifted.told_of", "sifted.batch_of",
+PIECES_DRIVER_ON_A_RUN = (
+    "judge.two_passes.preconditions_of_run", "judge.two_passes.read_lines_instead",
+    "judge.two_passes.run_of", "judge.two_passes.run_tables", "judge.run_tables.partitions_of",
 )  # fmt: skip
-OF_SPARK = ("durability.by_value", "cycles.by_component")
+# On all of them:
+DRIVER = ("judge.job.session.context", "judge.job.bags_of", "judge.job.session.cores",
+          "judge.job.SparkContext.parallelize", "judge.job.merged", "judge.job.found_by_driver")  # fmt: skip
+PIECES_DRIVER = ("judge.job.judged_in_pieces", "judge.two_passes.units_of", "judge.two_passes.merged",
+                 "judge.two_passes.cut", "judge.two_passes.SparkContext.broadcast",
+                 "judge.two_passes.on_disk")  # fmt: skip
+
+# The same in a Python worker of Spark's, always on one run.
+READING = ("read.tables._history", "read.tables._dump", "read.tables._trace")
+WORKER = (
+    *READING, "judge.whole_runs.first_pass", "judge.whole_runs.read_range", "judge.whole_runs.pairing",
+    "judge.whole_runs.repeats", "judge.whole_runs.preconditions_of_run",
+    "judge.whole_runs.read_lines_instead", "judge.whole_runs.answers", "judge.whole_runs.run_of",
+    "judge.runs.bounds_of", "judge.whole_runs.run_tables", "judge.run_tables.replicas_of",
+    "judge.whole_runs.worst", "judge.whole_runs.unsearched",
+    *(f"family.{family.__name__}" for family in FAMILIES),
+)  # fmt: skip
+PIECES_TASKS = tuple(
+    f"judge.two_passes.{name}" for name in ("parsed", "across_partitions", "judge_units", "judge_runs")
+)
+PIECES_WORKER = (
+    *READING, "judge.two_passes.read_range", "judge.two_passes.pieces_of", "judge.two_passes.dealt",
+    "judge.pieces.packed", "judge.pieces.unpacked", "judge.two_passes.joined", "judge.two_passes.pairing",
+    "judge.two_passes.repeats", "judge.two_passes.database", "judge.two_passes.answers",
+    "judge.two_passes.worst", "judge.two_passes.unsearched",
+    *(f"family.{family.__name__}" for family in two_passes.PARTITION_FAMILIES), "family.of_the_run",
+)  # fmt: skip
+# What deals pieces out has no run in its hands: its task fails as a whole.
+PIECES_DEALERS = tuple(f"judge.two_passes.{name}" for name in ("dealt_to", "sent_to", "of_run"))
 
 
 def run_in(folder: Path) -> Path:
@@ -60,151 +79,237 @@ def failing(*_: Any, **__: Any) -> Any:
     raise RuntimeError(INJECTED)
 
 
-def replace(patch: pytest.MonkeyPatch, stage: str, function: Callable[..., Any]) -> None:
-    module, name = stage.split(".")
-    patch.setattr(importlib.import_module(f"checkers.{module}"), name, function)
+def verdict_in(folder: Path) -> dict[str, Any]:
+    verdict: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
+    verdict.pop("timings_s")
+    return verdict
 
 
-def failing_in_a_worker(stage: str, kill: bool = False) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """A stand-in for sieve_batches whose stage fails. Spark takes a function inside a function along as it
-    is; a worker is used again, so the stage is mended at the end."""
-    module, name = stage.split(".")
-    said = INJECTED
-
-    def batches(coming: Iterator[Any]) -> Iterator[Any]:
-        import importlib
-        import os
-        import signal
-
-        def broken(*_: Any, **__: Any) -> Any:
-            if kill:
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise RuntimeError(said)
-
-        home = importlib.import_module(f"checkers.{module}")
-        whole = getattr(home, name)
-        work = importlib.import_module("checkers.sifted").sieve_batches
-        setattr(home, name, broken)
-        try:
-            yield from work(coming)
-        finally:
-            setattr(home, name, whole)
-
-    return batches
-
-
-def refused(folder: Path, *words: str) -> None:
-    """`check` says that the judge failed, with these words, and lets nothing through."""
-    answer = floodmark("check", folder, "--allow-unknown")
-    verdict = json.loads((folder / "verdict.json").read_text())
-    assert (answer.code, verdict["valid"]) == (4, "unknown")
+def is_refused(folder: Path, *words: str, beginning: str = "the judge failed: ") -> None:
+    """Its verdict is that the judge failed, with these words, and the traceback lies beside it."""
+    verdict = verdict_in(folder)
+    assert verdict["valid"] == "unknown", folder
     assert verdict["findings"] == []
     [unknown] = verdict["unknown"]
-    assert unknown["reason"].startswith("the judge failed: ")
+    assert unknown["reason"].startswith(beginning)
+    assert "\n" not in unknown["reason"]
     assert "lost-write" in unknown["names"]
     error = (folder / ERROR_FILE).read_text()
-    for word in words:
-        assert word in unknown["reason"]
-        assert word in error
     assert "Traceback (most recent call last)" in error
-    assert str(folder / ERROR_FILE) in answer.err
+    for word in words:
+        assert word in unknown["reason"], folder
+        assert word in error
 
 
-@pytest.mark.parametrize("sieved", [False, True])
-def test_unharmed_it_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sieved: bool) -> None:
-    """So that every test below could fail; and what an earlier failure left beside the verdict goes."""
-    folder = run_in(tmp_path / "run")
-    (folder / ERROR_FILE).write_text("of last week")
-    surveys: list[int] = []
-
-    def sift(*told: Any) -> sifted.Sifted:
-        made = sifted.sift(*told)
-        surveys.append(len(made.surveys))
-        return made
-
-    monkeypatch.setattr(sifted, "SIEVED_FROM_BYTES", 0 if sieved else 1 << 40)
-    monkeypatch.setattr(judge, "sift", sift)
-    assert floodmark("check", folder).code == 0
-    assert surveys == [int(sieved)]
+def is_judged(folder: Path) -> None:
+    """As it is alone."""
+    verdict = verdict_in(folder)
+    assert (verdict["valid"], verdict["unknown"], verdict["findings"]) == (True, [], []), folder
+    assert verdict["counts"]["acked"] == 2
     assert not (folder / ERROR_FILE).exists()
 
 
-@pytest.mark.parametrize("stage", [*IN_THE_DRIVER, *ONLY_UNSIEVED])
+def refused(folder: Path, *words: str) -> None:
+    """`check` of this folder alone says so, lets nothing through, and says where the traceback is."""
+    answer = floodmark("check", folder, "--allow-unknown")
+    assert answer.code == 4
+    assert str(folder / ERROR_FILE) in answer.err
+    is_refused(folder, *words)
+
+
+def called(stage: str) -> str:
+    return stage.replace(".", "-")
+
+
+def folders_of(parent: Path, stages: Sequence[str]) -> dict[str, Path]:
+    """A run for each stage, and two more, at either end of the call."""
+    return {stage: run_in(parent / called(stage)) for stage in ("good", *stages, "good too")}
+
+
+def check_all(folders: dict[str, Path], words: Callable[[str], str]) -> None:
+    """All in one call: of each its own stage fails."""
+    assert floodmark("check", *folders.values()).code == 4
+    for stage, folder in folders.items():
+        if stage.startswith("good"):
+            is_judged(folder)
+        else:
+            is_refused(folder, words(stage))
+
+
+@pytest.fixture(params=[BAGS, PIECES], ids=["bags", "pieces"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Both paths."""
+    monkeypatch.setattr(bags, "BIG_BYTES", request.param)
+    return int(request.param)
+
+
+def test_unharmed_it_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """So that every test below could fail; and what an earlier failure left beside the verdict goes."""
+    folder = run_in(tmp_path / "run")
+    (folder / ERROR_FILE).write_text("of last week")
+    cut_up: list[int] = []
+    whole = job.judged_in_pieces
+    monkeypatch.setattr(
+        job, "judged_in_pieces", lambda spark, works: cut_up.append(len(works)) or whole(spark, works)
+    )
+    assert floodmark("check", folder).code == 0
+    assert cut_up == ([] if size == BAGS else [1])
+    is_judged(folder)
+
+
+# -- in the driver ------------------------------------------------------------------------------------------
+
+
+def test_a_stage_fails_in_the_driver_on_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Each on its own run, all in one call."""
+    stages = DRIVER_ON_A_RUN if size == BAGS else PIECES_DRIVER_ON_A_RUN
+    folders = folders_of(tmp_path, stages)
+    numbers = Injection(monkeypatch, {}).numbers
+
+    class Of(set[object]):
+        """The run of a stage; its number is known once the call is made."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__({name})
+            self.name = name
+
+        def __and__(self, others: Any) -> set[object]:
+            return {self.name, numbers.get(self.name)} & others - {None}
+
+    with injected.injected({stage: Of(called(stage)) for stage in stages}, injected.fail):
+        check_all(folders, lambda stage: f"RuntimeError: {INJECTED} {stage}")
+
+
+@pytest.mark.parametrize("stage", [*DRIVER, *PIECES_DRIVER])
 def test_a_stage_fails_in_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
-    monkeypatch.setattr(sifted, "SIEVED_FROM_BYTES", 1 << 40 if stage in ONLY_UNSIEVED else 0)
-    if stage == "judge.contradicted":  # is asked only of a run that was sieved
-        monkeypatch.setattr(sifted, "SIEVED_FROM_BYTES", 0)
-    replace(monkeypatch, stage, failing)
-    refused(run_in(tmp_path / "run"), INJECTED)
+    monkeypatch.setattr(bags, "BIG_BYTES", PIECES if stage in PIECES_DRIVER else BAGS)
+    monkeypatch.setattr(f"checkers.{stage}", failing)
+    refused(run_in(tmp_path / "run"), f"RuntimeError: {INJECTED}")
 
 
-@pytest.mark.parametrize("stage", OF_SPARK)
-def test_a_stage_fails_inside_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
-    """Its plan is one, and breaks when it is carried out."""
-
-    def frames(*_: Any, **__: Any) -> Any:
-        spark = judge.session.session(None)
-        broken = (F.raise_error(F.lit(INJECTED)).cast(kind).alias(name) for name, kind in COLUMNS.items())
-        frame = spark.range(1).select(*broken)
-        return frame if stage == "durability.by_value" else [frame]
-
-    replace(monkeypatch, stage, frames)
-    refused(run_in(tmp_path / "run"), INJECTED)
+# -- in a worker --------------------------------------------------------------------------------------------
 
 
-def test_a_plan_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace(monkeypatch, "durability.by_value", lambda values, *_, **__: values.select("no_such_column"))
-    refused(run_in(tmp_path / "run"), "no_such_column")
+def into_workers(injection: Injection, size: int) -> None:
+    if size == BAGS:
+        injection.into("judge.whole_runs.judged_bags")
+    else:
+        injection.into(*PIECES_TASKS)
 
 
-@pytest.mark.parametrize("stage", IN_A_WORKER)
-def test_a_stage_fails_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
-    monkeypatch.setattr(sifted, "SIEVED_FROM_BYTES", 0)
-    monkeypatch.setattr(sifted, "sieve_batches", failing_in_a_worker(stage))
-    refused(run_in(tmp_path / "run"), INJECTED)
+def test_a_stage_fails_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Each on its own run, all in one call: the laws fail on a bag, and then on each such run of it."""
+    monkeypatch.setattr(job, "bags_of", one_bag if size == BAGS else bags.bags_of)
+    folders = folders_of(tmp_path, WORKER if size == BAGS else PIECES_WORKER)
+    injection = Injection(monkeypatch, {called(stage): stage for stage in folders if "." in stage})
+    into_workers(injection, size)
+    check_all(folders, lambda stage: f"RuntimeError: {INJECTED} {stage}")
 
 
-def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by a machine that is short of memory."""
-    monkeypatch.setattr(sifted, "SIEVED_FROM_BYTES", 0)
-    monkeypatch.setattr(sifted, "sieve_batches", failing_in_a_worker("sifted.sieve", kill=True))
-    refused(run_in(tmp_path / "run"))
+def one_bag(works: Any, _: int) -> Any:
+    return [list(works)], []
+
+
+@pytest.mark.parametrize("stage", PIECES_DEALERS)
+def test_a_task_fails_altogether(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    monkeypatch.setattr(bags, "BIG_BYTES", PIECES)
+    folders = folders_of(tmp_path, [stage])
+    Injection(monkeypatch, {called(stage): stage}).into(stage)
+    check_all(folders, lambda stage: f"RuntimeError: {INJECTED} {stage}")
+
+
+def test_a_worker_is_short_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    stages = ("read.tables._trace", "family.log")
+    folders = folders_of(tmp_path, stages)
+    broken = {called(stage): stage for stage in stages}
+    into_workers(Injection(monkeypatch, broken, injected.run_out_of_memory), size)
+    check_all(folders, lambda stage: f"MemoryError: {INJECTED} {stage}")
+
+
+@pytest.mark.parametrize("stage", ["read.tables._trace", "family.log"])
+def test_a_worker_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, stage: str
+) -> None:
+    folders = folders_of(tmp_path, [stage])
+    into_workers(Injection(monkeypatch, {called(stage): stage}, injected.die), size)
+    check_all(folders, lambda _: "Python worker exited unexpectedly")
+
+
+def test_a_jvm_that_dies_costs_only_the_run_that_kills_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    stage = "family.log"
+    folders = folders_of(tmp_path, [stage])
+    into_workers(Injection(monkeypatch, {called(stage): stage}, injected.die_with_the_jvm), size)
+    assert floodmark("check", *folders.values()).code == 4
+    is_judged(folders["good"])
+    is_judged(folders["good too"])
+    is_refused(folders[stage], beginning="the judge failed: Spark's JVM died: ")
 
 
 # -- several folders ----------------------------------------------------------------------------------------
 
 
-def outcomes(folders: Sequence[Path]) -> tuple[int, list[object], list[bool]]:
-    """The exit code of all, each one's `valid`, and whether it has a traceback beside it."""
-    code = floodmark("check", *folders).code
-    valid = [json.loads((folder / "verdict.json").read_text())["valid"] for folder in folders]
-    return code, valid, [(folder / ERROR_FILE).exists() for folder in folders]
+def test_runs_on_which_only_the_bag_of_them_fails_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by itself, in the same task."""
+    folders = [run_in(tmp_path / name) for name in ("one", "two")]
+
+    def judged(coming: Any) -> Any:
+        import importlib
+
+        home = importlib.import_module("checkers.judge.whole_runs")
+        whole = home.asked
+
+        def asked(unit: Any, families: Any) -> Any:
+            assert unit.rows("from runs").num_rows == 1
+            return whole(unit, families)
+
+        home.asked = asked
+        try:
+            yield from home.judged_bags(coming)
+        finally:
+            home.asked = whole
+
+    monkeypatch.setattr(job, "bags_of", one_bag)
+    monkeypatch.setattr(whole_runs, "judged_bags", judged)
+    assert floodmark("check", *folders).code == 0
+    for folder in folders:
+        is_judged(folder)
 
 
-@pytest.mark.parametrize("stage", ["judge.open_folder", "judge.verdict_of"])
-def test_its_neighbours_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
-    folders = [run_in(tmp_path / name) for name in ("broken", "other")]
-    whole = getattr(judge, stage.split(".")[1])
-
-    def only_one(what: Any, *told: Any) -> Any:
-        path = what if isinstance(what, Path) else what.path
-        return failing() if path.name == "broken" else whole(what, *told)
-
-    replace(monkeypatch, stage, only_one)
-    assert outcomes(folders) == (4, ["unknown", True], [True, False])
-
-
-def test_what_fails_together_and_never_alone_is_unknown_altogether(
+def test_what_fails_together_in_the_driver_and_never_alone_is_unknown_altogether(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = [run_in(tmp_path / name) for name in ("one", "two")]
-    whole = judge.findings
+    whole = job.bags_of
 
-    def not_two(spark: Any, read: Any, runs: Sequence[Any]) -> Any:
-        return failing() if len(runs) > 1 else whole(spark, read, runs)
+    def not_two(works: Sequence[Any], cores: int) -> Any:
+        return failing() if len(works) > 1 else whole(works, cores)
 
-    monkeypatch.setattr(judge, "findings", not_two)
-    assert outcomes(folders) == (4, ["unknown", "unknown"], [True, True])
+    monkeypatch.setattr(job, "bags_of", not_two)
+    assert floodmark("check", *folders).code == 4
+    for folder in folders:
+        is_refused(folder, f"RuntimeError: {INJECTED}")
+
+
+def test_a_folder_that_is_not_to_be_judged_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never comes to Spark."""
+    good, strange = run_in(tmp_path / "good"), tmp_path / "strange"
+    strange.mkdir()
+    (strange / "run.json").write_text("{}")
+    whole = job.verdict_of
+    monkeypatch.setattr(
+        job, "verdict_of", lambda folder, *told: whole(folder, *told) if folder.judged else failing()
+    )
+    assert floodmark("check", good, strange).code == 4
+    is_judged(good)
+    is_refused(strange, f"RuntimeError: {INJECTED}")
 
 
 def test_where_nothing_can_be_written_the_traceback_is_in_a_temporary_file(
@@ -214,34 +319,11 @@ def test_where_nothing_can_be_written_the_traceback_is_in_a_temporary_file(
     folder = run_in(tmp_path / "run")
     (folder / ERROR_FILE).mkdir()
     (folder / "verdict.json").mkdir()
-    monkeypatch.setattr(judge, "findings", failing)
-    monkeypatch.setattr(judge.sources.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(job, "bags_of", failing)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     answer = floodmark("check", folder)
     [kept] = tmp_path.glob("floodmark-judge-error-*.txt")
     assert answer.code == 4
     assert str(kept) in answer.err
     assert INJECTED in kept.read_text()
     assert "cannot write" in answer.err
-
-
-def test_a_jvm_that_dies_costs_only_the_run_that_kills_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It dies of both together, then of the first alone; the second is judged by the third."""
-    folders = [run_in(tmp_path / name) for name in ("deadly", "other")]
-    whole, killed = judge.findings, []
-
-    def deadly(spark: Any, read: Any, runs: Sequence[Any]) -> Any:
-        if any(run.folder.path.name == "deadly" for run in runs):
-            gateway = SparkContext._gateway
-            assert gateway is not None
-            killed.append(gateway.proc.pid)
-            os.kill(gateway.proc.pid, signal.SIGKILL)
-        return whole(spark, read, runs)
-
-    monkeypatch.setattr(sifted, "SIEVED_FROM_BYTES", 0)  # with Python workers, that see it die too
-    monkeypatch.setattr(judge, "findings", deadly)
-    assert outcomes(folders) == (4, ["unknown", True], [True, False])
-    assert len(set(killed)) == 2
-    [unknown] = json.loads((folders[0] / "verdict.json").read_text())["unknown"]
-    assert unknown["reason"].startswith("the judge failed: Spark's JVM died: ")

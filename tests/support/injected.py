@@ -1,0 +1,152 @@
+"""Failures put into the judge's stages: in the driver, and in the Python workers of Spark's.
+
+A stage is MODULE.FUNCTION of the package checkers, named where it is called, or `family.NAME`, a family of
+laws. Each is broken for one run alone, which is known by its folder's name.
+
+A worker is another process, and is used again: a function that is shipped to it breaks the stage there, and
+mends it at the end. This module is shipped with it, by value, for a worker cannot import it.
+"""
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from pyspark import SparkContext, cloudpickle
+
+from checkers.judge import job
+from checkers.laws.unit import Unit
+
+INJECTED = "injected by a test into"
+Broken = Mapping[str, str]  # the folder's name -> the stage that fails on it
+Act = Callable[[str], object]
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+def fail(stage: str) -> None:
+    raise RuntimeError(f"{INJECTED} {stage}")
+
+
+def run_out_of_memory(stage: str) -> None:
+    raise MemoryError(f"{INJECTED} {stage}")
+
+
+def die(_: str) -> None:
+    """As by a machine that is short of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def numbers_and_names(what: object) -> set[object]:
+    """Of the runs that an argument or a result is about."""
+    if isinstance(what, Unit):
+        return set(what.rows("select run from runs")["run"].to_pylist())
+    if isinstance(what, pa.Table):
+        return set(what["run"].to_pylist()) if "run" in what.column_names else set()
+    if isinstance(what, Path):
+        return {what.name, what.parent.name}
+    if isinstance(what, Mapping):
+        keys = {what["run"]} if "run" in what else set(what)
+        return keys.union(*map(numbers_and_names, what.values()))
+    if isinstance(what, (list, tuple)):
+        return set().union(*map(numbers_and_names, what))
+    number = getattr(what, "run", None)
+    parts = [getattr(what, name, None) for name in ("run", "folder", "path", "facts")]
+    names = (numbers_and_names(part) for part in parts if part is not None)
+    return {number if isinstance(number, int) else None}.union(*names)
+
+
+def failing_on(run: set[object], whole: Callable[..., Any], stage: str, act: Act) -> Callable[..., Any]:
+    """The same, but of this run: by its number in the call, or its name."""
+
+    def broken(*told: Any, **named: Any) -> Any:
+        made = whole(*told, **named)
+        if run & numbers_and_names([*told, *named.values(), made]):
+            act(stage)
+        return made
+
+    return broken
+
+
+@contextmanager
+def injected(stages: Mapping[str, set[object]], act: Act) -> Iterator[None]:
+    """Meanwhile these stages fail, each on one run."""
+    families = {stage.split(".")[1]: stage for stage in stages if stage.startswith("family.")}
+    asked = importlib.import_module("checkers.laws.unit").asked
+
+    def ask(unit: Unit, asking: Any) -> Any:
+        return asked(unit, [broken_family(family) for family in asking])
+
+    def broken_family(family: Any) -> Any:
+        stage = families.get(family.__name__)
+        return family if stage is None else failing_on(stages[stage], family, stage, act)
+
+    with ExitStack() as mended:
+        if families:
+            for module in ("whole_runs", "two_passes"):
+                mended.enter_context(patch(f"checkers.judge.{module}.asked", ask))
+        for stage, run in stages.items():
+            if stage not in families.values():
+                module, name = stage.rsplit(".", 1)
+                home = importlib.import_module(f"checkers.{module}")
+                broken = failing_on(run, getattr(home, name), stage, act)
+                mended.enter_context(patch.object(home, name, broken))
+        yield
+
+
+class Injection:
+    """Breaks stages of workers. `numbers`: the folder's name -> its position in the call, each time that one
+    is made: the judge tries again with fewer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, broken: Broken, act: Act = fail) -> None:
+        self.patch, self.broken, self.act = monkeypatch, broken, act
+        self.numbers: dict[str, int] = {}
+        self.jvm: list[int] = []
+        whole = job.judge_together
+
+        def noting(spark: SparkContext, folders: Any, *told: Any) -> Any:
+            self.numbers.clear()
+            self.numbers |= {folder.path.name: number for number, folder in enumerate(folders)}
+            gateway = SparkContext._gateway
+            assert gateway is not None
+            self.jvm[:] = [gateway.proc.pid]
+            return whole(spark, folders, *told)
+
+        monkeypatch.setattr(job, "judge_together", noting)
+
+    def into(self, *entries: str) -> None:
+        """Into whatever runs while one of these functions does, each a task's, MODULE.FUNCTION."""
+        for entry in entries:
+            module, name = entry.rsplit(".", 1)
+            self.patch.setattr(f"checkers.{entry}", self.shipped(module, name))
+
+    def shipped(self, module: str, name: str) -> Callable[..., Iterator[Any]]:
+        broken, numbers, jvm, act = self.broken, self.numbers, self.jvm, self.act
+
+        def work(*told: Any) -> Iterator[Any]:
+            def doing(stage: str) -> None:
+                if act is die_with_the_jvm:
+                    os.kill(jvm[0], signal.SIGKILL)
+                act(stage)
+
+            stages = {stage: {run, numbers[run]} for run, stage in broken.items() if run in numbers}
+            whole = getattr(importlib.import_module(f"checkers.{module}"), name)
+            of_itself = {f"{module}.{name}"} & stages.keys()
+            for stage in of_itself:
+                whole = failing_on(stages.pop(stage), whole, stage, doing)
+            with injected(stages, doing):
+                yield from whole(*told)
+
+        return work
+
+
+def die_with_the_jvm(_: str) -> None:
+    """The worker ends with it."""
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -7,8 +7,9 @@ the run's folder in the call: a law must never join two runs, nor two partitions
 Units: times are ns; an `index` is that of a line of history.jsonl; `at` rises from line to line of a file and
 names a line even where its index lies; a `tick` is a trace's time in steps of which two are certainly in
 order (two ticks apart). Lines and entries that break the format give no row (they are counted elsewhere).
-A number may be any 64-bit integer: whoever adds to one casts it to HUGEINT first. `offset` is a keyword of
-SQL and wants its quotes.
+A number may be any 64-bit integer: whoever adds to one casts it to HUGEINT first. `offset`, `at` and
+`overlaps` are keywords of SQL (the latter two from DuckDB 2 on) and want their quotes. checkers/README.md has
+the same on one page, and how to write a check.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,112 @@
+"""checkers/README.md is true: its tables are those of the contract, its findings are where it says."""
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from checkers import names
+from checkers.laws.tables import FINDINGS, SENT_ON, TABLES
+from harness.commands import explain
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "checkers"
+PAGE = (FOLDER / "README.md").read_text(encoding="utf-8")
+WORDS = {pa.int32(): "integer", pa.int64(): "bigint", pa.string(): "text", pa.bool_(): "flag"}
+ROWS = {
+    found[1]: line.split("|")[2]
+    for line in PAGE.splitlines()
+    if (found := re.match(r"\| `(\w+)`, (a|the)", line)) is not None
+}
+
+
+def word(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"{word(kind.value_type)}[]"
+    if pa.types.is_struct(kind):
+        fields = [f"{each.name} {word(each.type)}".removesuffix(" bigint") for each in kind]
+        return "{" + ", ".join(fields) + "}"
+    return WORDS[kind]
+
+
+def columns(schema: pa.Schema) -> str:
+    """As the page has them: without run, and without bigint."""
+    own = [each for each in schema if each.name != "run"]
+    return ", ".join(f"`{each.name}` {word(each.type)}".removesuffix(" bigint") for each in own)
+
+
+@pytest.mark.parametrize("name", [*TABLES, "findings"])
+def test_every_table_stands_there_with_its_columns(name: str) -> None:
+    """In their order, with their types."""
+    schema = {**TABLES, "findings": FINDINGS}[name]
+
+    assert ROWS[name].strip() == columns(schema)
+    assert schema.names[0] == "run"
+
+
+def test_no_other_table_does() -> None:
+    """What units send on to the unit of their run is no part of the contract."""
+    assert set(ROWS) == {*TABLES, "findings"}
+    assert set(ROWS).isdisjoint(SENT_ON)
+
+
+def test_every_finding_has_its_module() -> None:
+    table = PAGE.split("## Which findings live where")[1].split("\n## ")[0]
+    constants = {value: key for key, value in vars(names).items() if isinstance(value, str)}
+    told: set[str] = set()
+    for line in table.splitlines():
+        modules = re.findall(r"\]\(([\w/]+\.py)\)", line)
+        code = "".join((FOLDER / module).read_text(encoding="utf-8") for module in modules)
+        found = set(re.findall("`([^`]+)`", line)) & set(constants)
+        assert {name for name in found if f"names.{constants[name]}" not in code} == set()
+        told |= found
+    assert told == set(names.MADE)
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", PAGE)
+    assert len(links) > 30
+    assert [link for link in links if not (FOLDER / link).exists()] == []
+
+
+def test_the_checks_of_its_example_are_checks() -> None:
+    """They bind, and a run made by hand breaks them."""
+    from unit_rows import found
+
+    from checkers.laws.log import log
+    from checkers.laws.values import values
+
+    code = PAGE.split("```python\n")[2].split("```")[0]
+    made: dict[str, str] = {}
+    exec(code, made)
+    send = {"value": 7, "index": 0, "type": "invoke"}
+    late = {"value": 7, "index": 1, "type": "ok", "offset": 0, "time": 2**63 - 1}
+
+    findings = found(
+        [log, values, lambda unit: unit.find("slow-ack", made["SLOW_ACK"]), made["lonely_record"]],
+        sends=[send, late], entries=[{"offset": 0, "value": 7}], partitions=[{}],
+        replicas=[{"leads": True, "leo": 1}],
+    )  # fmt: skip
+
+    assert [(one["name"], one["value"]) for one in findings] == [("lonely-record", 7), ("slow-ack", 7)]
+    assert "lonely-record" not in explain.EXPLANATIONS
+
+
+def test_the_law_of_its_example_is_one() -> None:
+    """An epoch in which nobody led is found, another is not."""
+    from unit_rows import found
+
+    from checkers.laws.log import log
+
+    code = PAGE.split("```python\n")[1].split("```")[0]
+    (select,) = re.findall(r'EPOCH_FROM_NOWHERE = """(.*?)"""', code, re.DOTALL)
+    entries = [{"offset": 0, "value": 1, "epoch": 3}, {"offset": 1, "value": 2, "epoch": 4}]
+
+    findings = found(
+        [log, lambda unit: unit.find("epoch-from-nowhere", select)],
+        entries=entries, replicas=[{"leo": 2}], traced=[{"complete": True}],
+        trace=[{"node": "n1", "seq": 0, "event": "become_leader", "epoch": 3}],
+    )  # fmt: skip
+
+    assert [(one["name"], one["offset"]) for one in findings] == [("epoch-from-nowhere", 1)]

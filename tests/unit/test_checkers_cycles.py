@@ -1,21 +1,19 @@
 """Transactions: reads of what was not committed, and ops in a cycle; each hit with its near miss."""
 
+import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
+import here
 import pytest
 from cycle_tales import CYCLES
 from folders import Tale
 from judging import Tales
-from pyspark.sql import SparkSession
 from txn_tales import A, B, C, began, busy, ended, logged, mutual, two, txn
 
-from checkers import cycles, names, session
-from checkers.judge.job import SparkJudge
+from checkers import names
+from checkers.laws import cycles
 from harness.verdict import Verdict
 
-pytestmark = pytest.mark.spark
 TALES = Tales(told=dict(CYCLES.told))
 verdicts = TALES.fixture()
 
@@ -302,48 +300,18 @@ def test_a_cycle_is_told_edge_by_edge(verdicts: dict[str, Verdict]) -> None:
     )
 
 
-def test_a_run_with_too_many_edges_is_told(
-    verdicts: dict[str, Verdict], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_with_too_many_edges_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is left out, with a reason; its neighbour is not."""
-    spark = SparkSession.getActiveSession()
-    assert spark is not None
-    edges = spark.range(0, 5).selectExpr("cast(if(id = 0, 0, 1) as int) as run", "0 as kind")
-    runs: list[Any] = [SimpleNamespace(folder=SimpleNamespace(reasons=[])) for _ in range(2)]
-    monkeypatch.setattr(cycles, "MOST_EDGES", 3)
+    few, many = mutual().write(tmp_path / "few"), busy(3, 20).write(tmp_path / "many")
+    monkeypatch.setattr(cycles, "MOST_EDGES", 10)
 
-    assert cycles.batches_of(edges, runs) == [[0]]
-    assert runs[0].folder.reasons == []
-    ((unknown, told),) = runs[1].folder.reasons
-    assert (unknown, told.startswith("4 dependencies among the ops")) == (names.CYCLES, True)
+    told, left_out = here.judge([few, many])
 
-
-def test_no_more_edges_than_one_run_may_have_are_at_the_driver_at_once(
-    verdicts: dict[str, Verdict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A call of many runs fetches those of some at a time, and finds in each what it found alone."""
-    spark = SparkSession.getActiveSession()
-    assert spark is not None
-    runs: list[Any] = [SimpleNamespace(folder=SimpleNamespace(reasons=[])) for _ in range(4)]
-    four = spark.range(0, 12).selectExpr("cast(id div 3 as int) as run", "0 as kind")
-    monkeypatch.setattr(cycles, "MOST_EDGES", 7)
-    assert cycles.batches_of(four, runs) == [[0, 1], [2, 3]]
-
-    folders = [mutual().write(tmp_path / str(number)) for number in range(3)]
-    fetched: list[int] = []
-    tables_of = cycles.tables_of
-
-    def noted(table: Any) -> Any:
-        fetched.append(table.num_rows)
-        return tables_of(table)
-
-    monkeypatch.setattr(cycles, "tables_of", noted)
-    monkeypatch.setattr(session, "is_small", lambda *_: False)
-    judged = SparkJudge().judge(folders)
-
-    assert [[found.name for found in verdict.findings] for verdict in judged] == [["G1c"]] * 3
-    assert len(fetched) == 3
-    assert len(set(fetched)) == 1
+    assert [one.name for one in told.findings] == ["G1c"]
+    assert told.unknown == ()
+    (unknown,) = left_out.unknown
+    assert {*unknown.names} == {*names.CYCLES}
+    assert re.match(r"\d\d+ dependencies among the ops of this run .* among 10 at the most", unknown.reason)
 
 
 def test_a_read_of_one_s_own_write_is_told_by_its_lowest_place(verdicts: dict[str, Verdict]) -> None:

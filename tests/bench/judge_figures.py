@@ -46,7 +46,7 @@ JUDGED = (0, 1, 3)
 _WARM = """
 import sys, time
 from pathlib import Path
-from checkers.judge import SparkJudge
+from checkers.judge.job import SparkJudge
 from checkers.session import leave
 judge = SparkJudge()
 judge.judge([Path(sys.argv[1])])

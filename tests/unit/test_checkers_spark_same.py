@@ -19,7 +19,8 @@ from harness.verdict import Verdict
 pytestmark = pytest.mark.spark
 # Beside one tale of each finding: what the driver knows of processes must come to whoever looks for cycles.
 ALSO_CUT_UP = "a_process_that_goes_on_after_an_info_has_no_order"
-MODULES = [path for path in sorted(Path(__file__).parent.glob("*.py")) if "\nTALES = Tales(" in path.read_text()]
+HERE = sorted(Path(__file__).parent.glob("*.py"))
+MODULES = [path for path in HERE if "\nTALES = Tales(" in path.read_text()]
 
 
 def tales_of(module: Path) -> Tales:

@@ -10,6 +10,7 @@ sets.
 4. Where a session is there already, or spark-submit has started us, that is the one.
 """
 
+import atexit
 import logging
 import os
 import re
@@ -48,6 +49,7 @@ _BIG_JVM = "-XX:+UseParallelGC -XX:-UsePerfData"
 _COMPLAINT = re.compile(r"Error|Exception|Invalid|Unrecognized|Could not|.*Error:")
 DAEMON = "checkers.judge.daemon"
 SCRATCH = "floodmark-spark-"  # and the process whose it is
+_ELSEWHERE = {archive.BUILDING, "SPARK_LOCAL_DIRS"}  # they say where Spark keeps things, or for how long
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 
 _running: list[SparkContext] = []  # one, or none yet
@@ -134,7 +136,7 @@ def _started(work_bytes: int | None, workers: Workers) -> SparkContext:
         check_version(java)
         said = {**settings.said_by_default(), **dict(workers.conf)}
         master = workers.master or masters.LOCAL
-        ours = masters.is_local(master) and not workers.conf and archive.BUILDING not in os.environ
+        ours = masters.is_local(master) and not workers.conf and not _ELSEWHERE & os.environ.keys()
         scratch = own_scratch() if ours else None
         said |= launching(java, work_bytes, said, scratch)
         if masters.is_local(master):
@@ -281,7 +283,17 @@ def own_scratch() -> str:
         if pid.isdecimal() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
             shutil.rmtree(left, ignore_errors=True)
     _scratch[:] = [tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-")]
+    atexit.unregister(leave_at_exit)
+    atexit.register(leave_at_exit, os.getpid())
     return _scratch[0]
+
+
+def leave_at_exit(pid: int) -> None:
+    """Of the process that has started the JVM, and of none that was forked from it."""
+    if os.getpid() == pid and _scratch:
+        leave()
+        for left in _scratch:  # of a JVM that did not start
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def quicken() -> bool:

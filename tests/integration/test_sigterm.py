@@ -23,12 +23,17 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name != OURS)
 
 
-def ended(tmp_path: Path, words: tuple[object, ...], ripe: Callable[[list[str]], bool]) -> tuple[int, str]:
+def at_work(temporary: Path) -> bool:
+    """Whether Spark is."""
+    return any(temporary.glob("**/blockmgr-*"))
+
+
+def ended(tmp_path: Path, words: tuple[object, ...], ripe: Callable[[list[str]], bool], **more: str
+          ) -> tuple[int, str]:
     """The command's exit code and stderr, SIGTERM sent once the temporary folder looks so."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    environment = {**marked(tmp_path), "TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary),
-                   "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary}"}
+    environment = {**marked(tmp_path), "TMPDIR": str(temporary), **more}
     with subprocess.Popen([sys.executable, "-m", "harness", *map(str, words)], env=environment, cwd=tmp_path,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -45,11 +50,13 @@ def ended(tmp_path: Path, words: tuple[object, ...], ripe: Callable[[list[str]],
 
 
 @pytest.mark.spark
-def test_a_judge_is_ended(tmp_path: Path) -> None:
-    """While Spark works: its folders, and the links to the runs' files."""
+@pytest.mark.parametrize("told", [False, True], ids=["its own folder", "a folder that the user names"])
+def test_a_judge_is_ended(tmp_path: Path, told: bool) -> None:
+    """While Spark works, which has folders of its own."""
     folder = golden(tmp_path, "a-kill-loses-the-tail")
-    code, said = ended(tmp_path, ("check", folder),
-                       lambda there: any(name.startswith("floodmark-judge-") for name in there))
+    temporary = tmp_path / "tmp"
+    theirs = {"SPARK_LOCAL_DIRS": str(temporary), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary}"}
+    code, said = ended(tmp_path, ("check", folder), lambda _: at_work(temporary), **(theirs if told else {}))
     assert (code, "ended by SIGTERM" in said) == (4, True), said
     assert not (folder / "verdict.json").exists()
 
@@ -60,7 +67,7 @@ def test_a_run_that_is_being_judged_is_ended(tmp_path: Path) -> None:
     """Its own event loop has had the signal for itself before; the run stays to be judged again."""
     code, said = ended(tmp_path, ("run", "--nodes", 1, "--partitions", 1, "--concurrency", 1, "--duration",
                                   0.5, "--seed", 1, "--out", "run"),
-                       lambda there: any(name.startswith("floodmark-judge-") for name in there))
+                       lambda _: at_work(tmp_path / "tmp"))
     assert (code, "ended by SIGTERM" in said) == (4, True), said
     assert (tmp_path / "run" / "history.jsonl").exists()
     assert (tmp_path / "histories" / "runs" / "latest").resolve() == tmp_path / "run"  # by --out too
@@ -118,6 +125,15 @@ def test_another_thread_lets_it_be() -> None:
     thread.start()
     thread.join()
     assert codes == [7]
+
+
+@pytest.mark.spark
+def test_a_judge_that_has_answered_leaves_nothing(tmp_path: Path) -> None:
+    """Nor does it when nobody ends it."""
+    folder = golden(tmp_path, "a-kill-loses-the-tail")
+    code, said = ended(tmp_path, ("check", folder), lambda _: False)
+    assert code == 1, said
+    assert (folder / "verdict.json").exists()
 
 
 @pytest.mark.spark

@@ -1,9 +1,9 @@
-"""Pieces: the rows of one table that belong to one bucket of partitions, packed to be shipped.
+"""Pieces: rows of one table that one task needs, packed to be shipped.
 
-A run's partitions are dealt to buckets by their number; the driver later puts whole buckets together to units
-(units.py). Of a table whose rows have no partition (moves, some lines of the trace) every unit of the run
-needs a copy: such a piece has bucket EVERY. A piece is one compressed Arrow stream, so that Spark moves a few
-blobs instead of millions of rows.
+A run's partitions are dealt to its units by their number; of a table whose rows have no partition (moves,
+some lines of the trace) every unit of the run needs a copy: they are of unit EVERY. Lines and values are dealt by
+hash instead. A piece is one compressed Arrow stream, so that Spark moves a few blobs instead of millions of
+rows.
 """
 
 import io
@@ -16,61 +16,55 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-BUCKETS = 1024  # of one run at the most: a bucket is a partition, or every 1024th
 EVERY = -1
-DEALS_BITS = 6  # what is dealt by hash goes into so many bits' worth of pieces
 _SCATTER = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: neighbours go apart
-_APART = 1 << 32
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Rows of a table, of one bucket of one run."""
+    """Rows of a table, of one run."""
 
     run: int
-    bucket: int
     table: str
     rows: int
     payload: bytes
 
-
-def pieces_of(name: str, table: pa.Table, *, whole: bool = False) -> Iterator[Piece]:
-    """The rows of a table of the contract, cut by run and bucket; whole: by run alone."""
-    for run, bucket, part in cut(table, by_partition=not whole):
-        yield Piece(run=run, bucket=bucket, table=name, rows=part.num_rows, payload=packed(part))
+    @staticmethod
+    def of(run: int, name: str, table: pa.Table) -> "Piece":
+        return Piece(run=run, table=name, rows=table.num_rows, payload=packed(table))
 
 
-def cut(table: pa.Table, *, by_partition: bool = True) -> Iterator[tuple[int, int, pa.Table]]:
-    """Run, bucket and rows; what has no partition is of bucket EVERY."""
-    if not table.num_rows:
+def by_unit(table: pa.Table, units: int) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of one run's table, cut by the unit that needs them: its number in the run, or EVERY."""
+    yield from sliced(table, units_of_rows(table, units))
+
+
+def units_of_rows(table: pa.Table, units: int) -> npt.NDArray[np.int64]:
+    """Of each row of a run's table the unit that needs it, or EVERY."""
+    if "partition" not in table.column_names:
+        return np.full(table.num_rows, EVERY, dtype=np.int64)
+    partition = table["partition"]
+    numbers = pc.fill_null(partition, 0).to_numpy() % units
+    return numbers if not partition.null_count else np.where(pc.is_valid(partition), numbers, EVERY)
+
+
+def dealt(table: pa.Table, column: str, tasks: int) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of a table, dealt to so many tasks by the hash of this column."""
+    keys = (table[column].to_numpy().astype(np.uint64) * _SCATTER >> np.uint64(32)) % np.uint64(tasks)
+    yield from sliced(table, keys.astype(np.int64))
+
+
+def sliced(table: pa.Table, keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Table]]:
+    """Key and rows, which keep their order within a slice. Sorted once and sliced, however many keys."""
+    if not len(keys):
         return
-    buckets = np.full(table.num_rows, EVERY, dtype=np.int64)
-    if by_partition and "partition" in table.column_names:
-        partition = table["partition"].combine_chunks()
-        there = partition.is_valid().to_numpy(zero_copy_only=False)
-        buckets = np.where(there, pc.fill_null(partition, 0).to_numpy() % BUCKETS, EVERY)
-    yield from sliced(table, buckets)
-
-
-def dealt(name: str, table: pa.Table, column: str) -> Iterator[Piece]:
-    """The rows of a table, cut by run and by the hash of this column."""
-    keys = table[column].to_numpy().astype(np.uint64) * _SCATTER >> np.uint64(64 - DEALS_BITS)
-    for run, deal, part in sliced(table, keys.astype(np.int64)):
-        yield Piece(run=run, bucket=deal, table=name, rows=part.num_rows, payload=packed(part))
-
-
-def sliced(table: pa.Table, keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, pa.Table]]:
-    """Run, key and rows. Sorted once and sliced: a run may have 100,000 partitions. Rows keep their order
-    within a slice."""
-    both = table["run"].to_numpy().astype(np.int64) * _APART + keys
-    if not (both[1:] >= both[:-1]).all():
-        order = np.argsort(both, kind="stable")
-        table, both = table.take(pa.array(order)), both[order]
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(both)) + 1, [len(both)])).tolist()
+    if not (keys[1:] >= keys[:-1]).all():
+        order = np.argsort(keys.astype(np.int16) if keys.max() < 1 << 15 else keys, kind="stable")
+        table, keys = table.take(pa.array(order)), keys[order]
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(keys)) + 1, [len(keys)])).tolist()
     for begin, end in pairwise(starts):
-        run, key = divmod(int(both[begin]) + 1, _APART)
-        yield run, key - 1, table.slice(begin, end - begin)
+        yield int(keys[begin]), table.slice(begin, end - begin)
 
 
 def packed(table: pa.Table) -> bytes:

@@ -1,17 +1,20 @@
 """Runs that are too big for one task: parsed by ranges, judged by units of whole partitions, on all cores.
 
-First pass: a task parses a range of a file, and gives facts to the driver and pieces (pieces.py) to Spark's
-disk. What must be looked at across partitions is dealt by hash: lines by their process, to pair invocations
-with completions, and values, which are to be unique in the run. Then the driver knows what may be claimed,
-and broadcasts it.
+First pass: a task parses a range of a file. What it gives goes by one shuffle to where it is needed: facts to
+the driver, and rows, packed as pieces (pieces.py), to tasks. What must be looked at across partitions is dealt
+by hash: lines by their process, to pair invocations with completions, and values, which are to be unique in
+the run. Then the driver knows what may be claimed, and broadcasts it.
 
-Second pass: the buckets of a run are put together to units, by how much there is in them, and a task judges
-one unit. Of runs with transactions it gives the dependencies between ops as well; those of all units of a run
-go to one task, which looks for cycles.
+Second pass: a task judges a unit, which is some partitions of one run; how many units a run has follows from
+its bytes. Of runs with transactions it gives the dependencies between ops as well; those of all units of a
+run go to one task, which looks for cycles.
+
+The partitions of the shuffle, and so the tasks that read it: first the driver's, then those that look across
+partitions, then one a unit. Spark keeps it on disk, whoever reads it how often.
 """
 
+import logging
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,19 +24,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import RDD, Broadcast, SparkContext, StorageLevel
+from pyspark import Broadcast, SparkContext
 
 from checkers import names
 from checkers.judge.examples import merged, worst
 from checkers.judge.failures import failure_of
-from checkers.judge.pieces import EVERY, Piece, cut, dealt, joined, pieces_of
+from checkers.judge.pieces import EVERY, Piece, by_unit, dealt, joined, units_of_rows, unpacked
 from checkers.judge.preconditions import preconditions_of
 from checkers.judge.run_tables import run_tables
-from checkers.judge.runs import Run, read_lines_instead, run_of
+from checkers.judge.runs import read_lines_instead, run_of
 from checkers.judge.whole_runs import Judged, RunWork
 from checkers.laws import FAMILIES
 from checkers.laws.cycles import unsearched
-from checkers.laws.tables import SENT_ON, TABLES
+from checkers.laws.tables import SENT_ON
 from checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
 from checkers.laws.unit import Family, Unit, asked, opened
 from checkers.read.pairing import answers, pairing
@@ -42,43 +45,86 @@ from checkers.read.repeats import repeats
 from checkers.read.tables import read_range
 from checkers.settings import own_cores, own_memory_mb
 
-UNIT_ROWS = 4_000_000  # of all tables: about 1 GB while it is judged
+_LOG = logging.getLogger("floodmark.judge")
+
+UNIT_BYTES = 160 << 20  # of files: about 0.7 GB while it is judged
 MEMORY_SHARE = 0.6  # of the machine's memory, for the databases of all its tasks together
+MOST_MEMORY_MB = 1536  # of one unit's database, however much there is: more makes it no quicker
+ROW_BYTES = 256  # what a row of a unit takes while laws are asked of it
 LINES, VALUES = "lines", "values"  # tables that are dealt by hash, of lines by process and of values
-# What a task gives are pairs of a kind and a value: of a range, of processes, of values; how many rows a
-# bucket has; a Piece; findings; names of checks and a reason; a run and its failure (it is unknown then, and
-# its neighbours are judged).
-FACTS, ROWS, PIECE, FOUND, REASON, FAILED = "facts", "rows", "piece", "found", "reason", "failed"
+DRIVER = 0  # the partition of the shuffle that has what the driver is told
+# What a task gives are pairs of a kind and a value: facts of a range, of processes, of values; a Piece;
+# findings; names of checks and a reason; a run and its failure (it is unknown then, and its neighbours are
+# judged).
+FACTS, PIECE, FOUND, REASON, FAILED = "facts", "piece", "found", "reason", "failed"
 Given = tuple[str, Any]
+Sent = tuple[int, Given]  # with the partition of the shuffle it goes to
 PARTITION_FAMILIES: Sequence[Family] = tuple(
     dependencies if family is transactions else family for family in FAMILIES
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Units:
-    """Which task of the second pass judges what: a unit is some buckets of one run."""
+class Layout:
+    """Which partition of the shuffle has what: DRIVER, `across` ones by hash, and one for each unit."""
 
-    runs: tuple[int, ...]  # unit -> run
-    buckets: tuple[frozenset[int], ...]  # unit -> its buckets
+    across: int
+    units: tuple[tuple[int, int], ...]  # unit -> run, and its number in the run
+    first: Mapping[int, int]  # run -> its first unit; the others follow
+    count: Mapping[int, int]  # run -> how many
+
+    @staticmethod
+    def of(works: Sequence[RunWork], cores: int) -> "Layout":
+        """As many units as the bytes of a run ask for, work for all cores, and never more than partitions."""
+        least = -(-cores // max(1, len(works)))
+        count = {
+            work.run: max(1, min(len(work.folder.partitions), max(least, -(-work.size // UNIT_BYTES))))
+            for work in works
+        }
+        units = tuple((run, number) for run, units in count.items() for number in range(units))
+        return Layout(
+            across=max(cores, len(units) // 2),
+            units=units,
+            first={run: units.index((run, 0)) for run in count},
+            count=count,
+        )
+
+    @property
+    def size(self) -> int:
+        return 1 + self.across + len(self.units)
+
+    @property
+    def of_units(self) -> range:
+        return range(1 + self.across, self.size)
+
+    def needing(self, run: int, number: int) -> range:
+        """Those of this unit of a run; EVERY: of all its units."""
+        first = 1 + self.across + self.first[run]
+        return (
+            range(first, first + self.count[run])
+            if number == EVERY
+            else range(first + number, first + number + 1)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the tasks of the second pass are told."""
+
+    layout: Layout
+    runs: frozenset[int]  # that are to be judged
+    transactional: tuple[int, ...]  # those with transactions; their cycles are looked for in this order
     of_driver: Mapping[str, pa.Table]  # the tables that the driver made, of all runs
-
-    def of(self, piece: Piece) -> Iterator[int]:
-        """The units that need this piece."""
-        for unit, (run, buckets) in enumerate(zip(self.runs, self.buckets, strict=True)):
-            if run == piece.run and (piece.bucket == EVERY or piece.bucket in buckets):
-                yield unit
 
     def tables_of(self, unit: int) -> dict[str, pa.Table]:
         """The driver's tables, as far as they are of the unit's run and partitions."""
-        return {name: self.rows_of(table, unit) for name, table in self.of_driver.items()}
-
-    def rows_of(self, table: pa.Table, unit: int) -> pa.Table:
-        run, buckets = self.runs[unit], self.buckets[unit]
-        return pa.concat_tables([
-            table.slice(0, 0),
-            *(part for of, bucket, part in cut(table) if of == run and bucket in {EVERY, *buckets}),
-        ])  # fmt: skip
+        run, number = self.layout.units[unit]
+        made = {}
+        for name, table in self.of_driver.items():
+            mine = table.filter(pc.equal(table["run"], run))
+            whose = units_of_rows(mine, self.layout.count[run])
+            made[name] = mine.filter(pa.array((whose == number) | (whose == EVERY)))
+        return made
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,15 +133,15 @@ class Notes:
 
     judged: dict[int, Judged]
     facts: list[Any] = field(default_factory=list)
-    rows: Counter[tuple[int, int]] = field(default_factory=Counter)  # (run, bucket) -> rows
+    repeated: list[Piece] = field(default_factory=list)
     found: dict[int, list[Any]] = field(default_factory=dict)  # run -> the rows of each unit
 
     def hear(self, given: Iterable[Given]) -> None:
         for kind, value in given:
             if kind == FACTS:
                 self.facts.append(value)
-            elif kind == ROWS:
-                self.rows.update(value)
+            elif kind == PIECE:
+                self.repeated.append(value)
             elif kind == FOUND:
                 self.found.setdefault(value[0], []).append(value[1])
             elif kind == REASON:
@@ -112,114 +158,80 @@ def judged_in_pieces(spark: SparkContext, works: Sequence[RunWork]) -> list[Judg
     notes = Notes(judged={work.run: Judged(run=work.run) for work in works})
     ranges = [one for work in works for one in work.ranges]
     aside = {work.run: work.folder.settle_processes for work in works}
+    layout = Layout.of(works, spark.defaultParallelism)
+    _LOG.info("reading %d ranges of files", len(ranges))
     cut_up = spark.parallelize(ranges, max(1, len(ranges)))
-    first = on_disk(cut_up.mapPartitions(partial(parsed, aside)))
-    notes.hear(first.filter(is_for_driver).collect())
-    tasks = max(spark.defaultParallelism, sum(notes.rows.values()) // (2 * UNIT_ROWS))
-    dealt_out = first.flatMap(partial(dealt_to, tasks)).partitionBy(tasks, int)
-    across = on_disk(dealt_out.mapPartitions(across_partitions))
-    notes.hear(across.filter(is_for_driver).collect())
+    shuffled = cut_up.mapPartitions(partial(parsed, layout, aside)).partitionBy(layout.size, int)
+    notes.hear(spark.runJob(shuffled, across_partitions, range(1 + layout.across)))
     good = [work for work in works if notes.judged[work.run].failure is None]
     seen = preconditions_of(max(notes.judged) + 1, notes.facts, (), ())
     otherwise = [read_lines_instead(work.folder, seen[work.run].flaws) for work in good]
     if any(otherwise):
-        free(first, across)
         return judged_in_pieces(spark, [RunWork.of(work.run, work.folder) for work in works])
     known = {work.run: run_of(work.folder, seen[work.run]) for work in good}
-    units = units_of(notes, known, spark.defaultParallelism)
-    plan = spark.broadcast(units)
-    count = len(units.runs)
-    begun = spark.parallelize([(unit, None) for unit in range(count)], count)
-    sent = first.union(across).flatMap(partial(sent_to, plan)).union(begun)
-    second = on_disk(sent.partitionBy(count, int).mapPartitions(partial(judge_units, plan)))
-    notes.hear(second.filter(is_for_driver).collect())
-    transactional = [number for number, run in known.items() if run.preconditions.txns]
-    if transactional:
-        gathered = first.union(second).flatMap(partial(of_run, transactional))
-        whole = gathered.partitionBy(len(transactional), int).mapPartitions(partial(judge_runs, plan))
-        notes.hear(whole.collect())
-    free(first, across, second)
+    plan = Plan(
+        layout=layout,
+        runs=frozenset(known),
+        transactional=tuple(number for number, run in known.items() if run.preconditions.txns),
+        of_driver=run_tables(known) | joined(notes.repeated),
+    )
+    _LOG.info("judging %d units of partitions", len(layout.units))
+    told = spark.broadcast(plan)
+    second = shuffled.mapPartitionsWithIndex(partial(judge_unit, told))
+    if plan.transactional:
+        of_runs = second.partitionBy(1 + len(plan.transactional), int)
+        notes.hear(of_runs.mapPartitions(partial(judge_run, told)).collect())
+    else:
+        notes.hear(given for _, given in spark.runJob(second, list, layout.of_units))
     for number, judged in notes.judged.items():
         judged.rows = merged(notes.found.get(number, []))
         judged.known = known.get(number)
     return list(notes.judged.values())
 
 
-def on_disk(rdd: "RDD[Given]") -> "RDD[Given]":
-    """Computed once, when first asked for."""
-    return rdd.persist(StorageLevel.DISK_ONLY)
-
-
-def free(*rdds: "RDD[Given]") -> None:
-    for rdd in rdds:
-        rdd.unpersist()
-
-
-def units_of(notes: Notes, known: Mapping[int, Run], cores: int) -> Units:
-    """Whole buckets, put together so that no unit has much more than UNIT_ROWS, and there is work for all
-    cores."""
-    tables = run_tables(known)
-    rows = Counter(notes.rows)
-    for name in ("partitions", "replicas"):  # a partition of which no file has a row is judged all the same
-        for run, bucket, part in cut(tables[name]):
-            rows[run, bucket] += part.num_rows
-    most = max(1, min(UNIT_ROWS, sum(rows.values()) // cores))
-    runs: list[int] = []
-    buckets: list[set[int]] = []
-    for run in known:
-        room = 0
-        mine = {bucket: rows[run, bucket] for of, bucket in rows if of == run and bucket != EVERY} or {0: 0}
-        for bucket, count in sorted(mine.items(), key=lambda item: (-item[1], item[0])):
-            if count > room or not buckets or runs[-1] != run:
-                runs.append(run)
-                buckets.append(set())
-                room = most
-            buckets[-1].add(bucket)
-            room -= count
-    return Units(runs=tuple(runs), buckets=tuple(map(frozenset, buckets)), of_driver=tables)
-
-
 # -- in a worker, first pass --------------------------------------------------------------------------------
 
 
-def parsed(acked_aside: Mapping[int, Sequence[int]], ranges: Iterable[Range]) -> Iterator[Given]:
+def parsed(
+    layout: Layout, acked_aside: Mapping[int, Sequence[int]], ranges: Iterable[Range]
+) -> Iterator[Sent]:
     """Facts and pieces of each range; acked_aside: run -> processes whose acks do not count."""
     for one in ranges:
         try:
             read = read_range(one, acked_aside[one.run])
-            yield FACTS, read.facts
-            tables = {name: table for name, table in read.tables.items() if name != LINES}
-            rows: Counter[tuple[int, int]] = Counter()
-            for name, table in tables.items():
-                for piece in pieces_of(name, table):
-                    rows[piece.run, piece.bucket] += piece.rows
-                    yield PIECE, piece
-            yield ROWS, rows
-            if LINES in read.tables:
-                yield from ((PIECE, piece) for piece in dealt(LINES, read.tables[LINES], "process"))
-            if "sends" in tables:
-                values = tables["sends"].select(["run", "value", "index", "type"])
-                yield from ((PIECE, piece) for piece in dealt(VALUES, values, "value"))
+            yield DRIVER, (FACTS, read.facts)
+            for name, table in read.tables.items():
+                if name == LINES:
+                    yield from sent_across(layout, one.run, name, dealt(table, "process", layout.across))
+                else:
+                    yield from sent_to_units(layout, one.run, name, table)
+            if "sends" in read.tables:
+                values = read.tables["sends"].select(["run", "value", "index", "type"])
+                yield from sent_across(layout, one.run, VALUES, dealt(values, "value", layout.across))
         except Exception as error:
-            yield FAILED, (one.run, failure_of(error))
+            yield DRIVER, (FAILED, (one.run, failure_of(error)))
 
 
-def is_for_driver(given: Given) -> bool:
-    return given[0] != PIECE
+def sent_across(layout: Layout, run: int, name: str, parts: Iterable[tuple[int, pa.Table]]) -> Iterator[Sent]:
+    for deal, part in parts:
+        yield 1 + deal, (PIECE, Piece.of(run, name, part))
 
 
-def dealt_to(tasks: int, given: Given) -> Iterator[tuple[int, Piece]]:
-    """Lines of one process, and equal values, to one task."""
-    kind, piece = given
-    if kind == PIECE and piece.table in (LINES, VALUES):
-        yield piece.bucket % tasks, piece
+def sent_to_units(layout: Layout, run: int, name: str, table: pa.Table) -> Iterator[Sent]:
+    for number, part in by_unit(table, layout.count[run]):
+        piece = Piece.of(run, name, part)
+        yield from ((target, (PIECE, piece)) for target in layout.needing(run, number))
 
 
-def across_partitions(pieces: Iterable[tuple[int, Piece]]) -> Iterator[Given]:
-    """What is wrong in whole processes, and with values that are to be unique in the run."""
+def across_partitions(sent: Iterable[Sent]) -> Iterator[Given]:
+    """What the driver is told of ranges; what is wrong in whole processes, and with values that are to be
+    unique in the run."""
     of_runs: dict[int, list[Piece]] = {}
-    for _, piece in pieces:
-        of_runs.setdefault(piece.run, []).append(piece)
+    for _, given in sent:
+        if given[0] == PIECE:
+            of_runs.setdefault(given[1].run, []).append(given[1])
+        else:
+            yield given
     for run, mine in of_runs.items():
         try:
             tables = joined(mine)
@@ -228,7 +240,8 @@ def across_partitions(pieces: Iterable[tuple[int, Piece]]) -> Iterator[Given]:
             if VALUES in tables:
                 repeated, facts = repeats(tables[VALUES])
                 yield from ((FACTS, one) for one in facts)
-                yield from ((PIECE, piece) for piece in pieces_of("repeated", repeated))
+                if repeated.num_rows:
+                    yield PIECE, Piece.of(run, "repeated", repeated)
         except Exception as error:
             yield FAILED, (run, failure_of(error))
 
@@ -236,52 +249,69 @@ def across_partitions(pieces: Iterable[tuple[int, Piece]]) -> Iterator[Given]:
 # -- in a worker, second pass -------------------------------------------------------------------------------
 
 
-def sent_to(plan: Broadcast[Units], given: Given) -> Iterator[tuple[int, Piece]]:
-    """Each piece to the units that need it."""
-    kind, piece = given
-    if kind == PIECE and piece.table in TABLES and piece.table != LINES:
-        yield from ((unit, piece) for unit in plan.value.of(piece))
-
-
-def judge_units(plan: Broadcast[Units], sent: Iterable[tuple[int, Piece | None]]) -> Iterator[Given]:
+def judge_unit(told: Broadcast[Plan], index: int, sent: Iterable[Sent]) -> Iterator[Sent]:
     """What all laws find in one unit, and the dependencies between its ops where the run has transactions.
-    (The task of a unit is sent its number, if nothing else.)"""
-    numbered = list(sent)
-    if not numbered:
+    Of the other partitions of the shuffle the lines of such runs are sent on."""
+    plan = told.value
+    pieces = (given[1] for _, given in sent if given[0] == PIECE)
+    if index not in plan.layout.of_units:
+        for piece in pieces:
+            if piece.table == LINES and piece.run in plan.transactional:
+                yield 1 + plan.transactional.index(piece.run), (PIECE, piece)
         return
-    unit, units = numbered[0][0], plan.value
-    run, pieces = units.runs[unit], [piece for _, piece in numbered if piece is not None]
-    del numbered
+    unit = index - plan.layout.of_units.start
+    run = plan.layout.units[unit][0]
     try:
-        with database(joined(pieces) | units.tables_of(unit)) as db:
-            yield FOUND, (run, worst(db, asked(db, PARTITION_FAMILIES)))
-            for name, table in sent_on(db).items():
-                yield from ((PIECE, piece) for piece in pieces_of(name, table, whole=True))
+        if run not in plan.runs:
+            return
+        with database(plan.tables_of(unit), pieces) as db:
+            yield DRIVER, (FOUND, (run, worst(db, asked(db, PARTITION_FAMILIES))))
+            if run in plan.transactional:
+                for name, table in sent_on(db).items():
+                    yield 1 + plan.transactional.index(run), (PIECE, Piece.of(run, name, table))
     except Exception as error:
-        yield FAILED, (run, failure_of(error))
+        yield DRIVER, (FAILED, (run, failure_of(error)))
 
 
 @contextmanager
-def database(tables: Mapping[str, pa.Table]) -> Iterator[Unit]:
-    """A unit with its share of the machine's memory; what it has beyond that goes to its own scratch."""
-    memory_mb = int(own_memory_mb() * MEMORY_SHARE / own_cores())
-    with (
-        tempfile.TemporaryDirectory(prefix="floodmark-unit-") as spill,
-        opened(tables, memory_mb=memory_mb, spill=Path(spill)) as unit,
-    ):
-        yield unit
+def database(tables: Mapping[str, pa.Table], pieces: Iterable[Piece]) -> Iterator[Unit]:
+    """A unit with its share of the machine's memory. Where its rows would take more than that, they are put
+    into tables of the database piece by piece: those go to disk, to its own scratch, as need be."""
+    memory_mb = memory_of_unit_mb()
+    few: list[Piece] = []
+    rows = 0
+    for piece in pieces:
+        few.append(piece)
+        rows += piece.rows
+        if rows * ROW_BYTES > memory_mb << 20:
+            break
+    with tempfile.TemporaryDirectory(prefix="floodmark-unit-") as spill:
+        if rows * ROW_BYTES <= memory_mb << 20:
+            with opened({**joined(few), **tables}, memory_mb=memory_mb, spill=Path(spill)) as unit:
+                yield unit
+            return
+        with opened(tables, memory_mb=memory_mb, spill=Path(spill)) as unit:
+            few.reverse()
+            while few:
+                piece = few.pop()
+                unit.append(piece.table, unpacked(piece.payload))
+            for piece in pieces:
+                unit.append(piece.table, unpacked(piece.payload))
+            yield unit
 
 
-def of_run(runs: Sequence[int], given: Given) -> Iterator[tuple[int, Piece]]:
-    """The lines and the dependencies of each of these runs to one task."""
-    kind, piece = given
-    if kind == PIECE and piece.run in runs and (piece.table == LINES or piece.table in SENT_ON):
-        yield runs.index(piece.run), piece
+def memory_of_unit_mb() -> int:
+    return min(MOST_MEMORY_MB, int(own_memory_mb() * MEMORY_SHARE / own_cores()))
 
 
-def judge_runs(plan: Broadcast[Units], sent: Iterable[tuple[int, Piece]]) -> Iterator[Given]:
-    """The cycles in one run."""
-    pieces = [piece for _, piece in sent]
+def judge_run(told: Broadcast[Plan], sent: Iterable[Sent]) -> Iterator[Given]:
+    """The cycles in one run; what the driver is told of units goes through."""
+    pieces: list[Piece] = []
+    for _, given in sent:
+        if given[0] == PIECE:
+            pieces.append(given[1])
+        else:
+            yield given
     if not pieces:
         return
     run = pieces[0].run
@@ -289,9 +319,9 @@ def judge_runs(plan: Broadcast[Units], sent: Iterable[tuple[int, Piece]]) -> Ite
         tables = joined(pieces)
         tables["answers"] = answers(tables[LINES])
         for name in ("runs", "processes"):
-            every = plan.value.of_driver[name]
+            every = told.value.of_driver[name]
             tables[name] = every.filter(pc.equal(every["run"], run))
-        with database(tables) as db:
+        with database(tables, ()) as db:
             for name, schema in SENT_ON.items():
                 db.load(name, tables.get(name, schema.empty_table()))
             yield FOUND, (run, worst(db, asked(db, (of_the_run,))))

@@ -26,6 +26,7 @@ class Unit:
     def __init__(self, db: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:
         self._db = db
         self.statements: list[str] = []
+        self._grown: set[str] = set()  # tables that `append` has made
         for name, schema in TABLES.items():
             self.load(name, tables.get(name, schema.empty_table()))
         self.load("findings", FINDINGS.empty_table())
@@ -34,6 +35,17 @@ class Unit:
     def load(self, name: str, table: pa.Table) -> None:
         """The Arrow table under this name."""
         self._db.register(name, table)
+
+    def append(self, name: str, rows: pa.Table) -> None:
+        """More rows of a table, into the database itself, where they go to disk if memory is short."""
+        self._db.register("added", rows)
+        if name in self._grown:
+            self._db.execute(f'insert into "{name}" from added')
+        else:
+            self._grown.add(name)
+            self._db.unregister(name)
+            self._db.execute(f'create temp table "{name}" as from added')
+        self._db.unregister("added")
 
     def make(self, name: str, select: str) -> None:
         """A table of what this selects, computed once; it spills to disk where memory is short."""

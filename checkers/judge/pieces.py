@@ -1,9 +1,9 @@
 """Pieces: rows of one table that one task needs, packed to be shipped.
 
 A run's partitions are dealt to its units by their number; of a table whose rows have no partition (moves,
-some lines of the trace) every unit of the run needs a copy: they are of unit EVERY. Lines and values are dealt by
-hash instead. A piece is one compressed Arrow stream, so that Spark moves a few blobs instead of millions of
-rows.
+some lines of the trace) every unit of the run needs a copy: they are of unit EVERY. Lines and values are
+dealt by hash instead. A piece is one compressed Arrow stream, so that Spark moves a few blobs instead of
+millions of rows.
 """
 
 import io

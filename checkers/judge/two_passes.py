@@ -1,9 +1,9 @@
 """Runs that are too big for one task: parsed by ranges, judged by units of whole partitions, on all cores.
 
-First pass: a task parses a range of a file. What it gives goes by one shuffle to where it is needed: facts to
-the driver, and rows, packed as pieces (pieces.py), to tasks. What must be looked at across partitions is dealt
-by hash: lines by their process, to pair invocations with completions, and values, which are to be unique in
-the run. Then the driver knows what may be claimed, and broadcasts it.
+First pass: a task parses a range of a file. What it gives goes by one shuffle to where it is needed: facts
+to the driver, and rows, packed as pieces (pieces.py), to tasks. What must be looked at across partitions is
+dealt by hash: lines by their process, to pair invocations with completions, and values, which are to be
+unique in the run. Then the driver knows what may be claimed, and broadcasts it.
 
 Second pass: a task judges a unit, which is some partitions of one run; how many units a run has follows from
 its bytes. Of runs with transactions it gives the dependencies between ops as well; those of all units of a

@@ -28,11 +28,11 @@ from pyspark import Broadcast, SparkContext
 
 from checkers import names
 from checkers.judge.examples import merged, worst
-from checkers.judge.failures import failure_of
+from checkers.judge.failures import Failure, failure_of, of_one_run
 from checkers.judge.pieces import EVERY, Piece, by_unit, dealt, joined, units_of_rows, unpacked
-from checkers.judge.preconditions import preconditions_of
+from checkers.judge.preconditions import preconditions_of_run
 from checkers.judge.run_tables import run_tables
-from checkers.judge.runs import read_lines_instead, run_of
+from checkers.judge.runs import Run, read_lines_instead, run_of
 from checkers.judge.whole_runs import Judged, RunWork
 from checkers.laws import FAMILIES
 from checkers.laws.cycles import unsearched
@@ -136,6 +136,10 @@ class Notes:
     repeated: list[Piece] = field(default_factory=list)
     found: dict[int, list[Any]] = field(default_factory=dict)  # run -> the rows of each unit
 
+    def good(self, works: Iterable[RunWork]) -> dict[int, RunWork]:
+        """Those with which nothing has failed."""
+        return {work.run: work for work in works if self.judged[work.run].failure is None}
+
     def hear(self, given: Iterable[Given]) -> None:
         for kind, value in given:
             if kind == FACTS:
@@ -163,17 +167,24 @@ def judged_in_pieces(spark: SparkContext, works: Sequence[RunWork]) -> list[Judg
     cut_up = spark.parallelize(ranges, max(1, len(ranges)))
     shuffled = cut_up.mapPartitions(partial(parsed, layout, aside)).partitionBy(layout.size, int)
     notes.hear(spark.runJob(shuffled, across_partitions, range(1 + layout.across)))
-    good = [work for work in works if notes.judged[work.run].failure is None]
-    seen = preconditions_of(max(notes.judged) + 1, notes.facts, (), ())
-    otherwise = [read_lines_instead(work.folder, seen[work.run].flaws) for work in good]
-    if any(otherwise):
+    made = {run: of_one_run(partial(derived, work, notes.facts)) for run, work in notes.good(works).items()}
+    if None in made.values():
         return judged_in_pieces(spark, [RunWork.of(work.run, work.folder) for work in works])
-    known = {work.run: run_of(work.folder, seen[work.run]) for work in good}
+    for run, one in made.items():
+        if isinstance(one, Failure):
+            notes.judged[run].failure = one
+        elif one is not None:
+            notes.judged[run].known = one.run
+    known = [one for one in made.values() if isinstance(one, Derived)]
+    if not known:
+        return list(notes.judged.values())
     plan = Plan(
         layout=layout,
-        runs=frozenset(known),
-        transactional=tuple(number for number, run in known.items() if run.preconditions.txns),
-        of_driver=run_tables(known) | joined(notes.repeated),
+        runs=frozenset(run for run, one in made.items() if isinstance(one, Derived)),
+        transactional=tuple(
+            run for run, judged in notes.judged.items() if judged.known and judged.known.preconditions.txns
+        ),
+        of_driver=concatenated([*(one.tables for one in known), joined(notes.repeated)]),
     )
     _LOG.info("judging %d units of partitions", len(layout.units))
     told = spark.broadcast(plan)
@@ -185,8 +196,33 @@ def judged_in_pieces(spark: SparkContext, works: Sequence[RunWork]) -> list[Judg
         notes.hear(given for _, given in spark.runJob(second, list, layout.of_units))
     for number, judged in notes.judged.items():
         judged.rows = merged(notes.found.get(number, []))
-        judged.known = known.get(number)
     return list(notes.judged.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """What follows from the first pass of one run."""
+
+    run: Run
+    tables: Mapping[str, pa.Table]
+
+
+def derived(work: RunWork, facts: Sequence[Any]) -> Derived | None:
+    """None: the JSON lines of some dump are to be read instead of its Parquet."""
+    seen = preconditions_of_run(work.run, [one for one in facts if one.run == work.run])
+    if read_lines_instead(work.folder, seen.flaws):
+        return None
+    run = run_of(work.folder, seen)
+    return Derived(run=run, tables=run_tables({work.run: run}))
+
+
+def concatenated(several: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
+    """The rows of tables of the same name together."""
+    parts: dict[str, list[pa.Table]] = {}
+    for tables in several:
+        for name, table in tables.items():
+            parts.setdefault(name, []).append(table)
+    return {name: pa.concat_tables(each) for name, each in parts.items()}
 
 
 # -- in a worker, first pass --------------------------------------------------------------------------------

@@ -4,7 +4,11 @@ would move is pickled. For tests of what tasks do; that Spark does the same is s
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
+
+Task = Callable[[], Iterator[Any]]
 
 
 class NoSpark:
@@ -15,7 +19,7 @@ class NoSpark:
 
     def parallelize(self, items: Sequence[Any], slices: int) -> "Rdd":
         ends = [len(items) * number // slices for number in range(slices + 1)]
-        return Rdd([lambda at=at: iter(items[ends[at] : ends[at + 1]]) for at in range(slices)])  # type: ignore[misc]
+        return Rdd([partial(iter, items[start:end]) for start, end in pairwise(ends)])
 
     def runJob(self, rdd: "Rdd", function: Callable[..., Any], partitions: Iterable[int]) -> list[Any]:
         return [shipped(one) for at in partitions for one in function(rdd.tasks[at]())]
@@ -34,16 +38,17 @@ class Told:
 class Rdd:
     """Tasks, each of which gives the items of a partition."""
 
-    def __init__(self, tasks: list[Callable[[], Iterator[Any]]]) -> None:
+    def __init__(self, tasks: list[Task]) -> None:
         self.tasks = tasks
 
     def mapPartitions(self, function: Callable[..., Any]) -> "Rdd":
         return self.mapPartitionsWithIndex(lambda _, items: function(items))
 
     def mapPartitionsWithIndex(self, function: Callable[..., Any]) -> "Rdd":
-        return Rdd(
-            [lambda at=at, task=task: iter(function(at, task())) for at, task in enumerate(self.tasks)]
-        )  # type: ignore[misc]
+        def items_of(at: int, task: Task) -> Iterator[Any]:
+            return iter(function(at, task()))
+
+        return Rdd([partial(items_of, at, task) for at, task in enumerate(self.tasks)])
 
     def partitionBy(self, count: int, key: Callable[[Any], int]) -> "Rdd":
         """The shuffle is made once, whoever reads it how often."""
@@ -57,7 +62,7 @@ class Rdd:
                         made[key(item[0]) % count].append(pickle.dumps(item))
             return map(pickle.loads, made[at])
 
-        return Rdd([lambda at=at: items_of(at) for at in range(count)])  # type: ignore[misc]
+        return Rdd([partial(items_of, at) for at in range(count)])
 
     def collect(self) -> list[Any]:
         return [shipped(item) for task in self.tasks for item in task()]

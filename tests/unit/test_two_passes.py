@@ -1,0 +1,121 @@
+"""A run that is cut up over many tasks has the verdict it has in one task, byte for byte but for timings."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import here
+import pytest
+import real_like
+from folders import Tale
+from no_spark import NoSpark
+from txn_tales import began, ended
+
+from checkers.folder import open_folder
+from checkers.judge import two_passes
+from checkers.judge.job import verdict_on
+from checkers.judge.two_passes import Layout, judged_in_pieces
+from checkers.judge.whole_runs import RunWork
+from checkers.laws.unit import Unit
+from checkers.report import as_json
+
+RANGE_BYTES = 4000
+GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
+
+
+def told(verdict: Any) -> dict[str, Any]:
+    return {key: value for key, value in as_json(verdict).items() if key != "timings_s"}
+
+
+def in_pieces(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[dict[str, Any]]:
+    opened = [open_folder(folder) for folder in folders]
+    works = [RunWork.of(run, folder, range_bytes) for run, folder in enumerate(opened)]
+    judged = {one.run: one for one in judged_in_pieces(NoSpark(), works)}  # type: ignore[arg-type]
+    return [told(verdict_on(folder, judged[run], {})) for run, folder in enumerate(opened)]
+
+
+def both(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[dict[str, Any]]:
+    """As judged in pieces, which is as each is judged whole."""
+    verdicts = in_pieces(folders, range_bytes)
+    for folder, verdict in zip(folders, verdicts, strict=True):
+        assert verdict == told(here.judge([folder])[0]), folder
+    return verdicts
+
+
+@pytest.fixture(autouse=True)
+def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_passes, "UNIT_BYTES", RANGE_BYTES)
+
+
+def test_golden_folders() -> None:
+    folders = sorted(path.parent for path in GOLDEN.glob("*/run.json"))[::4]
+    assert folders
+    both(folders)
+
+
+@pytest.mark.parametrize("damage", [None, *real_like.DAMAGES])
+def test_healthy_and_damaged(tmp_path: Path, damage: str | None) -> None:
+    folder = real_like.write(tmp_path / "run", ops=600, damage=damage, partitions=5)
+    [verdict] = both([folder])
+    found = {finding["name"] for finding in verdict["findings"]}
+    assert found >= ({real_like.DAMAGES[damage]} if damage else set())
+
+
+def test_a_trace_and_transactions(tmp_path: Path) -> None:
+    both([
+        real_like.write(tmp_path / "traced", ops=200, trace=True),
+        real_like.write(tmp_path / "txn", ops=400, transactions=True),
+    ])  # fmt: skip
+
+
+def test_what_only_several_units_show_together(tmp_path: Path) -> None:
+    """A cycle through two partitions; a value that was sent to two."""
+    cycle = Tale(partitions=2)
+    began(cycle, 5, (0, 0, 1))
+    began(cycle, 6, (1, 0, 2))
+    ended(cycle, 5, (0, 0, 1), reads=[(1, 0, 2)])
+    ended(cycle, 6, (1, 0, 2), reads=[(0, 0, 1)])
+    cycle.logged(1, partition=0).logged(2, partition=1)
+    cycle.write(tmp_path / "cycle")
+    twice = Tale(partitions=2).acked(1)
+    twice.send(2, 1, at=[0], partition=1)
+    twice.write(tmp_path / "twice")
+    found = both([tmp_path / "cycle", tmp_path / "twice"], 300)
+    assert [finding["name"] for finding in found[0]["findings"]] == ["G1c"]
+    assert "more than once" in str(found[1]["unknown"])
+
+
+def test_a_unit_beyond_its_memory_is_put_into_tables_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended: list[str] = []
+    append = Unit.append
+
+    def noting(unit: Any, name: str, rows: Any) -> None:
+        appended.append(name)
+        append(unit, name, rows)
+
+    monkeypatch.setattr(Unit, "append", noting)
+    monkeypatch.setattr(two_passes, "ROW_BYTES", 1 << 30)
+    folder = real_like.write(tmp_path / "run", ops=600, damage="disorder")
+    both([folder])
+    assert {"sends", "reads", "entries"} <= set(appended)
+
+
+def test_units_follow_from_bytes_cores_and_partitions(tmp_path: Path) -> None:
+    folder = real_like.write(tmp_path / "run", ops=10, partitions=3)
+    work = RunWork.of(7, open_folder(folder))
+    counts = {
+        size: Layout.of([replace(work, size=size)], 2).count[7] for size in (1, RANGE_BYTES * 3, 1 << 40)
+    }
+    assert counts == {1: 2, RANGE_BYTES * 3: 3, 1 << 40: 3}
+
+
+def test_every_unit_has_its_place(tmp_path: Path) -> None:
+    folder = open_folder(real_like.write(tmp_path / "run", ops=10, partitions=3))
+    layout = Layout.of([RunWork.of(run, folder) for run in (2, 5)], 8)
+    every = [target for run in (2, 5) for target in layout.needing(run, two_passes.EVERY)]
+    assert every == list(layout.of_units)
+    assert list(layout.units) == [(run, number) for run in (2, 5) for number in range(3)]
+    assert [*layout.needing(5, 1)] == [every[4]]

@@ -331,7 +331,10 @@ def look_at_files(folder: Folder) -> None:
         return
     for node in folder.nodes:
         lines, parquet = run.logs_folder / f"{node}.jsonl", run.logs_folder / f"{node}.parquet"
-        if stands_for(parquet, lines, folder.path):
+        if not isinstance(lines, Path) and node.startswith(("_", ".")):
+            words = "Spark reads no file of such a name where it lies; judge a copy on this machine"
+            damage_dump(folder, node, f"logs/{lines.name}: {words}")
+        elif stands_for(parquet, lines, folder.path):
             folder.dumps[node] = parquet
         elif (why := unreadable(lines, folder.path)) is not None:
             damage_dump(folder, node, f"logs/{node}.jsonl: {why}")

@@ -9,6 +9,7 @@ Rules
 import errno
 import io
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ _JARS = {
 
 def far_folders(word: str, workers: Workers = HERE) -> "list[HadoopPlace]":
     """The folder of this address, or those that it matches as a pattern; UsageError where there is none."""
-    session.session(None, workers)
+    session.context(workers)
     place = HadoopPlace(uri=word)
     refuse_unreachable(place)
     if place.exists():
@@ -82,6 +83,16 @@ def configuration() -> Any:
     context = SparkContext._active_spark_context
     assert context is not None
     return context._jsc.hadoopConfiguration()
+
+
+def uri_of(address: str) -> str:
+    """The address as Spark tells it of a row's file."""
+    return str(classes().Path(address).toUri().toString())
+
+
+def literally(address: str) -> str:
+    """Spark takes an address for a pattern: what has a meaning there is given as itself."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", address)
 
 
 def _hadoop_version() -> str:

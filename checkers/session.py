@@ -1,13 +1,11 @@
-"""The one Spark session a judge works on: quiet, its JVM chosen by the size of the work; on this machine, or
+"""The one Spark context a judge works on: quiet, its JVM chosen by the size of the work; on this machine, or
 on a cluster that its user named.
 
 Rules
 1. Java is looked for before Spark is loaded; its absence or age is a FloodmarkError that says what to
 install.
-2. The size of the first work decides the JVM (it cannot be changed later); what a session can change, `suit`
-sets.
-3. Nobody's JVM is kept alive: it ends with this process.
-4. Where a session is there already, or spark-submit has started us, that is the one.
+2. Nobody's JVM is kept alive: it ends with this process.
+3. Where a context is there already, or spark-submit has started us, that is the one.
 """
 
 import atexit
@@ -32,20 +30,14 @@ from pyspark.sql import SparkSession, SQLContext
 from checkers import archive, masters, settings
 from harness.errors import FloodmarkError, UsageError
 from harness.workers import HERE, Workers
-from harness.workers import SMALL_BYTES as SMALL_BYTES_KEY
 
 JAVA_AT_LEAST = 17
 END_TIMEOUT_S = 120  # writing a class archive takes long
-SMALL_BYTES = 48 << 20  # below this Spark spends its time compiling plans, not working
-BIG_BYTES = 128 << 20  # below this the JVM spends its time compiling itself
 _ADVICE = (
     f"the judge needs Java {JAVA_AT_LEAST} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
 )
-# The first compiler only, one collector thread, no look for better code: half the time of a small folder,
-# a fifth less of 120 MB that are trace for the most part, a third more of 140 MB that no sieve takes (as
-# measured).
-_SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-_BIG_JVM = "-XX:+UseParallelGC -XX:-UsePerfData"
+# The first compiler only, one collector thread: this JVM moves blobs and lives for seconds.
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _COMPLAINT = re.compile(r"Error|Exception|Invalid|Unrecognized|Could not|.*Error:")
 DAEMON = "checkers.judge.daemon"
 SCRATCH = "floodmark-spark-"  # and the process whose it is
@@ -54,30 +46,18 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit s
 
 _running: list[SparkContext] = []  # one, or none yet
 _scratch: list[str] = []  # the folder of a JVM that is ours alone; one, or none
-_sessions: list[SparkSession] = []  # on the running context; one, or none yet
 
 
-def context(work_bytes: int | None, workers: Workers = HERE) -> SparkContext:
-    """The process's Spark context, started if there is none yet. work_bytes: of the first work, as much as is
-    the JVM's; None where nobody can know, for it lies where only Spark can look. (A session, with its
-    catalogue and its SQL, takes as long again to start, and the judge asks it nothing.)"""
+def context(workers: Workers = HERE) -> SparkContext:
+    """The process's Spark context, started if there is none yet. (A session, with its catalogue and its SQL,
+    takes as long again to start: only files that Spark must read need one.)"""
     if not _running or _running[0]._jsc is None or has_died(_running[0]):
         theirs = SparkContext._active_spark_context
-        _running[:] = [_started(work_bytes, workers) if theirs is None else theirs]
-        _sessions.clear()
+        _running[:] = [_started(workers) if theirs is None else theirs]
     asked, there = workers.master, _running[0].master
     if asked not in (None, there):
         raise UsageError(f"--master {asked}: Spark works for this process at {there} already")
     return _running[0]
-
-
-def session(work_bytes: int | None, workers: Workers = HERE) -> SparkSession:
-    """A session on the process's context; somebody else's settings are left alone."""
-    theirs = SparkSession.getActiveSession()
-    context(work_bytes, workers)
-    if not _sessions:
-        _sessions[:] = [SparkSession.builder.getOrCreate() if theirs is None else _beside(theirs)]
-    return _sessions[0]
 
 
 def has_died(spark: SparkContext) -> bool:
@@ -112,18 +92,9 @@ def let_go(gateway: Any) -> None:
     SQLContext._instantiatedContext = None
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     _running.clear()
-    _sessions.clear()
 
 
-def _beside(running: SparkSession) -> SparkSession:
-    """A session on somebody's context, whose own settings are left alone."""
-    ours = running.newSession()
-    for key, value in {**settings.QUICK, **settings.CERTAIN}.items():
-        ours.conf.set(key, value)
-    return ours
-
-
-def _started(work_bytes: int | None, workers: Workers) -> SparkContext:
+def _started(workers: Workers) -> SparkContext:
     submitted = _SUBMITTED in os.environ
     if submitted:
         if workers != HERE:
@@ -138,7 +109,7 @@ def _started(work_bytes: int | None, workers: Workers) -> SparkContext:
         master = workers.master or masters.LOCAL
         ours = masters.is_local(master) and not workers.conf and not _ELSEWHERE & os.environ.keys()
         scratch = own_scratch() if ours else None
-        said |= launching(java, work_bytes, said, scratch)
+        said |= launching(java, said, scratch)
         if masters.is_local(master):
             said.setdefault("spark.python.daemon.module", DAEMON)
         if scratch is not None:
@@ -161,12 +132,9 @@ def _started(work_bytes: int | None, workers: Workers) -> SparkContext:
             raise _refused(error, heard, master, java) from error
 
 
-def launching(
-    java: Path, work_bytes: int | None, said: Mapping[str, str], scratch: str | None = None
-) -> dict[str, str]:
+def launching(java: Path, said: Mapping[str, str], scratch: str | None = None) -> dict[str, str]:
     """What the JVM must be told when it starts. scratch: its folder for what it keeps on disk."""
-    jvm = _SMALL_JVM if work_bytes is not None and work_bytes < BIG_BYTES else _BIG_JVM
-    options = f"{jvm} {archive.options(java)} {said.get(settings.JVM_OPTIONS, '')}"
+    options = f"{_JVM} {archive.options(java)} {said.get(settings.JVM_OPTIONS, '')}"
     if scratch is not None and " " not in scratch:
         options += f" -Djava.io.tmpdir={scratch}"
     heap = f"{settings.heap_mb(settings.own_cores(), settings.own_memory_mb())}m"
@@ -307,23 +275,6 @@ def quicken() -> bool:
         return False
 
 
-def suit(spark: SparkSession, work_bytes: int) -> None:
-    """Small work runs as one task without generated code, whose compiling would cost more than it saves."""
-    small = is_small(spark, work_bytes)
-    partitions = 1 if small else settings.shuffle_partitions(cores(spark.sparkContext), work_bytes)
-    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    spark.conf.set("spark.sql.codegen.wholeStage", "false" if small else "true")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if small else "FALLBACK")
-    spark.conf.set("spark.sql.optimizer.excludedRules", settings.IDLE_RULES if small else "")
-    # Else Spark shuffles into one partition what is in one, where it guesses that to be too much for one.
-    spark.conf.set("spark.sql.maxSinglePartitionBytes", "8191p" if small else "128m")
-
-
-def is_small(spark: SparkSession, work_bytes: int) -> bool:
-    """Whether one task is to do it all."""
-    return work_bytes < int(spark.conf.get(SMALL_BYTES_KEY, str(SMALL_BYTES)) or SMALL_BYTES)
-
-
 def works_here(spark: SparkContext) -> bool:
     """Whether the tasks run in this very machine, and see its scratch folder."""
     return masters.is_local(spark.master)
@@ -332,13 +283,6 @@ def works_here(spark: SparkContext) -> bool:
 def cores(spark: SparkContext) -> int:
     """How many tasks run at once, as far as is known."""
     return max(1, spark.defaultParallelism)
-
-
-def sieves_at_once(spark: SparkSession, biggest_bytes: int) -> int:
-    """How many runs may be sieved side by side. A cluster knows its own memory."""
-    if not works_here(spark.sparkContext):
-        return cores(spark.sparkContext)
-    return settings.sieves_at_once(cores(spark.sparkContext), settings.own_memory_mb(), biggest_bytes)
 
 
 def find_java() -> Path:

@@ -2,7 +2,7 @@
 
 Rules
 1. What somebody says, by --conf, spark-submit or spark-defaults.conf, goes before what is said here; only
-   what the answers stand on (workers.ITS_OWN) is the judge's alone.
+   what the answers stand on (workers.ITS_OWN) is the judge's alone: it sets that where it reads files.
 2. Of executors nothing is said here: their memory and cores are the cluster's and its user's matter.
 """
 
@@ -16,41 +16,12 @@ import pyspark
 HEAP, JVM_OPTIONS = "spark.driver.memory", "spark.driver.extraJavaOptions"
 LEAST_HEAP_MB, USUAL_HEAP_MB, MOST_HEAP_MB = 512, 2048, 30 << 10  # above 30 GB every pointer takes 8 bytes
 HEAP_MB_A_CORE = 512
-SIEVE_FACTOR = 3  # a sieve needs so many times its run's bytes
-PARTITION_BYTES = 1 << 30  # of work; more in one task spills
 
-# Every answer stands on these.
+# Every answer about a file that Spark reads stands on these.
 CERTAIN = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "false",  # a number out of range spoils its own line, never its neighbours
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
-# How quickly they come; a session can be told at any time.
-QUICK = {
-    "spark.sql.adaptive.enabled": "false",  # re-planning costs more than it finds in plans known beforehand
-    "spark.sql.autoBroadcastJoinThreshold": "-1",  # what is broadcast is said in the plan
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",  # no job only to list files
-    "spark.sql.files.openCostInBytes": "65536",  # many small files in one task
-    "spark.sql.inMemoryColumnarStorage.batchSize": "20000",
-    "spark.sql.execution.arrow.pyspark.enabled": "false",
-    "spark.sql.debug.maxToStringFields": "0",
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-}
-# Rules of the optimizer that find nothing in the judge's plans that small work would notice. Looking for it
-# is a seventh of what a small folder costs.
-IDLE_RULES = ",".join(
-    f"org.apache.spark.sql.catalyst.optimizer.{rule}"
-    for rule in (
-        "BooleanSimplification", "ConstantFolding", "EliminateAggregateFilter", "EliminateOuterJoin",
-        "FoldablePropagation", "GenerateOptimization", "InferFiltersFromConstraints",
-        "NullDownPropagation", "NullPropagation", "OptimizeCsvJsonExprs", "OptimizeOneRowRelationSubquery",
-        "OptimizeWindowFunctions", "PruneFilters", "PushFoldableIntoBranches", "RemoveRedundantAliases",
-        "ReplaceNullWithFalseInPredicate", "RewriteCorrelatedScalarSubquery", "SimplifyBinaryComparison",
-        "SimplifyConditionals", "UnwrapCastInBinaryComparison",
-    )
-)  # fmt: skip
 # Known to a context from its start.
 STARTING = {
     "spark.ui.enabled": "false",
@@ -59,16 +30,14 @@ STARTING = {
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
     "spark.log.level": "ERROR",
-    "spark.sql.catalogImplementation": "in-memory",
     "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack trace for every column costs seconds
 }
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def chosen(said: Mapping[str, str], *, loopback: bool) -> dict[str, str]:
     """All keys, of a context that is to start; `said`: what somebody has said already."""
-    return {**STARTING, **QUICK, **(LOOPBACK if loopback else {}), **said, **CERTAIN}
+    return {**STARTING, **(LOOPBACK if loopback else {}), **said}
 
 
 def said_by_default() -> dict[str, str]:
@@ -94,18 +63,6 @@ def heap_mb(cores: int, memory_mb: int) -> int:
     """The driver's heap: 2 GB, more where many cores work, never more than half of the memory."""
     wanted = min(max(USUAL_HEAP_MB, HEAP_MB_A_CORE * cores), MOST_HEAP_MB)
     return max(LEAST_HEAP_MB, min(wanted, memory_mb // 2))
-
-
-def sieves_at_once(cores: int, memory_mb: int, biggest_bytes: int) -> int:
-    """How many runs may be sieved side by side: what the heap leaves of the memory must hold them."""
-    room = (memory_mb << 20) // 2
-    return max(1, min(cores, room // max(1, SIEVE_FACTOR * biggest_bytes)))
-
-
-def shuffle_partitions(cores: int, work_bytes: int) -> int:
-    """A partition a core; of very much work more, in full rounds, lest one be too big to sort in memory."""
-    rounds = -(-work_bytes // (cores * PARTITION_BYTES))
-    return cores * max(1, min(rounds, 16))
 
 
 def own_cores() -> int:

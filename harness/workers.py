@@ -7,13 +7,10 @@ from harness.errors import UsageError
 
 # What the judge's answers stand on; the judge sets them, whatever anybody else says.
 ITS_OWN = (
-    "spark.sql.ansi.enabled",
     "spark.sql.files.ignoreCorruptFiles",
     "spark.sql.files.ignoreMissingFiles",
-    "spark.sql.legacy.timeParserPolicy",
-    "spark.sql.session.timeZone",
 )
-# A key of floodmark's own among Spark's: below so many bytes of work one task does it all.
+# A key of floodmark's own among Spark's: a run of no more bytes is judged by one task.
 SMALL_BYTES = "spark.floodmark.smallBytes"
 
 

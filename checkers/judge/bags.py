@@ -10,10 +10,14 @@ BAG_BYTES = 64 << 20
 BAG_RUNS = 500  # of which one task holds the tables, and tells what they are
 
 
-def bags_of(works: Sequence[RunWork], cores: int) -> tuple[list[list[RunWork]], list[RunWork]]:
-    """The bags, as many for each core, the heaviest runs first; and the runs that are cut up instead."""
-    small = sorted((work for work in works if not work.far and work.size <= BIG_BYTES), key=by_size)
-    big = [work for work in works if work.far or work.size > BIG_BYTES]
+def bags_of(
+    works: Sequence[RunWork], cores: int, big_bytes: int | None = None
+) -> tuple[list[list[RunWork]], list[RunWork]]:
+    """The bags, as many for each core, the heaviest runs first; and the runs that are cut up instead: those
+    of more than big_bytes (None: BIG_BYTES)."""
+    most = BIG_BYTES if big_bytes is None else big_bytes
+    small = sorted((work for work in works if not work.far and work.size <= most), key=by_size)
+    big = [work for work in works if work.far or work.size > most]
     total = sum(work.size for work in small)
     count = min(len(small), max(cores, -(-total // BAG_BYTES), -(-len(small) // BAG_RUNS)))
     bags: list[list[RunWork]] = [[] for _ in range(count)]

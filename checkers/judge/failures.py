@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from harness.errors import FloodmarkError
 
+WHERE_RUNS_LIE = "on a cluster every worker must see a run folder at the same path"
 WORDS_AT_MOST = 300  # characters of an error
 _TRACEBACK = "Traceback (most recent call last):"
 # In what the JVM says of a job: where a task was lost, and what it was lost by.
@@ -27,7 +28,10 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    return Failure(words=words_of(error), traceback="".join(traceback.format_exception(error)))
+    words = words_of(error)
+    if isinstance(error, FileNotFoundError) and error.filename is not None:
+        words = f"{error.filename} is not there for the machine that was to read it; {WHERE_RUNS_LIE}"
+    return Failure(words=words, traceback="".join(traceback.format_exception(error)))
 
 
 def of_one_run(work: Callable[[], Made]) -> Made | Failure:

@@ -36,10 +36,10 @@ from checkers.judge.two_passes import judged_in_pieces
 from checkers.judge.whole_runs import Judged, RunWork
 from checkers.masters import refuse_bare_workers
 from checkers.verdicts import failed, verdict_of
-from harness.errors import FloodmarkError
+from harness.errors import FloodmarkError, UsageError
 from harness.places import Place
 from harness.verdict import Verdict
-from harness.workers import HERE, Workers
+from harness.workers import HERE, SMALL_BYTES, Workers
 
 _LOG = logging.getLogger("floodmark.judge")
 
@@ -70,7 +70,7 @@ class SparkJudge:
     def _with_spark(self, folders: Sequence[Folder]) -> list[Verdict]:
         began = time.perf_counter()
         try:
-            spark = Spark(context=session.context(0, self._workers), workers=self._workers)
+            spark = Spark(context=session.context(self._workers), workers=self._workers)
         except FloodmarkError:
             raise
         except Exception as error:
@@ -90,7 +90,7 @@ class Spark:
         if not session.has_died(self.context):
             return False
         _LOG.warning("Spark's JVM has died; another one is started, and the runs are judged half by half")
-        self.context = session.context(0, self.workers)
+        self.context = session.context(self.workers)
         return True
 
 
@@ -133,7 +133,7 @@ def judge_together(
             judged.append(Judged(run=run, failure=work))
         else:
             works.append(work)
-    bags, big = bags_of(works, session.cores(spark))
+    bags, big = bags_of(works, session.cores(spark), small_bytes(spark))
     if bags:
         judged += spark.parallelize(bags, len(bags)).mapPartitions(whole_runs.judged_bags).collect()
     if big:
@@ -144,6 +144,14 @@ def judge_together(
         of_one_run(partial(verdict_on, folder, by_run[run], timings)) for run, folder in enumerate(folders)
     ]
     return [failed(one, timings) if isinstance(one, Failure) else one for one in verdicts]
+
+
+def small_bytes(spark: SparkContext) -> int | None:
+    """What a run has at the most that one task judges, if whoever configures Spark has said so."""
+    told = spark.getConf().get(SMALL_BYTES)
+    if told is not None and not told.isdecimal():
+        raise UsageError(f"{SMALL_BYTES} is a number of bytes, not {told!r}")
+    return None if told is None else int(told)
 
 
 def verdict_on(folder: Folder, judged: Judged, timings_s: Mapping[str, float]) -> Verdict:

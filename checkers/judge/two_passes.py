@@ -24,11 +24,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import Broadcast, SparkContext
+from pyspark import RDD, Broadcast, SparkContext
 
 from checkers import names
 from checkers.judge.examples import merged, worst
 from checkers.judge.failures import Failure, failure_of, of_one_run
+from checkers.judge.far_files import far_ranges
 from checkers.judge.pieces import EVERY, Piece, by_unit, dealt, joined, units_of_rows, unpacked
 from checkers.judge.preconditions import preconditions_of_run
 from checkers.judge.run_tables import run_tables
@@ -160,11 +161,14 @@ class Notes:
 def judged_in_pieces(spark: SparkContext, works: Sequence[RunWork]) -> list[Judged]:
     """Each of these runs, told once. An exception is that of a task which did not come back."""
     notes = Notes(judged={work.run: Judged(run=work.run) for work in works})
-    ranges = [one for work in works for one in work.ranges]
+    near = [(one, None) for work in works if not work.far for one in work.ranges]
+    far = [work for work in works if work.far]
     aside = {work.run: work.folder.settle_processes for work in works}
     layout = Layout.of(works, spark.defaultParallelism)
-    _LOG.info("reading %d ranges of files", len(ranges))
-    cut_up = spark.parallelize(ranges, max(1, len(ranges)))
+    _LOG.info("reading %d ranges of files", sum(len(work.ranges) for work in works))
+    cut_up: RDD[tuple[Range, bytes | None]] = spark.parallelize(near, max(1, len(near)))
+    if far:
+        cut_up = cut_up.union(far_ranges(spark, far))
     shuffled = cut_up.mapPartitions(partial(parsed, layout, aside)).partitionBy(layout.size, int)
     notes.hear(spark.runJob(shuffled, across_partitions, range(1 + layout.across)))
     made = {run: of_one_run(partial(derived, work, notes.facts)) for run, work in notes.good(works).items()}
@@ -229,12 +233,15 @@ def concatenated(several: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Tabl
 
 
 def parsed(
-    layout: Layout, acked_aside: Mapping[int, Sequence[int]], ranges: Iterable[Range]
+    layout: Layout,
+    acked_aside: Mapping[int, Sequence[int]],
+    ranges: Iterable[tuple[Range, bytes | None]],
 ) -> Iterator[Sent]:
-    """Facts and pieces of each range; acked_aside: run -> processes whose acks do not count."""
-    for one in ranges:
+    """Facts and pieces of each range; acked_aside: run -> processes whose acks do not count. Of a file that
+    only Spark reaches the range comes with its bytes."""
+    for one, data in ranges:
         try:
-            read = read_range(one, acked_aside[one.run])
+            read = read_range(one, acked_aside[one.run], data)
             yield DRIVER, (FACTS, read.facts)
             for name, table in read.tables.items():
                 if name == LINES:

@@ -33,6 +33,7 @@ from checkers.read.tables import read_range
 from harness.places import Place
 
 NO_VALUES = TABLES["repeated"].empty_table()
+WHOLE_FILE = 1 << 62  # bytes, more than any file has
 PARQUET_WEIGHT = 6  # a byte of Parquet says as much as so many of JSON
 
 Tables = Mapping[str, pa.Table]
@@ -53,12 +54,15 @@ class RunWork:
     @staticmethod
     def of(run: int, folder: Folder, range_bytes: int = RANGE_BYTES) -> "RunWork":
         files = [place for place in (folder.history, folder.trace, *folder.dumps.values()) if place]
+        far = not isinstance(folder.path, Path)
+        if far:
+            range_bytes = WHOLE_FILE  # Spark will cut it
         return RunWork(
             run=run,
             folder=folder,
             ranges=tuple(with_twins(ranges_of(run, folder, range_bytes))),
             size=sum(place.stat().st_size * weight_of(place) for place in files),
-            far=not isinstance(folder.path, Path),
+            far=far,
         )
 
 

@@ -8,6 +8,8 @@ Rules
 3. Without a column of nodes every row is of the node that the file is named for.
 """
 
+import io
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,15 +28,17 @@ class Unreadable(Exception):
     """Why no row of the file can be read."""
 
 
-def group_of(one: Range) -> Rows:
-    """The good rows of a row group. Raises: Unreadable."""
+def group_of(one: Range, data: bytes | None = None) -> Rows:
+    """The good rows of a row group, of its file or of these bytes of it. Raises: Unreadable;
+    FileNotFoundError or PermissionError where nobody can open the file here."""
     assert one.node is not None
     try:
-        with one.place.open("rb") as opened, pq.ParquetFile(opened) as file:
+        source = one.place.open("rb") if data is None else io.BytesIO(data)
+        with source as opened, pq.ParquetFile(opened) as file:
             refuse_types(file.schema_arrow)
             names = [name for name in ("node", *NUMBERS, *FLAGS) if name in file.schema_arrow.names]
             read = file.read_row_group(one.start, columns=names, use_threads=False)
-    except Unreadable:
+    except (Unreadable, FileNotFoundError, PermissionError):
         raise
     except (pa.ArrowException, ValueError, OSError) as error:  # what a decoder meets it may call anything
         raise Unreadable((str(error).splitlines() or ["damaged"])[0]) from error

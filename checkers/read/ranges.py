@@ -76,6 +76,8 @@ def bytes_of(one: Range) -> bytes:
         before = min(1, one.start)  # a line starts where the byte before is a line feed
         file.seek(one.start - before)
         data = _read(file.read, one.end - one.start + before)
+        if len(data) < one.end - one.start + before:
+            raise OSError(f"{one.place} is shorter than it was, or than it is where it was looked at before")
         first = data.find(b"\n") + 1 if before else 0
         if before and not first:
             return b""

@@ -56,31 +56,25 @@ def schema_of(name: str) -> pa.Schema:
     ])
 
 
-def read_range(one: Range, acked_aside: Collection[int] = ()) -> Parsed:
-    """The range, read from its file. acked_aside: processes whose acks do not count."""
+def read_range(one: Range, acked_aside: Collection[int] = (), data: bytes | None = None) -> Parsed:
+    """The range. acked_aside: processes whose acks do not count. data: what it is parsed from, where somebody
+    else has read that: its lines, or all of the Parquet file."""
     if one.twin is not None:
         with suppress(history_twin.Rotten):  # the lines are as good
             return _history(one, history_twin.group_of(one), acked_aside)
     if not one.is_parquet:
-        return read_bytes(one, ranges.bytes_of(one), acked_aside)
+        return read_bytes(one, ranges.bytes_of(one) if data is None else data, acked_aside)
     assert one.node is not None
     try:
-        rows = parquet.group_of(one)
+        rows = parquet.group_of(one, data)
     except parquet.Unreadable as error:
         facts = DumpFacts(run=one.run, number=one.number, node=one.node, flaw=str(error))
         return Parsed(tables={"entries": schema_of("entries").empty_table()}, facts=facts)
     return _dump(one, rows)
 
 
-def read_lines(one: Range, lines: pa.Array, acked_aside: Collection[int] = ()) -> Parsed:
-    """The same of its lines as somebody else has read them, blank ones too, without their line feeds. Of the
-    range its bytes do not matter then."""
-    data = b"".join(line + b"\n" for line in lines.cast(pa.binary()).to_pylist())
-    return read_bytes(one, data, acked_aside)
-
-
 def read_bytes(one: Range, data: bytes, acked_aside: Collection[int] = ()) -> Parsed:
-    """The same of its bytes: whole lines."""
+    """The range of these lines, all of them whole."""
     if one.kind == "history":
         return _history(one, rows_of(data, HISTORY), acked_aside)
     if one.kind == "trace":

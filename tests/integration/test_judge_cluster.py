@@ -21,7 +21,6 @@ CALL_S = 540
 WORKERS = {
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.files.maxPartitionBytes": "300000",
     "spark.floodmark.smallBytes": "1",
 }
 CONF = [word for pair in WORKERS.items() for word in ("--conf", "=".join(pair))]

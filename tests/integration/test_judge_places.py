@@ -11,9 +11,13 @@ import big
 import pytest
 from command_line import GOLDEN, Answer, floodmark, golden
 from folders import Tale
+from pyspark.sql import SparkSession
 
-from checkers import hadoop, judge, session
+from checkers import hadoop, session
+from checkers.folder import open_folder
 from checkers.hadoop import HadoopPlace
+from checkers.judge import far_files, job
+from checkers.judge.whole_runs import RunWork
 from harness.dump_twin import write_twin
 from harness.places import path_of, scheme_of
 
@@ -27,7 +31,7 @@ FAR = "viewfs://floodmark"
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that is mounted at viewfs://floodmark/runs, with runs of every kind in it."""
     root = tmp_path_factory.mktemp("far")
-    conf = session.session(0).sparkContext._jsc.hadoopConfiguration()
+    conf = session.context()._jsc.hadoopConfiguration()
     conf.set("fs.viewfs.mounttable.floodmark.link./runs", f"file:{root}")
     for name in SAVED:
         golden(root, name)
@@ -49,7 +53,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def place(address: str) -> HadoopPlace:
-    session.session(0)
+    session.context()
     return HadoopPlace(uri=address)
 
 
@@ -114,7 +118,7 @@ def test_where_the_judge_fails_the_traceback_goes_there_too(
         raise RuntimeError("injected by a test")
 
     with monkeypatch.context() as patched:
-        patched.setattr(judge, "findings", failing)
+        patched.setattr(job, "verdict_on", failing)
         assert floodmark("check", f"{FAR}/runs/failing").code == 4
     assert "RuntimeError: injected by a test" in (folder / "judge-error.txt").read_text()
     assert '"valid": "unknown"' in (folder / "verdict.json").read_text()
@@ -136,7 +140,7 @@ def test_where_the_judge_fails_the_traceback_goes_there_too(
     ("file:///no/such/folder", 2, "/no/such/folder does not exist"),
 ])
 def test_an_address_of_nothing_is_a_sentence(runs: Path, word: str, code: int, told: str) -> None:
-    session.session(0).sparkContext._jsc.hadoopConfiguration().set("ipc.client.connect.max.retries", "0")
+    session.context()._jsc.hadoopConfiguration().set("ipc.client.connect.max.retries", "0")
     answer = floodmark("check", runs / SAVED[0], word)
     assert (answer.code, len(answer.err.splitlines())) == (code, 1)
     assert told in answer.err
@@ -148,6 +152,26 @@ def test_what_the_far_folder_lacks_is_told_of_it_alone(runs: Path) -> None:
     assert answer.code == 1
     assert f"{FAR}/runs/empty is no run folder: it has no run.json" in answer.out
     assert list(verdicts(runs)) == [SAVED[0]]
+
+
+@pytest.mark.parametrize("range_bytes", [1 << 16, 1 << 24])
+def test_the_lines_of_a_far_file_are_its_bytes_in_ranges(
+        runs: Path, monkeypatch: pytest.MonkeyPatch, range_bytes: int) -> None:
+    """Blank lines, CRs, what is no UTF-8, a byte order mark, a last line without an end: all is kept."""
+    folder = golden(runs / "bytes", SAVED[0])
+    odd = [b"\xef\xbb\xbf{}", b"", b"\r", b"\xff\xfe{}\r", b"  ", b"\xc3\xa9\x85\x0b\x0c", b"x" * 90_000]
+    history = folder / "history.jsonl"
+    history.write_bytes(b"\n".join(odd * 5) + b"\nlast")
+    sizes = dict.fromkeys(("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes"),
+                          str(range_bytes))
+    monkeypatch.setattr(far_files, "_KEYS", {**far_files._KEYS, **sizes})
+    work = RunWork.of(0, open_folder(place(f"{FAR}/runs/bytes/{SAVED[0]}")))
+    read = far_files.far_ranges(session.context(), [work]).collect()
+    mine = sorted(((one.number, data) for one, data in read if one.kind == "history"))
+    assert b"".join(data for _, data in mine) == history.read_bytes() + b"\n"
+    assert len({number for number, _ in mine}) == len(mine) == (6 if range_bytes == 1 << 16 else 1)
+    assert len({(one.kind, one.node) for one, _ in read}) == len(work.ranges)
+    shutil.rmtree(runs / "bytes")
 
 
 # -- a place, call by call ----------------------------------------------------------------------------------
@@ -212,19 +236,26 @@ def test_a_dump_that_spark_would_not_see_is_damaged_and_not_passed_over(runs: Pa
 # -- the session --------------------------------------------------------------------------------------------
 
 
-def test_a_session_that_is_there_is_used_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_is_there_is_used_and_left_alone(
+        runs: Path, judged: dict[str, tuple[Answer, dict[str, str]]],
+        monkeypatch: pytest.MonkeyPatch) -> None:
     """A notebook's, say, with settings that no judge could do with."""
-    theirs = session.session(0)
+    theirs = SparkSession.builder.getOrCreate()
     monkeypatch.setattr(session, "_running", [])
-    theirs.conf.set("spark.sql.ansi.enabled", "true")
+    odd = {"spark.sql.files.ignoreMissingFiles": "true", "spark.sql.files.maxPartitionBytes": "1g"}
+    for key, value in odd.items():
+        theirs.conf.set(key, value)
     try:
-        ours = session.session(0)
-        assert ours.sparkContext is theirs.sparkContext
-        assert session.session(0) is ours
-        assert ours.conf.get("spark.sql.ansi.enabled") == "false"
-        assert theirs.conf.get("spark.sql.ansi.enabled") == "true"
+        floodmark("check", f"{FAR}/runs/{SAVED[0]}")
+        assert verdicts(runs)[SAVED[0]] == judged["path"][1][SAVED[0]]
+        assert session.context() is theirs.sparkContext
+        assert {key: theirs.conf.get(key) for key in odd} == odd
+        ours = far_files.own_session()
+        assert ours.conf.get("spark.sql.files.ignoreMissingFiles") == "false"
+        assert ours.conf.get("spark.sql.files.maxPartitionBytes") != "1g"
     finally:
-        theirs.conf.set("spark.sql.ansi.enabled", "false")
+        for key in odd:
+            theirs.conf.unset(key)
 
 
 def test_another_master_than_that_of_the_session_is_usage(runs: Path) -> None:

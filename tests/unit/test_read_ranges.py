@@ -15,7 +15,7 @@ from checkers.read import json_lines
 from checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts, as_plain, from_plain
 from checkers.read.field_table import HISTORY, TRACE, dump_of
 from checkers.read.ranges import Kind, Range, bytes_of
-from checkers.read.tables import intervals, read_bytes, read_lines, read_range, schema_of
+from checkers.read.tables import intervals, read_bytes, read_range, schema_of
 
 TOP = (1 << 63) - 1
 
@@ -189,14 +189,6 @@ def test_what_a_process_of_the_harness_acks_does_not_count() -> None:
     facts = read_bytes(a_range("history"), text(*lines), acked_aside=(7,)).facts
     assert isinstance(facts, HistoryFacts)
     assert (facts.ok, facts.acked) == (2, 2)
-
-
-def test_lines_that_somebody_else_has_read() -> None:
-    data = text(op(0), "", "nonsense", op(2)) + b'{"x":"\xff"}\n'
-    lines = pa.array(data.split(b"\n")[:-1])
-    one, other = read_lines(a_range("history"), lines), read_bytes(a_range("history"), data)
-    assert one.facts == other.facts
-    assert one.tables == other.tables
 
 
 def test_tables_are_those_of_the_laws() -> None:

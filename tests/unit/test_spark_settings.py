@@ -13,11 +13,9 @@ from command_line import floodmark
 from pyspark import SparkContext
 
 from checkers import masters, session, settings
+from checkers.judge import far_files
 from harness.errors import FloodmarkError, UsageError
 from harness.workers import HERE, ITS_OWN, Workers, workers
-
-GB = 1 << 30
-
 
 # -- memory and cores ---------------------------------------------------------------------------------------
 
@@ -36,20 +34,6 @@ def test_the_heap_grows_with_the_cores_within_half_of_the_memory(
     assert settings.heap_mb(cores, int(memory_gb * 1024)) == heap_mb
 
 
-@pytest.mark.parametrize(("cores", "work_bytes", "partitions"), [
-    (2, 0, 2), (2, 740 << 20, 2), (2, 2 * GB, 2), (2, 7 * GB, 8), (64, 7 * GB, 64), (64, 100 * GB, 128),
-    (1, 1 << 50, 16)])
-def test_a_partition_a_core_and_more_of_very_much_work(cores: int, work_bytes: int, partitions: int) -> None:
-    assert settings.shuffle_partitions(cores, work_bytes) == partitions
-
-
-@pytest.mark.parametrize(("cores", "memory_gb", "biggest_bytes", "runs"), [
-    (2, 24, 742 << 20, 2), (64, 24, 742 << 20, 5), (64, 256, 3 * GB, 14), (64, 24, 0, 64), (8, 2, 3 * GB, 1)])
-def test_no_more_runs_are_sieved_at_once_than_the_memory_holds(
-        cores: int, memory_gb: int, biggest_bytes: int, runs: int) -> None:
-    assert settings.sieves_at_once(cores, memory_gb << 10, biggest_bytes) == runs
-
-
 def test_this_machine_says_what_it_has() -> None:
     assert settings.own_cores() >= 1
     assert settings.own_memory_mb() > 256
@@ -58,27 +42,29 @@ def test_this_machine_says_what_it_has() -> None:
 # -- keys ---------------------------------------------------------------------------------------------------
 
 
-def test_what_somebody_says_goes_first_but_for_what_the_answers_stand_on() -> None:
-    said = {"spark.ui.enabled": "true", "spark.sql.ansi.enabled": "true", "spark.driver.host": "me"}
+def test_what_somebody_says_goes_first() -> None:
+    said = {"spark.ui.enabled": "true", "spark.driver.host": "me"}
     told = settings.chosen(said, loopback=True)
     assert (told["spark.ui.enabled"], told["spark.driver.host"]) == ("true", "me")
-    assert told["spark.sql.ansi.enabled"] == "false"
     assert told["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.bindAddress" not in settings.chosen({}, loopback=False)
+
+
+def test_what_the_answers_stand_on_is_the_judges_alone() -> None:
     assert sorted(settings.CERTAIN) == sorted(ITS_OWN)
+    assert set(settings.CERTAIN.items()) <= set(far_files._KEYS.items())
 
 
 def test_the_heap_is_named_unless_somebody_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session.archive, "options", lambda java: "-Xshare:auto")
     java = Path("/java")
-    mine = session.launching(java, 0, {})
+    mine = session.launching(java, {})
     heap_mb = settings.heap_mb(settings.own_cores(), settings.own_memory_mb())
     assert mine["spark.driver.memory"] == f"{heap_mb}m"
-    theirs = session.launching(java, None, {"spark.driver.memory": "8g", settings.JVM_OPTIONS: "-Dx=y"})
+    theirs = session.launching(java, {"spark.driver.memory": "8g", settings.JVM_OPTIONS: "-Dx=y"})
     assert theirs["spark.driver.memory"] == "8g"
     assert theirs[settings.JVM_OPTIONS].endswith(" -Xshare:auto -Dx=y")
     assert "TieredStopAtLevel" in mine[settings.JVM_OPTIONS]
-    assert "TieredStopAtLevel" not in theirs[settings.JVM_OPTIONS]
 
 
 def test_spark_defaults_are_read_as_spark_submit_reads_them(
@@ -97,7 +83,7 @@ def test_spark_defaults_are_read_as_spark_submit_reads_them(
     (("--conf", "spark.driver.memory"), "--conf takes KEY=VALUE"),
     (("--conf", "driver.memory=8g"), "--conf takes KEY=VALUE with a key of Spark's"),
     (("--conf", "spark.master=local"), "say --master URL"),
-    (("--conf", "spark.sql.session.timeZone=CET"), "the judge sets it itself"),
+    (("--conf", "spark.sql.files.ignoreCorruptFiles=true"), "the judge sets it itself"),
     (("--conf", "spark.floodmark.smallBytes=1m"), "takes a number of bytes, not '1m'"),
     (("--master", ""), "--master takes a URL"),
 ])

@@ -1,0 +1,156 @@
+"""Files in Hadoop's file systems (hdfs://, s3a://): Spark reads their bytes, for Python's open() sees none.
+
+Rules
+1. Spark only cuts a file into ranges and reads them. What it gives are the bytes as they are, blank lines and
+   what is no UTF-8 among them; they are parsed as those of any range.
+2. A file of which nobody has asked is an error, never a row less.
+3. A dump in Parquet goes to one task as a whole, up to 2 GB.
+"""
+
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+from pyspark import RDD, SparkContext
+from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
+
+from checkers.hadoop import literally, uri_of
+from checkers.judge.whole_runs import RunWork
+from checkers.read.ranges import RANGE_BYTES, Range
+from checkers.settings import CERTAIN
+
+LEAST_RANGE_BYTES = 1 << 16  # the ranges of a file are numbered by how many of these stand before them
+_KEYS = {
+    **CERTAIN,
+    "spark.sql.files.maxPartitionBytes": str(RANGE_BYTES),
+    "spark.sql.files.openCostInBytes": str(1 << 20),  # so no range of a file that has more is smaller
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",  # no job only to list files
+}
+_BOM = b"\xef\xbb\xbf"  # Hadoop's reader of lines passes over it
+_RANGE = StructType().add("uri", "string").add("start", "long").add("data", "binary")
+
+Read = tuple[Range, bytes]  # of a range of lines its bytes; of Parquet those of the whole file
+
+
+def far_ranges(spark: SparkContext, works: Iterable[RunWork]) -> "RDD[Read]":
+    """Every range of these runs, with what it is parsed from."""
+    lines: dict[str, list[Range]] = {}
+    parquet: dict[str, list[Range]] = {}
+    for work in works:
+        for one in work.ranges:
+            (parquet if one.is_parquet else lines).setdefault(uri_of(str(one.place)), []).append(one)
+    session = own_session()
+    read: RDD[Read] = spark.parallelize([], 1)
+    if lines:
+        rows = _each_range(_lines_of(session, _places(lines)))
+        read = read.union(rows.rdd.map(partial(_range_of, lines, _with_bom(lines))))
+    if parquet:
+        files = _reader(session, "binaryFile").load(_places(parquet))
+        whole = files.select(F.input_file_name().alias("uri"), F.col("content").alias("data"))
+        read = read.union(whole.rdd.flatMap(partial(_groups_of, parquet)))
+    return read
+
+
+def own_session() -> SparkSession:
+    """A session beside whatever sessions there are, whose settings are left alone."""
+    ours = SparkSession.builder.getOrCreate().newSession()
+    for key, value in _KEYS.items():
+        ours.conf.set(key, value)
+    return ours
+
+
+def _reader(session: SparkSession, form: str) -> DataFrameReader:
+    # else a folder called run=7 would be taken for a column
+    return session.read.format(form).option("recursiveFileLookup", "true")
+
+
+def _places(files: Mapping[str, Sequence[Range]]) -> list[str]:
+    return [literally(str(ranges[0].place)) for ranges in files.values()]
+
+
+def _with_bom(files: Mapping[str, Sequence[Range]]) -> frozenset[str]:
+    """The files that begin with a byte order mark."""
+    found = set()
+    for uri, ranges in files.items():
+        with ranges[0].place.open("rb") as file:
+            if file.read(len(_BOM)) == _BOM:
+                found.add(uri)
+    return frozenset(found)
+
+
+def _lines_of(session: SparkSession, places: list[str]) -> DataFrame:
+    """A row a line: the file, where its range starts, the line's bytes without the line feed."""
+    text = _reader(session, "text").option("lineSep", "\n").load(places)
+    return text.select(
+        F.input_file_name().alias("uri"),
+        F.input_file_block_start().alias("start"),
+        F.col("value").cast("binary").alias("data"),
+    )
+
+
+def _each_range(lines: DataFrame) -> DataFrame:
+    """A row a range: the file, the range's start, its lines. (This is lines.mapInArrow(_packed, _RANGE), but
+    for the pandas that it asks for and makes no use of.)"""
+    function = UserDefinedFunction(
+        _packed, returnType=_RANGE, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    )
+    column = function(*(lines[name] for name in lines.columns))
+    return DataFrame(lines._jdf.mapInArrow(column._jc, False, None), lines.sparkSession)
+
+
+# -- in a worker --------------------------------------------------------------------------------------------
+
+
+def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The lines of a range stand behind one another, in one batch or several."""
+    current: tuple[str, int] | None = None
+    data = io.BytesIO()
+    for batch in batches:
+        for uri, start, lines in _runs_of(batch):
+            if current is not None and current != (uri, start):
+                yield _row(*current, data)
+                data = io.BytesIO()
+            current = uri, start
+            data.write(b"\n".join(lines.to_pylist()) + b"\n")
+    if current is not None:
+        yield _row(*current, data)
+
+
+def _runs_of(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.Array]]:
+    """The lines of a batch by their range."""
+    uris, starts, at = batch["uri"].dictionary_encode(), batch["start"], 0
+    keys = list(zip(uris.indices.to_pylist(), starts.to_pylist(), strict=True))
+    while at < len(keys):
+        end = len(keys) if keys[-1] == keys[at] else next(
+            place for place in range(at, len(keys)) if keys[place] != keys[at]
+        )  # fmt: skip
+        yield uris[at].as_py(), keys[at][1], batch["data"].slice(at, end - at)
+        at = end
+
+
+def _row(uri: str, start: int, data: io.BytesIO) -> pa.RecordBatch:
+    columns = [
+        pa.array([uri], pa.string()),
+        pa.array([start], pa.int64()),
+        pa.array([data.getvalue()], pa.binary()),
+    ]
+    return pa.record_batch(columns, names=_RANGE.names)
+
+
+def _range_of(files: Mapping[str, Sequence[Range]], with_bom: frozenset[str], row: Row) -> Read:
+    [file] = files[row.uri]
+    data = bytes(row.data)
+    if row.start == 0 and row.uri in with_bom:
+        data = _BOM + data
+    return replace(file, start=row.start, number=row.start // LEAST_RANGE_BYTES), data
+
+
+def _groups_of(files: Mapping[str, Sequence[Range]], row: Row) -> Iterator[Read]:
+    data = bytes(row.data)
+    return ((one, data) for one in files[row.uri])

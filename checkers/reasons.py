@@ -14,7 +14,7 @@ Reason = tuple[tuple[str, ...], str]
 
 
 def reasons_of(folder: Folder, seen: Preconditions) -> None:
-    """Adds to folder.reasons all that the survey and the small files give."""
+    """Adds to folder.reasons all that follows from the preconditions and the small files."""
     if seen.repeated:
         told = f"values were sent more than once: {listed(seen.repeated)}"
         traced = names.OF_THE_TRACE if folder.trace else ()

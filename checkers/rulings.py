@@ -67,7 +67,7 @@ class Rulings:
 
 
 def rulings_of(folder: Folder, traced: TraceSummary) -> Rulings:
-    """From the survey of a trace."""
+    """From what the first pass found in the trace."""
     if folder.trace is None:
         return Rulings()
     lines = sorted(

@@ -62,8 +62,8 @@ def gates_of(folder: Folder, *, breached: bool) -> Gates:
     )
 
 
-def _flags(told: Iterable[bool]) -> Flags:
-    return np.fromiter(told, dtype=np.bool_)
+def _flags(each: Iterable[bool]) -> Flags:
+    return np.fromiter(each, dtype=np.bool_)
 
 
 def _is_blind(elsewhere: Mapping[str, Any], keys: list[int]) -> Flags:

@@ -1,4 +1,4 @@
-"""Findings to what a verdict tells of them: of each group the few worst, with the group's exact count.
+"""Findings to what a verdict shows of them: of each group the few worst, with the group's exact count.
 
 A group is the findings of one (run, name, permit). Rows go from units to the driver, and are merged there,
 for a group may come from many units: both are one ranking, in orders that are total, so that however the
@@ -22,7 +22,7 @@ from checkers.verdicts import EXAMPLES
 Row = dict[str, Any]
 _ROWS = pa.schema([*FINDINGS, ("count", pa.int64()), ("rank", pa.int64())])
 _GUILTY = ", ".join(f"'{name}'" for name in names.GUILTY)
-# `rows`: as told so far, by units of which each counts a group once, in its first row.
+# `rows`: as units gave them of which each counts a group once, in its first row.
 _RANKED = f"""
     select * exclude (count, rank),
         sum(count) filter (rank = 1) over (partition by run, name, permit)::bigint as count,
@@ -43,7 +43,7 @@ def worst(unit: Unit, findings: pa.Table) -> list[Row]:
 
 
 def found_by_driver(findings: Iterable[Row]) -> list[Row]:
-    """Findings that the driver itself has made (in the columns that apply), as a unit would tell them."""
+    """Findings that the driver itself has made (in the columns that apply), as a unit would give them."""
     found = [{**dict.fromkeys(FINDINGS.names), **row} for row in findings]
     if not found:
         return []

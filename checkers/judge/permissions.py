@@ -101,11 +101,11 @@ def bounds_of(
     bounds: dict[int, Bounds] = {}
     alike: dict[tuple[object, ...], Bounds] = {}  # by all that they depend on
     for key, partition in folder.partitions.items():
-        mine, told = tuple(ask for ask in asks if ask.is_of(key)), tuple(events.get(key, ()))
-        same = partition.replicas, mine, told
+        mine, changes = tuple(ask for ask in asks if ask.is_of(key)), tuple(events.get(key, ()))
+        same = partition.replicas, mine, changes
         if same not in alike:
             alike[same] = bounds_of_partition(
-                folder, partition, strikes, asks=mine, trace=replace(trace, events=told), unread=unread
+                folder, partition, strikes, asks=mine, trace=replace(trace, events=changes), unread=unread
             )
         bounds[key] = alike[same]
     return bounds
@@ -187,8 +187,8 @@ def unclean_elections(
 
 def unclean_setting(folder: Folder) -> bool | None:
     """Whether the guarantees allow unclean elections; None: they do not say."""
-    told = folder.guarantee("unclean_leader_election", None)
-    return told if isinstance(told, bool) else None
+    setting = folder.guarantee("unclean_leader_election", None)
+    return setting if isinstance(setting, bool) else None
 
 
 def strikes_of(nemesis: Iterable[Mapping[str, Any]]) -> list[Strike]:
@@ -217,21 +217,21 @@ def unclean_asks(nemesis: Iterable[Mapping[str, Any]]) -> list[Ask]:
         fault = op["fault"]
         if op["f"] == "elect" and fault.get("unclean") is True:
             one = [fault["partition"]] if is_int(fault.get("partition")) else None
-            told = fault.get("partitions", one)
-            named = frozenset(key for key in listed(told) if isinstance(key, (int, float)))
+            partitions = fault.get("partitions", one)
+            named = frozenset(key for key in listed(partitions) if isinstance(key, (int, float)))
             asks.append(Ask(
                 index=op["index"],
                 began=fault["began"] if is_int(fault.get("began")) else op["time"],
-                partitions=named if isinstance(told, list) else None,
+                partitions=named if isinstance(partitions, list) else None,
             ))  # fmt: skip
     return asks
 
 
 def min_insync(folder: Folder, partition: Partition) -> int:
     """min.insync.replicas: the guarantee given, else the brokers' configuration, else Kafka's default."""
-    told = folder.guarantee("min_insync_replicas", None)
-    if is_int(told) and told > 0:
-        return int(told)
+    promised = folder.guarantee("min_insync_replicas", None)
+    if is_int(promised) and promised > 0:
+        return int(promised)
     config = folder.about.get("config")
     named = [
         config[node].get("min.insync.replicas")

@@ -156,13 +156,13 @@ def _used(run: Run, gates: Gates) -> Any:
 
 def _isr_followers(folder: Folder, partitions: Sequence[Partition], judged: Sequence[bool]) -> pa.Array:
     """ISR members beside the leader, with their log starts. One whose dump is damaged may hold what nobody
-    can see: nothing is said of it."""
-    whole = {node for node in folder.nodes if has_whole_dump(folder, node)}
+    can see: nothing is claimed of it."""
+    complete = {node for node in folder.nodes if has_whole_dump(folder, node)}
     nodes, log_starts, ends, replicas = [], [], [0], folder.replicas
     for partition, is_judged in zip(partitions, judged, strict=True):
         if is_judged:
             key, leader = partition.key, partition.leader
-            for node in sorted(partition.isr & whole):
+            for node in sorted(partition.isr & complete):
                 row = replicas.get((node, key))
                 if node != leader and row is not None:
                     nodes.append(node)
@@ -182,7 +182,7 @@ def replicas_of(number: int, run: Run) -> pa.Table:
     partitions = [folder.partitions[key] for _, key in placed]
     rows = [folder.replicas.get(one) for one in placed]
     bounds = [run.bounds[key] for _, key in placed]
-    whole = {node: has_whole_dump(folder, node) for node in folder.nodes}
+    complete = {node: has_whole_dump(folder, node) for node in folder.nodes}
     columns = {
         "run": number,
         "node": [node for node, _ in placed],
@@ -195,7 +195,7 @@ def replicas_of(number: int, run: Run) -> pa.Table:
         "log_start": [None if row is None else row.log_start for row in rows],
         "leo": [None if row is None else row.leo for row in rows],
         "running": [None if row is None else row.running for row in rows],
-        "complete": [whole[node] for node, _ in placed],
+        "complete": [complete[node] for node, _ in placed],
         "settled": folder.settled,
         "struck": [each.struck for each in bounds],
         "compact": [partition.compact for partition in partitions],

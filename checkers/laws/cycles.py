@@ -126,13 +126,13 @@ def cycles(unit: Unit) -> None:
 
 
 def unsearched(unit: Unit) -> list[tuple[int, str]]:
-    """The runs that have too many edges to look for cycles, each with the reason to be told."""
+    """The runs that have too many edges to look for cycles, each with the reason."""
     rows = unit.rows("select run, edges from unsearched_runs order by run").to_pylist()
-    told = (
+    reason = (
         "{} dependencies among the ops of this run with transactions: cycles are looked for among {} at the "
         "most"
     )
-    return [(row["run"], told.format(row["edges"], MOST_EDGES)) for row in rows]
+    return [(row["run"], reason.format(row["edges"], MOST_EDGES)) for row in rows]
 
 
 # Completions, and those invocations with sends that were never completed: each with the line (op) and the
@@ -153,7 +153,7 @@ _ALL_OPS = """select o.run, coalesce(invoked, -1) as inv, coalesce(completed, -1
         (type = 'info')::bigint as info, f::bigint as f, coalesce("overlaps", false)::bigint as "overlaps"
     from ops o left join processes using (run, process) order by o.run, number"""
 # Edges between different ops, by their numbers; in the order of their records, so that of cycles that are as
-# short the same one is told each time.
+# short the same one is named each time.
 _ALL_EDGES = """with numbers as (
         select run, op as line, number from ops
         union select l.run, l."at", o.number from op_lines l join ops o using (run, op))
@@ -210,7 +210,7 @@ def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Ints]) -> tuple[Graph,
 
 def found_in(graph: Graph) -> list[Found]:
     """One finding a component, level by level."""
-    told: list[tuple[Level, int]] = []  # a level and some vertex of a component found there
+    found_at_level: list[tuple[Level, int]] = []  # a level and some vertex of a component found there
     every: list[tuple[Level, Ints]] = []  # its components, also those found at a level before
     found: list[Found] = []
     timely = suspects(graph, (WR, WW))
@@ -223,10 +223,10 @@ def found_in(graph: Graph) -> list[Found]:
         before = [labels for other, labels in every if other.edges < level.edges]
         labels = components(graph, level.kinds, members, before[-1] if before else None)
         every.append((level, labels.copy()))
-        weaker = {int(labels[vertex]) for other, vertex in told if other.edges < level.edges}
+        weaker = {int(labels[vertex]) for other, vertex in found_at_level if other.edges < level.edges}
         labels[np.isin(labels, np.array(sorted(weaker), dtype=np.int64))] = -1
         numbers, first = np.unique(labels, return_index=True)
-        told += [(level, int(vertex)) for vertex in first[numbers >= 0]]
+        found_at_level += [(level, int(vertex)) for vertex in first[numbers >= 0]]
         found += [found_at(level, cycle) for cycle in shortest_cycles(graph, level.kinds, labels)]
     return found
 
@@ -261,16 +261,16 @@ def row_of(
     places = [place_of(step.kind, step.record, edges) for step in found.cycle]
     first = min(range(len(places)), key=lambda at: (places[at] is None, places[at] or (0, 0, 0), at))
     cycle, place = [*found.cycle[first:], *found.cycle[:first]], places[first] or (None, None, None)
-    told = [[int(graph.op[end]) for end in (step.source, step.target)] for step in cycle]
+    ends = [[int(graph.op[end]) for end in (step.source, step.target)] for step in cycle]
     steps = [
-        step_of(step.kind, step.record, ends, ops, edges) for step, ends in zip(cycle, told, strict=True)
+        step_of(step.kind, step.record, pair, ops, edges) for step, pair in zip(cycle, ends, strict=True)
     ]
     return {
         "run": run,
         "name": found.name,
         "permit": ISOLATION if permitted else None,
         **dict(zip(("partition", "offset", "value"), place, strict=True)),
-        "ops": [line for source, _ in told for line in lines_of(source, ops)],
+        "ops": [line for source, _ in ends for line in lines_of(source, ops)],
         "how": orjson.dumps(steps).decode(),
     }
 
@@ -289,8 +289,8 @@ def step_of(
     """One step for the words: its kind, both ops, the record."""
     step: dict[str, Any] = {"edge": EDGES[kind], "ops": [op_of(op, ops) for op in ends]}
     if record >= 0:
-        told = ("partition", "offset") if kind == RW else ("partition", "offset", "value")
-        step |= {name: int(edges[name][record]) for name in told}
+        columns = ("partition", "offset") if kind == RW else ("partition", "offset", "value")
+        step |= {name: int(edges[name][record]) for name in columns}
     return step
 
 

@@ -113,18 +113,18 @@ from missteps where epoch >= 0 and epoch < previous_epoch
 # own epoch, which is one look into a hash table; what the cache says is looked up for the others alone.
 CACHE_SAYS_OTHERWISE = """
 with starts as (
-        select log, one.start, max(one.epoch) as said
+        select log, one.start, max(one.epoch) as cached
         from (select log, unnest(cache) as one from logs) group by all),
     spans as (
         select *, lead(start) over (partition by log order by start) as next_start from starts),
     wrong as (
         select p.* from (from placed semi join (from logs where cache is not null) using (log)) p
-        anti join spans s on p.log = s.log and p.epoch = s.said and p."offset" >= s.start
+        anti join spans s on p.log = s.log and p.epoch = s.cached and p."offset" >= s.start
             and (s.next_start is null or p."offset" < s.next_start)
         where p.epoch >= 0)
-select run, partition, "offset", value, 'cache' as how, [node] as nodes, coalesce(said, -1) as seen
+select run, partition, "offset", value, 'cache' as how, [node] as nodes, coalesce(cached, -1) as seen
 from wrong w asof left join starts s on w.log = s.log and w."offset" >= s.start
-where epoch <> coalesce(said, -1)
+where epoch <> coalesce(cached, -1)
 """
 
 # One at LEO is an epoch in which nothing was written yet.

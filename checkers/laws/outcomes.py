@@ -143,9 +143,9 @@ def by_whom(which: str) -> str:
     """Those that the sender itself read too early, or the others."""
     ops = lines("invoked", "done", "case when by_sender then own_read else read_by end")
     return f"""
-with told as (
+with judged as (
     select r.*, coalesce(own_read < invoked, false) and not coalesce("overlaps", false) as by_sender
     from read_too_early r left join processes p on p.run = r.run and p.process = r.sender)
 select t.run, t.partition, "offset", value, case when by_sender then sender else reader end as process,
     {ops} as ops, case when uncommitted then {ISOLATION} end as permit
-from told t left join partitions using (run, partition) where {which}"""
+from judged t left join partitions using (run, partition) where {which}"""

@@ -1,6 +1,6 @@
 """What consumers were shown, in which order: polls that go back, polls that skip, end offsets that fall.
 
-The reads of one partition by one process form a chain, and every read is held against the one before it:
+The reads of one partition by one process form a chain, and every read is compared with the one before it:
 
 - inside one poll or txn (the int- forms) against the read returned just before it;
 - across ops the first read of an op against the last read of the process's last ok op. That is where its
@@ -150,16 +150,16 @@ POLL_SKIPS = """
         and up_to."at" = j."at" and up_to."offset" <= j.seen
     where passed > coalesce(below.records, 0) - coalesce(up_to.records, 0)"""
 
-# One row an end offset that a client was told although it was told a higher one the last time (told, by the
-# line told_index), or had read as far (highest_read, by polls of any outcome).
+# One row an end offset that a client was given although it was given a higher one the last time (previous, by
+# the line previous_index), or had read as far (highest_read, by polls of any outcome).
 ENDS_FALLEN = """
     with answers as (
         select run, process, partition, "at", max("offset") as highest, any_value(index) as index
         from ends anti join (from processes where "overlaps") using (run, process)
         where type = 'ok' group by all),
     earlier as (
-        select run, process, partition, "at", lag(highest) over mine as told,
-            lag(index) over mine as told_index
+        select run, process, partition, "at", lag(highest) over mine as previous,
+            lag(index) over mine as previous_index
         from answers window mine as (partition by run, process, partition order by "at")),
     shown as (
         select run, process, partition, "at", is_answer,
@@ -169,10 +169,11 @@ ENDS_FALLEN = """
               select run, process, partition, "at", false, "offset"
               from reads semi join answers using (run, process, partition))
         qualify is_answer)
-    select distinct run, process, partition, "at", ends.index, "offset", told, told_index, highest_read
+    select distinct run, process, partition, "at", ends.index, "offset", previous, previous_index,
+        highest_read
     from ends join earlier using (run, process, partition, "at")
     join shown using (run, process, partition, "at")
-    where type = 'ok' and ("offset" < told or "offset" <= highest_read)"""
+    where type = 'ok' and ("offset" < previous or "offset" <= highest_read)"""
 
 # Where a record that was lost with leave was: at the offset of its ack; without one, or where the value was
 # sent more than once, wherever it was read or acked.
@@ -195,8 +196,9 @@ CONSUMER_STEPS = f"""
         where "offset" <= seen or step in (select step from poll_skips)
         union all
         select 'end', run, process, partition, "offset",
-            least(greatest(told, highest_read::hugeint + 1), {2**63 - 1})::bigint, null, index, told_index,
-            false, "offset", greatest(case when "offset" < told then told - 1 end, highest_read), true
+            least(greatest(previous, highest_read::hugeint + 1), {2**63 - 1})::bigint, null, index,
+            previous_index, false, "offset",
+            greatest(case when "offset" < previous then previous - 1 end, highest_read), true
         from ends_fallen),
     numbered as (select *, row_number() over () as number from steps),
     excuses as (

@@ -45,13 +45,13 @@ def dependencies(unit: Unit) -> None:
     unit.make(
         "txn_writers",
         """select run, partition, value, asked_index,
-            if(told.type = 'fail', null, coalesce(asked, told."at")) as writer,
-            if(told.type = 'ok', told."offset", null) as acked
+            if(answer.type = 'fail', null, coalesce(asked, answer."at")) as writer,
+            if(answer.type = 'ok', answer."offset", null) as acked
         from (select run, partition, value,
                 min("at") filter (where type = 'invoke') as asked,
                 arg_min(index, "at") filter (where type = 'invoke') as asked_index,
                 arg_min(struct_pack("at" := "at", type := type, "offset" := "offset"), ("at", pos))
-                    filter (where type <> 'invoke') as told
+                    filter (where type <> 'invoke') as answer
             from txn_sends group by run, partition, value)""",
     )
     unit.make(
@@ -100,7 +100,7 @@ _RW = f"""select d.run, {RW}::tinyint, d."at", n.writer, d.partition, d."offset"
     asof join txn_records n
         on n.run = d.run and n.partition = d.partition and d."offset" < n."offset"
     where n.writer is not null"""
-# A value is told of once, of the first txn that both sends and reads it: a second answer adds nothing.
+# A value counts once, of the first txn that both sends and reads it: a second answer adds nothing.
 _OWN_READS = """with shown as (
         select run, partition, value, "at", s.index, s.process, min(d."offset") as "offset", asked_index
         from txn_sends s join txn_reads d using (run, partition, value, "at")

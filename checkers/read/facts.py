@@ -1,11 +1,11 @@
-"""What the driver is told of each range of a file: few numbers, whatever the range holds.
+"""What the driver learns of each range of a file: few numbers, whatever the range holds.
 
 A file is cut into ranges (ranges.py), each read by itself. The facts of all ranges of a file, in the order of
-`number`, are to tell exactly what one reading of the whole file would have told.
+`number`, say exactly what one reading of all the file would have said.
 
 Words: a `place` is the position of a line within its range, from 0, and blank lines have one. `lines` are
 those that are not blank; a `broken` one is not as the field table says, all others are good. Nothing but
-`places`, `lines`, `broken` and `first_broken` is told of broken lines. Intervals are disjoint and rising,
+`places`, `lines`, `broken` and `first_broken` counts broken lines. Intervals are disjoint and rising,
 with both ends in them, as short as can be.
 """
 
@@ -97,14 +97,14 @@ _KINDS: Mapping[str, type[Facts]] = {"history": HistoryFacts, "dump": DumpFacts,
 
 def as_plain(facts: Facts) -> dict[str, Any]:
     """As JSON can have it; `kind` says which of the three it is."""
-    kind = next(name for name, told in _KINDS.items() if isinstance(facts, told))
+    kind = next(name for name, made in _KINDS.items() if isinstance(facts, made))
     return {"kind": kind, **asdict(facts)}
 
 
-def from_plain(told: Mapping[str, Any]) -> Facts:
+def from_plain(plain: Mapping[str, Any]) -> Facts:
     """What as_plain made, also after it went through JSON."""
-    made = _KINDS[told["kind"]]
-    values = {field.name: told[field.name] for field in fields(made) if field.name in told}
+    made = _KINDS[plain["kind"]]
+    values = {field.name: plain[field.name] for field in fields(made) if field.name in plain}
     for name in ("used", "held", "partitions"):
         if name in values:
             values[name] = pairs(values[name])
@@ -119,8 +119,8 @@ def from_plain(told: Mapping[str, Any]) -> Facts:
     return made(**values)
 
 
-def pairs(told: Iterable[Iterable[int]]) -> Intervals:
-    return tuple((first, last) for first, last in told)
+def pairs(ends: Iterable[Iterable[int]]) -> Intervals:
+    return tuple((first, last) for first, last in ends)
 
 
 def joined(*several: Intervals) -> Intervals:

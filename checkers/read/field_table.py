@@ -387,11 +387,11 @@ class Table:
 
     def encoded(self, table: pa.Table) -> dict[str, pa.Array]:
         """The columns of a table of this schema, texts as dictionaries."""
-        told = {}
+        columns = {}
         for name in self.schema.names:
             column = one_array(table[name])
-            told[name] = column.dictionary_encode() if column.type == pa.string() else column
-        return told
+            columns[name] = column.dictionary_encode() if column.type == pa.string() else column
+        return columns
 
     def good(self, columns: Mapping[str, pa.Array]) -> Mask:
         """Which rows are good lines, as far as the columns tell: of a field that is an Object nothing is

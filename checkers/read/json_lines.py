@@ -2,7 +2,7 @@
 
 Theory of operation. Arrow parses many lines at one go, ten times as fast as anything else, and is lax: it
 takes objects where it finds them, not line by line, NaN for a number and any bytes for a text. So it is given
-lines only where each is seen to be framed by its own braces, and what it gives is held against their number
+lines only where each is seen to be framed by its own braces, and what it gives is compared with their number
 (`parsed`); what breaks a type it refuses, all lines together. Then the lines are tried window by window, and
 those of a window that is refused are read one by one. A line that is good all the same (a name comes twice,
 half a surrogate pair, a word that is a number) is written anew, as Arrow takes it. In the end the field table
@@ -55,12 +55,12 @@ def rows_of(data: bytes, table: Table) -> Rows:
         data += b"\n"
     blank = broken = np.zeros(0, dtype=np.int64)
     size = data.count(b"\n")
-    told = parsed(data, table)
+    read = parsed(data, table)
     places: Ints = np.arange(size)
-    if told is None:
+    if read is None:
         data = data.replace(b"\r\n", b"\n")
-        told, places, blank, broken = _sifted(data.split(b"\n")[:-1], table)
-    columns = table.encoded(told)
+        read, places, blank, broken = _sifted(data.split(b"\n")[:-1], table)
+    columns = table.encoded(read)
     line = _lines_of(data)
     good = table.good(columns)
     _look_at_lines(table, columns, good, lambda row: line(int(places[row])))
@@ -103,14 +103,14 @@ def parsed(data: bytes, table: Table, *, sure: bool = False) -> pa.Table | None:
     try:
         if not data.isascii():
             data.decode()
-        told = pj.read_json(
+        rows = pj.read_json(
             pa.BufferReader(data),
             read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
             parse_options=pj.ParseOptions(explicit_schema=table.schema, unexpected_field_behavior="ignore"),
         )
     except (pa.ArrowException, UnicodeDecodeError):
         return None
-    return told if told.num_rows == lines else None
+    return rows if rows.num_rows == lines else None
 
 
 def _look_at_lines(
@@ -143,12 +143,12 @@ def _sifted(lines: Sequence[bytes], table: Table) -> tuple[pa.Table, Ints, Ints,
     broken: list[int] = []
     for first in range(0, len(lines), WINDOW):
         window = lines[first : first + WINDOW]
-        told = parsed(b"\n".join(window) + b"\n", table)
-        if told is None:
-            told, left_out = _one_by_one(window, table)
+        rows = parsed(b"\n".join(window) + b"\n", table)
+        if rows is None:
+            rows, left_out = _one_by_one(window, table)
             for place, line in left_out:
                 (broken if line else blank).append(first + place)
-        tables.append(told)
+        tables.append(rows)
     kept = np.ones(len(lines), dtype=np.bool_)
     kept[blank + broken] = False
     places: list[Ints] = [np.flatnonzero(kept), *(np.array(each, dtype=np.int64) for each in (blank, broken))]
@@ -163,10 +163,10 @@ def _one_by_one(lines: Sequence[bytes], table: Table) -> tuple[pa.Table, _LeftOu
     lines = [line.strip(_BLANK) for line in lines]
     for read in (_object_alone, _quickly, _carefully):
         taken = [read(line, table) for line in lines]
-        told = parsed(b"".join(line + b"\n" for line in taken if line is not None), table, sure=True)
-        if told is not None:
+        rows = parsed(b"".join(line + b"\n" for line in taken if line is not None), table, sure=True)
+        if rows is not None:
             left_out = [(place, line) for place, line in enumerate(lines) if taken[place] is None]
-            return told, left_out
+            return rows, left_out
     raise AssertionError("lines that are good, one by one, and that Arrow does not take together")
 
 

@@ -34,7 +34,7 @@ ANSWERS = TABLES["answers"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairingFacts:
-    """What the driver is told of one run's processes in a bag."""
+    """What the driver learns of one run's processes in a bag."""
 
     run: int
     unmatched: int | None = None  # lowest index of a completion that fits no invocation

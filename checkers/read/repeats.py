@@ -20,7 +20,7 @@ SHOWN = 5  # values that a reason names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatFacts:
-    """What the driver is told of one run's values in a bag."""
+    """What the driver learns of one run's values in a bag."""
 
     run: int
     repeated: tuple[int, ...] = ()  # the lowest few that were sent more than once
@@ -39,7 +39,7 @@ class RepeatFacts:
 
 
 def repeats(sends: pa.Table) -> tuple[pa.Table, list[RepeatFacts]]:
-    """The table `repeated` of these values, by run and value, and what the driver is told: one for each run
+    """The table `repeated` of these values, by run and value, and what the driver learns: one for each run
     of which there is anything."""
     run, value = numbers_of(sends["run"]), numbers_of(sends["value"])
     order = np.argsort(value, kind="stable")

@@ -1,8 +1,7 @@
 """The laws of the trace: what brokers and the controller say, line by line, of each partition.
 
 node_timeline.py makes `timeline`, cluster_views.py makes `views`, `moments` and `members`; every law of the
-trace asks these. All are there, empty, where no run of the unit has a trace. Behind each column its name in
-the judge before this one (steps.py, standings.py), where it has changed.
+trace asks these. All are there, empty, where no run of the unit has a trace.
 
 A `tick` (bigint) is 2 * time where the clocks agree, else time div (clock_error + 1), toward zero. Lines of
 two nodes are *surely* in order where their ticks are two apart, and *perhaps* in either order where they are
@@ -22,55 +21,53 @@ partition, with a lower seq.
     leads             only a leader says this
     ruling            only the controller says this
     last_hw, last_leo of the last line before that is no node_start; null: there is none
-    log_known         since its last start the node has spoken of this log, or has been given a role (known;
-                      false for null)
-    top_epoch         the highest epoch of its roles before (top)
-    led_epoch, led_hw of its last line before as leader (led.epoch, led.hw)
+    log_known         since its last start the node has spoken of this log, or has been given a role
+    top_epoch         the highest epoch of its roles before
+    led_epoch, led_hw of its last line before as leader
     ruled_epoch, ruled_isr, ruled_partition_epoch
-                      of its last line before as controller (ruled.*)
+                      of its last line before as controller
     epoch_start       where this line's epoch begins, if the node's last become_leader, this line's own
-                      included, was in that epoch (start)
+                      included, was in that epoch
     commits_from, commits_to
                       of a line that moves a leader's HW, or with which a leader begins: what is below
-                      commits_to is committed, newly from commits_from on; else null (lo, goal)
+                      commits_to is committed, newly from commits_from on; else null
     fresh_from, fresh_to
-                      what of that this epoch wrote; both null: nothing (fresh.lo, fresh.hi)
+                      what of that this epoch wrote; both null: nothing
     inherited_from, inherited_to
-                      what of that earlier epochs wrote; both null: nothing (inherited.lo, inherited.hi)
+                      what of that earlier epochs wrote; both null: nothing
 
 views: one row a line of the timeline at which a law asks what the other nodes had said: acks, rulings,
 truncations, roles, and whatever commits. It is what they had surely said before.
 
     line, run, partition, node, seq, tick, event, epoch, leo, ruling
                       as in timeline
-    commits_to        as in timeline (commits)
+    commits_to        as in timeline
     crowded           another node has a line so near that it may as well have come first
-    committed         the highest commits_to by then, that of this line included; null: nothing (goal)
-    committed_epoch   the highest epoch of a leader that had committed anything, this line aside (goal_epoch)
+    committed         the highest commits_to by then, that of this line included; null: nothing
+    committed_epoch   the highest epoch of a leader that had committed anything, this line aside
     leader_epoch, leader_hw
-                      the highest epoch in which a leader had spoken, its highest HW (lead.epoch, lead.hw)
+                      the highest epoch in which a leader had spoken, its highest HW
     opened_epoch, opened_start
-                      the highest epoch that had begun, and where (opened.epoch, opened.start)
-    isr_epoch, isr    the controller's last word; of a ruling: the word before it (ctl.epoch, ctl.isr)
+                      the highest epoch that had begun, and where
+    isr_epoch, isr    the controller's last word; of a ruling: the word before it
 
 moments: one row a cluster of lines (none of them surely apart from the one before) that ends crowded,
-or in which a broker was unfenced: what holds once all of its lines have come, until the next line of anybody
-(after).
+or in which a broker was unfenced: what holds once all of its lines have come, until the next line of anybody.
 
     line, run, partition, node, seq, tick
                       of the last line of the cluster, as in timeline
-    ends              tick of the next line, at least tick + 2; null: there is none (after.ends: 2^62 - 1)
-    committed, isr    the highest commits_to; the controller's last word (after.goal, after.ctl.isr)
+    ends              tick of the next line, at least tick + 2; null: there is none
+    committed, isr    the highest commits_to; the controller's last word
 
 members: one row a replica that run.json assigns, for every row of views (moment false) and of moments (moment
 true). The line's own node is there as that line leaves it.
 
     run, partition, line, moment
                       which row of views or of moments
-    node              the replica's (members.node)
-    leo               of its last line; null: it has said nothing (members.leo)
-    log_known         of its last line; false: it has said nothing; never null (members.known)
+    node              the replica's
+    leo               of its last line; null: it has said nothing
+    log_known         of its last line; false: it has said nothing; never null
     appended_epoch, appended_to
                       the highest epoch in which it may have appended, by lines that are only perhaps before
-                      as well, and where that append ends; null: in none (members.grown)
+                      as well, and where that append ends; null: in none
 """

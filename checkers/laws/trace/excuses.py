@@ -132,8 +132,8 @@ def excuses_of(unit: Unit) -> dict[Key, Excuses]:
     """Those of the partitions of the table `suspected`."""
     lost: dict[Key, dict[int, Lost]] = {}
     for row in unit.rows(_LOST).to_pylist():
-        told = Lost(cause=row["cause"], there=frozenset(row["there"]))
-        lost.setdefault((row["run"], row["partition"]), {})[row["offset"]] = told
+        one = Lost(cause=row["cause"], there=frozenset(row["there"]))
+        lost.setdefault((row["run"], row["partition"]), {})[row["offset"]] = one
     excuses: dict[Key, list[Excuse]] = {}
     rows = unit.rows(_EXCUSES).to_pylist()
     for (run, partition, permit), alike in groupby(rows, itemgetter("run", "partition", "permit")):

@@ -15,7 +15,7 @@ import damages_txn
 import damages_unread
 import pytest
 from damages import DAMAGES, FILES, NEAR_MISSES
-from sieve_shapes import elsewhere, final_reads_alone, nobody_leads, written
+from run_shapes import elsewhere, final_reads_alone, nobody_leads, written
 from tangles import tangle
 from twin_compare import differences, other_promises, other_sights
 from txn_histories import healthy_txns

@@ -14,6 +14,7 @@ partitions, then one a unit. Spark keeps it on disk, whoever reads it how often.
 """
 
 import logging
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -152,7 +153,7 @@ class Notes:
             elif kind == REASON:
                 self.judged[value[0]].reasons.append(value[1])
             elif kind == FAILED:
-                self.judged[value[0]].failure = value[1]
+                self.judged[value[0]].failure = self.judged[value[0]].failure or value[1]
 
 
 # -- at the driver ------------------------------------------------------------------------------------------
@@ -328,7 +329,7 @@ def database(tables: Mapping[str, pa.Table], pieces: Iterable[Piece]) -> Iterato
         rows += piece.rows
         if rows * ROW_BYTES > memory_mb << 20:
             break
-    with tempfile.TemporaryDirectory(prefix="floodmark-unit-") as spill:
+    with tempfile.TemporaryDirectory(prefix="floodmark-unit-", dir=scratch()) as spill:
         if rows * ROW_BYTES <= memory_mb << 20:
             with opened({**joined(few), **tables}, memory_mb=memory_mb, spill=Path(spill)) as unit:
                 yield unit
@@ -341,6 +342,11 @@ def database(tables: Mapping[str, pa.Table], pieces: Iterable[Piece]) -> Iterato
             for piece in pieces:
                 unit.append(piece.table, unpacked(piece.payload))
             yield unit
+
+
+def scratch() -> str | None:
+    """A folder of Spark's, which goes with Spark, however this worker ends; None outside of a worker."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
 def memory_of_unit_mb() -> int:

@@ -1,7 +1,8 @@
 """Failures put into the judge's stages: in the driver, and in the Python workers of Spark's.
 
 A stage is MODULE.FUNCTION of the package checkers, named where it is called, or `family.NAME`, a family of
-laws. Each is broken for one run alone, which is known by its folder's name.
+laws; each is broken for one run alone, which is known by its folder's name. `whole MODULE.FUNCTION` is all of
+a task.
 
 A worker is another process, and is used again: a function that is shipped to it breaks the stage there, and
 mends it at the end. This module is shipped with it, by value, for a worker cannot import it.
@@ -138,9 +139,8 @@ class Injection:
 
             stages = {stage: {run, numbers[run]} for run, stage in broken.items() if run in numbers}
             whole = getattr(importlib.import_module(f"checkers.{module}"), name)
-            of_itself = {f"{module}.{name}"} & stages.keys()
-            for stage in of_itself:
-                whole = failing_on(stages.pop(stage), whole, stage, doing)
+            if f"whole {module}.{name}" in stages:
+                doing(f"whole {module}.{name}")
             with injected(stages, doing):
                 yield from whole(*told)
 

@@ -38,9 +38,9 @@ PIECES_DRIVER_ON_A_RUN = (
 # On all of them:
 DRIVER = ("judge.job.session.context", "judge.job.bags_of", "judge.job.session.cores",
           "judge.job.SparkContext.parallelize", "judge.job.merged", "judge.job.found_by_driver")  # fmt: skip
-PIECES_DRIVER = ("judge.job.judged_in_pieces", "judge.two_passes.units_of", "judge.two_passes.merged",
-                 "judge.two_passes.cut", "judge.two_passes.SparkContext.broadcast",
-                 "judge.two_passes.on_disk")  # fmt: skip
+PIECES_DRIVER = ("judge.job.judged_in_pieces", "judge.two_passes.Layout.of", "judge.two_passes.merged",
+                 "judge.two_passes.concatenated", "judge.two_passes.SparkContext.broadcast",
+                 "judge.two_passes.SparkContext.runJob")  # fmt: skip
 
 # The same in a Python worker of Spark's, always on one run.
 READING = ("read.tables._history", "read.tables._dump", "read.tables._trace")
@@ -53,17 +53,15 @@ WORKER = (
     *(f"family.{family.__name__}" for family in FAMILIES),
 )  # fmt: skip
 PIECES_TASKS = tuple(
-    f"judge.two_passes.{name}" for name in ("parsed", "across_partitions", "judge_units", "judge_runs")
+    f"judge.two_passes.{name}" for name in ("parsed", "across_partitions", "judge_unit", "judge_run")
 )
 PIECES_WORKER = (
-    *READING, "judge.two_passes.read_range", "judge.two_passes.pieces_of", "judge.two_passes.dealt",
+    *READING, "judge.two_passes.read_range", "judge.two_passes.by_unit", "judge.two_passes.dealt",
     "judge.pieces.packed", "judge.pieces.unpacked", "judge.two_passes.joined", "judge.two_passes.pairing",
     "judge.two_passes.repeats", "judge.two_passes.database", "judge.two_passes.answers",
-    "judge.two_passes.worst", "judge.two_passes.unsearched",
+    "judge.two_passes.worst", "judge.two_passes.unsearched", "judge.two_passes.sent_on",
     *(f"family.{family.__name__}" for family in two_passes.PARTITION_FAMILIES), "family.of_the_run",
 )  # fmt: skip
-# What deals pieces out has no run in its hands: its task fails as a whole.
-PIECES_DEALERS = tuple(f"judge.two_passes.{name}" for name in ("dealt_to", "sent_to", "of_run"))
 
 
 def run_in(folder: Path) -> Path:
@@ -136,7 +134,7 @@ def check_all(folders: dict[str, Path], words: Callable[[str], str]) -> None:
             is_refused(folder, words(stage))
 
 
-@pytest.fixture(params=[BAGS], ids=["bags"])
+@pytest.fixture(params=[BAGS, PIECES], ids=["bags", "pieces"])
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Both paths."""
     monkeypatch.setattr(bags, "BIG_BYTES", request.param)
@@ -182,7 +180,7 @@ def test_a_stage_fails_in_the_driver_on_a_run(
         check_all(folders, lambda stage: f"RuntimeError: {INJECTED} {stage}")
 
 
-@pytest.mark.parametrize("stage", DRIVER)
+@pytest.mark.parametrize("stage", [*DRIVER, *PIECES_DRIVER])
 def test_a_stage_fails_in_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     monkeypatch.setattr(bags, "BIG_BYTES", PIECES if stage in PIECES_DRIVER else BAGS)
     monkeypatch.setattr(f"checkers.{stage}", failing)
@@ -212,13 +210,13 @@ def one_bag(works: Any, _: int) -> Any:
     return [list(works)], []
 
 
-@pytest.mark.skip(reason="of what is being changed")
-@pytest.mark.parametrize("stage", PIECES_DEALERS)
+@pytest.mark.parametrize("stage", PIECES_TASKS)
 def test_a_task_fails_altogether(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    """Not while it works for a run, but before it begins to."""
     monkeypatch.setattr(bags, "BIG_BYTES", PIECES)
-    folders = folders_of(tmp_path, [stage])
-    Injection(monkeypatch, {called(stage): stage}).into(stage)
-    check_all(folders, lambda stage: f"RuntimeError: {INJECTED} {stage}")
+    folder = run_in(tmp_path / "run")
+    Injection(monkeypatch, {"run": f"whole {stage}"}).into(stage)
+    refused(folder, f"RuntimeError: {INJECTED} whole {stage}")
 
 
 def test_a_worker_is_short_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:

@@ -3,12 +3,13 @@
 job.py             folders to verdicts; what happens when something fails
 bags.py            which runs are judged whole by one task, and which are cut up
 whole_runs.py      a bag of whole runs in one task
-two_passes.py      a big run over many tasks; pieces.py: what travels between them
+two_passes.py      a big run over many tasks; pieces.py: what travels between them; far_files.py: files that
+                   only Spark's JVM reaches
 preconditions.py   what the first pass found: what is broken, what the nemesis did, how much there is
 runs.py            a run once that is known; claim_gates.py, permissions.py, run_tables.py: what may be
                    claimed of it, what its faults permit, both as tables for the laws
 examples.py        findings to counts and the few worst
 failures.py        what went wrong in the judge itself
 
-Nobody but the command line imports this package; it imports laws and read, and these import nothing of it.
+It imports checkers.laws and checkers.read, and these import nothing of it.
 """

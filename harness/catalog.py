@@ -3,6 +3,7 @@
 So `floodmark --help` starts no Spark, and a judge needs no client library.
 """
 
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -109,7 +110,20 @@ def striker(cluster: Cluster, partitions: Sequence[PartitionSpec]) -> Striker:
     return made
 
 
+class ToStderr(logging.Handler):
+    """Plain lines, on what is standard error then."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage(), file=sys.stderr, flush=True)
+
+
 def judge(workers: Workers = HERE) -> Judge:
+    """What it says of long work, stage by stage, goes to standard error."""
+    log = logging.getLogger("floodmark.judge")
+    if not log.handlers:
+        log.addHandler(ToStderr())
+        log.setLevel(logging.INFO)
+        log.propagate = False
     made: Judge = _load(JUDGE)(workers)
     return made
 

@@ -166,7 +166,7 @@ def judged_in_pieces(spark: SparkContext, works: Sequence[RunWork]) -> list[Judg
     far = [work for work in works if work.far]
     aside = {work.run: work.folder.settle_processes for work in works}
     layout = Layout.of(works, spark.defaultParallelism)
-    _LOG.info("reading %d ranges of files", sum(len(work.ranges) for work in works))
+    _LOG.info("reading %d MB, by ranges", sum(work.size for work in works) >> 20)
     cut_up: RDD[tuple[Range, bytes | None]] = spark.parallelize(near, max(1, len(near)))
     if far:
         cut_up = cut_up.union(far_ranges(spark, far))
@@ -191,10 +191,11 @@ def judged_in_pieces(spark: SparkContext, works: Sequence[RunWork]) -> list[Judg
         ),
         of_driver=concatenated([*(one.tables for one in known), joined(notes.repeated)]),
     )
-    _LOG.info("judging %d units of partitions", len(layout.units))
+    _LOG.info("asking the laws of %d units of partitions", len(layout.units))
     told = spark.broadcast(plan)
     second = shuffled.mapPartitionsWithIndex(partial(judge_unit, told))
     if plan.transactional:
+        _LOG.info("looking for cycles as well, in each run of transactions")
         of_runs = second.partitionBy(1 + len(plan.transactional), int)
         notes.hear(of_runs.mapPartitions(partial(judge_run, told)).collect())
     else:
@@ -321,6 +322,7 @@ def judge_unit(told: Broadcast[Plan], index: int, sent: Iterable[Sent]) -> Itera
 def database(tables: Mapping[str, pa.Table], pieces: Iterable[Piece]) -> Iterator[Unit]:
     """A unit with its share of the machine's memory. Where its rows would take more than that, they are put
     into tables of the database piece by piece: those go to disk, to its own scratch, as need be."""
+    pa.default_memory_pool().release_unused()  # what this worker has had before, of ranges and other units
     memory_mb = memory_of_unit_mb()
     few: list[Piece] = []
     rows = 0
@@ -331,7 +333,9 @@ def database(tables: Mapping[str, pa.Table], pieces: Iterable[Piece]) -> Iterato
             break
     with tempfile.TemporaryDirectory(prefix="floodmark-unit-", dir=scratch()) as spill:
         if rows * ROW_BYTES <= memory_mb << 20:
-            with opened({**joined(few), **tables}, memory_mb=memory_mb, spill=Path(spill)) as unit:
+            read = {**joined(few), **tables}
+            few.clear()
+            with opened(read, memory_mb=memory_mb, spill=Path(spill)) as unit:
                 yield unit
             return
         with opened(tables, memory_mb=memory_mb, spill=Path(spill)) as unit:

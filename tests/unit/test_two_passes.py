@@ -103,6 +103,27 @@ def test_a_unit_beyond_its_memory_is_put_into_tables_piece_by_piece(
     assert {"sends", "reads", "entries"} <= set(appended)
 
 
+def test_a_run_three_times_as_large_as_its_memory_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One unit of 860,000 rows, which take some 200 MB; tables go to disk, and nothing is found amiss."""
+    spilled: list[int] = []
+    asked = two_passes.asked
+
+    def noting(unit: Unit, families: Any) -> Any:
+        found = asked(unit, families)
+        spilled.append(int(unit.rows("select sum(size) as size from duckdb_temporary_files()")[0][0].as_py()))
+        return found
+
+    monkeypatch.setattr(two_passes, "asked", noting)
+    monkeypatch.setattr(two_passes, "MOST_MEMORY_MB", 64)
+    folder = real_like.write(tmp_path / "run", ops=60_000, partitions=1)
+    [verdict] = in_pieces([folder], 1 << 24)
+    assert (verdict["valid"], verdict["findings"], verdict["unknown"]) == (True, [], [])
+    assert len(spilled) == 1
+    assert spilled[0] > 10 << 20
+
+
 def test_units_follow_from_bytes_cores_and_partitions(tmp_path: Path) -> None:
     folder = real_like.write(tmp_path / "run", ops=10, partitions=3)
     work = RunWork.of(7, open_folder(folder))

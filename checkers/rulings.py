@@ -8,7 +8,7 @@ Rules
    lie before the unfencing ends it. A trace whose controller never speaks of a broker says nothing of it, so
    that one counts as active until it is started again.
 2. A start of a partition that run.json does not name is passed over, as all lines of such partitions are.
-3. Where the trace is not whole, what is there is still evidence.
+3. Where lines of the trace are missing, what is there is still evidence.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,13 +48,13 @@ class Active:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rulings:
-    """All that the controller told of one run. Without a trace: nothing, and not whole."""
+    """All that the controller said of one run. Without a trace: nothing, and not complete."""
 
     events: tuple[Ruling, ...] = ()  # in order
     active: tuple[Active, ...] = ()
     restarts: Mapping[str, Sequence[int]] = field(default_factory=dict)  # times of starts but a node's first
     starts: Mapping[str, Sequence[int]] = field(default_factory=dict)  # times at which a node was started
-    whole: bool = False
+    complete: bool = False  # no line of the trace is missing
     elections: bool = False  # ... and shows who was chosen from which copies
     cleanness: bool = False  # ... and whether elections were clean
 
@@ -82,7 +82,7 @@ def rulings_of(folder: Folder, traced: TraceSummary) -> Rulings:
     def ours(line: Mapping[str, Any]) -> bool:
         return line.get("partition") is None or line["partition"] in folder.partitions
 
-    whole = traced.flaw(folder.nodes, folder.observes) is None
+    complete = traced.flaw(folder.nodes, folder.observes) is None
     return Rulings(
         events=tuple(ruling(line) for line in lines if line["event"] in ("isr", "elect")),
         active=tuple(each for node in folder.nodes for each in activity(node, lines)),
@@ -91,9 +91,9 @@ def rulings_of(folder: Folder, traced: TraceSummary) -> Rulings:
             for node, begun in starts.items()
         },
         starts={node: sorted(line["time"] for line in begun) for node, begun in starts.items()},
-        whole=whole,
-        elections=whole and folder.observes.tells(*ELECTIONS),
-        cleanness=whole and folder.observes.tells("elect"),
+        complete=complete,
+        elections=complete and folder.observes.tells(*ELECTIONS),
+        cleanness=complete and folder.observes.tells("elect"),
     )
 
 

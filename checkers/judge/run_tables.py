@@ -283,7 +283,7 @@ def traced_of(number: int, run: Run) -> pa.Table:
         "clock_error": error_ns,
         "min_isr": of_replicas(lambda each: min(min_insync(folder, each), len(each.replicas)), "min_isr"),
         "claims_from": [claims.get(partition.key, 0) for partition in partitions],
-        "complete": run.rulings.whole,
+        "complete": run.rulings.complete,
         "unfenced": of_replicas(
             lambda each: sorted(set().union(*(unfenced.get(node, ()) for node in each.replicas))), "unfenced"
         ),

@@ -49,7 +49,7 @@ def run_of(folder: Folder, seen: Preconditions) -> Run:
 
 def read_lines_instead(folder: Folder, nodes: Iterable[str]) -> tuple[str, ...]:
     """Takes the JSON lines of these nodes' dumps, whose Parquet nobody can read, where such lines stand
-    beside it and are whole; for which nodes that was."""
+    beside it and none is missing; for which nodes that was."""
     changed = []
     for node in nodes:
         lines = folder.path / "logs" / f"{node}.jsonl"
@@ -68,7 +68,7 @@ def silent_names(run: Run) -> tuple[str, ...]:
         *(names.SILENT_IF_BREACHED if run.breached else ()),
         *(names.SILENT_IF_DISORDERED if run.preconditions.disordered else ()),
         *(names.IF_KILLED if run.folder.killed else ()),
-        *(names.SILENT_IF_TRACE_TORN if run.folder.trace and not run.rulings.whole else ()),
+        *(names.SILENT_IF_TRACE_TORN if run.folder.trace and not run.rulings.complete else ()),
         *silent_of_trace(run.folder.observes),
     )
 

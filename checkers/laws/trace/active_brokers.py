@@ -5,7 +5,7 @@ def only_active(rows: str, *, latest: str = "tick", least: int = 4) -> str:
     """A SELECT: of the rows that `rows` selects (run, who, tick, ...) those of which `who` was surely
     registered and not fenced at some moment from `tick` to `latest` (an expression of their columns), in a
     time of so many ticks at `least`. Whether it was is the highest end of all the times that had begun by
-    then: rows and times are sorted together, not held against one another."""
+    then: rows and times are sorted together, not compared pair by pair."""
     return f"""
         with asked as (
             select *, ({latest}) - 2 as begun_by from ({rows})

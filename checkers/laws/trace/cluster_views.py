@@ -216,15 +216,15 @@ def members_of(order: InTime, rows: Rows, moments: Rows, places: pa.Table) -> pa
         appended = highest_row(mine & appends, order.first, epoch, numbers(lines["appended_to"]))
         for moment, asked in ((False, rows), (True, moments)):
             at = asked[sizes[place[asked]] > number]
-            said = as_of(last, order.perhaps[at] if moment else order.surely[at])
-            said = said if moment else np.where(mine[at], at, said)
+            latest = as_of(last, order.perhaps[at] if moment else order.surely[at])
+            latest = latest if moment else np.where(mine[at], at, latest)
             grown = as_of(appended, order.perhaps[at])
             node = pa.DictionaryArray.from_arrays(offsets[place[at]] + number, replicas.values)
             states = {
                 "moment": pa.array(np.full(len(at), moment)),
                 "node": node,
-                "leo": column_at(lines["leo"], said),
-                "log_known": pc.fill_null(column_at(lines["log_known"], said), False),
+                "leo": column_at(lines["leo"], latest),
+                "log_known": pc.fill_null(column_at(lines["log_known"], latest), False),
                 "appended_epoch": column_at(lines["appended_epoch"], grown),
                 "appended_to": column_at(lines["appended_to"], grown),
             }

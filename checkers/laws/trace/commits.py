@@ -123,7 +123,7 @@ class Commits:
 
     def lacked_by_member(self, lines: Sequence[Row]) -> Iterator[tuple[Row, int | None, int]]:
         """What is missing of one replica's log at these lines, which are in order of time: the line, the
-        epoch and the first offset. Of an epoch that it lacks altogether the first line is told."""
+        epoch and the first offset. Of an epoch that it lacks altogether the first line is named."""
         if not self.epochs:
             yield from ((line, None, line["leo"]) for line in lines)
         later = list(range(len(self.epochs) + 1))  # the next one that was not yet found to be lacked

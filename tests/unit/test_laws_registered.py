@@ -16,6 +16,7 @@ from folders import Tale
 
 from checkers import registry
 from checkers.laws.registered import loaded
+from checkers.report import as_json
 from harness.verdict import Verdict
 
 CODE = '''
@@ -226,3 +227,21 @@ def test_explain_says_whose_it_is(bring: Bring) -> None:
     assert "a check of somebodys 0.3" in floodmark("explain").out
     assert "lonely" in floodmark("explain", "lonley").err
     assert floodmark("explain", "lonley").code == 2
+
+
+def test_show_tells_of_it_even_where_it_is_not_installed(tmp_path: Path, bring: Bring) -> None:
+    """The folder may be a stranger's."""
+    bring(CODE, CHECKS)
+    folder = TALES["lonely"].write(tmp_path / "run")
+    (verdict,) = here.judge([folder])
+    (folder / "verdict.json").write_text(json.dumps(as_json(verdict)))
+
+    there = floodmark("show", folder, "--finding", "lonely")
+    (tmp_path / "site" / "somebodys-0.3.dist-info" / "entry_points.txt").unlink()
+    forget()
+    gone = floodmark("show", folder, "--finding", "lonely")
+
+    for answer in (there, gone):
+        assert (answer.code, "lonely: 1 finding, a bug" in answer.out) == (0, True), answer
+        assert "lonely: partition 0 offset 1 value 5 on n1." in answer.out
+    assert floodmark("show", folder, "--finding", "lonley").code == 2

@@ -44,7 +44,7 @@ def main() -> int:
     kept = options.keep or Path(tempfile.gettempdir()) / f"floodmark-soak-{options.seed}"
     kept.mkdir(parents=True, exist_ok=True)
     began, tallies = time.monotonic(), []
-    context(None)  # of the JVM that takes its time to compile: an hour repays it
+    context()
     with tempfile.TemporaryDirectory(prefix="floodmark-soak-") as work:
         soak = Soak(Path(work), kept, seed=options.seed, batch=options.batch)
         for campaign in CAMPAIGNS:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from twin_facts import Partition, Send, World
-from twin_folder import Line, clock_error
+from twin_folder import Line, clock_error, is_list, is_text
 
 ACKS = "acks"
 UNCLEAN = "unclean.leader.election.enable"
@@ -305,7 +305,8 @@ def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[i
     """The elections whose leader and whole ISR were struck, each with whether that is sure."""
     found = []
     words = [event for event in world.folder.trace or [] if event["node"] not in world.run["nodes"]
-             and event.get("partition") == partition.key and event.get("event") in ("elect", "isr")]
+             and event.get("partition") == partition.key and event.get("event") in ("elect", "isr")
+             and is_list(is_text, event.get("isr") or [])]
     for place, event in enumerate(words):
         if event["event"] == "elect" and event.get("leader") is not None:
             chosen = {event["leader"], *(event.get("isr") or [])}

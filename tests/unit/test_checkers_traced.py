@@ -108,6 +108,18 @@ def a_member_with_other_records_there_has_not_the_record(story: Story, tale: Tal
     story.take_role("n3").commit().ack(1)
 
 
+@traced("ack-rule bug 1", "candidate-incomplete bug 1", "two-leaders bug 1")
+def one_that_never_began_to_lead_acks_before_a_member_had_the_record(story: Story, tale: Tale) -> None:
+    story.produce().leader = "n2"
+    story.append("n2").append("n3").commit().ack(1)
+
+
+@traced("two-leaders bug 1")
+def one_that_never_began_to_lead_acks_when_all_had_the_record(story: Story, tale: Tale) -> None:
+    story.produce().leader = "n2"
+    story.append("n2").append("n3").append("n1").commit().ack(1)
+
+
 # -- unsafe-truncation
 
 
@@ -190,6 +202,20 @@ def one_that_may_have_come_before_it_excuses_perhaps(story: Story, tale: Tale) -
 
 
 # -- leader-incomplete, candidate-incomplete
+
+
+@traced("leader-incomplete bug 1", "candidate-incomplete bug 1", "unsafe-truncation bug 1")
+def a_leader_without_what_it_had_committed_itself_whatever_the_clocks_prove(
+    story: Story, tale: Tale
+) -> None:
+    tale.run["clock_error_ns"] = 10**15
+    story.produce(3).truncate("n1", 1).elect("n1", *ALL)
+
+
+@traced("candidate-incomplete bug 1")
+def a_leader_without_what_another_had_committed_perhaps_later(story: Story, tale: Tale) -> None:
+    tale.run["clock_error_ns"] = 10**15
+    story.produce(3).truncate("n2", 1).elect("n2", *ALL)
 
 
 @traced("ack-rule bug 1", "leader-incomplete bug 1", "candidate-incomplete bug 1")

@@ -162,11 +162,14 @@ def finding(name: str, key: Key, who: str, case: Case, permit: int | None, *, up
     }  # fmt: skip
 
 
+# Of a crowded line: what the node itself had committed before, as the leader it was.
 _SHORT_LEADERS = """
-    select v.run, v.partition, v.node, v.seq, v.tick, v.epoch, v.leo, v.committed, v.committed_epoch,
+    select v.run, v.partition, v.node, v.seq, v.tick, v.epoch, v.leo,
+        if(v.crowded, t.led_hw, v.committed) as committed,
+        if(v.crowded, null, v.committed_epoch) as committed_epoch,
         greatest(v.committed, t.led_hw) as upto
     from views v join timeline t using (line)
-    where v.event = 'become_leader' and v.committed > v.leo and not v.crowded"""
+    where v.event = 'become_leader' and if(v.crowded, t.led_hw, v.committed) > v.leo"""
 
 # After a line, after all of a cluster of lines that are in no order, or when a member is unfenced. Of all the
 # times at which its log ended there the last is asked too: by then another epoch may have been committed

@@ -29,10 +29,17 @@ from checkers.laws.unit import Unit
 def quorums(unit: Unit) -> None:
     """Both checks."""
     unit.make(
+        "first_appends",  # where those began to write who lead in an epoch that they never began
+        """select t.run, t.partition, t.node, t.epoch, min(t."offset") as "offset" from timeline t
+        where t.event = 'append' and t.leads and t.epoch_start is null group by all""",
+    )
+    unit.make(
         "full_acks",
         """select t.line, run, partition, t.node, t.seq, t.tick, t.epoch, t.hw, t."offset", t.isr,
-            t.epoch_start, p.min_isr, p.complete
+            coalesce(t.epoch_start, b."offset") as epoch_start, p.min_isr, p.complete
         from timeline t join traced p using (run, partition)
+        left join first_appends b on b.run = t.run and b.partition = t.partition and b.node = t.node
+            and b.epoch = t.epoch
         where t.event = 'ack' and t.acks in ('all', '-1')""",
     )
     ack_rule(unit)

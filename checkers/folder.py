@@ -128,6 +128,8 @@ def open_folder(path: Place) -> Folder:
         folder.judged = False
         folder.reasons.append(((*names.MADE, names.UNFIT), str(error)))
         return folder
+    if isinstance(path, Path):
+        folder.path = path.absolute()  # Spark's workers may have been started in another directory
     folder.nodes = tuple(folder.about["nodes"])
     folder.observes = observes_of(folder.about)
     with uncollected():

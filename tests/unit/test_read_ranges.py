@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from checkers.judge.failures import failure_of
 from checkers.read import json_lines
 from checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts, as_plain, from_plain
 from checkers.read.field_table import HISTORY, TRACE, dump_of
@@ -261,3 +262,21 @@ def test_a_rotten_file(tmp_path: Path) -> None:
         facts = read_range(one).facts
         assert isinstance(facts, DumpFacts)
         assert facts.flaw
+
+
+def test_a_file_that_is_shorter_than_it_was_is_no_file_read_to_its_end(tmp_path: Path) -> None:
+    place = tmp_path / "history.jsonl"
+    place.write_bytes(b"{}\n" * 10)
+    with pytest.raises(OSError, match="shorter than it was"):
+        bytes_of(a_range("history", place, 0, 31))
+
+
+def test_a_file_that_a_worker_does_not_see_is_named(tmp_path: Path) -> None:
+    """A dump in Parquet that is not there is not a damaged one."""
+    kinds: tuple[tuple[Kind, str], ...] = (("history", "history.jsonl"), ("dump", "n1.parquet"))
+    for kind, name in kinds:
+        with pytest.raises(FileNotFoundError) as unseen:
+            read_range(a_range(kind, tmp_path / name, 0, 1))
+        words = failure_of(unseen.value).words
+        assert words.startswith(f"{tmp_path / name} is not there for the machine that was to read it")
+        assert "every worker must see" in words

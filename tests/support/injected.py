@@ -82,8 +82,8 @@ def injected(stages: Mapping[str, set[object]], act: Act) -> Iterator[None]:
     families = {stage.split(".")[1]: stage for stage in stages if stage.startswith("family.")}
     asked = importlib.import_module("checkers.laws.unit").asked
 
-    def ask(unit: Unit, asking: Any) -> Any:
-        return asked(unit, [broken_family(family) for family in asking])
+    def ask(unit: Unit, asking: Any, *more: Any, **named: Any) -> Any:
+        return asked(unit, [broken_family(family) for family in asking], *more, **named)
 
     def broken_family(family: Any) -> Any:
         stage = families.get(family.__name__)

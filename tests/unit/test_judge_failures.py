@@ -263,9 +263,9 @@ def test_runs_on_which_only_the_bag_of_them_fails_are_judged(
         home = importlib.import_module("checkers.judge.whole_runs")
         whole = home.asked
 
-        def asked(unit: Any, families: Any) -> Any:
+        def asked(unit: Any, *told: Any) -> Any:
             assert unit.rows("from runs").num_rows == 1
-            return whole(unit, families)
+            return whole(unit, *told)
 
         home.asked = asked
         try:

@@ -206,7 +206,7 @@ def test_a_stage_fails_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     check_all(folders, lambda stage: f"RuntimeError: {INJECTED} {stage}")
 
 
-def one_bag(works: Any, _: int) -> Any:
+def one_bag(works: Any, *_: int) -> Any:
     return [list(works)], []
 
 
@@ -286,8 +286,8 @@ def test_what_fails_together_in_the_driver_and_never_alone_is_unknown_altogether
     folders = [run_in(tmp_path / name) for name in ("one", "two")]
     whole = job.bags_of
 
-    def not_two(works: Sequence[Any], cores: int) -> Any:
-        return failing() if len(works) > 1 else whole(works, cores)
+    def not_two(works: Sequence[Any], *told: int) -> Any:
+        return failing() if len(works) > 1 else whole(works, *told)
 
     monkeypatch.setattr(job, "bags_of", not_two)
     assert floodmark("check", *folders).code == 4

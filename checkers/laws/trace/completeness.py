@@ -162,14 +162,20 @@ def finding(name: str, key: Key, who: str, case: Case, permit: int | None, *, up
     }  # fmt: skip
 
 
-# Of a crowded line: what the node itself had committed before, as the leader it was.
+# Of a crowded line: what the node itself had committed before, as the leader it was (commits_to, for a HW that
+# rested on an append which never reached the disk committed nothing).
 _SHORT_LEADERS = """
+    with own as (
+        select line, max(commits_to) over (
+            partition by run, partition, node order by seq rows between unbounded preceding and 1 preceding
+        ) as committed
+        from timeline where commits_to is not null or event = 'become_leader')
     select v.run, v.partition, v.node, v.seq, v.tick, v.epoch, v.leo,
-        if(v.crowded, t.led_hw, v.committed) as committed,
+        if(v.crowded, own.committed, v.committed) as committed,
         if(v.crowded, null, v.committed_epoch) as committed_epoch,
         greatest(v.committed, t.led_hw) as upto
-    from views v join timeline t using (line)
-    where v.event = 'become_leader' and if(v.crowded, t.led_hw, v.committed) > v.leo"""
+    from views v join timeline t using (line) join own using (line)
+    where v.event = 'become_leader' and if(v.crowded, own.committed, v.committed) > v.leo"""
 
 # After a line, after all of a cluster of lines that are in no order, or when a member is unfenced. Of all the
 # times at which its log ended there the last is asked too: by then another epoch may have been committed

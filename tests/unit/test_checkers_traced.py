@@ -350,6 +350,17 @@ def what_a_killed_process_had_told_and_not_written_was_never_committed(story: St
     story.restart("n1", leo=1, epochs=[[0, 0]]).register("n1").elect("n1", "n1")
 
 
+@traced()
+def nor_where_the_clocks_prove_nothing(story: Story, tale: Tale) -> None:
+    tale.run["clock_error_ns"] = 10**15
+    tale.run["guarantees"]["min_insync_replicas"] = 1
+    story.produce().ruling("isr", ["n1"], cause="expired")
+    story.append("n1").commit().ack(1)
+    for line in story.lines[-3:]:
+        line["time"] = story.time  # one step
+    story.restart("n1", leo=1, epochs=[[0, 0]]).register("n1").elect("n1", "n1")
+
+
 @traced("leader-incomplete bug 1", "candidate-incomplete bug 1")
 def what_it_went_on_from_was_committed(story: Story, tale: Tale) -> None:
     tale.run["guarantees"]["min_insync_replicas"] = 1

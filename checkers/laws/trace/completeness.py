@@ -162,8 +162,8 @@ def finding(name: str, key: Key, who: str, case: Case, permit: int | None, *, up
     }  # fmt: skip
 
 
-# Of a crowded line: what the node itself had committed before, as the leader it was (commits_to, for a HW that
-# rested on an append which never reached the disk committed nothing).
+# Of a crowded line: what the node itself had committed before, as the leader it was (commits_to, for a HW
+# that rested on an append which never reached the disk committed nothing).
 _SHORT_LEADERS = """
     with own as (
         select line, max(commits_to) over (

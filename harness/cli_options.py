@@ -28,7 +28,7 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
 
 def findings(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """The names of findings that begin so, for a shell that completes them."""
-    from checkers.explain import finding_names
+    from checkers.text.explain import finding_names
 
     return [name for name in finding_names() if name.startswith(begun)]
 

@@ -8,7 +8,10 @@ two_passes.py      a big run over many tasks; pieces.py: what travels between th
 preconditions.py   what the first pass found: what is broken, what the nemesis did, how much there is
 runs.py            a run once that is known; claim_gates.py, permissions.py, run_tables.py: what may be
                    claimed of it, what its faults permit, both as tables for the laws
-examples.py        findings to counts and the few worst
+reasons.py         what makes checks unknown; unread.py: faults that the history may not show
+rulings.py         what the controller said; elections.py: unclean elections
+examples.py        findings to counts and the few worst; blame.py: the line of the trace to blame
+verdicts.py        findings and reasons to a verdict; report.py: verdict.json
 failures.py        what went wrong in the judge itself
 
 It imports checkers.laws and checkers.read, and these import nothing of it.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from checkers.folder import Folder, Partition, Replica
+from checkers.read.folder import Folder, Partition, Replica
 
 Flags = npt.NDArray[np.bool_]
 

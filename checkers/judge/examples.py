@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers import names
-from checkers.guilt import SUSPECTS
+from checkers.judge.blame import SUSPECTS
+from checkers.judge.verdicts import EXAMPLES
+from checkers.laws import finding_names as names
 from checkers.laws.tables import FINDINGS
 from checkers.laws.unit import Unit, opened
-from checkers.verdicts import EXAMPLES
 
 Row = dict[str, Any]
 _ROWS = pa.schema([*FINDINGS, ("count", pa.int64()), ("rank", pa.int64())])

@@ -23,19 +23,19 @@ from functools import partial
 
 from pyspark import SparkContext
 
-from checkers import session
-from checkers.folder import Folder, open_folder
-from checkers.guilt import lines_of
 from checkers.judge import whole_runs
 from checkers.judge.bags import bags_of
+from checkers.judge.blame import lines_of
 from checkers.judge.examples import found_by_driver, merged
 from checkers.judge.failures import Failure, failure_of, is_of_spark, of_one_run
 from checkers.judge.preconditions import Preconditions
 from checkers.judge.runs import driver_findings, read_lines_instead, run_of
 from checkers.judge.two_passes import judged_in_pieces
+from checkers.judge.verdicts import failed, verdict_of
 from checkers.judge.whole_runs import Judged, RunWork
-from checkers.masters import refuse_bare_workers
-from checkers.verdicts import failed, verdict_of
+from checkers.read.folder import Folder, open_folder
+from checkers.spark import session
+from checkers.spark.spark_master import refuse_bare_workers
 from harness.errors import FloodmarkError, UsageError
 from harness.places import Place
 from harness.verdict import Verdict

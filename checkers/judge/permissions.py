@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkers.folder import Folder, Partition, clock_error_ns, is_int
+from checkers.judge.rulings import Ruling, Rulings
+from checkers.judge.unread import Unread
 from checkers.laws.permits import BUDGET, BUDGET_MAYBE, EVER, NEVER, UNCLEAN, UNCLEAN_MAYBE
-from checkers.rulings import Ruling, Rulings
-from checkers.unread import Unread
+from checkers.read.folder import Folder, Partition, clock_error_ns, is_int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import orjson
 
-from checkers.observed import Observes
 from checkers.read import pairing, repeats
 from checkers.read.facts import (
     DumpFacts,
@@ -27,6 +26,7 @@ from checkers.read.facts import (
     joined,
     size,
 )
+from checkers.read.observed import Observes
 from checkers.read.pairing import PairingFacts
 from checkers.read.repeats import RepeatFacts
 

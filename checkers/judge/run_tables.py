@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from checkers.folder import Folder, Partition, Replica, clock_error_ns
 from checkers.judge.claim_gates import (
     Gates,
     claims_from,
@@ -36,6 +35,7 @@ from checkers.judge.claim_gates import (
 from checkers.judge.permissions import Bounds, Excuse, min_insync
 from checkers.judge.runs import Run, silent_names
 from checkers.laws.tables import TABLES
+from checkers.read.folder import Folder, Partition, Replica, clock_error_ns
 
 FAR_NS = 1 << 60  # times further away are taken for this one
 LEAST = -(1 << 63)

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers import names
-from checkers.elections import doubtful_elections, unclean_elections
-from checkers.folder import Folder, torn_tail, unreadable
+from checkers.judge.elections import doubtful_elections, unclean_elections
 from checkers.judge.permissions import Bounds, bounds_of
 from checkers.judge.preconditions import Preconditions
-from checkers.observed import silent_of_trace
-from checkers.reasons import is_breached, reasons_of
-from checkers.rulings import Rulings, rulings_of
-from checkers.unread import unread_of
+from checkers.judge.reasons import is_breached, reasons_of
+from checkers.judge.rulings import Rulings, rulings_of
+from checkers.judge.unread import unread_of
+from checkers.laws import finding_names as names
+from checkers.read.folder import Folder, torn_tail, unreadable
+from checkers.read.observed import silent_of_trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import RDD, Broadcast, SparkContext
 
-from checkers import names
 from checkers.judge.examples import merged, worst
 from checkers.judge.failures import Failure, failure_of, of_one_run
 from checkers.judge.far_files import far_ranges
@@ -37,6 +36,7 @@ from checkers.judge.run_tables import run_tables
 from checkers.judge.runs import Run, read_lines_instead, run_of
 from checkers.judge.whole_runs import Judged, RunWork
 from checkers.laws import FAMILIES
+from checkers.laws import finding_names as names
 from checkers.laws.cycles import unsearched
 from checkers.laws.tables import SENT_ON
 from checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
@@ -45,7 +45,7 @@ from checkers.read.pairing import answers, pairing
 from checkers.read.ranges import Range
 from checkers.read.repeats import repeats
 from checkers.read.tables import read_range
-from checkers.settings import own_cores, own_memory_mb
+from checkers.spark.settings import own_cores, own_memory_mb
 
 _LOG = logging.getLogger("floodmark.judge")
 

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from checkers import names
-from checkers.folder import Folder
 from checkers.judge.examples import Row, worst
 from checkers.judge.failures import Failure, failure_of
 from checkers.judge.preconditions import Preconditions, preconditions_of_run
 from checkers.judge.run_tables import run_tables
 from checkers.judge.runs import Run, read_lines_instead, run_of
 from checkers.laws import FAMILIES
+from checkers.laws import finding_names as names
 from checkers.laws.cycles import unsearched
 from checkers.laws.tables import TABLES
 from checkers.laws.transactions import transactions
 from checkers.laws.unit import Family, asked, opened
+from checkers.read.folder import Folder
 from checkers.read.history_twin import with_twins
 from checkers.read.pairing import answers, pairing
 from checkers.read.ranges import RANGE_BYTES, Range, ranges_of

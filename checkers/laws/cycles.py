@@ -23,7 +23,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws.op_graph import (
     DEPENDENCIES,
     NEVER,

@@ -13,7 +13,7 @@ Tables made, besides those of tables.py:
     missteps  the entries that do not follow the one before them in their dump
 """
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws.unit import Unit
 
 

@@ -4,7 +4,7 @@ Each law is a WHERE over by_value (values.py). A value that was sent more than o
 knows which send wrote which record.
 """
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws.permits import ACKS, DOUBT, ISOLATION, RETRIES
 from checkers.laws.unit import Unit
 

@@ -20,7 +20,7 @@ Nearly every read follows the one before directly, and there is no more to ask o
 passed over are counted, never paired with the jump: there may be as many of the one as of the other.
 """
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws import permits
 from checkers.laws.unit import Unit
 

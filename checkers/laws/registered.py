@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws.permits import PERMITTED_BY
+from checkers.laws.registry import NAME, Registered, registered_checks
 from checkers.laws.unit import Family, Unit
-from checkers.registry import NAME, Registered, registered_checks
 
 OWN_NAMES = frozenset({*names.MADE, names.UNFIT})
 

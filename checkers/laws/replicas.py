@@ -10,7 +10,7 @@ Tables made, besides those of tables.py and log.py:
                    and crc
 """
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws.unit import Unit
 
 

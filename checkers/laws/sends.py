@@ -18,7 +18,7 @@ Asks by_value (values.py). Table made:
                     overlapping (its process had two ops open: their order is not known)
 """
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws.permits import RETRIES
 from checkers.laws.unit import Unit
 

@@ -18,8 +18,8 @@ Rules
 
 import pyarrow as pa
 
-from checkers import names
 from checkers.laws import cycles
+from checkers.laws import finding_names as names
 from checkers.laws.op_graph import RW, WR, WW
 from checkers.laws.permits import ISOLATION
 from checkers.laws.tables import SENT_ON

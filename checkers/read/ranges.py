@@ -12,7 +12,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.folder import Folder
+from checkers.read.folder import Folder
 from harness.places import Place
 
 Kind = Literal["history", "dump", "trace"]

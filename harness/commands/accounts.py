@@ -8,9 +8,9 @@ was said of an earlier finding of the run (the same event, the same permission) 
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from checkers import names
-from checkers.explain import EXPLANATIONS
-from checkers.semantics import FACTS, LAWS, PERMISSIONS
+from checkers.laws import finding_names as names
+from checkers.text.explain import EXPLANATIONS
+from checkers.text.semantics import FACTS, LAWS, PERMISSIONS
 from harness.commands.event_words import TraceLine, listed, number, told
 from harness.commands.evidence import Acker, Copy, Evidence, mapping
 from harness.commands.words import fault_text, seconds

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.names import BROKER_DIED
+from checkers.laws.finding_names import BROKER_DIED
 from harness.commands.harmless import harmless
 from harness.places import is_safe_name
 from harness.run import P, RunAt

@@ -16,8 +16,8 @@ from pathlib import Path
 import click
 import orjson
 
-from checkers import report
-from checkers.explain import finding_names
+from checkers.judge import report
+from checkers.text.explain import finding_names
 from harness import catalog
 from harness.commands import telling
 from harness.commands.bad_lines import bad_lines

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checkers import names
+from checkers.laws import finding_names as names
 from harness.commands.accounts import HISTORY, Part, now, told_ops, what
 from harness.commands.event_words import TraceLine, listed, number
 from harness.commands.evidence import OF_A_LOSS, Acker, Evidence, Gathering, replicas_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from checkers import report
+from checkers.judge import report
 from harness import catalog
 from harness.commands import telling
 from harness.commands.rulings import ruling

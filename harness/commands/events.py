@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers import names
+from checkers.laws import finding_names as names
 from harness.commands.event_words import FILE, listed
 from harness.commands.evidence import Gathering
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkers import names
+from checkers.laws import finding_names as names
 from harness.commands.event_words import TraceLine
 from harness.commands.run_files import Record, RunFiles
 from harness.commands.seeking import Found

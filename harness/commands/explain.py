@@ -10,10 +10,10 @@ from inspect import getdoc
 
 import click
 
-from checkers.explain import EXPLANATIONS, finding_names
-from checkers.observed import needs_of
-from checkers.registry import Registered, registered_checks
-from checkers.semantics import FACTS, FACTS_OF, LAWS, PERMISSIONS
+from checkers.laws.registry import Registered, registered_checks
+from checkers.read.observed import needs_of
+from checkers.text.explain import EXPLANATIONS, finding_names
+from checkers.text.semantics import FACTS, FACTS_OF, LAWS, PERMISSIONS
 from harness.errors import UsageError
 from harness.verdict import EXIT_VALID
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from checkers import report
+from checkers.judge import report
 from harness import catalog
 from harness.commands import telling
 from harness.commands.check import UNSAVED, Gate, about_of, save, tell_failure, write_json, written

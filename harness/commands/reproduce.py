@@ -17,7 +17,7 @@ from typing import Any
 import click
 import orjson
 
-from checkers import report
+from checkers.judge import report
 from harness import catalog, history
 from harness.commands import replaying, telling
 from harness.commands.again import refuse_unknown

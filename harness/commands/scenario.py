@@ -14,7 +14,7 @@ from typing import Any
 import click
 import orjson
 
-from checkers import report
+from checkers.judge import report
 from harness import catalog
 from harness.commands import telling
 from harness.commands.harmless import harmless

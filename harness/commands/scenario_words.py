@@ -5,7 +5,7 @@ import sys
 
 import orjson
 
-from checkers.explain import EXPLANATIONS
+from checkers.text.explain import EXPLANATIONS
 from harness import catalog
 from harness.errors import FloodmarkError
 from nemesis.expectations import Words

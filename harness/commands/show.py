@@ -12,8 +12,8 @@ from typing import Any
 import click
 import orjson
 
-from checkers.explain import finding_names
-from checkers.registry import NAME
+from checkers.laws.registry import NAME
+from checkers.text.explain import finding_names
 from harness.commands import again
 from harness.commands.accounts import account
 from harness.commands.around import act_line, faults, focus_of, show_story, story_of

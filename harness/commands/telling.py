@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from checkers import names as checks
+from checkers.laws import finding_names as checks
 from harness.commands import again
 from harness.commands.accounts import Part, account
 from harness.commands.case_names import promises

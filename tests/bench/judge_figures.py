@@ -47,7 +47,7 @@ _WARM = """
 import sys, time
 from pathlib import Path
 from checkers.judge.job import SparkJudge
-from checkers.session import leave
+from checkers.spark.session import leave
 judge = SparkJudge()
 judge.judge([Path(sys.argv[1])])
 for _ in range(int(sys.argv[2])):

@@ -10,8 +10,8 @@ import pytest
 from command_line import GOLDEN, Answer, floodmark, verdict
 from jepsen_runs import history as told_by_jepsen
 
-from checkers import names
-from checkers.observed import OF_FILES
+from checkers.laws import finding_names as names
+from checkers.read.observed import OF_FILES
 from harness import history
 from harness.jepsen_names import SPAN
 from harness.op import NEMESIS, Op, Type

@@ -9,8 +9,8 @@ import pytest
 from command_line import edit_lines, edit_run, floodmark, golden
 from pyarrow import parquet
 
-from checkers.explain import EXPLANATIONS
-from checkers.semantics import PERMISSIONS
+from checkers.text.explain import EXPLANATIONS
+from checkers.text.semantics import PERMISSIONS
 from histories import write_lines
 
 OVERWRITTEN = "an-offset-is-given-twice"

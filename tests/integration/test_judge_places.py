@@ -13,11 +13,11 @@ from command_line import GOLDEN, Answer, floodmark, golden
 from folders import Tale
 from pyspark.sql import SparkSession
 
-from checkers import hadoop, session
-from checkers.folder import open_folder
-from checkers.hadoop import HadoopPlace
 from checkers.judge import far_files, job
 from checkers.judge.whole_runs import RunWork
+from checkers.read.folder import open_folder
+from checkers.spark import hadoop, session
+from checkers.spark.hadoop import HadoopPlace
 from harness.dump_twin import write_twin
 from harness.places import path_of, scheme_of
 

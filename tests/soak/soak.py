@@ -23,7 +23,7 @@ from pathlib import Path
 from soak_batches import Soak, memory_mb
 from soak_wide import wide
 
-from checkers.session import context
+from checkers.spark.session import context
 
 CAMPAIGNS = {"histories": 20_000, "mistyped": 10_000, "mutated": 100_000}
 PARTITIONS = 1_000_000

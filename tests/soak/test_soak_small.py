@@ -13,8 +13,8 @@ from judging import Tales
 from soak_batches import Soak
 from soak_wide import wide
 
-from checkers import names
 from checkers.judge.job import SparkJudge
+from checkers.laws import finding_names as names
 from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark

@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.folder import Folder, open_folder
 from checkers.judge.job import verdict_on
 from checkers.judge.preconditions import Preconditions
 from checkers.judge.run_tables import run_tables
 from checkers.judge.whole_runs import Judged, RunWork, first_pass, judged_bag
 from checkers.laws import FAMILIES
 from checkers.laws.unit import Family
+from checkers.read.folder import Folder, open_folder
 from checkers.read.ranges import RANGE_BYTES
 from harness.verdict import Verdict
 
@@ -49,7 +49,7 @@ def groups(verdict: dict[str, Any]) -> list[tuple[str, str, str | None, int]]:
 
 
 def main() -> None:
-    from checkers.report import as_json
+    from checkers.judge.report import as_json
 
     folders = [Path(name) for name in sys.argv[1:]]
     for folder, verdict in zip(folders, judge(folders), strict=True):

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from checkers.folder import is_int
+from checkers.read.folder import is_int
 from harness.op import NEMESIS, Type
 from harness.places import Place
 

@@ -14,11 +14,11 @@ import plain_read
 import pyarrow as pa
 from plain_survey import Survey
 
-from checkers.folder import Folder, open_folder
 from checkers.judge.preconditions import Preconditions, preconditions_of
 from checkers.laws.tables import TABLES
 from checkers.read import pairing, repeats
 from checkers.read.facts import Facts, as_plain, from_plain
+from checkers.read.folder import Folder, open_folder
 from checkers.read.ranges import RANGE_BYTES, ranges_of
 from checkers.read.tables import read_range
 

@@ -8,8 +8,8 @@ from typing import Any
 import twin
 from damages import insert
 
-from checkers.names import MADE
-from checkers.observed import EVENTS
+from checkers.laws.finding_names import MADE
+from checkers.read.observed import EVENTS
 from histories import RunFolder
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from checkers import names
+from checkers.laws import finding_names as names
 from harness.commands import telling
 
 ABOUT: dict[str, Any] = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from checkers import archive
-from checkers.session import find_java
+from checkers.spark import jvm_cds
+from checkers.spark.session import find_java
 from harness.errors import FloodmarkError
 
 JAVA = Path("/usr/bin/java")
@@ -24,9 +24,9 @@ def begun_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
         commands.append(command)
         return command
 
-    monkeypatch.setattr(archive.subprocess, "Popen", popen)
+    monkeypatch.setattr(jvm_cds.subprocess, "Popen", popen)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in (*archive.UNWANTED, archive.BUILDING):
+    for name in (*jvm_cds.UNWANTED, jvm_cds.BUILDING):
         monkeypatch.delenv(name, raising=False)
     return commands
 
@@ -39,47 +39,47 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     (tmp_path / "something-else").touch()
     newest = tmp_path / "spark-4.3.0-5.jsa"  # by its time the oldest, and yet the one just made
 
-    archive.prune(newest)
+    jvm_cds.prune(newest)
 
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "something-else", "spark-4.3.0-0.jsa", "spark-4.3.0-1.jsa", "spark-4.3.0-5.jsa"]  # fmt: skip
 
 
 def test_where_there_is_none_one_is_begun(begun: list[list[str]]) -> None:
-    assert archive.build_behind(JAVA)
-    assert begun == [[sys.executable, "-m", "checkers.archive", "--behind"]]
+    assert jvm_cds.build_behind(JAVA)
+    assert begun == [[sys.executable, "-m", "checkers.spark.jvm_cds", "--behind"]]
 
 
-@pytest.mark.parametrize("name", archive.UNWANTED)
+@pytest.mark.parametrize("name", jvm_cds.UNWANTED)
 def test_unless_the_environment_is_against_it(
     begun: list[list[str]], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "true")
 
-    assert not archive.build_behind(JAVA)
+    assert not jvm_cds.build_behind(JAVA)
     assert not begun
 
 
-@pytest.mark.parametrize("suffix", [archive.SUFFIX, archive.FAILED_SUFFIX])
+@pytest.mark.parametrize("suffix", [jvm_cds.SUFFIX, jvm_cds.FAILED_SUFFIX])
 def test_or_it_is_there_or_could_not_be_made(begun: list[list[str]], suffix: str) -> None:
-    path = archive.archive_path(JAVA).with_suffix(suffix)
+    path = jvm_cds.archive_path(JAVA).with_suffix(suffix)
     path.parent.mkdir(parents=True)
     path.touch()
 
-    assert not archive.build_behind(JAVA)
+    assert not jvm_cds.build_behind(JAVA)
     assert not begun
 
 
 def test_or_the_cache_is_no_folder(begun: list[list[str]], tmp_path: Path) -> None:
     (tmp_path / "floodmark").touch()
 
-    assert not archive.build_behind(JAVA)
+    assert not jvm_cds.build_behind(JAVA)
 
 
 def test_one_builds_at_a_time(tmp_path: Path) -> None:
-    with archive.alone(tmp_path / "cache") as first, archive.alone(tmp_path / "cache") as second:
+    with jvm_cds.alone(tmp_path / "cache") as first, jvm_cds.alone(tmp_path / "cache") as second:
         assert (first, second) == (True, False)
-    with archive.alone(tmp_path / "cache") as third:
+    with jvm_cds.alone(tmp_path / "cache") as third:
         assert third
 
 
@@ -90,14 +90,14 @@ def test_a_failure_leaves_a_note_and_nothing_else(
         return subprocess.CompletedProcess(command, 1, "", "no room for classes")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(archive.subprocess, "run", failing)
-    path = archive.archive_path(JAVA)
+    monkeypatch.setattr(jvm_cds.subprocess, "run", failing)
+    path = jvm_cds.archive_path(JAVA)
     (path.parent / ".building-of-a-builder-that-was-killed" / "run").mkdir(parents=True)
 
     with pytest.raises(FloodmarkError, match="no room for classes"):
-        archive.build(JAVA)
+        jvm_cds.build(JAVA)
 
-    note = path.with_suffix(archive.FAILED_SUFFIX)
+    note = path.with_suffix(jvm_cds.FAILED_SUFFIX)
     assert list(path.parent.iterdir()) == [note]
     assert note.read_text() == "no room for classes\n"
 
@@ -111,24 +111,25 @@ def test_the_process_behind_notes_that_it_failed(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17.0.1"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in (*archive.UNWANTED, archive.BUILDING):
+    for name in (*jvm_cds.UNWANTED, jvm_cds.BUILDING):
         monkeypatch.delenv(name, raising=False)
-    note = archive.archive_path(java).with_suffix(archive.FAILED_SUFFIX)
+    note = jvm_cds.archive_path(java).with_suffix(jvm_cds.FAILED_SUFFIX)
 
-    behind = archive.build_behind(java)
+    behind = jvm_cds.build_behind(java)
 
     assert behind is not None
     assert behind.wait(PATIENCE_S) == 0
     assert "no such machine" in note.read_text()
-    assert not archive.build_behind(java)
+    assert not jvm_cds.build_behind(java)
 
 
 def test_the_process_behind_makes_no_second_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    path = archive.archive_path(find_java())
+    path = jvm_cds.archive_path(find_java())
     path.parent.mkdir(parents=True)
     path.touch()
 
-    subprocess.run([sys.executable, "-m", "checkers.archive", "--behind"], check=True, timeout=PATIENCE_S)
+    command = [sys.executable, "-m", "checkers.spark.jvm_cds", "--behind"]
+    subprocess.run(command, check=True, timeout=PATIENCE_S)
 
     assert path.stat().st_size == 0

@@ -11,7 +11,7 @@ from judging import Tales
 from txn_tales import A, C, ended, logged, txn
 from txn_tales import two as two_partitions
 
-from checkers import names
+from checkers.laws import finding_names as names
 from harness.verdict import Verdict
 
 TALES = Tales()

@@ -10,8 +10,8 @@ from folders import Tale
 from judging import Tales
 from txn_tales import A, B, C, began, busy, ended, logged, mutual, two, txn
 
-from checkers import names
 from checkers.laws import cycles
+from checkers.laws import finding_names as names
 from harness.verdict import Verdict
 
 TALES = Tales(told=dict(CYCLES.told))

@@ -13,8 +13,9 @@ from folders import Tale
 from judging import Tales
 from traced_story import Story, traced_in
 
-from checkers import names, observed
-from checkers.observed import EVENTS, NEEDED_EVENTS, OF_FILES, Observes, observes_of
+from checkers.laws import finding_names as names
+from checkers.read import observed
+from checkers.read.observed import EVENTS, NEEDED_EVENTS, OF_FILES, Observes, observes_of
 from harness.commands.explain import explain_finding
 from harness.verdict import Verdict
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from command_line import GOLDEN
 
-from checkers.folder import open_folder
 from checkers.judge.preconditions import Preconditions
-from checkers.reasons import reasons_of
+from checkers.judge.reasons import reasons_of
+from checkers.read.folder import open_folder
 
 GONE = object()
 ODD = (

@@ -13,7 +13,7 @@ from judging import Tales
 
 from checkers.judge import bags
 from checkers.judge.job import SparkJudge
-from checkers.report import as_json
+from checkers.judge.report import as_json
 from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark

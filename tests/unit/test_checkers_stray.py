@@ -10,8 +10,8 @@ from folders import Tale
 from judging import Tales
 from traced_story import Story, traced_in
 
-from checkers import names
-from checkers.folder import open_folder
+from checkers.laws import finding_names as names
+from checkers.read.folder import open_folder
 from harness.verdict import Verdict
 
 TALES = Tales()

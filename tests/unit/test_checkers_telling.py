@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from checkers import explain, names, report, semantics, session
+from checkers.judge import report
+from checkers.laws import finding_names as names
 from checkers.laws.permits import PERMITTED_BY
-from checkers.words import text_of
+from checkers.spark import session
+from checkers.text import explain, semantics
+from checkers.text.words import text_of
 from harness.errors import FloodmarkError
 from harness.verdict import Finding, Unknown, Verdict
 

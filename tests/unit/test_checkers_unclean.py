@@ -12,7 +12,7 @@ from folders import Tale
 from judging import Tales
 from traced_story import Story, traced_in
 
-from checkers import names
+from checkers.laws import finding_names as names
 from harness.verdict import Verdict
 
 TALES = Tales()

@@ -12,8 +12,8 @@ from folders import Tale
 from judging import Tales
 from traced_story import Story
 
-from checkers import names
 from checkers.judge.job import SparkJudge
+from checkers.laws import finding_names as names
 from harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark

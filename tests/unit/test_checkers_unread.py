@@ -9,7 +9,7 @@ import pytest
 from folders import FINAL, NODES, Tale
 from judging import Tales
 
-from checkers import names
+from checkers.laws import finding_names as names
 from harness.verdict import Verdict
 
 TALES = Tales()

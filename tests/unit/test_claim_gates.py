@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from folders import Tale
 
-from checkers import names
-from checkers.folder import open_folder
 from checkers.judge.claim_gates import gates_of
 from checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary
 from checkers.judge.run_tables import FAR_NS, run_tables, tick
 from checkers.judge.runs import Run, driver_findings, run_of, silent_names
+from checkers.laws import finding_names as names
 from checkers.laws.tables import FINDINGS, TABLES
+from checkers.read.folder import open_folder
 
 FAR = (1 << 63) - 1
 KILLED = "history_lines"

@@ -10,8 +10,8 @@ import click
 import pytest
 from command_line import floodmark
 
-from checkers.explain import EXPLANATIONS
-from checkers.semantics import FACTS, PERMISSIONS
+from checkers.text.explain import EXPLANATIONS
+from checkers.text.semantics import FACTS, PERMISSIONS
 from harness.cli import main
 from harness.commands.explain import PERMITS, known
 

@@ -69,7 +69,7 @@ def test_a_loss_comes_before_what_comes_of_it_and_bugs_before_what_is_permitted(
 
 
 def test_names_that_are_very_many_are_said_in_a_word() -> None:
-    from checkers.names import MADE, OF_THE_HISTORY
+    from checkers.laws.finding_names import MADE, OF_THE_HISTORY
 
     assert shortened(["unseen", "diverged"]) == "unseen, diverged"
     assert shortened([*MADE, "unfit"]) == "everything"

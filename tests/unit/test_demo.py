@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers import report
+from checkers.judge import report
 from harness.commands import demo
 from harness.commands.demo import WIDTH, acts, notes, table
 from harness.verdict import Finding, Verdict

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from checkers import report
+from checkers.judge import report
 from harness import catalog
 from harness.commands import again, check, gate_markdown
 from harness.commands.gate_junit import junit, seconds_of

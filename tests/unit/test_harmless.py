@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from command_line import GOLDEN
 
-from checkers.folder import open_folder
+from checkers.read.folder import open_folder
 from harness.cli import main
 from harness.commands import check, gate_markdown
 from harness.commands.gate_junit import junit

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws.tables import FINDINGS, SENT_ON, TABLES
 from harness.commands import explain
 

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws.cycles import LEVELS, Found, found_in
 from checkers.laws.op_graph import NEVER, PROCESS, REALTIME, RW, WR, WW, Graph, suspects
 

@@ -14,9 +14,9 @@ from command_line import floodmark
 from distributions import MODULE, distribution
 from folders import Tale
 
-from checkers import registry
+from checkers.judge.report import as_json
+from checkers.laws import registry
 from checkers.laws.registered import loaded
-from checkers.report import as_json
 from harness.verdict import Verdict
 
 CODE = '''

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary, preconditions_of
-from checkers.observed import Observes
 from checkers.read.facts import DumpFacts, Facts, HistoryFacts, NodeLines, TraceFacts, joined
+from checkers.read.observed import Observes
 from checkers.read.pairing import PairingFacts
 from checkers.read.repeats import RepeatFacts
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from command_line import floodmark
 
-from checkers import report
+from checkers.judge import report
 from harness import catalog
 from harness.commands import check
 from harness.commands.rulings import EXITS, LET_THROUGH, Ruling, ruling, summary

@@ -12,8 +12,8 @@ import pytest
 from command_line import floodmark
 from pyspark import SparkContext
 
-from checkers import masters, session, settings
 from checkers.judge import far_files
+from checkers.spark import session, settings, spark_master
 from harness.errors import FloodmarkError, UsageError
 from harness.workers import HERE, ITS_OWN, Workers, workers
 
@@ -56,7 +56,7 @@ def test_what_the_answers_stand_on_is_the_judges_alone() -> None:
 
 
 def test_the_heap_is_named_unless_somebody_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session.archive, "options", lambda java: "-Xshare:auto")
+    monkeypatch.setattr(session.jvm_cds, "options", lambda java: "-Xshare:auto")
     java = Path("/java")
     mine = session.launching(java, {})
     heap_mb = settings.heap_mb(settings.own_cores(), settings.own_memory_mb())
@@ -109,15 +109,15 @@ def test_options_are_kept_in_order() -> None:
     ("spark://localhost:7077,[::1]:7078", False, True), ("spark://127.0.0.1:7077,far:7077", False, False),
     ("spark://far:7077", False, False), ("yarn", False, False), ("k8s://https://far:6443", False, False)])
 def test_only_what_is_on_this_machine_is_bound_to_loopback(master: str, local: bool, loopback: bool) -> None:
-    assert (masters.is_local(master), masters.on_loopback(master)) == (local, loopback)
-    masters.refuse_odd(master)
+    assert (spark_master.is_local(master), spark_master.on_loopback(master)) == (local, loopback)
+    spark_master.refuse_odd(master)
 
 
 @pytest.mark.parametrize("master", ["spark://far", "spark://far:x", "spark://:7077", "local[", "locally",
                                     "mesos://far:5050", "far:7077", "http://far:7077"])
 def test_what_is_no_master_is_usage(master: str) -> None:
     with pytest.raises(UsageError, match="--master"):
-        masters.refuse_odd(master)
+        spark_master.refuse_odd(master)
 
 
 def test_a_master_without_workers_is_waited_for_so_long_and_no_longer() -> None:
@@ -133,11 +133,11 @@ def test_a_master_without_workers_is_waited_for_so_long_and_no_longer() -> None:
 
     spark = SimpleNamespace(parallelize=lambda *_: rows(count), cancelAllJobs=cancelled.set)
     with pytest.raises(FloodmarkError, match="spark://far:7077 answers, but gave no worker within 0 s"):
-        masters.await_worker(cast(SparkContext, spark), "spark://far:7077", wait_s=0.2)
+        spark_master.await_worker(cast(SparkContext, spark), "spark://far:7077", wait_s=0.2)
     assert begun.is_set()
     assert cancelled.is_set()
     spark.parallelize = lambda *_: rows(lambda: 1)
-    masters.await_worker(cast(SparkContext, spark), "spark://far:7077", wait_s=30)
+    spark_master.await_worker(cast(SparkContext, spark), "spark://far:7077", wait_s=30)
 
 
 @pytest.mark.parametrize("words", [
@@ -150,9 +150,9 @@ def test_what_a_worker_lacks_is_told_of_clusters_alone(words: str, monkeypatch: 
     far: Any = SimpleNamespace(master="spark://far:7077")
     here: Any = SimpleNamespace(master="local[*]")
     with pytest.raises(FloodmarkError, match="/x/python must be there on every worker"):
-        masters.refuse_bare_workers(far, RuntimeError(words))
-    masters.refuse_bare_workers(here, RuntimeError(words))
-    masters.refuse_bare_workers(far, RuntimeError("java.lang.OutOfMemoryError"))
+        spark_master.refuse_bare_workers(far, RuntimeError(words))
+    spark_master.refuse_bare_workers(here, RuntimeError(words))
+    spark_master.refuse_bare_workers(far, RuntimeError("java.lang.OutOfMemoryError"))
 
 
 # -- what does not start ------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from command_line import GOLDEN, edit_run, floodmark
 
-from checkers.folder import Folder, open_folder
 from checkers.read import history_twin
+from checkers.read.folder import Folder, open_folder
 from harness import dump_twin, run
 from harness.errors import FloodmarkError, UsageError
 from harness.jepsen_read import JepsenFile
@@ -167,7 +167,7 @@ def test_more_than_may_be_is_told(tmp_path: Path) -> None:
 
 
 def test_a_run_json_and_replicas_without_end_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkers.folder.REPLICAS_BYTES_AT_MOST", 1 << 20)
+    monkeypatch.setattr("checkers.read.folder.REPLICAS_BYTES_AT_MOST", 1 << 20)
     os.truncate(folder / "replicas.jsonl", (1 << 20) + 1)
     assert "replicas.jsonl: larger than 1 MiB" in reasons(open_folder(folder))
     monkeypatch.setattr(run, "ABOUT_BYTES_AT_MOST", 1 << 20)

@@ -12,13 +12,13 @@ from folders import Tale
 from no_spark import NoSpark
 from txn_tales import began, ended
 
-from checkers.folder import open_folder
 from checkers.judge import two_passes
 from checkers.judge.job import verdict_on
+from checkers.judge.report import as_json
 from checkers.judge.two_passes import Layout, judged_in_pieces
 from checkers.judge.whole_runs import RunWork
 from checkers.laws.unit import Unit
-from checkers.report import as_json
+from checkers.read.folder import open_folder
 
 RANGE_BYTES = 4000
 GOLDEN = Path(__file__).parents[2] / "histories" / "golden"

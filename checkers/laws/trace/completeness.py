@@ -40,7 +40,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws.tables import FINDINGS
 from checkers.laws.trace.active_brokers import only_active
 from checkers.laws.trace.commits import Commits, commits_of

@@ -21,7 +21,7 @@ controller has accepted, until it hears of a later word: its ISR covers the cont
 (VL's ReplicationQuorumSuperset).
 """
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws.trace.active_brokers import only_active
 from checkers.laws.unit import Unit
 

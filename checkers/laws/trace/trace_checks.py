@@ -9,7 +9,7 @@ two-leaders        the controller gives each epoch to one leader (any two lines 
 A finding is: of hw-regressed and epoch-regressed a line; of two-leaders an epoch.
 """
 
-from checkers import names
+from checkers.laws import finding_names as names
 from checkers.laws.unit import Unit
 
 

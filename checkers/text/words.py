@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from checkers import cycle_words, names
+from checkers.laws import finding_names as names
+from checkers.text import cycle_words
 
 Row = Mapping[str, Any]
 LAST_LINES, LAST_CHARS = 3, 200  # of what a broker said before it ended, and of each line

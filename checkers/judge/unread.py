@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.folder import Folder, ints, is_int
 from checkers.judge.preconditions import Preconditions
 from checkers.read.field_table import HISTORY
+from checkers.read.folder import Folder, ints, is_int
 from checkers.read.json_lines import is_good_line
 from harness.faults import FAULTS, LOSES, loses
 

@@ -15,8 +15,8 @@ from typing import Any, TypeGuard, TypeVar
 
 import orjson
 
-from checkers import names
-from checkers.observed import Observes, observes_of
+from checkers.laws import finding_names as names
+from checkers.read.observed import Observes, observes_of
 from harness.dump_twin import is_twin
 from harness.errors import FloodmarkError
 from harness.places import Place, is_named, is_safe_name, open_inside

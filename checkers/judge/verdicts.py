@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from checkers import names
-from checkers.folder import Folder
-from checkers.guilt import Lines, guilty, suspects_of
+from checkers.judge.blame import Lines, guilty, suspects_of
 from checkers.judge.failures import Failure, failure_of
 from checkers.judge.preconditions import Preconditions
+from checkers.judge.reasons import are_up, died, waiting
+from checkers.laws import finding_names as names
 from checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
-from checkers.observed import ELECTIONS, not_made
-from checkers.reasons import are_up, died, waiting
-from checkers.words import text_of
+from checkers.read.folder import Folder
+from checkers.read.observed import ELECTIONS, not_made
+from checkers.text.words import text_of
 from harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
 
 EXAMPLES = 5

@@ -9,7 +9,7 @@ Rules
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checkers import names
+from checkers.laws import finding_names as names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

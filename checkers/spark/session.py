@@ -27,7 +27,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, SQLContext
 
-from checkers import archive, masters, settings
+from checkers.spark import jvm_cds, settings, spark_master
 from harness.errors import FloodmarkError, UsageError
 from harness.workers import HERE, Workers
 
@@ -41,7 +41,7 @@ _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _COMPLAINT = re.compile(r"Error|Exception|Invalid|Unrecognized|Could not|.*Error:")
 DAEMON = "checkers.judge.daemon"
 SCRATCH = "floodmark-spark-"  # and the process whose it is
-_ELSEWHERE = {archive.BUILDING, "SPARK_LOCAL_DIRS"}  # they say where Spark keeps things, or for how long
+_ELSEWHERE = {jvm_cds.BUILDING, "SPARK_LOCAL_DIRS"}  # they say where Spark keeps things, or for how long
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 
 _running: list[SparkContext] = []  # one, or none yet
@@ -101,22 +101,22 @@ def _started(workers: Workers) -> SparkContext:
             raise UsageError("--master and --conf are spark-submit's here: give them before the program")
         SparkContext._ensure_initialized()
         said, java = dict(SparkConf().getAll()), None
-        master = said.get("spark.master", masters.LOCAL)
+        master = said.get("spark.master", spark_master.LOCAL)
     else:
         java = find_java()
         check_version(java)
         said = {**settings.said_by_default(), **dict(workers.conf)}
-        master = workers.master or masters.LOCAL
-        ours = masters.is_local(master) and not workers.conf and not _ELSEWHERE & os.environ.keys()
+        master = workers.master or spark_master.LOCAL
+        ours = spark_master.is_local(master) and not workers.conf and not _ELSEWHERE & os.environ.keys()
         scratch = own_scratch() if ours else None
         said |= launching(java, said, scratch)
-        if masters.is_local(master):
+        if spark_master.is_local(master):
             said.setdefault("spark.python.daemon.module", DAEMON)
         if scratch is not None:
             said.setdefault("spark.local.dir", scratch)
-    masters.refuse_odd(master)
-    near = masters.on_loopback(master)
-    if masters.is_local(master):
+    spark_master.refuse_odd(master)
+    near = spark_master.on_loopback(master)
+    if spark_master.is_local(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if near:
@@ -134,7 +134,7 @@ def _started(workers: Workers) -> SparkContext:
 
 def launching(java: Path, said: Mapping[str, str], scratch: str | None = None) -> dict[str, str]:
     """What the JVM must be told when it starts. scratch: its folder for what it keeps on disk."""
-    options = f"{_JVM} {archive.options(java)} {said.get(settings.JVM_OPTIONS, '')}"
+    options = f"{_JVM} {jvm_cds.options(java)} {said.get(settings.JVM_OPTIONS, '')}"
     if scratch is not None and " " not in scratch:
         options += f" -Djava.io.tmpdir={scratch}"
     heap = f"{settings.heap_mb(settings.own_cores(), settings.own_memory_mb())}m"
@@ -146,15 +146,15 @@ def _context(told: Mapping[str, str], master: str) -> SparkContext:
     conf = SparkConf(loadDefaults=False)
     for key, value in told.items():
         conf.set(key, value)
-    if not masters.is_local(master):
+    if not spark_master.is_local(master):
         SparkContext._ensure_initialized(conf=conf)
-        masters.refuse_silent(SparkContext._jvm, master)
+        spark_master.refuse_silent(SparkContext._jvm, master)
     made = SparkContext.getOrCreate(conf)
     accumulators: Any = getattr(made, "_accumulatorServer", None)
     if accumulators is not None:  # it prints a traceback when the JVM dies; has_died finds that out
         accumulators.handle_error = lambda *_: None
-    if not masters.is_local(master):
-        masters.await_worker(made, master)
+    if not spark_master.is_local(master):
+        spark_master.await_worker(made, master)
     return made
 
 
@@ -162,12 +162,12 @@ def _refused(error: Exception, heard: IO[bytes], master: str, java: Path | None)
     """Why there is no session, in a sentence: the JVM's last words where it did not even start."""
     heard.seek(0)
     said = [line.strip() for line in heard.read().decode(errors="replace").splitlines() if line.strip()]
-    words = masters.words_of(error)
+    words = spark_master.words_of(error)
     if SparkContext._jvm is None:
         words = " ".join(told_by_jvm(said)) or words
     if "UnsupportedClassVersionError" in words:
         words += f"; {_ADVICE}"
-    at = f"with {java}" if java is not None and masters.is_local(master) else f"at {master}"
+    at = f"with {java}" if java is not None and spark_master.is_local(master) else f"at {master}"
     if "Could not parse Master URL" in words:
         return UsageError(f"--master {master}: Spark knows no such master")
     return FloodmarkError(f"Spark does not start {at}: {words}")
@@ -230,7 +230,7 @@ def leave() -> None:
 def is_all_ours(spark: SparkContext) -> bool:
     """Whether nobody but us has anything to do with this JVM: it is of this machine, nobody has configured it
     (its events may be logged, its storage kept), and it is not to write a class archive at its end."""
-    return masters.is_local(spark.master) and bool(_scratch) and archive.BUILDING not in os.environ
+    return spark_master.is_local(spark.master) and bool(_scratch) and jvm_cds.BUILDING not in os.environ
 
 
 def end_at_once(process: "subprocess.Popen[bytes]") -> None:
@@ -270,14 +270,14 @@ def quicken() -> bool:
     if not (_running and works_here(_running[0])) or _SUBMITTED in os.environ:
         return False
     try:
-        return archive.build_behind(find_java()) is not None
+        return jvm_cds.build_behind(find_java()) is not None
     except FloodmarkError:
         return False
 
 
 def works_here(spark: SparkContext) -> bool:
     """Whether the tasks run in this very machine, and see its scratch folder."""
-    return masters.is_local(spark.master)
+    return spark_master.is_local(spark.master)
 
 
 def cores(spark: SparkContext) -> int:

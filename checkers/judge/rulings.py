@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
 from typing import Any
 
-from checkers.folder import Folder
 from checkers.judge.preconditions import NodeSeqs, TraceSummary
-from checkers.observed import ELECTIONS
+from checkers.read.folder import Folder
+from checkers.read.observed import ELECTIONS
 
 NEVER_ENDS = 1 << 62
 

@@ -7,8 +7,8 @@ findings are made there, and join the others as rows.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from checkers import names
 from checkers.judge.permissions import Bounds
+from checkers.laws import finding_names as names
 
 SHOWN = 5  # partitions named in a reason
 

@@ -20,8 +20,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from checkers import session
-from checkers.masters import words_of
+from checkers.spark import session
+from checkers.spark.spark_master import words_of
 from harness.errors import FloodmarkError, UsageError
 from harness.workers import HERE, Workers
 

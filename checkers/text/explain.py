@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checkers import names
-from checkers.registry import registered_checks
+from checkers.laws import finding_names as names
+from checkers.laws.registry import registered_checks
 
 _NOTHING = "nothing"
 _ALWAYS = "isolation, always: Kafka does not promise it."

@@ -2,11 +2,11 @@
 
 from collections.abc import Container, Iterable, Iterator
 
-from checkers import names
-from checkers.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
 from checkers.judge.claim_gates import finally_read, gates_of, imported
 from checkers.judge.preconditions import Preconditions
-from checkers.observed import OF_FILES
+from checkers.laws import finding_names as names
+from checkers.read.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
+from checkers.read.observed import OF_FILES
 from harness.run import RunAt
 
 SHOWN = 5  # partitions, values or processes named in a reason

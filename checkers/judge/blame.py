@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from checkers import names
+from checkers.laws import finding_names as names
 from harness.places import Place
 
 SUSPECTS = 1_000  # of one run, the earliest

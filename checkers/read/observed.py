@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkers import names
+from checkers.laws import finding_names as names
 from harness.verdict import NotMade
 
 # Checks that need the dumps and replicas.jsonl. The others do without, or with less (G1a, duplicate and

@@ -1,0 +1,6 @@
+"""What findings say to people: sentences, and the facts about Kafka behind them.
+
+words.py          a finding in a paragraph; cycle_words.py: a cycle, edge by edge
+explain.py        what `floodmark explain NAME` says
+semantics.py      what Kafka promises, what permits a finding, and what is often got wrong
+"""

@@ -29,7 +29,7 @@ DRIVER_ON_A_RUN = (
     "judge.whole_runs.weight_of", "judge.job.verdict_on", "judge.job.run_of", "judge.job.read_lines_instead",
     "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of", "judge.runs.bounds_of",
     "judge.runs.is_breached", "judge.job.driver_findings", "judge.job.lines_of", "judge.job.verdict_of",
-    "verdicts.counts_of",
+    "judge.verdicts.counts_of",
 )  # fmt: skip
 PIECES_DRIVER_ON_A_RUN = (
     "judge.two_passes.preconditions_of_run", "judge.two_passes.read_lines_instead",

@@ -85,7 +85,7 @@ def latest_row(where: Flags, first: Rows, number: Rows) -> Rows:
 
 def as_of(rows: Rows, asked: Rows) -> Rows:
     """What was so of the rows asked for; -1 where no row is asked for."""
-    return np.where(asked >= 0, rows[asked], -1)
+    return np.where(asked >= 0, rows[asked], -1) if len(rows) else np.full(len(asked), -1, dtype=np.int64)
 
 
 def last_not_after(block: Rows, tick: Rows, asked_block: Rows, asked_tick: Rows) -> Rows:

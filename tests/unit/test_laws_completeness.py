@@ -122,8 +122,13 @@ def spans(story: Story, node: str = "n1") -> list[tuple[Any, ...]]:
         ),
         (Story().append("n1", 0, 4).line("n1", "start", partition=None), [(0, 0, 4, "left")]),
         (
+            # Over what it has, without a truncation: both are in the file.
             Story().append("n1", 0, 4).append("n1", 1, offset=1, epochs=[[1, 1]]),
-            [(0, 0, 1, "stands"), (0, 1, 4, "left"), (1, 1, 2, "stands")],
+            [(0, 0, 1, "stands"), (1, 1, 2, "stands"), (0, 1, 4, "stands")],
+        ),
+        (
+            Story().append("n1", 0, 4).append("n1", 1, offset=1, epochs=[[1, 1]]).truncate("n1", 2),
+            [(0, 0, 1, "stands"), (1, 1, 2, "stands"), (0, 1, 2, "stands"), (0, 2, 4, "cut")],
         ),
         (
             Story().append("n1", 0, 9, offset=GREATEST - 2, epochs=[[0, GREATEST - 2]]),

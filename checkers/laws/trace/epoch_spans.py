@@ -108,6 +108,9 @@ class Log:
     """One replica's log, from the lowest offset to the highest, and what it was."""
 
     spans: list[Span] = field(default_factory=list)
+    # What a broker has appended over, below its end and without a truncation: it is still in the file, and is
+    # what a reader of those offsets finds first.
+    doubled: list[Span] = field(default_factory=list)
     gone: list[tuple[Any, ...]] = field(default_factory=list)  # rows of epoch_spans, without the replica
     inherited: list[tuple[Any, ...]] = field(default_factory=list)  # the same, of `inherited`
     covered: int = 0  # a line of an epoch up to `covered_by` has shown all below as committed
@@ -135,7 +138,12 @@ class Log:
 
     def put(self, epoch: int | None, lo: int, hi: int, event: Event, *, full: int) -> None:
         if lo < hi:
-            self.cut(lo, event)
+            self.covered = max(0, min(self.covered, lo))
+            while self.spans and self.spans[-1].hi > lo:
+                span = self.spans.pop()
+                self.doubled.append(span._replace(lo=max(span.lo, lo)))
+                if span.lo < lo:
+                    self.spans.append(span._replace(hi=lo))
             self.spans.append(Span(epoch, lo, hi, event.tick, event.seq, full))
 
     def cut(self, end: int, event: Event, *, truncates: bool = False) -> None:
@@ -143,10 +151,19 @@ class Log:
         self.covered = max(0, min(self.covered, end))
         while self.spans and self.spans[-1].hi > end:
             span = self.spans.pop()
-            lost = span._replace(lo=max(span.lo, end))
-            self.gone.append((*lost, event.tick, event.line, truncates))
+            self.let_go(span, end, event, truncates)
             if span.lo < end:
                 self.spans.append(span._replace(hi=end))
+        if self.doubled:
+            for span in self.doubled:
+                if span.hi > end:
+                    self.let_go(span, end, event, truncates)
+            self.doubled = [span._replace(hi=min(span.hi, end)) for span in self.doubled if span.lo < end]
+
+    def let_go(self, span: Span, end: int, event: Event, truncates: bool) -> None:
+        """The part of the span at `end` and above is gone."""
+        lost = span._replace(lo=max(span.lo, end))
+        self.gone.append((*lost, event.tick, event.line, truncates))
 
     def cover(self, event: Event) -> None:
         """The leader's HW shows what it holds from `lo` up to `hi` to be committed."""
@@ -160,12 +177,16 @@ class Log:
             span = self.spans[place]
             what = span.epoch, max(span.lo, since), min(span.hi, high)
             self.inherited.append((*what, event.epoch, event.seq, event.tick))
+        for span in self.doubled:
+            if span.hi > since and span.lo < high:
+                what = span.epoch, max(span.lo, since), min(span.hi, high)
+                self.inherited.append((*what, event.epoch, event.seq, event.tick))
         if low <= self.covered:
             self.covered, self.covered_by = max(self.covered, high), event.epoch
 
     def clear_up(self) -> None:
         """What stands at the end is never gone."""
-        self.gone += ((*span, None, None, False) for span in self.spans)
+        self.gone += ((*span, None, None, False) for span in (*self.spans, *self.doubled))
 
 
 # Runs of appends. An append without epochs: a leader's records have its epoch; so have a follower's from

@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkers.read.arrays import concatenated
+
 EVERY = -1
 _SCATTER = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: neighbours go apart
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -81,7 +83,4 @@ def unpacked(payload: bytes) -> pa.Table:
 
 def joined(pieces: Iterable[Piece]) -> dict[str, pa.Table]:
     """The tables of all these pieces."""
-    parts: dict[str, list[pa.Table]] = {}
-    for piece in pieces:
-        parts.setdefault(piece.table, []).append(unpacked(piece.payload))
-    return {name: pa.concat_tables(each).unify_dictionaries() for name, each in parts.items()}
+    return concatenated({piece.table: unpacked(piece.payload)} for piece in pieces)

@@ -41,6 +41,7 @@ from checkers.laws.cycles import unsearched
 from checkers.laws.tables import SENT_ON
 from checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
 from checkers.laws.unit import Family, Unit, asked, opened
+from checkers.read.arrays import concatenated
 from checkers.read.pairing import answers, pairing
 from checkers.read.ranges import Range
 from checkers.read.repeats import repeats
@@ -51,7 +52,7 @@ _LOG = logging.getLogger("floodmark.judge")
 
 UNIT_BYTES = 160 << 20  # of files: about 0.7 GB while it is judged
 MEMORY_SHARE = 0.6  # of the machine's memory, for the databases of all its tasks together
-MOST_MEMORY_MB = 1536  # of one unit's database, however much there is: more makes it no quicker
+MOST_MEMORY_MB = 1536  # of one unit's database, however much there is: twice what UNIT_BYTES take
 ROW_BYTES = 256  # what a row of a unit takes while laws are asked of it
 LINES, VALUES = "lines", "values"  # tables that are dealt by hash, of lines by process and of values
 DRIVER = 0  # the partition of the shuffle that has what the driver is told
@@ -220,15 +221,6 @@ def derived(work: RunWork, facts: Sequence[Any]) -> Derived | None:
         return None
     run = run_of(work.folder, seen)
     return Derived(run=run, tables=run_tables({work.run: run}))
-
-
-def concatenated(several: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
-    """The rows of tables of the same name together."""
-    parts: dict[str, list[pa.Table]] = {}
-    for tables in several:
-        for name, table in tables.items():
-            parts.setdefault(name, []).append(table)
-    return {name: pa.concat_tables(each) for name, each in parts.items()}
 
 
 # -- in a worker, first pass --------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from checkers.laws.cycles import unsearched
 from checkers.laws.tables import TABLES
 from checkers.laws.transactions import transactions
 from checkers.laws.unit import Family, asked, opened
+from checkers.read.arrays import concatenated
 from checkers.read.folder import Folder
 from checkers.read.history_twin import with_twins
 from checkers.read.pairing import answers, pairing
@@ -116,14 +117,9 @@ def judged_bag(bag: Sequence[RunWork], families: Sequence[Family] = FAMILIES) ->
 
 def first_pass(work: RunWork) -> FirstPass:
     """One run, read and understood as far as its laws need to know before they claim anything."""
-    parts: dict[str, list[pa.Table]] = {}
-    facts = []
-    for one in work.ranges:
-        parsed = read_range(one, work.folder.settle_processes)
-        facts.append(parsed.facts)
-        for name, table in parsed.tables.items():
-            parts.setdefault(name, []).append(table)
-    tables = {name: pa.concat_tables(each).unify_dictionaries() for name, each in parts.items()}
+    ranges = [read_range(one, work.folder.settle_processes) for one in work.ranges]
+    facts, tables = [one.facts for one in ranges], concatenated(one.tables for one in ranges)
+    del ranges  # and with it every range's own tables
     pairs = pairing(tables["lines"]) if "lines" in tables else []
     tables["repeated"], repeated = repeats(tables["sends"]) if "sends" in tables else (NO_VALUES, [])
     seen = preconditions_of_run(work.run, [*facts, *pairs, *repeated])
@@ -159,11 +155,7 @@ def ask_laws(
     passed: Mapping[int, FirstPass], judged: Mapping[int, Judged], families: Sequence[Family]
 ) -> None:
     """What all laws find in these runs."""
-    parts: dict[str, list[pa.Table]] = {}
-    for one in passed.values():
-        for name, table in one.tables.items():
-            parts.setdefault(name, []).append(table)
-    tables = {name: pa.concat_tables(each).unify_dictionaries() for name, each in parts.items()}
+    tables = concatenated(one.tables for one in passed.values())
     tables |= run_tables({number: one.run for number, one in passed.items()})
     with opened(tables) as unit:
         rows = worst(unit, asked(unit, families))

@@ -1,5 +1,6 @@
-"""Arrow columns as numpy arrays."""
+"""Arrow columns as numpy arrays, and tables put together."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,3 +26,12 @@ def codes_of(column: pa.ChunkedArray) -> tuple[Ints, dict[str, int]]:
         return np.zeros(0, dtype=np.int32), {}
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in column.chunks])
     return codes, {word: code for code, word in enumerate(column.chunk(0).dictionary.to_pylist())}
+
+
+def concatenated(several: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
+    """The rows of tables of the same name together; words that are dictionaries share one."""
+    parts: dict[str, list[pa.Table]] = {}
+    for tables in several:
+        for name, table in tables.items():
+            parts.setdefault(name, []).append(table)
+    return {name: pa.concat_tables(each).unify_dictionaries() for name, each in parts.items()}

@@ -1,5 +1,4 @@
-"""The one Spark context a judge works on: quiet, its JVM chosen by the size of the work; on this machine, or
-on a cluster that its user named.
+"""The one Spark context a judge works on: quiet; on this machine, or on a cluster that its user named.
 
 Rules
 1. Java is looked for before Spark is loaded; its absence or age is a FloodmarkError that says what to
@@ -85,7 +84,7 @@ def has_died(spark: SparkContext) -> bool:
 
 
 def let_go(gateway: Any) -> None:
-    """Forgets a JVM that is gone: the next who asks for a session gets one."""
+    """Forgets a JVM that is gone: the next who asks for a context gets one."""
     with suppress(Exception):
         gateway.shutdown()
     SparkSession._instantiatedSession = SparkSession._activeSession = None
@@ -159,7 +158,7 @@ def _context(told: Mapping[str, str], master: str) -> SparkContext:
 
 
 def _refused(error: Exception, heard: IO[bytes], master: str, java: Path | None) -> FloodmarkError:
-    """Why there is no session, in a sentence: the JVM's last words where it did not even start."""
+    """Why there is no context, in a sentence: the JVM's last words where it did not even start."""
     heard.seek(0)
     said = [line.strip() for line in heard.read().decode(errors="replace").splitlines() if line.strip()]
     words = spark_master.words_of(error)

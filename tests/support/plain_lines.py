@@ -1,13 +1,10 @@
-"""The laws of a line once more, plainly: only to find the first bad line where Spark saw there is one."""
+"""The laws of a line once more, plainly: what the reader of the judge is held against."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import orjson
-
 from checkers.read.folder import is_int
 from harness.op import NEMESIS, Type
-from harness.places import Place
 
 CLIENT_FS = frozenset({"send", "poll", "txn", "assign", "subscribe", "crash", "list_offsets"})
 TYPES = frozenset(kind.value for kind in Type)
@@ -19,23 +16,6 @@ _NEEDED_BY_OK = {
 }
 
 Law = Callable[[Mapping[str, Any]], bool]
-
-
-def first_bad(path: Place, law: Law) -> str:
-    """`:LINE` of the first line that breaks the law, blank ones aside; empty if none does."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if line.strip() and not keeps(line, law):
-                return f":{number}"
-    return ""
-
-
-def keeps(line: bytes, law: Law) -> bool:
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return False
-    return isinstance(row, dict) and law(row)
 
 
 def is_op(row: Mapping[str, Any]) -> bool:

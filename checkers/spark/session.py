@@ -18,6 +18,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,7 +27,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, SQLContext
 
-from checkers.spark import jvm_cds, settings, spark_master
+from checkers.spark import jvm_cds, scratch, settings, spark_master
 from harness.errors import FloodmarkError, UsageError
 from harness.workers import HERE, Workers
 
@@ -39,12 +40,19 @@ _ADVICE = (
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _COMPLAINT = re.compile(r"Error|Exception|Invalid|Unrecognized|Could not|.*Error:")
 DAEMON = "checkers.judge.daemon"
-SCRATCH = "floodmark-spark-"  # and the process whose it is
-_ELSEWHERE = {jvm_cds.BUILDING, "SPARK_LOCAL_DIRS"}  # they say where Spark keeps things, or for how long
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 
 _running: list[SparkContext] = []  # one, or none yet
-_scratch: list[str] = []  # the folder of a JVM that is ours alone; one, or none
+_own: list["OwnJvm"] = []  # the JVM of this machine that we have started; one, or none
+
+
+@dataclass(frozen=True, slots=True)
+class OwnJvm:
+    """scratch: its folders, which nobody else uses. disposable: nobody waits for what it would do at its end
+    (write its event log, or a class archive), so it may be killed."""
+
+    scratch: tuple[str, ...]
+    disposable: bool
 
 
 def context(workers: Workers = HERE) -> SparkContext:
@@ -80,6 +88,8 @@ def has_died(spark: SparkContext) -> bool:
     if process.stdin is not None:
         process.stdin.close()
     let_go(gateway)
+    while _own:
+        scratch.remove(_own.pop().scratch)
     return True
 
 
@@ -94,8 +104,8 @@ def let_go(gateway: Any) -> None:
 
 
 def _started(workers: Workers) -> SparkContext:
-    submitted = _SUBMITTED in os.environ
-    if submitted:
+    folders: tuple[str, ...] = ()
+    if _SUBMITTED in os.environ:
         if workers != HERE:
             raise UsageError("--master and --conf are spark-submit's here: give them before the program")
         SparkContext._ensure_initialized()
@@ -106,13 +116,10 @@ def _started(workers: Workers) -> SparkContext:
         check_version(java)
         said = {**settings.said_by_default(), **dict(workers.conf)}
         master = workers.master or spark_master.LOCAL
-        ours = spark_master.is_local(master) and not workers.conf and not _ELSEWHERE & os.environ.keys()
-        scratch = own_scratch() if ours else None
-        said |= launching(java, said, scratch)
+        folders = own_scratch(said) if spark_master.is_local(master) else ()
+        said |= launching(java, said, folders)
         if spark_master.is_local(master):
             said.setdefault("spark.python.daemon.module", DAEMON)
-        if scratch is not None:
-            said.setdefault("spark.local.dir", scratch)
     spark_master.refuse_odd(master)
     near = spark_master.on_loopback(master)
     if spark_master.is_local(master):
@@ -122,7 +129,7 @@ def _started(workers: Workers) -> SparkContext:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     told = {**settings.chosen(said, loopback=near), "spark.master": master}
     told.setdefault("spark.app.name", "floodmark")
-    with quiet() as heard:
+    with quiet() as heard, scratch.given_to_spark(folders):
         try:
             return _context(told, master)
         except FloodmarkError:
@@ -131,11 +138,11 @@ def _started(workers: Workers) -> SparkContext:
             raise _refused(error, heard, master, java) from error
 
 
-def launching(java: Path, said: Mapping[str, str], scratch: str | None = None) -> dict[str, str]:
-    """What the JVM must be told when it starts. scratch: its folder for what it keeps on disk."""
+def launching(java: Path, said: Mapping[str, str], folders: tuple[str, ...] = ()) -> dict[str, str]:
+    """What the JVM must be told when it starts. folders: for what it keeps on disk."""
     options = f"{_JVM} {jvm_cds.options(java)} {said.get(settings.JVM_OPTIONS, '')}"
-    if scratch is not None and " " not in scratch:
-        options += f" -Djava.io.tmpdir={scratch}"
+    if folders and " " not in folders[0]:
+        options += f" -Djava.io.tmpdir={folders[0]}"
     heap = f"{settings.heap_mb(settings.own_cores(), settings.own_memory_mb())}m"
     return {settings.JVM_OPTIONS: options.strip(), settings.HEAP: said.get(settings.HEAP, heap)}
 
@@ -208,59 +215,37 @@ def not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def leave() -> None:
-    """Ends Spark and its JVM, and waits for it. spark-submit's JVM is not ours to end."""
+    """Ends Spark and its JVM, waits for it, and takes away its folders. spark-submit's JVM is not ours to
+    end."""
     gateway = SparkContext._gateway
-    if gateway is None:
-        return
-    process: subprocess.Popen[bytes] | None = gateway.proc
-    if process is not None and _running and is_all_ours(_running[0]):
-        end_at_once(process)
-        let_go(gateway)
-        return
-    if _running:
+    process: subprocess.Popen[bytes] | None = None if gateway is None else gateway.proc
+    own = _own.pop() if _own else OwnJvm(scratch=(), disposable=False)
+    if process is not None and own.disposable:
+        process.kill()  # to end in good order takes it more than a second
+    elif _running:
         _running.pop().stop()
     if process is not None:
         assert process.stdin is not None
-        process.stdin.close()  # the JVM ends when its standard input does
+        process.stdin.close()  # a JVM ends when its standard input does
         process.wait(timeout=END_TIMEOUT_S)
         let_go(gateway)
+    scratch.remove(own.scratch)
 
 
-def is_all_ours(spark: SparkContext) -> bool:
-    """Whether nobody but us has anything to do with this JVM: it is of this machine, nobody has configured it
-    (its events may be logged, its storage kept), and it is not to write a class archive at its end."""
-    return spark_master.is_local(spark.master) and bool(_scratch) and jvm_cds.BUILDING not in os.environ
-
-
-def end_at_once(process: "subprocess.Popen[bytes]") -> None:
-    """Kills the JVM, and takes away what it leaves behind. To end in good order takes it more than a second,
-    in which it closes what nobody uses any more."""
-    process.kill()
-    process.wait(timeout=END_TIMEOUT_S)
-    if process.stdin is not None:
-        process.stdin.close()
-    if _scratch:
-        shutil.rmtree(_scratch.pop(), ignore_errors=True)
-
-
-def own_scratch() -> str:
-    """A folder for what our JVM keeps on disk. Those of processes that were killed are taken away."""
-    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
-        pid = left.name.removeprefix(SCRATCH).partition("-")[0]
-        if pid.isdecimal() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(left, ignore_errors=True)
-    _scratch[:] = [tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-")]
+def own_scratch(said: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders of the JVM that is to start, which is ours to end from now on. said: Spark's configuration
+    so far."""
+    disposable = not said and jvm_cds.BUILDING not in os.environ
+    _own[:] = [OwnJvm(scratch=scratch.made(said), disposable=disposable)]
     atexit.unregister(leave_at_exit)
     atexit.register(leave_at_exit, os.getpid())
-    return _scratch[0]
+    return _own[0].scratch
 
 
 def leave_at_exit(pid: int) -> None:
     """Of the process that has started the JVM, and of none that was forked from it."""
-    if os.getpid() == pid and _scratch:
+    if os.getpid() == pid and _own:
         leave()
-        for left in _scratch:  # of a JVM that did not start
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def quicken() -> bool:

@@ -75,9 +75,9 @@ from harness import schedule_text
 from harness.errors import UsageError
 from harness.places import is_safe_name
 from harness.schedule import Schedule
+from harness.toml_places import Places, first_line_of, places
 from nemesis.expectations import ROW_KEYS, Row, Words, rows
 from nemesis.steps import entries
-from nemesis.toml_places import Places, first_line_of, places
 from nemesis.words_of_steps import Refused
 
 FOLDER = Path(__file__).with_name("scenarios")

@@ -9,13 +9,13 @@ Rules
    it lies apart is counted against the first run, in the partition that the anchors go by.
 """
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.campaign.rates import wilson
 from harness.commands.rulings import Ruling, ruling
 from harness.faults import FAULTS
 from harness.past import Past, Strike
@@ -23,7 +23,6 @@ from harness.replay import Anchored, Ground
 from harness.schedule import Entry
 from harness.verdict import BUG
 
-Z95 = 1.959964  # the normal quantile of a two-sided 95 % interval
 STATES_SHOWN = 2
 
 Told = Mapping[str, Any]
@@ -75,16 +74,6 @@ def same_in(sought: Told, attempt: Attempt, key: str) -> bool:
 
 def bugs_of(verdict: Told) -> tuple[str, ...]:
     return tuple(sorted({found["name"] for found in verdict.get("findings") or () if found["class"] == BUG}))
-
-
-def wilson(hits: int, of: int, z: float = Z95) -> tuple[float, float]:
-    """The Wilson score interval of a share: honest also at 0 of n and n of n."""
-    if of == 0:
-        return 0.0, 1.0
-    share, spread = hits / of, z * z / of
-    middle = (share + spread / 2) / (1 + spread)
-    half = z / (1 + spread) * math.sqrt(share * (1 - share) / of + spread / (4 * of))
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def rate(hits: int, of: int) -> str:

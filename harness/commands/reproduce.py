@@ -19,6 +19,7 @@ import orjson
 
 from checkers.judge import report
 from harness import catalog, history
+from harness.campaign.rates import wilson
 from harness.commands import replaying, telling
 from harness.commands.again import refuse_unknown
 from harness.commands.case_names import ASKED
@@ -280,7 +281,7 @@ def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
         "reproduces": {"folder": str(first.run.folder), "id": first.settings.run_id},
         "finding": None if sought is None else {"name": sought["name"], "class": sought["class"]},
         "shown": len(hits), "of": len(attempts),
-        "interval_95": list(replaying.wilson(len(hits), len(attempts))),
+        "interval_95": list(wilson(len(hits), len(attempts))),
         **nearness(first, attempts),
         "runs": [{"run": attempt.number, "folder": str(attempt.folder), "valid": attempt.verdict["valid"],
                   "shown": attempt in hits, "missed": list(attempt.missed)} for attempt in attempts],

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.campaign.rates import wilson
 from harness.commands import replaying
 from harness.commands.rejudge import changes
 from harness.commands.replaying import Attempt
@@ -24,7 +25,7 @@ MS = 1_000_000
 ])
 def test_the_interval_of_a_share_is_wilsons(hits: int, of: int, low: float, high: float) -> None:
     """Against values computed by hand from the formula."""
-    assert replaying.wilson(hits, of) == pytest.approx((low, high), abs=5e-4)
+    assert wilson(hits, of) == pytest.approx((low, high), abs=5e-4)
 
 
 def past(strike: Strike, acks: tuple[int, ...] = (), before_ns: int | None = None) -> Past:

@@ -1,0 +1,72 @@
+"""What differs between two nights: signatures that are new, gone, more or less frequent. Pure.
+
+Whether a rate has changed is asked of Fisher's exact test (scipy.stats.fisher_exact, two-sided), over the
+runs of the signature's own system. A signature that one of the nights does not have is new or gone whatever
+the test says, and its p stands beside it: once in 5 runs and never in 5 proves little.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from scipy import stats
+
+from harness.campaign.signatures import Signature
+from harness.verdict import BUG
+
+DIFFERENT_BELOW = 0.01  # of p: a night has many signatures, and each is looked at
+NEW, GONE, MORE, LESS, SAME = "new", "gone", "more frequent", "less frequent", "as before"
+_ORDER = (NEW, MORE, SAME, LESS, GONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """One night. runs: by system, those that were judged; found: runs that showed each signature."""
+
+    runs: Mapping[str, int]
+    found: Mapping[Signature, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One signature in both nights: in how many runs of its system, and how probable such a difference is if
+    the rate is the same."""
+
+    signature: Signature
+    kind: str  # NEW, GONE, MORE, LESS or SAME
+    before: tuple[int, int]  # runs that showed it, of runs of its system
+    after: tuple[int, int]
+    p: float
+
+    @property
+    def is_new_bug(self) -> bool:
+        return self.kind == NEW and self.signature.klass == BUG
+
+
+def changes(before: Counted, after: Counted) -> list[Change]:
+    """Of every signature of either night: the new ones first, bugs before what is permitted."""
+    return sorted(_changes(before, after), key=lambda one: (
+        _ORDER.index(one.kind), one.signature.klass != BUG, -one.after[0], one.signature))
+
+
+def _changes(before: Counted, after: Counted) -> Iterator[Change]:
+    for signature in before.found.keys() | after.found.keys():
+        then = (before.found.get(signature, 0), before.runs.get(signature.system, 0))
+        now = (after.found.get(signature, 0), after.runs.get(signature.system, 0))
+        p = p_same(then, now)
+        yield Change(signature=signature, kind=_kind(then, now, p), before=then, after=now, p=p)
+
+
+def _kind(then: tuple[int, int], now: tuple[int, int], p: float) -> str:
+    if then[0] == 0:
+        return NEW
+    if now[0] == 0:
+        return GONE
+    if p >= DIFFERENT_BELOW:
+        return SAME
+    return MORE if now[0] * then[1] > then[0] * now[1] else LESS
+
+
+def p_same(then: tuple[int, int], now: tuple[int, int]) -> float:
+    """How probable this difference is, or a larger one, where both nights have the same rate."""
+    table = [[hits, of - hits] for hits, of in (then, now)]
+    return float(stats.fisher_exact(table).pvalue)

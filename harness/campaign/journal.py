@@ -1,0 +1,215 @@
+"""A campaign's folder and its journal: what was begun, what came of it; read back after any end.
+
+    OUT/campaign.json       what the campaign is: its plan as written, seed, version, commit, begin
+    OUT/journal.jsonl       what has happened, a line each; only ever appended to, each line synced
+    OUT/runs/NUMBER-.../    the run folders
+    OUT/again/SIGNATURE/    reproductions
+    OUT/lock                held while somebody runs the campaign
+
+Rules
+1. A line is written after what it says is on disk. A last line without its line feed never happened.
+2. The state is a fold over the lines: what has no line has not happened, whatever lies in the folder.
+3. One process at a time runs a campaign.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from harness.campaign.cases import Case
+from harness.errors import FloodmarkError, UsageError
+
+FORMAT = 1
+BEGAN, RECORDED, FAILED, JUDGED, REPRODUCED, OPENED, ENDED = (
+    "began", "recorded", "failed", "judged", "reproduced", "opened", "ended")  # fmt: skip
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """What is known of one run of the campaign."""
+
+    number: int
+    case: Case
+    seed: int
+    folder: str  # inside the campaign's
+    recorded: bool = False  # its folder is whole
+    why: str | None = None  # the harness failed: what it said
+    judged: Line | None = None  # the line that says how (keys: journal line JUDGED)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be done with it."""
+        return self.judged is not None or self.why is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What the journal says. spent_s: seconds that the campaign was at work, over all its sessions."""
+
+    runs: Mapping[int, RunState] = field(default_factory=dict)
+    reproductions: Mapping[str, Sequence[Line]] = field(default_factory=dict)  # by signature
+    spent_s: float = 0.0
+    why_ended: str | None = None  # None: it is to go on
+
+    @property
+    def unjudged(self) -> list[RunState]:
+        return [run for run in self.runs.values() if run.recorded and not run.done]
+
+    @property
+    def unfinished(self) -> list[RunState]:
+        """Begun, and neither recorded nor failed: whoever ran them was killed."""
+        return [run for run in self.runs.values() if not run.recorded and run.why is None]
+
+
+def state_of(lines: Sequence[Line]) -> State:
+    """The fold. KeyError, TypeError or ValueError where a line is none of a journal's."""
+    runs: dict[int, RunState] = {}
+    again: dict[str, list[Line]] = {}
+    spent_s = opened_s = last_s = 0.0
+    why_ended = None
+    for line in lines:
+        event, last_s = line["event"], float(line["time_s"])
+        if event == OPENED:
+            opened_s, why_ended = last_s, None
+        elif event == BEGAN:
+            number = int(line["run"])
+            runs[number] = RunState(number=number, case=Case.of_json(line["case"]), seed=int(line["seed"]),
+                                    folder=str(line["folder"]))
+        elif event == REPRODUCED:
+            again.setdefault(str(line["signature"]), []).append(line)
+        elif event == ENDED:
+            why_ended = str(line["why"])
+        else:
+            runs[int(line["run"])] = _further(runs[int(line["run"])], line)
+        if event == OPENED:
+            continue
+        spent_s += last_s - opened_s
+        opened_s = last_s
+    return State(runs=runs, reproductions=again, spent_s=spent_s, why_ended=why_ended)
+
+
+def _further(run: RunState, line: Line) -> RunState:
+    further: Mapping[str, Mapping[str, Any]] = {
+        RECORDED: {"recorded": True}, FAILED: {"why": str(line.get("why"))}, JUDGED: {"judged": line},
+    }  # fmt: skip
+    same = {name: getattr(run, name) for name in RunState.__dataclass_fields__}
+    return RunState(**{**same, **further[line["event"]]})
+
+
+# -- on disk ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignAt:
+    """A campaign's folder, by its name."""
+
+    folder: Path
+
+    @property
+    def about_path(self) -> Path:
+        return self.folder / "campaign.json"
+
+    @property
+    def journal_path(self) -> Path:
+        return self.folder / "journal.jsonl"
+
+    @property
+    def runs_folder(self) -> Path:
+        return self.folder / "runs"
+
+    def reproductions_of(self, signature: str) -> Path:
+        return self.folder / "again" / signature
+
+    def about(self) -> dict[str, Any]:
+        """campaign.json; UsageError where the folder does not exist, FloodmarkError where it is no
+        campaign's."""
+        if not self.folder.exists():
+            raise UsageError(f"{self.folder} does not exist")
+        try:
+            about = orjson.loads(self.about_path.read_bytes())
+        except FileNotFoundError as error:
+            raise FloodmarkError(f"{self.folder} is no campaign's folder: it has no campaign.json") from error
+        except (OSError, orjson.JSONDecodeError) as error:
+            raise FloodmarkError(f"cannot read {self.about_path}: {error}") from error
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise FloodmarkError(f"{self.about_path} is not of format {FORMAT}: another version of floodmark "
+                                 "wrote it, and can read it")
+        return about
+
+    def state(self) -> State:
+        """As the journal has it now."""
+        try:
+            return state_of(list(read_lines(self.journal_path)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise FloodmarkError(f"{self.journal_path} is no journal of this version: {error!r}") from error
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """The journal's lines; one that was not written to its end is left out, and can only be the last."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FloodmarkError(f"cannot read {path}: {error.strerror}") from error
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            yield orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise FloodmarkError(f"{path}:{number}: is no line of a journal: {error}") from error
+
+
+class Journal:
+    """A journal to be written: every line is on disk when `say` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = _without_torn_end(path)
+
+    def say(self, event: str, *, time_s: float, **fields: Any) -> Line:
+        """time_s: seconds since the epoch. FloodmarkError where the disk does not take it."""
+        line = {"event": event, "time_s": round(time_s, 3), **fields}
+        try:
+            self._file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise FloodmarkError(f"cannot write {self._path}: {error.strerror}") from error
+        return line
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _without_torn_end(path: Path) -> BinaryIO:
+    """The file, open behind its last whole line."""
+    try:
+        file = path.open("ab+", buffering=0)
+        file.seek(0)
+        data = file.read()
+        file.truncate(data.rfind(b"\n") + 1)
+        file.seek(0, os.SEEK_END)
+    except OSError as error:
+        raise FloodmarkError(f"cannot write {path}: {error.strerror}") from error
+    return file
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """FloodmarkError where somebody else runs this campaign now. The lock goes with its process."""
+    with (folder / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise FloodmarkError(f"{folder} is run by another process now") from error
+        yield

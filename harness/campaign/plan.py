@@ -1,0 +1,291 @@
+"""A campaign's plan: what is to be tested, how often, and within which bounds; a TOML file.
+
+    for = "4h"                          # how long; --for goes before it
+    duration = 20                       # seconds of load in each run
+    disk = "20 GB"                      # the most that the campaign's folder may take
+    at_once = 2                         # clusters side by side; absent: as many as this machine holds
+    reproduce = 5                       # how often each new signature is had again
+    bank = 10                           # at most so many seeds that found something before are run first
+
+    [[system]]                          # what is tested. An axis: each entry is combined with each entry
+    rules = "kip-320"                   # of the other axes; an axis that is not there has one, the usual
+    weight = 3                          # three times as often as an entry of weight 1
+    [[system]]
+    rules = "kip-279"
+    config = { "replica.lag.time.max.ms" = "1000" }
+
+    [[workload]]                        # what clients do
+    workload = "idempotent"
+    [[guarantees]]                      # what is promised
+    acks = "all"
+    config = { "min.insync.replicas" = "2" }
+    [[cluster]]                         # where it runs
+    nodes = 5
+    [[nemesis]]                         # what strikes: nemeses, or a scenario by name
+    nemesis = "crash,cut"
+    interval = 3
+    [[nemesis]]
+    scenario = "double-failover"
+
+    [[except]]                          # combinations that are not run: all its keys agree
+    rules = "kip-279"
+    scenario = "double-failover"
+
+    [gates]                             # what a run must keep, besides being valid
+    max_unavailable_s = 10
+
+Rules
+1. What is off is refused with the file and the line, before anything runs.
+2. Two entries of an axis never say the same key of a case; `config` of all axes is put together.
+"""
+
+import itertools
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from harness import catalog
+from harness.campaign.cases import Case, Weighted
+from harness.campaign.quantities import seconds, size_bytes
+from harness.errors import UsageError
+from harness.places import read_at_most
+from harness.toml_places import Places, places
+
+PRESETS = Path(__file__).with_name("presets")
+BYTES_AT_MOST = 1 << 20
+MOST_CASES = 100_000
+AXES: Mapping[str, tuple[str, ...]] = {
+    "system": ("rules", "bugs", "config", "kafka", "bootstrap"),
+    "workload": ("workload", "concurrency", "rate", "partitions"),
+    "guarantees": ("acks", "replication_factor", "config"),
+    "cluster": ("cluster", "nodes", "links"),
+    "nemesis": ("nemesis", "scenario", "interval", "overspend", "duration"),
+}
+GATES = ("max_unavailable_s", "max_recovery_s", "min_acked")
+_TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "gates", "except", *AXES)
+_NOT_YET = {"kafka": "Apache Kafka", "bootstrap": "a cluster of one's own"}
+_USUAL = {"rules": catalog.RULES[-1]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A plan as read. None: not said."""
+
+    cases: tuple[Weighted, ...]
+    budget_s: float | None = None
+    disk_bytes: int | None = None
+    at_once: int | None = None
+    reproduce: int = 5
+    bank: int = 10
+    gates: Mapping[str, float] = field(default_factory=dict)
+    text: str = ""  # as it stands in the file
+
+
+def presets() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in PRESETS.glob("*.toml")))
+
+
+def load(path: Path) -> Plan:
+    """The plan in this file; UsageError."""
+    try:
+        with path.open("rb") as file:
+            data = read_at_most(file, BYTES_AT_MOST)
+    except OSError as error:
+        raise UsageError(f"the plan {path} cannot be read: {error.strerror}") from error
+    if data is None:
+        raise UsageError(f"the plan {path} is no plan: it has more than {BYTES_AT_MOST >> 20} MB")
+    try:
+        return read(data.decode(), str(path))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the plan {path} is no text: {error}") from error
+
+
+def read(text: str, source: str) -> Plan:
+    """The plan in this text; UsageError with source and line."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{source}: is no TOML: {error}") from error
+    return _Reader(source, data, places(text), text).plan()
+
+
+class _Reader:
+    """One file on its way to a value."""
+
+    def __init__(self, source: str, data: Mapping[str, Any], lines: Places, text: str) -> None:
+        self._source, self._data, self._lines, self._text = source, data, lines, text
+
+    def plan(self) -> Plan:
+        self._only("a plan", "", self._data, _TOP)
+        axes = [self._axis(name) for name in AXES]
+        exceptions = self._tables("except")
+        for index, one in enumerate(exceptions):
+            self._only("[[except]]", "except", one, tuple(Case.__dataclass_fields__), index)
+        return Plan(
+            cases=self._cases(axes, exceptions),
+            budget_s=self._parsed("for", seconds),
+            disk_bytes=self._parsed("disk", size_bytes),
+            at_once=self._whole("at_once", None),
+            reproduce=self._whole("reproduce", 5, least=0) or 0,
+            bank=self._whole("bank", 10, least=0) or 0,
+            gates=self._gates(),
+            text=self._text,
+        )
+
+    def _refuse(self, line: int, what: str) -> NoReturn:
+        raise UsageError(f"{self._source}:{line}: {what}")
+
+    def _only(self, where: str, table: str, found: Mapping[str, Any], valid: Sequence[str],
+              index: int = 0) -> None:
+        for key in found:
+            if key not in valid:
+                line = self._lines.of(table, key, index) if table else self._lines.at_top(key)
+                self._refuse(line, f"{where} does not know {key!r}; valid: {', '.join(valid)}")
+
+    def _tables(self, name: str) -> Sequence[Mapping[str, Any]]:
+        found = self._data.get(name, [])
+        if not (isinstance(found, list) and all(isinstance(one, dict) for one in found)):
+            self._refuse(self._lines.at_top(name), f"{name} should be tables, [[{name}]]")
+        return found
+
+    # -- the matrix -------------------------------------------------------------------------------------
+
+    def _axis(self, name: str) -> list[tuple[Mapping[str, Any], float]]:
+        """Its entries, as words of a case, and their weights."""
+        entries: list[tuple[Mapping[str, Any], float]] = []
+        for index, found in enumerate(self._tables(name)):
+            self._only(f"[[{name}]]", name, found, (*AXES[name], "weight"), index)
+            for key, system in _NOT_YET.items():
+                if key in found:
+                    self._refuse(self._lines.of(name, key, index),
+                                 f"{key}: no campaign can run {system} yet")
+            weight = found.get("weight", 1)
+            if not _is_number(weight) or weight < 0:
+                self._refuse(self._lines.of(name, "weight", index),
+                             f"weight is {weight!r}, should be 0 or more")
+            words = {key: self._checked(name, key, value, index)
+                     for key, value in found.items() if key != "weight"}
+            if words.get("scenario") and "nemesis" in words:
+                self._refuse(self._lines.of(name, "nemesis", index),
+                             "an entry has a nemesis or a scenario, not both")
+            if weight:
+                entries.append((words, float(weight)))
+        if self._data.get(name) is not None and not entries:
+            self._refuse(self._lines.at_top(name), f"no [[{name}]] has a weight above 0: nothing is left")
+        return entries or [({}, 1.0)]
+
+    def _cases(self, axes: Sequence[Sequence[tuple[Mapping[str, Any], float]]],
+               exceptions: Sequence[Mapping[str, Any]]) -> tuple[Weighted, ...]:
+        size = math.prod(len(axis) for axis in axes)
+        if size > MOST_CASES:
+            self._refuse(1, f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
+        usual = {**_USUAL, **({"duration": self._duration()} if "duration" in self._data else {})}
+        cases = []
+        for entries in itertools.product(*axes):
+            words: dict[str, Any] = dict(usual)
+            config: tuple[str, ...] = ()
+            for mine, _ in entries:
+                config += mine.get("config", ())
+                words |= mine
+            case = Case(**{**words, "config": config})
+            if not any(_agrees(case, one) for one in exceptions):
+                cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
+        if not cases:
+            self._refuse(self._lines.at_top("except"), "every combination is excepted: nothing would be run")
+        return tuple(cases)
+
+    def _checked(self, table: str, key: str, value: Any, index: int) -> Any:
+        line = self._lines.of(table, key, index)
+        choices: Mapping[str, Sequence[str]] = {
+            "rules": catalog.RULES, "workload": sorted(catalog.WORKLOADS),
+            "cluster": sorted(catalog.CLUSTERS), "links": ("direct", "proxied"), "acks": ("all", "1", "0"),
+        }  # fmt: skip
+        if key in choices:
+            if value not in choices[key]:
+                self._refuse(line, f"{key} is {value!r}; valid: {', '.join(choices[key])}")
+            return value
+        if key == "bugs":
+            if not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+                self._refuse(line, f"bugs is {value!r}, should be a list of names")
+            return tuple(value)
+        if key == "config":
+            return self._config(line, value)
+        if key in ("nemesis", "scenario"):
+            if not isinstance(value, str) or not value:
+                self._refuse(line, f"{key} is {value!r}, should be a name")
+            return value
+        if key == "overspend":
+            if not isinstance(value, bool):
+                self._refuse(line, f"overspend is {value!r}, should be true or false")
+            return value
+        return self._number(line, key, value)
+
+    def _number(self, line: int, key: str, value: Any) -> float | int:
+        if key in ("interval", "duration", "rate"):
+            if not _is_number(value) or value <= 0:
+                self._refuse(line, f"{key} is {value!r}, should be a number above 0")
+            return float(value)
+        least = 0 if key == "concurrency" else 1
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            self._refuse(line, f"{key} is {value!r}, should be a whole number, {least} or more")
+        return value
+
+    def _config(self, line: int, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, dict):
+            self._refuse(line, f"config is {value!r}, should be a table of Kafka's keys")
+        for key, one in value.items():
+            if isinstance(one, bool | float) or not isinstance(one, str | int):
+                self._refuse(line, f"config: {key} is {one!r}, should be a text or a whole number")
+        return tuple(f"{key}={one}" for key, one in value.items())
+
+    # -- bounds -----------------------------------------------------------------------------------------
+
+    def _duration(self) -> float:
+        return float(self._number(self._lines.at_top("duration"), "duration", self._data["duration"]))
+
+    def _parsed(self, key: str, parse: Any) -> Any:
+        if key not in self._data:
+            return None
+        value, line = self._data[key], self._lines.at_top(key)
+        if not isinstance(value, str):
+            self._refuse(line, f"{key} is {value!r}, should be a text such as \"20min\" or \"20 GB\"")
+        try:
+            return parse(value)
+        except ValueError as error:
+            self._refuse(line, f"{key}: {error}")
+
+    def _whole(self, key: str, default: int | None, least: int = 1) -> int | None:
+        value = self._data.get(key, default)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            self._refuse(self._lines.at_top(key), f"{key} is {value!r}, should be {least} or more")
+        return value
+
+    def _gates(self) -> Mapping[str, float]:
+        found = self._data.get("gates", {})
+        if not isinstance(found, dict):
+            self._refuse(self._lines.at_top("gates"), "gates should be a table, [gates]")
+        self._only("[gates]", "gates", found, GATES)
+        for key, value in found.items():
+            if not _is_number(value) or value < 0:
+                self._refuse(self._lines.of("gates", key),
+                             f"{key} is {value!r}, should be a number, 0 or more")
+        return {key: float(value) for key, value in found.items()}
+
+
+def _agrees(case: Case, exception: Mapping[str, Any]) -> bool:
+    """Whether the case has all that the exception names; a list names several values."""
+    return bool(exception) and all(
+        getattr(case, key) in value if isinstance(value, list) and not isinstance(getattr(case, key), tuple)
+        else _plain(getattr(case, key)) == value
+        for key, value in exception.items())
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,163 @@
+"""Which cause a run's findings have: the same words for the same cause, whatever the offsets. Pure.
+
+One broken rule makes many findings: the leader acks too early, then a record is lost, then replicas part. A
+signature names the first thing that went wrong:
+
+- the finding that itself says which rule was broken (RULES_BROKEN), the first of them by this list; else
+- the earliest line of the trace that a finding blames: what was done, in which role, why (numbers left out);
+- without a trace, the worst finding and how.
+
+What is tested and what was promised belong to it: the same loss under acks=1 is another matter. What struck
+before it does not: a crash, a cut or a pause may bring the same fault to light. It is counted beside
+(`variants` of the ledger).
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from checkers.laws import finding_names as names
+from harness.verdict import BUG
+
+Line = Mapping[str, Any]
+
+# Findings that name a broken rule, the one that explains most first.
+RULES_BROKEN = (
+    names.UNCLEAN_ELECTION, names.TWO_LEADERS, names.EPOCH_REGRESSED, names.ACK_RULE, names.UNSAFE_ISR,
+    names.MALFORMED_LOG,
+)  # fmt: skip
+# All others, the worst first, for runs whose trace blames nobody.
+WORST_FIRST = (
+    names.LOST_WRITE, names.SAW_THEN_LOST, names.DIVERGED, names.EPOCH_LINEAGE, names.DUPLICATE,
+    names.INCONSISTENT_OFFSETS,
+)  # fmt: skip
+CONTROLLER = "controller"
+_NUMBERS = re.compile(r"\d+")
+# What a cluster promises. (Idempotence is the client's: only where it is asked for is a duplicate a bug.)
+GUARANTEES = (
+    "acks", "isolation", "min_insync_replicas", "replication_factor", "unclean_leader_election", "flush",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Signature:
+    """One cause. Every part is a text; "" where there is none."""
+
+    system: str  # what was tested: rules and known-bad rules, or a version
+    guarantees: str  # what was promised
+    finding: str
+    klass: str
+    permitted_by: str
+    how: str
+    step: str  # what was done wrong, by whom: `truncate as follower: to the high watermark`
+
+    @property
+    def id(self) -> str:
+        """Ten hex digits; of a ledger, which keeps it when a finding is renamed."""
+        return hashlib.sha256(orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)).hexdigest()[:10]
+
+    @property
+    def sentence(self) -> str:
+        """`unsafe-truncation: truncate as follower: to the high watermark (high-watermark, acks=all)`."""
+        how = f" ({self.how})" if self.how else ""
+        step = f": {self.step}" if self.step else ""
+        permitted = f", permitted by {self.permitted_by}" if self.permitted_by else ""
+        return f"{self.finding}{how}{step} [{self.system}, {self.guarantees}{permitted}]"
+
+
+def signatures(verdict: Line, about: Line, lines: Mapping[int, Line]) -> tuple[Signature, ...]:
+    """Of one run: at most one of its bugs, and one for each setting that permitted findings.
+
+    verdict, about: verdict.json and run.json. lines: those lines of the trace, by number, that examples
+    name as their `event`."""
+    groups: dict[tuple[str, str], list[Line]] = {}
+    for found in verdict.get("findings") or ():
+        permitted_by = found["permitted_by"] or ""
+        groups.setdefault((found["class"], permitted_by), []).append(found)
+    made = [
+        cause(mine, lines, system=system_of(about), guarantees=guarantees_of(about),
+              klass=klass, permitted_by=permitted_by)
+        for (klass, permitted_by), mine in groups.items()
+    ]  # fmt: skip
+    return tuple(sorted(made, key=lambda one: (one.klass != BUG, one)))
+
+
+def cause(findings: Sequence[Line], lines: Mapping[int, Line], **of: str) -> Signature:
+    """That of findings of one class, of which there is at least one."""
+    for name in RULES_BROKEN:
+        for found in findings:
+            if found["name"] == name:
+                first = _first_example(found)
+                return Signature(finding=name, how=_how(first), step=_step(lines.get(_event(first))), **of)
+    blamed = [(event, found, example) for found in findings for example in found.get("examples") or ()
+              if (event := _event(example)) in lines]
+    if blamed:
+        event, found, _ = min(blamed, key=lambda one: (one[0], _badness(one[1])))
+        return Signature(finding=_of_step(lines[event], found), how="", step=_step(lines[event]), **of)
+    worst = min(findings, key=_badness)
+    return Signature(finding=worst["name"], how=_how(_first_example(worst)), step="", **of)
+
+
+def events_of(verdict: Line) -> set[int]:
+    """The lines of the trace that a verdict's examples name."""
+    return {_event(example) for found in verdict.get("findings") or ()
+            for example in found.get("examples") or ()} - {-1}
+
+
+def system_of(about: Line) -> str:
+    """`kip-320`, `kip-320+trunc_hw`: what runs, with its known-bad rules."""
+    bugs: list[str] = []
+    configs = about.get("config")
+    for config in (configs.values() if isinstance(configs, dict) else ()):
+        if isinstance(config, dict) and isinstance(named := config.get("floodmark.bugs"), str):
+            bugs = [word for word in named.split(",") if word]
+            break
+    return "+".join((str(about.get("rules", "?")), *sorted(bugs)))
+
+
+def guarantees_of(about: Line) -> str:
+    """Those of run.json, in one order; a switch that is off is left out."""
+    given = about.get("guarantees")
+    given = given if isinstance(given, dict) else {}
+    return " ".join(key if given[key] is True else f"{key}={given[key]}"
+                    for key in GUARANTEES if given.get(key) not in (None, False))
+
+
+def _first_example(found: Line) -> Line:
+    """The earliest in the trace; else the first."""
+    examples: Sequence[Line] = found.get("examples") or ({},)
+    traced = [example for example in examples if _event(example) >= 0]
+    return min(traced, key=_event) if traced else examples[0]
+
+
+def _event(example: Line) -> int:
+    """-1: none."""
+    event = example.get("event")
+    return event if type(event) is int else -1
+
+
+def _how(example: Line) -> str:
+    return _NUMBERS.sub("N", str(example.get("how") or ""))
+
+
+def _step(line: Line | None) -> str:
+    """What a line of the trace says was done; no numbers and no nodes."""
+    if line is None:
+        return ""
+    who = CONTROLLER if line.get("node") == CONTROLLER else line.get("role")
+    why = _NUMBERS.sub("N", str(line.get("why") or ""))
+    return f"{line.get('event')}{f' as {who}' if who else ''}{f': {why}' if why else ''}"
+
+
+def _of_step(line: Line, found: Line) -> str:
+    """A truncation that took a committed record is one, whichever finding shows the loss."""
+    return names.UNSAFE_TRUNCATION if line.get("event") == "truncate" else str(found["name"])
+
+
+def _badness(found: Line) -> tuple[int, str]:
+    name = str(found["name"])
+    return (WORST_FIRST.index(name) if name in WORST_FIRST else len(WORST_FIRST), name)

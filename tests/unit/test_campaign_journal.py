@@ -1,0 +1,102 @@
+"""A campaign's journal: what it says is what has happened, wherever it was cut off."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.campaign.cases import Case
+from harness.campaign.journal import (
+    BEGAN,
+    ENDED,
+    FAILED,
+    JUDGED,
+    OPENED,
+    RECORDED,
+    REPRODUCED,
+    CampaignAt,
+    Journal,
+    alone,
+    read_lines,
+    state_of,
+)
+from harness.errors import FloodmarkError, UsageError
+
+CASE = Case(rules="kip-320").as_json()
+
+
+def written(path: Path) -> Path:
+    journal = Journal(path)
+    journal.say(OPENED, time_s=100)
+    for number in (1, 2, 3, 4):
+        journal.say(BEGAN, time_s=100 + number, run=number, case=CASE, seed=number, folder=f"runs/{number}")
+    journal.say(RECORDED, time_s=110, run=1)
+    journal.say(RECORDED, time_s=110, run=2)
+    journal.say(FAILED, time_s=111, run=3, why="no port")
+    journal.say(JUDGED, time_s=120, run=1, kind="valid", signatures=[])
+    journal.say(REPRODUCED, time_s=130, signature="ab12", folder="again/ab12/1", shown=True)
+    journal.close()
+    return path
+
+
+def test_the_state_is_what_was_said(tmp_path: Path) -> None:
+    state = state_of(list(read_lines(written(tmp_path / "journal.jsonl"))))
+    assert [run.number for run in state.unjudged] == [2]
+    assert [run.number for run in state.unfinished] == [4]
+    assert state.runs[3].why == "no port"
+    assert state.runs[1].judged is not None
+    assert [line["shown"] for line in state.reproductions["ab12"]] == [True]
+    assert state.spent_s == 30
+
+
+def test_time_between_sessions_is_not_spent(tmp_path: Path) -> None:
+    journal = Journal(written(tmp_path / "journal.jsonl"))
+    journal.say(OPENED, time_s=10_000)
+    journal.say(ENDED, time_s=10_005, why="the time is over")
+    journal.close()
+    state = state_of(list(read_lines(tmp_path / "journal.jsonl")))
+    assert (state.spent_s, state.why_ended) == (35, "the time is over")
+
+
+def test_wherever_it_is_cut_off_the_lines_before_stand(tmp_path: Path) -> None:
+    data = written(tmp_path / "whole").read_bytes()
+    torn = tmp_path / "torn"
+    for end in range(0, len(data), 7):
+        torn.write_bytes(data[:end])
+        lines = list(read_lines(torn))
+        assert len(lines) == data[:end].count(b"\n")
+        state_of(lines)
+        journal = Journal(torn)
+        journal.say(ENDED, time_s=200, why="cut")
+        journal.close()
+        assert list(read_lines(torn)) == [*lines, {"event": ENDED, "time_s": 200, "why": "cut"}]
+
+
+def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b'{"event":"opened","time_s":1}\n{oops\n')
+    with pytest.raises(FloodmarkError, match=r"journal.jsonl:2: is no line of a journal"):
+        list(read_lines(path))
+
+
+def test_a_line_of_another_version_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_bytes(b'{"event":"judged","time_s":1,"run":7}\n')
+    with pytest.raises(FloodmarkError, match="is no journal of this version"):
+        CampaignAt(folder=tmp_path).state()
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    another = pytest.raises(FloodmarkError, match="is run by another process now")
+    with alone(tmp_path), another, alone(tmp_path):
+        raise AssertionError("two at once")
+    with alone(tmp_path):
+        pass
+
+
+def test_what_is_no_campaign_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        CampaignAt(folder=tmp_path / "none").about()
+    with pytest.raises(FloodmarkError, match=r"it has no campaign\.json"):
+        CampaignAt(folder=tmp_path).about()
+    (tmp_path / "campaign.json").write_text('{"format": 2}')
+    with pytest.raises(FloodmarkError, match="not of format 1"):
+        CampaignAt(folder=tmp_path).about()

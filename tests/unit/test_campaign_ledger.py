@@ -1,0 +1,156 @@
+"""The ledger of causes: plain, mergeable, never counting twice; and what differs between two nights."""
+
+from pathlib import Path
+from random import Random
+
+import orjson
+import pytest
+
+from harness.campaign import ledger as ledgers
+from harness.campaign.difference import GONE, LESS, MORE, NEW, SAME, Counted, changes, p_same
+from harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, merged, save
+from harness.campaign.rates import per_100, wilson
+from harness.campaign.signatures import Signature
+from harness.errors import FloodmarkError
+
+LOST = Signature(system="kip-101", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
+                 how="overwritten", step="")
+ACK = Signature(system="kip-320", guarantees="acks=all", finding="ack-rule", klass="bug", permitted_by="",
+                how="isr", step="ack")
+NIGHT = Night(began="2026-01-02T03:04:05+00:00", version="1", commit=None, runs={"kip-101": 20, "kip-320": 5})
+LATER = Night(began="2026-01-03T03:04:05+00:00", version="2", commit="abc", runs={"kip-101": 30})
+RUN = Smallest(folder="runs/1", size_bytes=1000, case={"rules": "kip-101"}, seed=7)
+
+
+def two_nights() -> Ledger:
+    first = Ledger().noting("one", NIGHT).finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
+    return (first.noting("two", LATER).finding(LOST, "two", 4, faults={"crash": 1}, smallest=None)
+            .finding(ACK, "two", 1, faults={}, smallest=None)
+            .reproducing(LOST.id, 2, 5)
+            .marking(LOST.id, reason="KAFKA-1", since="2026-01-04")
+            .annotating(LOST.id, "only with four partitions"))
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    save(tmp_path / "ledger.json", two_nights())
+    assert load(tmp_path / "ledger.json") == two_nights()
+    assert load(tmp_path / "none.json") == Ledger()
+
+
+def test_the_same_campaign_again_counts_nothing_twice() -> None:
+    again = two_nights().noting("one", NIGHT).finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
+    assert again == two_nights()
+    entry = again.entries[LOST.id]
+    assert (entry.count, again.seen(entry), again.runs_of("kip-101")) == (7, ["one", "two"], 50)
+
+
+def test_merging_is_union_whatever_the_order() -> None:
+    ledger = two_nights()
+    one = Ledger().noting("one", NIGHT).finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
+    other = (Ledger().noting("two", LATER).finding(LOST, "two", 4, faults={"crash": 1}, smallest=None)
+             .finding(ACK, "two", 1, faults={}, smallest=None).reproducing(LOST.id, 2, 5)
+             .marking(LOST.id, reason="KAFKA-1", since="2026-01-04")
+             .annotating(LOST.id, "only with four partitions"))
+    assert merged(one, other) == merged(other, one) == ledger
+    assert merged(ledger, ledger) == ledger
+
+
+def test_merging_of_any_three_does_not_ask_for_their_order() -> None:
+    rng = Random(3)
+    for _ in range(50):
+        three = []
+        for _ in range(3):
+            made = Ledger()
+            for name, night in (("one", NIGHT), ("two", LATER)):
+                if rng.random() < 0.7:
+                    made = made.noting(name, night)
+                    for signature in (LOST, ACK):
+                        if rng.random() < 0.6:
+                            made = made.finding(signature, name, rng.randrange(1, 9), faults={},
+                                                smallest=RUN if rng.random() < 0.5 else None)
+            three.append(made)
+        a, b, c = three
+        assert merged(merged(a, b), c) == merged(a, merged(b, c)) == merged(c, merged(b, a))
+
+
+def test_a_renamed_finding_keeps_its_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "ledger.json", two_nights())
+    monkeypatch.setattr(ledgers, "RENAMED", {"lost-write": "lost-record"})
+    today = Signature(**{**{name: getattr(LOST, name) for name in LOST.__slots__}, "finding": "lost-record"})
+    ledger = load(tmp_path / "ledger.json")
+    entry = ledger.of(today)
+    assert entry is not None
+    assert (entry.id, entry.count) == (LOST.id, 7)
+    assert entry.id != today.id
+    after = ledger.finding(today, "two", 5, faults={}, smallest=None)
+    assert len(after.entries) == 2
+    assert after.entries[LOST.id].count == 8
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"format": 2}', "is of format 2, this floodmark knows 1: a newer version"),
+        (b'{"format": 1, "campaigns": {}}', "is no ledger"),
+        (b"[]", "is no ledger"),
+        (b'{"a": 1}', "is no ledger"),
+        (b'<<<<<<< ours\n{"format": 1}', "is broken (a merge that was not finished?)"),
+    ],
+)
+def test_what_is_no_ledger_is_said_and_left_alone(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "ledger.json"
+    path.write_bytes(content)
+    with pytest.raises(FloodmarkError) as caught:
+        load(path)
+    assert says in str(caught.value)
+    assert path.read_bytes() == content
+
+
+def test_counts_of_a_campaign_that_is_not_listed_are_refused(tmp_path: Path) -> None:
+    whole = orjson.loads(as_bytes(two_nights()))
+    del whole["campaigns"]["two"]
+    (tmp_path / "ledger.json").write_bytes(orjson.dumps(whole))
+    with pytest.raises(FloodmarkError, match="does not list: two"):
+        load(tmp_path / "ledger.json")
+
+
+def test_an_entry_is_named_by_the_beginning_of_its_id() -> None:
+    ledger = two_nights()
+    assert ledger.named(LOST.id[:6]).signature == LOST
+    with pytest.raises(FloodmarkError, match="no signature 'zz'"):
+        ledger.named("zz")
+    with pytest.raises(FloodmarkError, match="2 signatures"):
+        ledger.named("")
+
+
+# -- nights beside nights -----------------------------------------------------------------------------------
+
+
+def night(**found: int) -> Counted:
+    of = {"lost": LOST, "ack": ACK}
+    return Counted(runs={"kip-101": 100, "kip-320": 100},
+                   found={of[name]: runs for name, runs in found.items()})
+
+
+def test_new_and_gone() -> None:
+    told = changes(night(lost=3), night(ack=2))
+    assert [(one.signature, one.kind, one.is_new_bug) for one in told] == [
+        (ACK, NEW, True), (LOST, GONE, False)]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "kind"), [(10, 12, SAME), (10, 40, MORE), (40, 10, LESS), (5, 5, SAME)])
+def test_more_and_less_often_by_an_exact_test(then: int, now: int, kind: str) -> None:
+    (change,) = changes(night(lost=then), night(lost=now))
+    assert (change.kind, change.before, change.after) == (kind, (then, 100), (now, 100))
+
+
+def test_fishers_test_is_the_textbooks() -> None:
+    """Fisher's lady: 3 of 4 cups right."""
+    assert p_same((3, 4), (1, 4)) == pytest.approx(0.4857, abs=1e-4)
+
+
+def test_a_rate_has_its_interval() -> None:
+    assert per_100(12, 100) == "12 per 100 runs (7 to 20)"
+    assert per_100(0, 0) == "no run"
+    assert wilson(0, 10)[0] == 0

@@ -1,0 +1,126 @@
+"""A campaign's plan: what it takes, what it refuses and where; which run comes when."""
+
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from harness.campaign.cases import Case, Weighted, draws, seed_of
+from harness.campaign.plan import PRESETS, load, presets, read
+from harness.errors import UsageError
+
+SMALL = """
+for = "20min"
+duration = 15
+[[system]]
+rules = "kip-320"
+weight = 3
+[[system]]
+rules = "kip-320"
+bugs = ["trunc_hw"]
+config = { "replica.lag.time.max.ms" = 1000 }
+[[guarantees]]
+acks = "1"
+config = { "min.insync.replicas" = "1" }
+[[nemesis]]
+nemesis = "crash,cut"
+interval = 2
+[[nemesis]]
+scenario = "double-failover"
+[[except]]
+bugs = ["trunc_hw"]
+scenario = "double-failover"
+"""
+
+
+def test_axes_are_multiplied_and_exceptions_taken_out() -> None:
+    plan = read(SMALL, "plan.toml")
+    told = {(one.case.system, one.case.faults): one for one in plan.cases}
+    assert set(told) == {("kip-320", "crash,cut"), ("kip-320", "double-failover"),
+                         ("kip-320+trunc_hw", "crash,cut")}
+    assert [one.weight for one in plan.cases] == [3, 3, 1]
+    case = told["kip-320+trunc_hw", "crash,cut"].case
+    assert case.config == ("replica.lag.time.max.ms=1000", "min.insync.replicas=1")
+    assert (case.acks, case.interval, case.duration) == ("1", 2.0, 15.0)
+    assert plan.budget_s == 1200
+
+
+def test_an_empty_plan_is_one_usual_run() -> None:
+    (only,) = read("", "plan.toml").cases
+    assert only.case == Case(rules="kip-320")
+
+
+@pytest.mark.parametrize("name", presets())
+def test_presets_can_be_read(name: str) -> None:
+    plan = load(PRESETS / f"{name}.toml")
+    assert plan.budget_s
+    assert plan.disk_bytes
+    assert all(one.case.faults for one in plan.cases)
+
+
+def test_there_are_three_presets() -> None:
+    assert presets() == ("nightly", "smoke", "soak")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[system]]\nrulez = 'kip-320'", "plan.toml:2: [[system]] does not know 'rulez'; valid: rules"),
+        ("foor = '4h'", "plan.toml:1: a plan does not know 'foor'"),
+        ("[[system]]\nrules = 'kip-3'", "plan.toml:2: rules is 'kip-3'; valid: high-watermark"),
+        ("[[system]]\nkafka = '3.9.2'", "plan.toml:2: kafka: no campaign can run Apache Kafka yet"),
+        ("for = '4 nights'", "plan.toml:1: for: '4 nights' is no time"),
+        ("for = 4", "plan.toml:1: for is 4, should be a text"),
+        ("\ndisk = 'much'", "plan.toml:2: disk: 'much' is no size"),
+        ("[[nemesis]]\nnemesis = 'all'\nscenario = 'x'", "plan.toml:2: an entry has a nemesis or a scenario"),
+        ("[[system]]\nweight = 0", "plan.toml:1: no [[system]] has a weight above 0"),
+        ("[[system]]\nweight = -1", "plan.toml:2: weight is -1"),
+        ("[[except]]\nrules = 'kip-320'", "plan.toml:1: every combination is excepted"),
+        ("[[workload]]\npartitions = 0", "plan.toml:2: partitions is 0, should be a whole number, 1 or more"),
+        ("duration = 0", "plan.toml:1: duration is 0, should be a number above 0"),
+        ("[system]\nrules = 'kip-320'", "plan.toml:1: system should be tables, [[system]]"),
+        ("[gates]\nmax_lost = 1", "plan.toml:2: [gates] does not know 'max_lost'"),
+        ("[gates]\nmin_acked = 'many'", "plan.toml:2: min_acked is 'many'"),
+        ("[[guarantees]]\nconfig = { a = true }", "plan.toml:2: config: a is True"),
+        ("for = ", "plan.toml: is no TOML"),
+    ],
+)  # fmt: skip
+def test_what_is_off_is_refused_with_its_line(text: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(text, "plan.toml")
+    assert says in str(caught.value)
+
+
+# -- which run comes when -----------------------------------------------------------------------------------
+
+
+def cases(*weights: float) -> list[Weighted]:
+    return [Weighted(case=Case(rules="kip-320", nodes=position + 1), weight=weight)
+            for position, weight in enumerate(weights)]
+
+
+def test_each_case_has_its_share_however_early_one_stops() -> None:
+    weights = (3, 1, 1)
+    for count in range(1, 60):
+        had = Counter(draw.case.nodes for draw in islice(draws(cases(*weights), 7), count))
+        for node, weight in enumerate(weights, 1):
+            assert abs(had[node] - count * weight / 5) <= 1
+
+
+def test_the_same_seed_gives_the_same_runs_and_another_gives_others() -> None:
+    first, again, other = (list(islice(draws(cases(2, 1), seed), 20)) for seed in (7, 7, 8))
+    assert first == again
+    assert {draw.seed for draw in first}.isdisjoint({draw.seed for draw in other})
+    assert len({draw.seed for draw in first}) == 20
+
+
+def test_the_bank_comes_first_with_its_own_seeds() -> None:
+    known = Case(rules="kip-101")
+    drawn = list(islice(draws(cases(1), 7, [(known, 42)]), 3))
+    assert [(draw.number, draw.case.rules, draw.seed) for draw in drawn] == [
+        (1, "kip-101", 42), (2, "kip-320", seed_of(7, 2)), (3, "kip-320", seed_of(7, 3))]
+
+
+def test_a_case_survives_json() -> None:
+    (only, *_) = read(SMALL, "plan.toml").cases
+    assert Case.of_json(only.case.as_json()) == only.case

@@ -1,0 +1,94 @@
+"""Signatures: one for one cause, however it comes out; another for another."""
+
+from typing import Any
+
+from harness.campaign.signatures import events_of, guarantees_of, signatures, system_of
+
+ABOUT = {
+    "rules": "high-watermark",
+    "config": {"n1": {"floodmark.bugs": "b,a"}, "n2": {}},
+    "guarantees": {"acks": "all", "min_insync_replicas": 2, "unclean_leader_election": False, "flush": "os"},
+}
+TRACE = {
+    5: {"node": "n3", "event": "truncate", "why": "to the high watermark"},
+    9: {"node": "n1", "event": "truncate", "why": "epoch 3 ends at 17 on the leader"},
+    12: {"node": "controller", "event": "isr"},
+    20: {"node": "n2", "event": "ack"},
+    21: {"node": "n2", "event": "hw", "role": "leader"},
+}
+
+
+def found(name: str, *examples: dict[str, Any], klass: str = "bug", by: str | None = None) -> dict[str, Any]:
+    return {"name": name, "class": klass, "permitted_by": by, "count": 1, "examples": list(examples)}
+
+
+def of(*findings: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(one.finding, one.how, one.step)
+            for one in signatures({"findings": list(findings)}, ABOUT, TRACE)]
+
+
+CUT = ("unsafe-truncation", "", "truncate: to the high watermark")
+
+
+def test_the_first_step_is_the_cause_whatever_followed_from_it() -> None:
+    alone = of(found("unsafe-truncation", {"event": 5, "how": "cut", "nodes": ["n3"], "offset": 3}))
+    with_loss = of(
+        found("lost-write", {"event": 5, "how": "overwritten", "offset": 8}),
+        found("unsafe-truncation", {"event": 9, "how": "cut", "nodes": ["n1"]}),
+        found("diverged", {"event": 21}),
+    )
+    assert alone == with_loss == [CUT]
+
+
+def test_numbers_and_nodes_are_left_out() -> None:
+    assert of(found("unsafe-truncation", {"event": 9, "nodes": ["n1"]})) == [
+        ("unsafe-truncation", "", "truncate: epoch N ends at N on the leader")]
+
+
+def test_a_broken_rule_outranks_what_came_of_it() -> None:
+    assert of(found("lost-write", {"event": 5}), found("ack-rule", {"event": 20, "how": "isr"})) == [
+        ("ack-rule", "isr", "ack")]
+
+
+def test_two_ways_to_break_a_rule_are_two_causes() -> None:
+    isr, hw = (of(found("ack-rule", {"event": 20, "how": how})) for how in ("isr", "hw"))
+    assert isr != hw
+    assert of(found("unsafe-isr", {"event": 12, "how": "behind"})) == [
+        ("unsafe-isr", "behind", "isr as controller")]
+
+
+def test_without_a_trace_the_worst_finding_speaks() -> None:
+    assert of(found("inconsistent-offsets", {"ops": [1]}), found("lost-write", {"how": "gone"})) == [
+        ("lost-write", "gone", "")]
+    assert of(found("end-offset-regressed", {})) == [("end-offset-regressed", "", "")]
+
+
+def test_what_is_permitted_is_another_matter() -> None:
+    told = of(found("lost-write", {"event": 5}),
+              found("lost-write", {"event": 9}, klass="permitted", by="acks"))
+    assert len(told) == 2
+    assert told[0] == CUT
+
+
+def test_the_system_and_its_guarantees_belong_to_it() -> None:
+    (mine,) = signatures({"findings": [found("diverged", {})]}, ABOUT, {})
+    assert (mine.system, mine.guarantees) == ("high-watermark+a+b", "acks=all min_insync_replicas=2 flush=os")
+    weaker = {**ABOUT, "guarantees": {**ABOUT["guarantees"], "acks": "1"}}  # type: ignore[dict-item]
+    (other,) = signatures({"findings": [found("diverged", {})]}, weaker, {})
+    assert other.id != mine.id
+    assert "acks=1" in other.sentence
+
+
+def test_a_damaged_run_json_has_names_too() -> None:
+    assert system_of({}) == "?"
+    assert system_of({"rules": "kip-320", "config": []}) == "kip-320"
+    assert guarantees_of({"guarantees": 3}) == ""
+
+
+def test_which_lines_of_the_trace_are_asked_for() -> None:
+    findings = [found("a", {"event": 5}, {"event": True}, {}), found("b", {"event": 9})]
+    assert events_of({"findings": findings}) == {5, 9}
+
+
+def test_a_valid_run_has_none() -> None:
+    assert of() == []

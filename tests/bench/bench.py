@@ -17,6 +17,7 @@ from pathlib import Path
 import duck
 import engine
 import judge_figures
+import judge_scale
 import luck
 import orjson
 
@@ -36,6 +37,9 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--judge-rows", default=",".join(judge_figures.USUAL_ROWS))
     parser.add_argument("--damaged-ops", type=int, default=1_000_000)
+    parser.add_argument("--small-folders", type=int, default=200)
+    parser.add_argument("--campaign-folders", type=int, default=100)
+    parser.add_argument("--scale-ops", type=int, default=10_000_000)
     parser.add_argument("--folders", type=Path, help="where the judge's folders are kept, or found")
     parser.add_argument("--luck-runs", type=int, default=3)
     parser.add_argument("--luck-seconds", type=float, default=60.0)
@@ -43,6 +47,9 @@ def main() -> None:
     parts = [part for part in PARTS if part in options.only.split(",")]
     with tempfile.TemporaryDirectory(prefix="floodmark-bench-") as name:
         scratch = Path(name)
+        folders = judge_figures.Bench(
+            scratch=options.folders or scratch, keep=options.folders is not None, repeat=options.repeat)
+        folders.scratch.mkdir(parents=True, exist_ok=True)
         if "cluster" in parts:
             bench_cluster(scratch, options.seconds, options.repeat)
         if "trace" in parts:
@@ -50,11 +57,14 @@ def main() -> None:
         if "recorder" in parts:
             bench_recorder(scratch, options.repeat)
         if "judge" in parts:
-            rows = [row for row in judge_figures.ROWS if row in options.judge_rows.split(",")]
-            judge_figures.bench_judge(scratch, rows, sizes_of(options.ops), options.damaged_ops,
-                                      options.repeat, options.folders)
+            rows = options.judge_rows.split(",")
+            judge_figures.bench_judge(
+                folders, rows, sizes=sizes_of(options.ops), damaged_ops=options.damaged_ops,
+                small=options.small_folders, campaign=options.campaign_folders)
+            if "scale" in rows:
+                judge_scale.bench_scale(folders, options.scale_ops)
         if "duckdb" in parts:
-            duck.bench_duckdb(scratch, sizes_of(options.ops), options.repeat, say)
+            duck.bench_duckdb(folders, sizes_of(options.ops))
         if "luck" in parts:
             luck.bench_luck(scratch, options.luck_runs, options.luck_seconds)
         if "containers" in parts:

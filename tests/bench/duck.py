@@ -1,71 +1,48 @@
-"""The two core verdicts by DuckDB, for a measure: are acked writes in the leaders' logs at their offsets, and
-do the replicas' logs agree offset by offset. Warm times of both, on the same files.
+"""The judge, which asks all laws, beside DuckDB alone with the two core verdicts (core_verdicts.py).
 
     make bench ARGS='--only duckdb --ops 1000000'
+
+Cold is a process from start to exit, warm whatever follows the first time in one process. The folders are
+like real runs (tests/support/real_like.py), once as JSON lines alone and once with the Parquet that
+`floodmark run` and `check --keep-parquet` leave beside them.
 """
 
-import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
-import big
-import orjson
-
-Say = Callable[[str, Sequence[float], str], None]
-
-_HISTORY = """read_json('{folder}/history.jsonl', format='newline_delimited', columns={{
-    type: 'VARCHAR', f: 'VARCHAR',
-    sends: 'STRUCT("partition" BIGINT, "value" BIGINT, "offset" BIGINT)[]'}})"""
-_LOGS = """read_json('{folder}/logs/*.jsonl', format='newline_delimited', columns={{
-    node: 'VARCHAR', "partition": 'BIGINT', "offset": 'BIGINT', epoch: 'BIGINT', "value": 'BIGINT',
-    crc: 'BIGINT'}})"""
-_LOST = """select count(*)
-    from (select unnest(sends) as s from {history} where type = 'ok' and f = 'send') acked
-    anti join (select * from {logs} join leaders using (node, "partition")) held
-    on s."partition" = held."partition" and s."offset" = held."offset" and s."value" = held."value"
-    where s."partition" in (select "partition" from leaders)"""
-_DIVERGED = """select count(*) from (select "partition", "offset" from {logs}
-    group by all having count(distinct (epoch, "value", crc)) > 1)"""
-_WARM = """
-import sys, time
-from pathlib import Path
-from checkers.judge.job import SparkJudge
-judge, times = SparkJudge(), []
-for _ in range(int(sys.argv[2])):
-    began = time.perf_counter()
-    verdict, = judge.judge([Path(sys.argv[1])])
-    times.append(time.perf_counter() - began)
-assert verdict.valid is True, verdict
-print(*times[1:])
-from checkers.spark.session import leave
-leave()
-"""
+import core_verdicts
+from judge_figures import Bench, checked, held_by, progress, real_like_folder, warm, watched
 
 
-def bench_duckdb(scratch: Path, sizes: Sequence[int], repeat: int, say: Say) -> None:
-    """Warm times (all calls but a process's first) from JSON lines and from Parquet, and their ratios."""
-    print("warm times on the same files: the judge, all checks; DuckDB, the two core ones", flush=True)
+def bench_duckdb(bench: Bench, sizes: Sequence[int]) -> None:
+    """Medians, and how many times DuckDB's seconds the judge takes."""
+    print("the judge, all checks, beside DuckDB, the two core ones; s, medians", flush=True)
+    print("| folder | files | the judge cold | DuckDB cold | ratio | the judge warm | DuckDB warm | ratio |",
+          flush=True)  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|", flush=True)
     for ops in sizes:
-        folder = big.write(scratch / f"duck-{ops}", ops=ops)
-        for form in ("jsonl", "parquet"):
+        folder = real_like_folder(bench, ops)
+        without_parquet(folder)
+        for form in ("json", "parquet"):
             if form == "parquet":
                 as_parquet(folder)
-            ours, theirs = warm_judge(folder, repeat), warm_duckdb(folder, form, repeat)
-            say(f"{ops:,} ops, {form}: floodmark", ours, "s")
-            say(f"{ops:,} ops, {form}: DuckDB", theirs, "s")
-            ratio = statistics.median(ours) / statistics.median(theirs)
-            print(f"  {f'{ops:,} ops, {form}: ratio':<58}{ratio:>12,.3g}", flush=True)
+            row(folder, form, bench.repeat)
+        without_parquet(folder)
+        bench.done_with([folder])
 
 
-def warm_judge(folder: Path, repeat: int) -> list[float]:
-    ran = subprocess.run([sys.executable, "-c", _WARM, str(folder), str(repeat + 1)],
-                         capture_output=True, text=True, check=False)
-    if ran.returncode:
-        raise SystemExit(ran.stderr[-2000:])
-    return [float(word) for word in ran.stdout.split()]
+def row(folder: Path, form: str, repeat: int) -> None:
+    progress(f"judging {folder.name} as {form}, and asking DuckDB of it")
+    alone = [sys.executable, core_verdicts.__file__, str(folder), form]
+    ours = median(checked([folder]).took_s for _ in range(repeat))
+    theirs = median(watched([*alone, "1"], {0: ""}).took_s for _ in range(repeat))
+    ours_warm = median(warm(folder, repeat))
+    theirs_warm = median(core_verdicts.times_of(folder, form, repeat + 1)[1:])
+    cells = (held_by([folder]), form, f"{ours:.1f}", f"{theirs:.1f}", f"{ours / theirs:.1f}",
+             f"{ours_warm:.1f}", f"{theirs_warm:.1f}", f"{ours_warm / theirs_warm:.1f}")  # fmt: skip
+    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def as_parquet(folder: Path) -> None:
@@ -78,23 +55,6 @@ def as_parquet(folder: Path) -> None:
     keep(folder / "history.jsonl")
 
 
-def warm_duckdb(folder: Path, form: str, repeat: int) -> list[float]:
-    import duckdb
-
-    about = orjson.loads((folder / "run.json").read_bytes())
-    database = duckdb.connect()
-    database.execute('create table leaders ("partition" bigint, node varchar)')
-    leads = [(int(key), told["leader"]) for key, told in about["leaders"].items()]
-    database.executemany("insert into leaders values (?, ?)", leads)
-    history, logs = _HISTORY.format(folder=folder), _LOGS.format(folder=folder)
-    if form == "parquet":
-        history, logs = f"'{folder}/history.parquet'", f"'{folder}/logs/*.parquet'"
-    times = []
-    for _ in range(repeat + 1):
-        began_s = time.perf_counter()
-        for query in (_LOST, _DIVERGED):
-            found = database.execute(query.format(history=history, logs=logs)).fetchone()
-            if found != (0,):
-                raise SystemExit(f"DuckDB found {found} in a healthy run")
-        times.append(time.perf_counter() - began_s)
-    return times[1:]
+def without_parquet(folder: Path) -> None:
+    for file in (*folder.glob("*.parquet"), *(folder / "logs").glob("*.parquet")):
+        file.unlink()

@@ -5,43 +5,55 @@
 
 Rows (--judge-rows), in this order:
 
-    runs      three folders that `floodmark run --nemesis all` has made: 30 s, 30 s without its trace, 2 min
+    runs      folders that `floodmark run --nemesis all` has made: 30 s, 30 s without its trace, 2 min; and
+              one like that of 30 s with transactions, which is the generator's: no workload makes any
     real      folders like those (tests/support/real_like.py) of --ops ops, without a trace
     damaged   the same of --damaged-ops ops, healthy, with transactions, and with each damage in turn; beside
               each how many times the healthy one's seconds it took
-    small     200 small folders in one call
+    small     small folders in one call (--small-folders)
     session   one more traced folder of 30 s where a session of Spark runs already
-    campaign  100 traced folders like a run of 20 s in one call; long, so only where it is asked for
+    campaign  traced folders like a run of 20 s in one call (--campaign-folders)
+    scale     a folder of --scale-ops ops on one worker and on two; long, so only where it is asked for
 
-No workload of floodmark's makes transactions, so that row is the generator's. With --folders the folders stay
-there, and are taken from there by the next bench: that of another commit judges the same bytes.
+With --folders the folders stay there, and are taken from there by the next bench: that of another commit
+judges the same bytes. A folder of 1,000,000 ops has 1 GB.
 """
 
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
-import orjson
+import duckdb
 import psutil
 import real_like
 
 from harness.commands.run import RunOptions, planned, record
 
-ROWS = ("runs", "real", "damaged", "small", "session", "campaign")
+ROWS = ("runs", "real", "damaged", "small", "session", "campaign", "scale")
 USUAL_ROWS = ROWS[:-1]
-SMALL_FOLDERS, CAMPAIGN_FOLDERS = 200, 100
-OPS_OF_20_S = 20_000
+OPS_OF_20_S, OPS_OF_30_S = 20_000, 30_000
 SAMPLE_S = 0.1
 SEED = 21
 # A run may be found valid, invalid or unknown here; only a judge that fails spoils the figure.
-JUDGED = (0, 1, 3)
+JUDGED = {0: "valid", 1: "invalid", 3: "unknown"}
+_HELD = """select count(*) filter (process >= 0 and type = 'invoke') as ops,
+    count(*) filter (process >= 0 and type = 'fail') as failed,
+    count(*) filter (process >= 0 and type = 'info') as unanswered,
+    count(*) filter (f = 'txn' and type = 'invoke') as transactions,
+    count(*) filter (process < 0) as faults
+    from read_json(?, format = 'newline_delimited', columns = {
+        type: 'varchar', f: 'varchar', process: 'bigint'})"""
+_RECORDS = """select sum(most)::bigint from (
+    select max(leo - log_start) as most from read_json(?, format = 'newline_delimited', filename = true,
+        columns = {"partition": 'bigint', log_start: 'bigint', leo: 'bigint'})
+    group by filename, "partition")"""
 
 _WARM = """
 import sys, time
@@ -62,11 +74,12 @@ leave()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """took_s: from start to exit; cpu_s: of the process and all below it; resident_bytes: the most that they
-    held at once."""
+    held at once; verdict: the worst of the call."""
 
     took_s: float
-    cpu_s: float
-    resident_bytes: int
+    cpu_s: float | None = None
+    resident_bytes: int | None = None
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +93,7 @@ class Bench:
     def folder(self, name: str, make: Callable[[Path], object]) -> Path:
         path = self.scratch / name
         if not (path / "run.json").exists():
+            progress(f"making {name}")
             shutil.rmtree(path, ignore_errors=True)
             make(path)
         return path
@@ -89,17 +103,20 @@ class Bench:
             shutil.rmtree(folder)
 
     def costs(self, folders: Sequence[Path]) -> list[Cost]:
-        return [checked(folders) for _ in range(self.repeat)]
+        found = []
+        for number in range(self.repeat):
+            progress(f"judging {folders[0].name}{' and others' * (len(folders) > 1)}, "
+                     f"{number + 1} of {self.repeat}")  # fmt: skip
+            found.append(checked(folders))
+        return found
 
 
 def bench_judge(
-    scratch: Path, rows: Sequence[str], sizes: Sequence[int], damaged_ops: int, repeat: int, keep: Path | None
+    bench: Bench, rows: Sequence[str], *, sizes: Sequence[int], damaged_ops: int, small: int, campaign: int
 ) -> None:
-    """A table that fits a README."""
-    bench = Bench(scratch=keep or scratch, keep=keep is not None, repeat=repeat)
-    bench.scratch.mkdir(parents=True, exist_ok=True)
+    """A table that fits a README. sizes: ops of each folder; small, campaign: folders in one call."""
     print("judge: `floodmark check`, process start to exit, all checks; medians", flush=True)
-    print("| folder | lines | of a trace | size | s | CPU s | resident | of the healthy |", flush=True)
+    print("| folder | what it holds | size | verdict | s | CPU s | resident | of the healthy |", flush=True)
     print("|---|---|---|---|---|---|---|---|", flush=True)
     if "runs" in rows:
         bench_runs(bench)
@@ -108,34 +125,38 @@ def bench_judge(
     if "damaged" in rows:
         bench_damages(bench, damaged_ops)
     if "small" in rows:
-        bench_many(bench, "small", SMALL_FOLDERS, f"{SMALL_FOLDERS} folders of 50 ops", ops=50, trace=False)
+        bench_many(bench, "small", small, f"{small} folders in one call", ops=50, trace=False)
     if "session" in rows:
         bench_session(bench)
     if "campaign" in rows:
-        title = f"{CAMPAIGN_FOLDERS} traced runs of {OPS_OF_20_S:,} ops"
-        bench_many(bench, "campaign", CAMPAIGN_FOLDERS, title, ops=OPS_OF_20_S, trace=True)
+        title = f"{campaign} traced folders like a run of 20 s in one call"
+        bench_many(bench, "campaign", campaign, title, ops=OPS_OF_20_S, trace=True)
 
 
 def bench_runs(bench: Bench) -> None:
-    """What `floodmark run` leaves behind."""
+    """What `floodmark run` leaves behind, and transactions."""
     half = bench.folder("run-30s", lambda path: recorded(path, 30.0))
     untraced = bench.folder("run-30s-no-trace", lambda path: without_trace(half, path))
     long = bench.folder("run-2min", lambda path: recorded(path, 120.0))
-    for title, folder in (("30 s", half), ("30 s, no trace", untraced), ("2 min", long)):
-        row(f"run --nemesis all, {title}", [folder], bench.costs([folder]))
-    bench.done_with([untraced, long])
+    txn = bench.folder("like-run-30s-transactions",
+                       partial(real_like.write, ops=OPS_OF_30_S, trace=True, transactions=True))  # fmt: skip
+    titles = {"run --nemesis all, 30 s": half, "the same without its trace": untraced,
+              "run --nemesis all, 2 min": long, "like the first, with transactions": txn}  # fmt: skip
+    for title, folder in titles.items():
+        row(title, [folder], bench.costs([folder]))
+    bench.done_with([half, untraced, long, txn])
 
 
 def bench_sizes(bench: Bench, sizes: Sequence[int]) -> None:
     for ops in sizes:
-        folder = bench.folder(f"real-{ops}", partial(real_like.write, ops=ops))
+        folder = real_like_folder(bench, ops)
         row(f"like real, {ops:,} ops", [folder], bench.costs([folder]))
         bench.done_with([folder])
 
 
 def bench_damages(bench: Bench, ops: int) -> None:
     """Each damage beside the healthy run of its size."""
-    folder = bench.folder(f"real-{ops}", partial(real_like.write, ops=ops))
+    folder = real_like_folder(bench, ops)
     healthy = bench.costs([folder])
     row(f"like real, {ops:,} ops", [folder], healthy)
     bench.done_with([folder])
@@ -161,17 +182,30 @@ def bench_many(bench: Bench, name: str, count: int, title: str, *, ops: int, tra
 def bench_session(bench: Bench) -> None:
     """The first judgement of a process pays for Spark; this is each one after it."""
     folder = bench.folder("run-30s", lambda path: recorded(path, 30.0))
-    done = subprocess.run(
-        [sys.executable, "-c", _WARM, str(folder), str(bench.repeat)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    times = [float(line) for line in done.stdout.split()]
-    costs = [Cost(took_s=took_s, cpu_s=float("nan"), resident_bytes=0) for took_s in times]
+    progress(f"judging {folder.name} {1 + bench.repeat} times in one session")
+    costs = [Cost(took_s=took_s) for took_s in warm(folder, bench.repeat)]
     row("run --nemesis all, 30 s, in a running session", [folder], costs)
     bench.done_with([folder])
 
 
+def warm(folder: Path, times: int) -> list[float]:
+    """Seconds of so many judgements of this folder, in a process that has judged it once before."""
+    ran = subprocess.run([sys.executable, "-c", _WARM, str(folder), str(times)],
+                         capture_output=True, text=True, check=False)  # fmt: skip
+    if ran.returncode:
+        raise SystemExit(f"the judge failed:\n{ran.stderr[-2000:]}")
+    return [float(line) for line in ran.stdout.split()]
+
+
+def progress(text: str) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
 # -- folders ----------------------------------------------------------------------------------------------
+
+
+def real_like_folder(bench: Bench, ops: int) -> Path:
+    return bench.folder(f"real-{ops}", partial(real_like.write, ops=ops))
 
 
 def recorded(folder: Path, seconds: float) -> None:
@@ -189,21 +223,38 @@ def without_trace(folder: Path, to: Path) -> None:
 
 
 def row(what: str, folders: Sequence[Path], costs: Sequence[Cost], beside: Sequence[Cost] = ()) -> None:
-    """The medians and, of the seconds, the range."""
-    lines = sum(orjson.loads((folder / "run.json").read_bytes())["history_lines"] for folder in folders)
-    traced = sum(lines_in(folder / "trace.jsonl") for folder in folders)
+    """The medians and, of the seconds, the range; of many folders also the seconds of each."""
     size = sum(path.stat().st_size for folder in folders for path in read_by_judge(folder))
-    took_s = statistics.median(cost.took_s for cost in costs)
-    spread = f"{min(cost.took_s for cost in costs):.1f} to {max(cost.took_s for cost in costs):.1f}"
-    cpu_s = statistics.median(cost.cpu_s for cost in costs)
-    resident = statistics.median(cost.resident_bytes for cost in costs)
-    ratio = took_s / statistics.median(cost.took_s for cost in beside) if beside else None
+    took = [cost.took_s for cost in costs]
+    seconds = f"{median(took):.1f} ({min(took):.1f} to {max(took):.1f})"
+    if len(folders) > 1:
+        seconds += f", {median(took) / len(folders):.2f} a folder"
+    cpu_s = [cost.cpu_s for cost in costs if cost.cpu_s is not None]
+    resident = [cost.resident_bytes for cost in costs if cost.resident_bytes is not None]
     cells = (
-        what, f"{lines:,}", f"{traced:,}" if traced else "-", f"{size / 1e6:,.0f} MB",
-        f"{took_s:.1f} ({spread})", f"{cpu_s:.0f}" if cpu_s == cpu_s else "-",
-        f"{resident / 1e9:.2f} GB" if resident else "-", f"{ratio:.2f}" if ratio else "",
+        what, held_by(folders), f"{size / 1e6:,.0f} MB", costs[0].verdict, seconds,
+        f"{median(cpu_s):.0f}" if cpu_s else "-",
+        f"{median(resident) / 1e9:.2f} GB" if resident else "-",
+        f"{median(took) / median(cost.took_s for cost in beside):.2f}" if beside else "",
     )  # fmt: skip
     print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def held_by(folders: Sequence[Path]) -> str:
+    """`32,000 ops (271 failed, 94 without an answer), 18 faults, 53,900 records, 236,000 lines of trace`."""
+    ops, failed, unanswered, transactions, faults = counted(_HELD, folders, "history.jsonl")
+    (records,) = counted(_RECORDS, folders, "replicas.jsonl")
+    told = f"{ops:,} ops ({failed:,} failed, {unanswered:,} without an answer), {faults:,} faults, "
+    told += f"{transactions:,} transactions, " if transactions else ""
+    told += f"{records:,} records"
+    traced = sum(lines_in(folder / "trace.jsonl") for folder in folders)
+    return f"{told}, {traced:,} lines of trace" if traced else told
+
+
+def counted(select: str, folders: Sequence[Path], name: str) -> tuple[int, ...]:
+    row = duckdb.execute(select, [[str(folder / name) for folder in folders]]).fetchone()
+    assert row is not None
+    return row
 
 
 def read_by_judge(folder: Path) -> list[Path]:
@@ -217,41 +268,45 @@ def lines_in(path: Path) -> int:
         return sum(piece.count(b"\n") for piece in iter(lambda: file.read(1 << 20), b""))
 
 
-def checked(folders: Sequence[Path]) -> Cost:
-    """One call on these folders, watched."""
-    command = [sys.executable, "-m", "harness", "check", *map(str, folders)]
+def checked(folders: Sequence[Path], words: Sequence[str] = (), beside: Sequence[int] = ()) -> Cost:
+    """One call on these folders, watched. words: more of its command line. beside: processes that work for
+    it, which count with what they use from now on."""
+    command = [sys.executable, "-m", "harness", "check", *words, *map(str, folders)]
+    return watched(command, JUDGED, beside)
+
+
+def watched(command: Sequence[str], codes: Mapping[int, str], beside: Sequence[int] = ()) -> Cost:
     began_s = time.perf_counter()
     with (
         tempfile.TemporaryFile() as output,  # a pipe would fill
         subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process,
     ):
-        family, most = Family(process.pid), 0
+        family, most = Family([process.pid, *beside]), 0
         while process.poll() is None:
             most = max(most, family.sampled())
             time.sleep(SAMPLE_S)
         took_s = time.perf_counter() - began_s
         output.seek(0)
         said = output.read()
-    if process.returncode not in JUDGED:
-        raise SystemExit(f"check answered {process.returncode}:\n{said[-2000:].decode(errors='replace')}")
-    return Cost(took_s=took_s, cpu_s=family.cpu_s(), resident_bytes=most)
+    if process.returncode not in codes:
+        raise SystemExit(f"{command} answered {process.returncode}:\n{said[-2000:].decode(errors='replace')}")
+    return Cost(took_s=took_s, cpu_s=family.cpu_s(), resident_bytes=most, verdict=codes[process.returncode])
 
 
 class Family:
-    """A process and all below it: what they hold now, and the CPU seconds that each has used when last seen
-    (what a process did after its last sample, at most SAMPLE_S, is missing)."""
+    """Processes and all below them: what they hold now, and the CPU seconds that each has used since this was
+    made, when last seen (what it did after its last sample, at most SAMPLE_S, is missing)."""
 
-    def __init__(self, pid: int) -> None:
-        self._top = psutil.Process(pid)
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._tops = [psutil.Process(pid) for pid in pids]
         self._used: dict[tuple[int, float], float] = {}  # (pid, when it was made) -> CPU seconds
+        self._before = 0.0
+        self.sampled()
+        self._before = self.cpu_s()
 
     def sampled(self) -> int:
         """Bytes that they hold; shared pages count once a process."""
-        try:
-            family = [self._top, *self._top.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return 0
-        return sum(map(self._one, family))
+        return sum(self._one(process) for top in self._tops for process in below(top))
 
     def _one(self, process: psutil.Process) -> int:
         try:
@@ -263,4 +318,12 @@ class Family:
             return 0
 
     def cpu_s(self) -> float:
-        return sum(self._used.values())
+        return sum(self._used.values()) - self._before
+
+
+def below(top: psutil.Process) -> list[psutil.Process]:
+    """This process and its descendants; none if it has ended."""
+    try:
+        return [top, *top.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []

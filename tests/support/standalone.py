@@ -56,14 +56,16 @@ class Standalone:
     daemons: list[Daemon] = field(default_factory=list)
     master: str = ""
 
-    def start(self, name: str, role: str, *words: str) -> Daemon:
+    def start(self, name: str, role: str, *words: str, core: int | None = None) -> Daemon:
+        """core: the only one that it and all below it may use."""
+        pinned = [] if core is None else ["taskset", "-c", str(core)]
         log = self.folder / f"{name}.log"
         env = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
         env |= {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": _QUICK,
                 "SPARK_DAEMON_MEMORY": "256m", "SPARK_WORKER_DIR": str(self.folder / "work")}
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{role}", *words,
+                [*pinned, _HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{role}", *words,
                  "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=env, cwd=self.folder)
         daemon = Daemon(name=name, log=log, process=process)
@@ -72,15 +74,18 @@ class Standalone:
 
 
 @contextmanager
-def standalone(folder: Path, workers: int) -> Iterator[Standalone]:
-    """The cluster, with all its workers registered; each has a core."""
-    cluster = Standalone(folder=folder)
+def standalone(
+    folder: Path, workers: int, memory: str = "1g", *, pinned: bool = False
+) -> Iterator[Standalone]:
+    """The cluster, with all its workers registered; each has a core, and if pinned no other. memory: of each,
+    for the JVMs of its executors."""
+    cluster, cores = Standalone(folder=folder), sorted(os.sched_getaffinity(0))
     try:
         master = cluster.start("master", "master.Master")
         cluster.master = master.awaited(r"Starting Spark master at (spark://\S+)")
         for number in range(workers):
             cluster.start(f"worker-{number}", "worker.Worker", cluster.master, "--cores", "1",
-                          "--memory", "1g")
+                          "--memory", memory, core=cores[number % len(cores)] if pinned else None)
         if workers:
             master.awaited("Registering worker", workers)
         yield cluster

@@ -1,18 +1,36 @@
 """The same statements run on every folder, whatever is wrong with it: damage takes no other path."""
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import damages_clients
+import damages_isolation
+import damages_logs
+import damages_losses
+import damages_orders
+import damages_trace
+import damages_txn
+import damages_unread
 import here
 import pyarrow as pa
 import pytest
+import real_like
+from damages import DAMAGES
 from folders import Tale
+from planting import NOT_SETTLED
+from traces import traced
 
 from checkers.judge import whole_runs
 from checkers.laws import FAMILIES
 from checkers.laws.unit import Unit, asked
+from histories import healthy as healthy_run
 
 GOLDEN = Path(__file__).parents[2] / "histories/golden"
+ADDED_BY = (  # imported for what they add
+    damages_clients, damages_isolation, damages_logs, damages_losses, damages_orders, damages_txn,
+    damages_unread)  # fmt: skip
+TRIES = 12  # folders, of which one lends itself to any damage
 Ran = tuple[tuple[str, ...], frozenset[str]]
 
 
@@ -87,3 +105,30 @@ def test_a_run_of_which_nothing_is_there(
 )
 def test_a_trace_or_transactions(name: str, usual: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     assert ran_on(GOLDEN / name, monkeypatch)[0] == usual
+
+
+@pytest.mark.parametrize("name", sorted(DAMAGES | damages_trace.DAMAGES))
+def test_any_damage(
+    name: str, usual: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(TRIES):
+        random = Random(f"{name} {seed}")
+        if name in damages_trace.DAMAGES:
+            expect = damages_trace.DAMAGES[name](folder := traced(random, steps=60), random)
+        else:
+            expect = DAMAGES[name](folder := healthy_run(random, settled=name not in NOT_SETTLED), random)
+        if expect is not None:
+            statements, found = ran_on(folder.write(tmp_path / str(seed)), monkeypatch)
+            assert statements == usual
+            assert found >= expect.must.keys()
+            return
+    pytest.fail(f"none of {TRIES} folders lends itself to it")
+
+
+@pytest.mark.parametrize("damage", real_like.DAMAGES)
+def test_damage_by_the_hundred(
+    damage: str, usual: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements, found = ran_on(real_like.write(tmp_path / "run", ops=1000, damage=damage), monkeypatch)
+    assert statements == usual
+    assert real_like.DAMAGES[damage] in found

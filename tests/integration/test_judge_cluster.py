@@ -2,9 +2,13 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
+import venv
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import big
@@ -15,6 +19,7 @@ from standalone import Standalone, standalone
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.spark
 
+PACKAGES = ("checkers", "docker/broker", "harness", "nemesis", "workloads")
 SAVED = sorted(folder.name for folder in GOLDEN.iterdir())[:18]
 CALL_S = 540
 # Two executors of a core each on this machine. Nothing is small, and files are cut into many tasks.
@@ -94,6 +99,59 @@ def test_a_worker_without_the_packages_is_told_with_what_to_do(cluster: Standalo
     assert ran.returncode == 4, ran.stderr
     assert re.search(rf"floodmark: a worker cannot run floodmark's Python code \(.+\): {bare} must be there",
                      ran.stderr), ran.stderr
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the page's commands are typed: the checkout, its environment, and what venv-pack makes."""
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "harness").symlink_to(ROOT / "harness")
+    (folder / ".venv").symlink_to(sys.prefix)
+    venv.create(folder / "env", symlinks=True)
+    [packages] = (folder / "env").glob("lib/python*/site-packages")
+    for name in needed("floodmark") - {"floodmark", "pyspark", "py4j"}:
+        files = distribution(name).files or []
+        for top in {file.parts[0] for file in files} - {"..", "__pycache__"}:
+            place = Path(str(distribution(name).locate_file(top)))
+            copy = shutil.copytree if place.is_dir() else shutil.copy
+            copy(place, packages / top)
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, packages / Path(name).name)
+    with tarfile.open(folder / "floodmark-env.tar.gz", "w:gz", compresslevel=1) as archive:
+        archive.add(folder / "env", ".")
+    return folder
+
+
+def needed(name: str) -> set[str]:
+    """The distribution and all that it stands on."""
+    asked = [word for word in distribution(name).requires or () if ";" not in word]
+    return {name}.union(*(needed(re.split(r"[^\w.-]", word)[0]) for word in asked))
+
+
+def test_the_lines_of_the_page_bring_an_environment_to_bare_workers(
+    cluster: Standalone, here: Path, tmp_path: Path
+) -> None:
+    """Word for word; the first with a folder that only Spark's JVM reaches besides."""
+    page = (ROOT / "checkers/README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"```sh\n(.*?)```", page.split("### Workers that have nothing but")[1], re.DOTALL)[0]
+    commands = lines.replace("\\\n", "").splitlines()
+    assert [command.split()[0] for command in commands[:2]] == ["python3", "env/bin/venv-pack"]
+    near, far = golden(tmp_path, "a-kill-loses-the-tail"), golden(tmp_path / "far", "a-kill-loses-the-tail")
+    (tmp_path / "spark-defaults.conf").write_text(
+        f"spark.hadoop.fs.viewfs.mounttable.floodmark.link./runs file:{far.parent}\n"
+        f"spark.cores.max 1\nspark.executor.extraJavaOptions {WORKERS['spark.executor.extraJavaOptions']}\n")
+    floodmark("check", near)
+    told = verdict(near)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    asked = (near, f"viewfs://floodmark/runs/{far.name}"), (near,)
+    for command, folders in zip(commands[2:], asked, strict=True):
+        typed = command.replace("spark://HOST:7077", cluster.master)
+        typed = typed.replace("FOLDER...", " ".join(map(str, folders)))
+        ran = called("bash", "-c", f"cd {here} && {typed}", PATH=path, SPARK_CONF_DIR=str(tmp_path),
+                     SPARK_LOCAL_IP="127.0.0.1")
+        assert ran.returncode == 1, ran.stderr
+        assert verdict(near) == told
+    assert "lost-write" in verdict(far)
 
 
 def test_a_master_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:

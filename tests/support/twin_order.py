@@ -166,24 +166,28 @@ def known_offsets(world: World, partition: Partition | None, key: int) -> set[in
 
 
 def end_offset_regressed(world: World) -> Iterator[Found]:
-    """A process was told an end offset below one it was told before, or not above what it had polled. Where
-    indexes do not rise, what came before is not known."""
+    """A process was given an end offset below the one it was given the last time, or not above what it had
+    polled. Where indexes do not rise, what came before is not known."""
     if world.folder.disordered:
         return
-    told: dict[tuple[int, int], int] = {}  # (process, partition) -> what the end cannot be below
+    last: dict[tuple[int, int], int] = {}  # (process, partition) -> the highest of the last answer
+    polled: dict[tuple[int, int], int] = {}  # ... -> above all that it polled
     for line in world.lines:
         if line["type"] == "invoke" or line["process"] < 0:
             continue
         for read in reads_of(line):
             place = (read.process, read.partition)
-            told[place] = max(told.get(place, 0), read.offset + 1)
+            polled[place] = max(polled.get(place, 0), read.offset + 1)
         if line["f"] == "list_offsets" and line["type"] == "ok":
+            answers: dict[tuple[int, int], set[int]] = {}
             for end in line["offsets"]:
-                place = (line["process"], end["partition"])
-                offset, least = end["offset"], told.get(place, 0)
-                if offset < least:
-                    yield (place[1], offset, line["position"]), fallen(world, place[1], offset, least)
-                told[place] = max(least, offset)
+                answers.setdefault((line["process"], end["partition"]), set()).add(end["offset"])
+            for place, offsets in answers.items():
+                least = max(last.get(place, 0), polled.get(place, 0))
+                for offset in sorted(offsets):
+                    if offset < least:
+                        yield (place[1], offset, line["position"]), fallen(world, place[1], offset, least)
+                last[place] = max(offsets)
 
 
 def fallen(world: World, partition: int, offset: int, least: int) -> Cause | None:

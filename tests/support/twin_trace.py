@@ -40,13 +40,13 @@ from twin_classes import (
     UNCLEAN,
     Cause,
     any_of,
-    asked_for_unclean,
     both,
     chosen_from_struck,
     first,
     is_blind,
     is_lost,
     leave,
+    losing_cause,
     losing_faults,
     unseen_election,
     unseen_strike,
@@ -205,10 +205,14 @@ def unsafe_truncation(world: World, trace: Trace) -> Iterator[Found]:
 
 def excuse_of_all(world: World, trace: Trace, partition: Partition, records: list[Record],
                   at: Event | None = None) -> Cause | None:
-    """`at`: the line that shows it; what certainly came later is no excuse."""
-    if any(is_gone_since_an_ask(world, trace, partition, record) for record in records):
-        return Cause(by=UNCLEAN)  # the others went with the one that an election which was asked for lost
-    causes = [excuse(world, trace, partition, record, at) for record in records]
+    """`at`: the line that shows it; an election that certainly came later is no excuse by itself. But a
+    record whose loss is permitted in the end is excused wherever it is met, and so are those of its epoch,
+    which went with it."""
+    gone = {record: lost_with_permission(world, trace, partition, record) for record in records}
+    causes = []
+    for record in records:
+        with_it = first(cause for other, cause in gone.items() if other[1] == record[1])
+        causes.append(first([with_it, excuse(world, trace, partition, record, at)]))
     return None if None in causes else first(causes)
 
 
@@ -257,18 +261,24 @@ def unclean_since(world: World, trace: Trace, partition: Partition, born: int, r
     return any_of(answers)
 
 
-def is_gone_since_an_ask(world: World, trace: Trace, partition: Partition, record: Record) -> bool:
-    """Some acked record of this offset is lost in the end, or may be, and an unclean election was asked for
-    after its send; and the record is none that the leader so elected wrote."""
+def lost_with_permission(world: World, trace: Trace, partition: Partition, record: Record) -> Cause | None:
+    """What permits the loss of an acked record of this offset that is lost in the end, or may be: something
+    that came after its send. The record is none that the leader's final log holds, nor one that a leader who
+    was uncleanly elected last wrote."""
     offset, epoch = record
+    if any((entry["offset"], entry["epoch"]) == record for entry in partition.leader_log):
+        return None
     elected = [event["epoch"] for event in trace.controller("elect") if event["partition"] == partition.key
                and event["clean"] is False and leave(world, partition.key, event.line) is not False]
     if elected and epoch is not None and max(elected) <= epoch:
-        return False
-    return any(send.partition == partition.key and send.offset == offset
-               and (is_lost(world, send) or is_blind(world, send))
-               and asked_for_unclean(world, partition.key, -1 if send.invoked is None else send.invoked)
-               for send in world.sends)
+        return None
+    causes = []
+    for send in world.sends:
+        if (send.partition, send.offset) == (partition.key, offset):
+            cause, blind = losing_cause(world, send), is_blind(world, send) and not is_lost(world, send)
+            if cause is not None and (blind or is_lost(world, send)):
+                causes.append(Cause(by=cause.by, sure=cause.sure and not blind))
+    return first(causes)
 
 
 def unclean_election(world: World, trace: Trace) -> Iterator[Found]:

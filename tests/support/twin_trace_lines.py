@@ -8,6 +8,7 @@ further apart than the clock error.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from twin_facts import World
@@ -163,7 +164,7 @@ def trace_of(world: World) -> Trace | None:
     for partition in world.partitions:
         starts = begins(trace.of(partition))
         trace.held[partition] = [holding for node in trace.nodes
-                                 for holding in holdings(in_order(trace.of(partition, node)), starts)]
+                                 for holding in holdings(lives(trace, partition, node), starts)]
         trace.commits[partition] = commits(trace, partition)
     return trace
 
@@ -192,6 +193,15 @@ def in_order(events: Iterable[Event]) -> list[Event]:
 
 # -- the logs -----------------------------------------------------------------------------------------------
 
+def lives(trace: Trace, partition: int, node: str) -> list[Event]:
+    """What a node tells of its replica, and each start of the node after which the replica does not tell at
+    once what it found: nobody knows what it holds from then on."""
+    events = in_order(event for event in trace.events if event.node == node and (
+        event["partition"] == partition or (event.name == "start" and event["partition"] is None)))
+    return [event for event, following in pairwise([*events, None]) if event is not None
+            and (event["partition"] == partition or following is None or following.name != "start")]
+
+
 def begins(events: Iterable[Event]) -> dict[int, int]:
     """Where each epoch began, by the word of who led it."""
     told: dict[int, int] = {}
@@ -213,9 +223,16 @@ def holdings(events: list[Event], starts: dict[int, int]) -> list[Holding]:
         log[offset] = Holding(node=event.node, offset=offset, epoch=epoch, since=event)
         ever.append(log[offset])
 
-    end = 0
+    end, unknown = 0, False
     for event in events:
+        if event["partition"] is None:
+            for holding in log.values():
+                holding.until = event
+            log, end, unknown = {}, 0, True
+            continue
         if event.name == "append":
+            for offset in range(event["offset"] if unknown else 0):
+                put(event, offset, None)
             for offset in range(event["offset"], event["offset"] + event["count"]):
                 put(event, offset, epoch_of(event, offset, starts))
             end = max(end, event["offset"] + event["count"])
@@ -225,7 +242,7 @@ def holdings(events: list[Event], starts: dict[int, int]) -> list[Holding]:
             log.pop(offset).until = event
         for offset in range(end, event["leo"] if event.name != "truncate" else 0):
             put(event, offset, None)
-        end = event["leo"]
+        end, unknown = event["leo"], False
     return ever
 
 

@@ -208,6 +208,11 @@ def an_end_offset_never_falls_for_one_client(tale: Tale) -> None:
 
 
 @TALES.tale("end-offset-regressed bug 1")
+def it_falls_from_the_one_before_not_from_the_highest_ever(tale: Tale) -> None:
+    tale.acked(1, 2).ends(5, 10).ends(5, 5).ends(5, 7)
+
+
+@TALES.tale("end-offset-regressed bug 1")
 def nor_is_it_below_what_the_client_has_read(tale: Tale) -> None:
     tale.acked(1, 2).poll(5, (0, 1), (1, 2)).ends(5, 1)
 

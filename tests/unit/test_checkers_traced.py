@@ -1,6 +1,7 @@
 """Every check of the trace: the step that breaks it, and near misses that a correct broker makes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folders import Tale
@@ -192,6 +193,31 @@ def one_after_it_does_not(story: Story, tale: Tale) -> None:
     story.append("n3", 2).elect("n3", "n3", clean=False)
 
 
+@traced(f"unsafe-truncation {UNCLEAN} 1", f"lost-write {UNCLEAN} 1")
+def unless_what_was_cut_is_lost_by_it_in_the_end(story: Story, tale: Tale) -> None:
+    one_after_it(story, tale)
+
+
+@traced("unsafe-truncation bug 1", "lost-write bug 1")
+def and_was_sent_before_it(story: Story, tale: Tale) -> None:
+    one_after_it(story, tale)
+    tale.edit = sent_late
+
+
+def one_after_it(story: Story, tale: Tale) -> None:
+    """A truncation, then an unclean election. The record that was cut is acked, and in no final log."""
+    tale.run["guarantees"]["unclean_leader_election"] = True
+    tale.send(7, 9, at=[1])
+    story.produce(2).ruling("isr", ["n1", "n2"], cause="alter").truncate("n3", 1)
+    story.append("n3").elect("n3", "n3", clean=False)
+
+
+def sent_late(lines: list[dict[str, Any]]) -> None:
+    """All sends come when the trace is over."""
+    for line in lines:
+        line["time"] += 10**9
+
+
 @traced(f"unsafe-truncation {UNCLEAN} 1", unknown=["unsafe-truncation"])
 def one_that_may_have_come_before_it_excuses_perhaps(story: Story, tale: Tale) -> None:
     tale.run["guarantees"]["unclean_leader_election"] = True
@@ -210,6 +236,27 @@ def a_leader_without_what_it_had_committed_itself_whatever_the_clocks_prove(
 ) -> None:
     tale.run["clock_error_ns"] = 10**15
     story.produce(3).truncate("n1", 1).elect("n1", *ALL)
+
+
+@traced("leader-incomplete bug 1", "unsafe-truncation bug 1")
+def though_its_hw_was_low_when_it_led_again(story: Story, tale: Tale) -> None:
+    tale.run["clock_error_ns"] = 10**15
+    story.produce(3).restart("n1", epochs=[[0, 0]]).elect("n1", *ALL)
+    story.truncate("n1", 1).elect("n1", *ALL)
+
+
+@traced("leader-incomplete bug 1", "candidate-incomplete bug 1")
+def a_leader_without_what_was_surely_committed_whoever_speaks_at_that_time(story: Story, tale: Tale) -> None:
+    tale.run["clock_error_ns"] = 500
+    story.produce().append("n1").append("n3").commit()
+    story.elect("n2", "n2", "n3").lines[-1]["time"] -= 900
+
+
+@traced("candidate-incomplete bug 1")
+def nor_what_may_have_been_committed_after(story: Story, tale: Tale) -> None:
+    tale.run["clock_error_ns"] = 500
+    story.produce().append("n1").append("n3")
+    story.elect("n2", "n2", "n3").commit("n1").lines[-1]["time"] -= 900
 
 
 @traced("candidate-incomplete bug 1")

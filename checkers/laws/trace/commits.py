@@ -116,7 +116,7 @@ class Commits:
         is_newest = line["committed_epoch"] is not None and line["committed_epoch"] <= line["epoch"]
         if not self.epochs and is_newest:
             yield None, line["leo"], line["committed"]
-        for epoch in self.between(line["leo"], line["upto"]):
+        for epoch in self.between(line["leo"], line["committed"]):
             found = epoch.committed_before(line)
             if found is not None:
                 yield epoch.written, found[0], line["committed"] if is_newest else found[1]

@@ -21,8 +21,8 @@ fetches that were under way. Hence all that was ever committed in earlier epochs
 Tables made, all of them empty or nearly so in a healthy run:
 
     short_leaders   lines with which a node begins to lead, with a LEO below what was committed: run,
-                    partition, node, seq, tick; epoch; leo; committed, committed_epoch as in `views`; upto: no
-                    commit that was before this line reaches further
+                    partition, node, seq, tick; epoch; leo; committed: no commit that was surely before this
+                    line reaches further; committed_epoch: as in `views`, null of a crowded line
     short_members   members of the controller's ISR, active, with a LEO below what was committed: run,
                     partition, who, leo; node, seq, tick: of the first and the last line that shows this LEO;
                     committed: as then
@@ -81,7 +81,7 @@ def leaders(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Ex
             Case(offset, row["tick"], row["node"], row["seq"], written, "short", seen, led=row["epoch"])
             for written, offset, seen in of.lacked_by_leader(row)
         )
-        worst = excuses[key].worst(cases, timed=True, newest=of.newest_below(row["upto"]))
+        worst = excuses[key].worst(cases, timed=True, newest=of.newest_below(row["committed"]))
         if worst is not None:
             yield finding(names.LEADER_INCOMPLETE, key, row["node"], *worst)
 
@@ -162,8 +162,9 @@ def finding(name: str, key: Key, who: str, case: Case, permit: int | None, *, up
     }  # fmt: skip
 
 
-# Of a crowded line: what the node itself had committed before, as the leader it was (commits_to, for a HW
-# that rested on an append which never reached the disk committed nothing).
+# What others had surely committed before, and what the node itself had as the leader it was, which is before
+# however near it lies (commits_to: a HW that rested on an append which never reached the disk committed
+# nothing).
 _SHORT_LEADERS = """
     with own as (
         select line, max(commits_to) over (
@@ -171,11 +172,10 @@ _SHORT_LEADERS = """
         ) as committed
         from timeline where commits_to is not null or event = 'become_leader')
     select v.run, v.partition, v.node, v.seq, v.tick, v.epoch, v.leo,
-        if(v.crowded, own.committed, v.committed) as committed,
-        if(v.crowded, null, v.committed_epoch) as committed_epoch,
-        greatest(v.committed, t.led_hw) as upto
-    from views v join timeline t using (line) join own using (line)
-    where v.event = 'become_leader' and if(v.crowded, own.committed, v.committed) > v.leo"""
+        greatest(v.committed, own.committed) as committed,
+        if(v.crowded, null, v.committed_epoch) as committed_epoch
+    from views v join own using (line)
+    where v.event = 'become_leader' and greatest(v.committed, own.committed) > v.leo"""
 
 # After a line, after all of a cluster of lines that are in no order, or when a member is unfenced. Of all the
 # times at which its log ended there the last is asked too: by then another epoch may have been committed

@@ -5,80 +5,62 @@ process, f and lines of each), and the record that it is about. Each sentence sa
 comes after the first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 
-Told = Mapping[str, Any]
+from checkers.laws import finding_names as names
+
+Row = Mapping[str, Any]  # of checkers.laws.tables.FINDINGS
 
 
-def cycle(row: Told) -> str:
+def cycle(row: Row) -> str:
     """The paragraph about one cycle; of a run without transactions, that a value was read before its send."""
     how = row.get("how")
     if how and how.startswith("["):
         steps = orjson.loads(how)
-        sentences = " ".join(_SENTENCES[step["edge"]](step) for step in steps)
+        sentences = " ".join(map(sentence_of, steps))
         return f"A cycle of {len(steps)} ops, each before the next one. {sentences}"
     if row.get("value") is None or row.get("process") is None:
         return f"A cycle of ops, by way of partition {row.get('partition')}."
-    lines = ", ".join(map(str, row.get("ops") or []))
     return (
         f"Process {row['process']} read {row['value']} at partition {row['partition']} offset "
-        f"{row['offset']} before its send began{f' (index {lines})' if lines else ''}."
+        f"{row['offset']} before its send began{lines(row)}."
     )
 
 
-def precommitted(row: Told) -> str:
-    lines = ", ".join(map(str, row.get("ops") or []))
+def precommitted(row: Row) -> str:
     return (
         f"The transaction of process {row['process']} read {row['value']} at partition {row['partition']} "
-        f"offset {row['offset']}, which it itself sent{f' (index {lines})' if lines else ''}."
+        f"offset {row['offset']}, which it itself sent{lines(row)}."
     )
 
 
-def ends(step: Told) -> tuple[str, str]:
-    """Both ops in words."""
+def lines(row: Row) -> str:
+    """The indexes of the lines concerned, in brackets; nothing where there are none."""
+    ops = row.get("ops") or []
+    return f" (index {', '.join(map(str, ops))})" if ops else ""
+
+
+def sentence_of(step: Row) -> str:
     first, second = (
         f"process {op['process']}'s {op['f']} (index {', '.join(map(str, op['lines']))})"
         for op in step["ops"]
     )
-    return first, second
+    return _OF_EDGES[step["edge"]].format_map({**step, "first": first, "second": second})
 
 
-def place(step: Told) -> str:
-    return f"partition {step['partition']} offset {step['offset']}"
-
-
-def was_read(step: Told) -> str:
-    writer, reader = ends(step)
-    return f"What {writer} sent, {step['value']} at {place(step)}, was read by {reader}."
-
-
-def was_followed(step: Told) -> str:
-    first, second = ends(step)
-    return f"The record after {step['value']} at {place(step)}, which {first} wrote, is of {second}."
-
-
-def was_missed(step: Told) -> str:
-    reader, writer = ends(step)
-    return f"Beyond {place(step)}, the last that {reader} read there, the next record is of {writer}."
-
-
-def came_later(step: Told) -> str:
-    first, second = ends(step)
-    return f"After {first} the same process asked for {second}."
-
-
-def began_later(step: Told) -> str:
-    first, second = ends(step)
-    return f"When {first} was over, {second} had not begun."
-
-
-_SENTENCES = {
-    "wr": was_read,
-    "ww": was_followed,
-    "rw": was_missed,
-    "process": came_later,
-    "real-time": began_later,
+_OF_EDGES = {
+    "wr": "What {first} sent, {value} at partition {partition} offset {offset}, was read by {second}.",
+    "ww": "The record after {value} at partition {partition} offset {offset}, which {first} wrote, is of "
+    "{second}.",
+    "rw": "Beyond partition {partition} offset {offset}, the last that {first} read there, the next record "
+    "is of {second}.",
+    "process": "After {first} the same process asked for {second}.",
+    "real-time": "When {first} was over, {second} had not begun.",
+}
+SENTENCES: Mapping[str, Callable[[Row], str]] = {
+    names.PRECOMMITTED_READ: precommitted,
+    **dict.fromkeys(names.CYCLES, cycle),
 }

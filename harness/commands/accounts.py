@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from checkers.laws import finding_names as names
 from checkers.text.explain import EXPLANATIONS
-from checkers.text.semantics import FACTS, LAWS, PERMISSIONS
+from checkers.text.semantics import FACTS, PERMISSIONS
 from harness.commands.event_words import TraceLine, listed, number, told
 from harness.commands.evidence import Acker, Copy, Evidence, mapping
 from harness.commands.words import fault_text, seconds
@@ -314,10 +314,9 @@ def why(evidence: Evidence, before: Sequence[Evidence]) -> str:
 
 
 def broken(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
-    law = LAWS.get(evidence.name)
-    if law is not None:
-        yield f"{law}."
     explained = EXPLANATIONS.get(evidence.name)
+    if explained is not None:
+        yield f"{explained.law}."
     if explained is None:
         yield f"That is the law of a registered check: floodmark explain {evidence.name}."
     elif explained.permitted == "nothing":

@@ -13,7 +13,7 @@ import click
 from checkers.laws.registry import Registered, registered_checks
 from checkers.read.observed import needs_of
 from checkers.text.explain import EXPLANATIONS, finding_names
-from checkers.text.semantics import FACTS, FACTS_OF, LAWS, PERMISSIONS
+from checkers.text.semantics import FACTS, PERMISSIONS
 from harness.errors import UsageError
 from harness.verdict import EXIT_VALID
 
@@ -122,11 +122,11 @@ def of_finding(name: str) -> Iterator[Part]:
     explanation = EXPLANATIONS[name]
     yield "means", explanation.means
     yield "near miss", explanation.near_miss
-    yield "the law", f"{LAWS[name]}."
+    yield "the law", f"{explanation.law}."
     yield "permitted", explanation.permitted
     if needs := needs_of(name):
         yield "needs", f"{needs} Where run.json's `observes` promises less, the check is not made."
-    yield from facts(FACTS_OF[name])
+    yield from facts(explanation.facts)
 
 
 def of_permission(name: str) -> Iterator[Part]:

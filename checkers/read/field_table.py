@@ -1,14 +1,17 @@
 """The one field table: which fields a line of each file has, of what type, and what it cannot do without.
 
-format.md's tables, declared once. `Table.is_good` judges one line, as Python's objects; `Table.good` judges
-many at once, as Arrow's columns. Both are made of the same declarations, and a test holds them together on
-lines that break anything (tests/unit/test_field_table.py).
+format.md's tables, declared once. Of these declarations are made: `Table.is_good`, which judges one line as
+Python's objects; `Table.usual`, a regular expression that lines match whose fields are all of their types, in
+the order of the declarations; `Table.keeps_rules`, which judges many of these at once as Arrow's columns. A
+test holds them together on lines that break anything (tests/unit/test_field_table.py).
 
 Rules
 1. A field that nobody declares is nobody's business, whatever it holds. null is as good as absent, but where
    `named` asks that a field be there, null or not.
 2. An integer has 64 bits; 1.0 is none, nor is true. A text is a text, a list holds no null.
 3. A type says what a value may be wherever it stands; a Rule says what lines of some sort must have besides.
+4. Not every good line is a usual one, but whatever reads JSON reads a usual line alike: no name comes twice,
+   texts are printable ASCII without escapes, numbers have fewer digits than 64 bits hold.
 """
 
 import json
@@ -29,6 +32,9 @@ Row = Mapping[str, Any]
 
 HIGHEST = (1 << 63) - 1
 LOWEST = -(1 << 63)
+_NATURAL = "(?:0|[1-9][0-9]{0,17})"
+_TEXT = r'"[ !#-\[\]-~]*"'
+_FLAG = "(?:true|false)"
 
 
 # -- what a value may be ------------------------------------------------------------------------------------
@@ -39,19 +45,20 @@ class Type(Protocol):
 
     @property
     def arrow(self) -> pa.DataType | None:
-        """As Arrow parses it; None: Arrow does not, and whoever needs it looks at the line."""
+        """Of the column; None: no check asks for what is there, and it is no column."""
+        ...
+
+    @property
+    def usual(self) -> str | None:
+        """How most of them are written, as a regular expression of RE2; None: in a usual line none is."""
         ...
 
     def fits(self, value: Any) -> bool:
         """Whether it may be this, of those that json knows."""
         ...
 
-    def misfits(self, column: pa.Array) -> Mask | None:
-        """Which rows of such a column hold what may not be; None: no row."""
-        ...
-
-    def as_arrow(self, value: Any) -> Any:
-        """One that fits, as Arrow's parser takes it."""
+    def as_column(self, value: Any) -> Any:
+        """One that fits, as its column has it."""
         ...
 
 
@@ -65,17 +72,14 @@ class Int:
     def arrow(self) -> pa.DataType:
         return pa.int64()
 
+    @property
+    def usual(self) -> str:
+        return {0: _NATURAL, -1: f"(?:-1|{_NATURAL})", LOWEST: f"-?{_NATURAL}"}[self.least]
+
     def fits(self, value: Any) -> bool:
         return type(value) is int and self.least <= value <= HIGHEST
 
-    def misfits(self, column: pa.Array) -> Mask | None:
-        if self.least == LOWEST or len(column) == column.null_count:
-            return None
-        if pc.min(column).as_py() >= self.least:
-            return None
-        return values(column, self.least) < self.least
-
-    def as_arrow(self, value: Any) -> Any:
+    def as_column(self, value: Any) -> Any:
         return value
 
 
@@ -87,13 +91,14 @@ class Flag:
     def arrow(self) -> pa.DataType:
         return pa.bool_()
 
+    @property
+    def usual(self) -> str:
+        return _FLAG
+
     def fits(self, value: Any) -> bool:
         return isinstance(value, bool)
 
-    def misfits(self, column: pa.Array) -> Mask | None:
-        return None
-
-    def as_arrow(self, value: Any) -> Any:
+    def as_column(self, value: Any) -> Any:
         return value
 
 
@@ -105,13 +110,14 @@ class Text:
     def arrow(self) -> pa.DataType:
         return pa.string()
 
+    @property
+    def usual(self) -> str:
+        return _TEXT
+
     def fits(self, value: Any) -> bool:
         return isinstance(value, str)
 
-    def misfits(self, column: pa.Array) -> Mask | None:
-        return None
-
-    def as_arrow(self, value: Any) -> Any:
+    def as_column(self, value: Any) -> Any:
         return value.encode(errors="replace").decode()
 
 
@@ -123,31 +129,54 @@ class Word(Text):
     def fits(self, value: Any) -> bool:
         return True
 
-    def as_arrow(self, value: Any) -> Any:
-        return Text.as_arrow(self, value if isinstance(value, str) else json.dumps(value))
+    def as_column(self, value: Any) -> Any:
+        return Text.as_column(self, value if isinstance(value, str) else json.dumps(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """An object of whatever fields."""
+    """An object of whatever fields. Whoever needs it looks at the line."""
 
     @property
     def arrow(self) -> None:
         return None
 
+    @property
+    def usual(self) -> None:
+        return None
+
     def fits(self, value: Any) -> bool:
         return isinstance(value, dict)
 
-    def misfits(self, column: pa.Array) -> Mask | None:
-        raise NotImplementedError("a line's object is looked at by itself")
+    def as_column(self, value: Any) -> Any:
+        raise NotImplementedError("it has no column")
 
-    def as_arrow(self, value: Any) -> Any:
-        raise NotImplementedError("Arrow parses none")
+
+@dataclass(frozen=True, slots=True)
+class Unasked:
+    """A value that no check looks at: of this type, or, without one, whatever it is (then the field is
+    declared for no other reason than that lines which have it are usual ones)."""
+
+    of: Type | None = None
+
+    @property
+    def arrow(self) -> None:
+        return None
+
+    @property
+    def usual(self) -> str | None:
+        return f"(?:{_TEXT}|-?{_NATURAL}|{_FLAG})" if self.of is None else self.of.usual
+
+    def fits(self, value: Any) -> bool:
+        return self.of is None or self.of.fits(value)
+
+    def as_column(self, value: Any) -> Any:
+        raise NotImplementedError("it has no column")
 
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """A list of such, of which none is null; of so many, where `length` is told."""
+    """A list of such, of which none is null; of so many, where there is a `length`."""
 
     of: Type
     length: int | None = None
@@ -155,6 +184,12 @@ class List:
     @property
     def arrow(self) -> pa.DataType:
         return pa.list_(self.of.arrow)
+
+    @property
+    def usual(self) -> str:
+        if self.length is not None:
+            return r"\[" + ", ?".join([str(self.of.usual)] * self.length) + r"\]"
+        return rf"\[(?:{self.of.usual}(?:, ?{self.of.usual})*)?\]"
 
     def fits(self, value: Any) -> bool:
         of = self.of.fits
@@ -164,22 +199,8 @@ class List:
             and all(each is not None and of(each) for each in value)
         )
 
-    def misfits(self, column: pa.Array) -> Mask | None:
-        bad: Mask | None = None
-        if self.length is not None:
-            bad = values(pc.list_value_length(column), self.length) != self.length
-        flat = column.flatten()
-        wrong = self.of.misfits(flat)
-        if flat.null_count:
-            null = flat.is_null().to_numpy(zero_copy_only=False)
-            wrong = null if wrong is None else wrong | null
-        if wrong is not None and wrong.any():
-            bad = np.zeros(len(column), dtype=np.bool_) if bad is None else bad
-            bad[pc.list_parent_indices(column).to_numpy()[wrong]] = True
-        return bad
-
-    def as_arrow(self, value: Any) -> Any:
-        return [self.of.as_arrow(each) for each in value]
+    def as_column(self, value: Any) -> Any:
+        return [self.of.as_column(each) for each in value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,25 +225,17 @@ class Item:
 
     @property
     def arrow(self) -> pa.DataType:
-        return pa.struct([(each.name, each.type.arrow) for each in self.fields])
+        return pa.struct(self._fields.columns)
+
+    @property
+    def usual(self) -> str:
+        return self._fields.usual
 
     def fits(self, value: Any) -> bool:
         return isinstance(value, dict) and self._fields.fit(value)
 
-    def misfits(self, column: pa.StructArray) -> Mask | None:
-        bad: Mask | None = None
-        for each in self.fields:
-            part = column.field(each.name)
-            wrong = each.type.misfits(part)
-            if each.needed and part.null_count:
-                null = part.is_null().to_numpy(zero_copy_only=False)
-                wrong = null if wrong is None else wrong | null
-            if wrong is not None:
-                bad = wrong if bad is None else bad | wrong
-        return bad
-
-    def as_arrow(self, value: Any) -> Any:
-        return written(self.fields, value)
+    def as_column(self, value: Any) -> Any:
+        return self._fields.as_columns(value)
 
 
 class Twice(dict[str, Any]):
@@ -232,12 +245,29 @@ class Twice(dict[str, Any]):
 
 
 class Fields:
-    """The fields of an object, to judge one by."""
+    """The fields of an object, to judge one by. The first is one that is needed."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
+        assert fields[0].needed
+        self._fields = fields
         self._fits = {each.name: each.type.fits for each in fields}
         self._needed = [each.name for each in fields if each.needed]
         self._named = [each.name for each in fields if each.named]
+
+    @property
+    def columns(self) -> list[tuple[str, pa.DataType]]:
+        return [(each.name, each.type.arrow) for each in self._fields if each.type.arrow is not None]
+
+    @property
+    def usual(self) -> str:
+        """What an object matches that has nothing but these, in this order."""
+        usual = ""
+        for each in self._fields:
+            if each.type.usual is not None:
+                value = each.type.usual if each.needed else f"(?:{each.type.usual}|null)"
+                member = rf'{", ?" if usual else ""}"{each.name}": ?{value}'
+                usual += member if each.needed or each.named else f"(?:{member})?"
+        return rf"\{{{usual}\}}"
 
     def fit(self, row: Row) -> bool:
         """Whether every field is what it may be. Of a name that comes twice all that it is given must be."""
@@ -257,14 +287,13 @@ class Fields:
                 return False
         return True
 
-
-def written(fields: Sequence[Field], row: Row) -> dict[str, Any]:
-    """What is declared of a good line, as Arrow's parser takes it."""
-    return {
-        each.name: None if row[each.name] is None else each.type.as_arrow(row[each.name])
-        for each in fields
-        if each.name in row and each.type.arrow is not None
-    }
+    def as_columns(self, row: Row) -> dict[str, Any]:
+        """What an object that fits says of its columns."""
+        return {
+            each.name: None if row[each.name] is None else each.type.as_column(row[each.name])
+            for each in self._fields
+            if each.name in row and each.type.arrow is not None
+        }
 
 
 # -- what lines of some sort must have ----------------------------------------------------------------------
@@ -360,11 +389,10 @@ class Table:
     def __init__(self, fields: Sequence[Field], rules: Sequence[Rule], sort: str) -> None:
         self.fields = fields
         self.rules = rules
-        self.schema = pa.schema([
-            (each.name, each.type.arrow) for each in fields if each.type.arrow is not None
-        ])
-        self._sort = sort
         self._fields = Fields(fields)
+        self.schema = pa.schema(self._fields.columns)
+        self.usual = self._fields.usual
+        self._sort = sort
         words = {word for rule in rules for word in self._words(rule) or ()}
         self._rules = {
             word: [_as_tuples(rule) for rule in rules if word in (self._words(rule) or words)]
@@ -393,33 +421,27 @@ class Table:
             columns[name] = column.dictionary_encode() if column.type == pa.string() else column
         return columns
 
-    def good(self, columns: Mapping[str, pa.Array]) -> Mask:
-        """Which rows are good lines, as far as the columns tell: of a field that is an Object nothing is
-        asked here, nor whether one is `named`."""
+    def as_columns(self, row: Row) -> dict[str, Any]:
+        """What a good line says of the columns."""
+        return self._fields.as_columns(row)
+
+    def keeps_rules(self, columns: Mapping[str, pa.Array]) -> Mask:
+        """Which rows keep all rules, if they have nothing but these columns."""
         size = len(next(iter(columns.values())))
         good = np.ones(size, dtype=np.bool_)
-        for each in self.fields:
-            if each.type.arrow is None:
-                continue
-            column = columns[each.name]
-            if each.needed and column.null_count:
-                good &= validity(column)
-            misfits = each.type.misfits(column)
-            if misfits is not None:
-                good &= ~misfits
         asked: dict[tuple[str, Ask], Mask] = {}
 
         def answer(name: str, ask: Ask) -> Mask:
             if (name, ask) not in asked:
-                asked[name, ask] = ask.rows(columns[name])
+                asked[name, ask] = (
+                    ask.rows(columns[name]) if name in columns else np.zeros(size, dtype=np.bool_)
+                )
             return asked[name, ask]
 
         for rule in self.rules:
             where = [answer(name, ask) for name, ask in rule.where.items()]
-            needs = [answer(name, ask) for name, ask in rule.needs.items() if name in columns]
-            if needs:
-                there = np.logical_and.reduce(where) if where else np.ones(size, dtype=np.bool_)
-                good &= ~there | np.logical_and.reduce(needs)
+            needs = np.logical_and.reduce([answer(name, ask) for name, ask in rule.needs.items()])
+            good &= needs | ~np.logical_and.reduce(where) if where else needs
         return good
 
 
@@ -447,10 +469,11 @@ PLACE = Int(0)
 
 _PARTITION = Field(name="partition", type=PLACE, needed=True)
 _VALUE = Field(name="value", type=Int(), needed=True)
-_EPOCH = Field(name="epoch", type=Int())
+_OFFSET = Field(name="offset", type=PLACE, needed=True)
+_EPOCH = Field(name="epoch", type=Unasked(Int()))
 _SEND = Item((_PARTITION, _VALUE, Field(name="offset", type=PLACE), _EPOCH))
-_READ = Item((_PARTITION, _VALUE, Field(name="offset", type=PLACE, needed=True), _EPOCH))
-_END = Item((_PARTITION, Field(name="offset", type=PLACE, needed=True)))
+_READ = Item((_PARTITION, _OFFSET, _VALUE, _EPOCH))
+_END = Item((_PARTITION, _OFFSET))
 
 _CLIENT: Mapping[str, Ask] = {"process": Between(0)}
 _OK: Mapping[str, Ask] = {**_CLIENT, "type": OneOf(("ok",))}
@@ -466,7 +489,7 @@ HISTORY = Table(
         Field(name="reads", type=List(_READ)),
         Field(name="offsets", type=List(_END)),
         Field(name="partitions", type=List(PLACE)),
-        Field(name="error", type=Text()),
+        Field(name="error", type=Unasked(Text())),
         Field(name="fault", type=Object()),
     ),
     rules=(
@@ -494,7 +517,7 @@ CARRIED_BY: Mapping[str, Sequence[str]] = {
 _ENTRY = (
     Field(name="node", type=Text(), needed=True),
     _PARTITION,
-    Field(name="offset", type=PLACE, needed=True),
+    _OFFSET,
     Field(name="epoch", type=Int(-1), needed=True),
     Field(name="value", type=Int(), named=True),
     Field(name="crc", type=Int(), needed=True),
@@ -523,15 +546,21 @@ TRACE = Table(
         Field(name="time", type=Int(), needed=True),
         Field(name="node", type=Text(), needed=True),
         Field(name="seq", type=PLACE, needed=True),
+        Field(name="partition", type=Int()),
         Field(name="event", type=Text(), needed=True),
-        *(Field(name=name, type=Int()) for name in ("partition", "epoch", "leo", "hw", "offset", "count")),
+        *(Field(name=name, type=Int()) for name in ("epoch", "leo", "hw")),
         Field(name="role", type=Word()),
+        Field(name="follower", type=Unasked()),
+        Field(name="offset", type=Int()),
+        Field(name="follower_epoch", type=Unasked()),
+        Field(name="count", type=Int()),
         Field(name="epochs", type=List(List(Int(), length=2))),
-        *(Field(name=name, type=Int()) for name in ("from", "to", "start", "partition_epoch")),
-        Field(name="why", type=Word()),
-        Field(name="isr", type=List(Text())),
-        Field(name="leader", type=Text()),
         Field(name="acks", type=Word()),
+        *(Field(name=name, type=Int()) for name in ("from", "to")),
+        Field(name="why", type=Word()),
+        Field(name="leader", type=Text()),
+        Field(name="isr", type=List(Text())),
+        *(Field(name=name, type=Int()) for name in ("start", "partition_epoch")),
         Field(name="broker", type=Text()),
         Field(name="clean", type=Flag()),
     ),

@@ -24,7 +24,7 @@ from harness import dump_twin
 from harness.places import is_regular_inside, replacing
 
 OF = b"floodmark.history-of"  # in the file's metadata: "READING SIZE CRC" of the lines
-READING = f"3/{RANGE_BYTES} ".encode()  # raised whenever another thing is asked of a line
+READING = f"4/{RANGE_BYTES} ".encode()  # raised whenever another thing is asked of a line
 FROM_BYTES = 1 << 20
 NEMESIS = -1
 _LINE = "line"  # of the nemesis's lines, whose faults are as they please

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.read.field_table import HIGHEST, Flag, Int, dump_of, one_array, values
+from checkers.read.field_table import HIGHEST, Flag, Int, dump_of, one_array, validity, values
 from checkers.read.json_lines import Rows
 from checkers.read.ranges import Range
 
@@ -65,18 +65,22 @@ def _is_right(field: pa.Field) -> bool:
 
 def _rows(read: pa.Table, node: str) -> Rows:
     table, size = dump_of(node), read.num_rows
-    columns, too_big = {}, np.zeros(size, dtype=np.bool_)
-    for field in table.schema:
+    columns, good = {}, np.ones(size, dtype=np.bool_)
+    for field, kind in zip(table.fields, table.schema.types, strict=True):
         if field.name not in read.column_names:
             whose = pa.array([node] * min(1, size)).take(pa.array(np.zeros(size, dtype=np.int8)))
-            column = whose if field.name == "node" else pa.nulls(size, field.type)
+            column = whose if field.name == "node" else pa.nulls(size, kind)
         else:
             column = one_array(read[field.name])
         if column.type == pa.uint64():
-            too_big |= values(column, 0) > np.uint64(HIGHEST)
-        column = column.cast(field.type, safe=False)
+            good &= values(column, 0) <= np.uint64(HIGHEST)
+        column = column.cast(kind, safe=False)
+        if field.needed:
+            good &= validity(column)
+        if isinstance(field.type, Int):
+            good &= values(column, field.type.least) >= field.type.least
         columns[field.name] = column.dictionary_encode() if field.name == "node" else column
-    good = table.good(columns) & ~too_big
+    good &= table.keeps_rules(columns)
     places = np.flatnonzero(good)
     if len(places) < size:
         columns = {name: column.take(pa.array(places)) for name, column in columns.items()}

@@ -231,7 +231,7 @@ class Run:
     def complete(self, client: Client) -> None:
         op, kind = client.op, client.type
         assert op is not None
-        told: Line = {} if kind == "ok" else {"error": self.random.choice(ERRORS)}
+        told: Line = {}
         if op["f"] in ("send", "txn"):
             told["sends"] = client.sends if kind == "ok" else op["sends"]
         if client.reads is not None and (client.reads or kind == "ok" or op["f"] == "txn"):
@@ -240,6 +240,8 @@ class Run:
             told["offsets"] = [client.end]
         if "partitions" in op:
             told["partitions"] = op["partitions"]
+        if kind != "ok":
+            told["error"] = self.random.choice(ERRORS)
         self.line(client.process, kind, op["f"], **told)
         client.op = None
         if kind == "info":

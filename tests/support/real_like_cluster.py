@@ -181,7 +181,8 @@ class Cluster:
         self.now += 1_000
         seq = self.seqs.get(node, 0)
         self.seqs[node] = seq + 1
-        line = {"time": self.now, "node": node, "seq": seq, "event": event, **fields}
+        first = {"partition": fields["partition"]} if "partition" in fields else {}
+        line = {"time": self.now, "node": node, "seq": seq, **first, "event": event, **fields}
         self.trace.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
 
     def begin_trace(self) -> None:

@@ -110,8 +110,9 @@ def without_nulls(value: Any) -> Any:
 def test_a_usual_line_is_what_python_reads_in_it(kind: str) -> None:
     """Of every line that is given to DuckDB as it stands the columns say what the objects say."""
     table, _ = LAWS[kind]
-    orders = [{each.name: good[each.name] for each in table.fields if each.name in good} for good in GOOD[kind]]
-    lines = [line for good in orders for line in variants(good) if re.fullmatch(table.usual, line)]
+    names = [each.name for each in table.fields]
+    ordered = [{name: row[name] for name in names if name in row} for row in GOOD[kind]]
+    lines = [line for row in ordered for line in variants(row) if re.fullmatch(table.usual, line)]
     rows = json_lines.rows_of("\n".join(lines).encode(), table)
     said = [plain_read.object_of(line.encode()) for line in lines]
     good = [place for place, row in enumerate(said) if row is not None and table.is_good(row)]

@@ -22,7 +22,7 @@ def unclean_elections(number: int, bounds: Mapping[int, Bounds]) -> Iterator[dic
                 yield {
                     "run": number, "name": names.UNCLEAN_ELECTION, "partition": key, "seen": ruling.epoch,
                     "nodes": [] if ruling.leader is None else [ruling.leader], "node": ruling.node,
-                    "seq": ruling.seq, "tick": ruling.time,
+                    "seq": ruling.seq, "tick": ruling.time, "at": ruling.at,
                 }  # fmt: skip
 
 

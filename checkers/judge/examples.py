@@ -5,7 +5,8 @@ for a group may come from many units: both are one ranking, in orders that are t
 findings were gathered the verdict is the same.
 
 Columns of a row: those of tables.FINDINGS; `count`, of the group; `rank`, the place in the group, from 1;
-`suspect`, the place among the run's findings that may be to blame for a loss, by time, null for the others.
+`suspect`, the place among the run's findings that may be to blame for a loss, by time, null for the others;
+`at`, where the line of the trace stands that (node, seq) names.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.judge.blame import SUSPECTS
-from checkers.judge.verdicts import EXAMPLES
 from checkers.laws import finding_names as names
 from checkers.laws.tables import FINDINGS
 from checkers.laws.unit import Unit, opened
 
+EXAMPLES = 5
 Row = dict[str, Any]
-_ROWS = pa.schema([*FINDINGS, ("count", pa.int64()), ("rank", pa.int64())])
+_ROWS = pa.schema([*FINDINGS, *((name, pa.int64()) for name in ("count", "rank", "at"))])
 _GUILTY = ", ".join(f"'{name}'" for name in names.GUILTY)
 # `rows`: as units gave them of which each counts a group once, in its first row.
 _RANKED = f"""
@@ -33,22 +34,26 @@ _RANKED = f"""
             partition by run, name in ({_GUILTY}) order by tick nulls last, node, seq) end as suspect
     from ranked_rows qualify rank <= {EXAMPLES} or suspect <= {SUSPECTS}"""
 
+_PLACED = """
+    with lines as (
+        select run, node, seq, min("at") as "at" from trace semi join worst_rows using (run, node, seq)
+        group by run, node, seq)
+    select worst_rows.*, lines."at" from worst_rows left join lines using (run, node, seq)"""
+
 
 def worst(unit: Unit, findings: pa.Table) -> list[Row]:
     """Of each group the EXAMPLES lowest, and of each run the SUSPECTS earliest."""
     once = pa.repeat(pa.scalar(1, pa.int64()), findings.num_rows)
     unit.load("ranked_rows", findings.append_column("count", once).append_column("rank", once))
-    rows: list[Row] = unit.rows(_RANKED).to_pylist()
+    unit.make("worst_rows", _RANKED)
+    rows: list[Row] = unit.rows(_PLACED).to_pylist()
     return rows
 
 
 def found_by_driver(findings: Iterable[Row]) -> list[Row]:
     """Findings that the driver itself has made (in the columns that apply), as a unit would give them."""
-    found = [{**dict.fromkeys(FINDINGS.names), **row} for row in findings]
-    if not found:
-        return []
-    with opened({}) as unit:
-        return worst(unit, pa.Table.from_pylist(found, schema=FINDINGS))
+    once = {**dict.fromkeys(_ROWS.names), "count": 1, "rank": 1}
+    return _ranked([{**once, **row} for row in findings])
 
 
 def merged(units: Sequence[Sequence[Row]]) -> list[Row]:
@@ -56,8 +61,13 @@ def merged(units: Sequence[Sequence[Row]]) -> list[Row]:
     several = [unit for unit in units if unit]
     if len(several) <= 1:
         return list(several[0]) if several else []
+    return _ranked([row for each in several for row in each])
+
+
+def _ranked(rows: Sequence[Row]) -> list[Row]:
+    if not rows:
+        return []
     with opened({}) as unit:
-        rows = [row for each in several for row in each]
         unit.load("ranked_rows", pa.Table.from_pylist(rows, schema=_ROWS))
         ranked: list[Row] = unit.rows(_RANKED).to_pylist()
     return ranked

@@ -18,21 +18,17 @@ DataFrames around them would take longer than all laws together.
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark import SparkContext
 
 from checkers.judge import whole_runs
 from checkers.judge.bags import bags_of
-from checkers.judge.blame import lines_of
-from checkers.judge.examples import found_by_driver, merged
 from checkers.judge.failures import Failure, failure_of, is_of_spark, of_one_run
-from checkers.judge.preconditions import Preconditions
-from checkers.judge.runs import driver_findings, read_lines_instead, run_of
 from checkers.judge.two_passes import judged_in_pieces
-from checkers.judge.verdicts import failed, verdict_of
-from checkers.judge.whole_runs import Judged, RunWork
+from checkers.judge.verdicts import failed, not_judged, rounded
+from checkers.judge.whole_runs import RunWork
 from checkers.read.folder import Folder, open_folder
 from checkers.spark import session
 from checkers.spark.spark_master import refuse_bare_workers
@@ -60,7 +56,7 @@ class SparkJudge:
                 if folder.judged:
                     opened[number] = folder
                 else:
-                    verdicts[number] = verdict_of(folder, Preconditions(), [], {}, {})
+                    verdicts[number] = not_judged(folder)
             except Exception as error:
                 verdicts[number] = failed(failure_of(error), {})
         if opened:
@@ -126,24 +122,23 @@ def judge_together(
     """One verdict a folder. An exception is that of a task which did not come back, or of the driver."""
     began = time.perf_counter()
     works: list[RunWork] = []
-    judged: list[Judged] = []
+    judged: dict[int, Verdict | Failure] = {}
     for run, folder in enumerate(folders):
         work = of_one_run(partial(RunWork.of, run, folder))
         if isinstance(work, Failure):
-            judged.append(Judged(run=run, failure=work))
+            judged[run] = work
         else:
             works.append(work)
     bags, big = bags_of(works, session.cores(spark), small_bytes(spark))
     if bags:
-        judged += spark.parallelize(bags, len(bags)).mapPartitions(whole_runs.judged_bags).collect()
+        judged |= dict(spark.parallelize(bags, len(bags)).mapPartitions(whole_runs.judged_bags).collect())
     if big:
-        judged += judged_in_pieces(spark, big)
+        judged |= judged_in_pieces(spark, big)
     timings = {**timings_s, "judge": time.perf_counter() - began}
-    by_run = {one.run: one for one in judged}
-    verdicts = [
-        of_one_run(partial(verdict_on, folder, by_run[run], timings)) for run, folder in enumerate(folders)
+    return [
+        failed(one, timings) if isinstance(one, Failure) else replace(one, timings_s=rounded(timings))
+        for one in (judged[run] for run in range(len(folders)))
     ]
-    return [failed(one, timings) if isinstance(one, Failure) else one for one in verdicts]
 
 
 def small_bytes(spark: SparkContext) -> int | None:
@@ -152,18 +147,3 @@ def small_bytes(spark: SparkContext) -> int | None:
     if told is not None and not told.isdecimal():
         raise UsageError(f"{SMALL_BYTES} is a number of bytes, not {told!r}")
     return None if told is None else int(told)
-
-
-def verdict_on(folder: Folder, judged: Judged, timings_s: Mapping[str, float]) -> Verdict:
-    """The verdict on one run, from what came back of it."""
-    if judged.failure is not None:
-        return failed(judged.failure, timings_s)
-    run = judged.known
-    if run is None:
-        assert judged.preconditions is not None
-        read_lines_instead(folder, judged.lines_instead)
-        run = run_of(folder, judged.preconditions)
-    folder.reasons += judged.reasons
-    rows = merged([judged.rows, found_by_driver(driver_findings(judged.run, run))])
-    lines = lines_of(folder.trace, rows)
-    return verdict_of(folder, run.preconditions, rows, timings_s, lines)

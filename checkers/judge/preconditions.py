@@ -10,6 +10,7 @@ lines of a run but what the controller said and the starts, which are few.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import orjson
@@ -28,6 +29,7 @@ from checkers.read.facts import (
 )
 from checkers.read.observed import Observes
 from checkers.read.pairing import PairingFacts
+from checkers.read.ranges import AT_BITS
 from checkers.read.repeats import RepeatFacts
 
 Of = TypeVar("Of", HistoryFacts, DumpFacts, TraceFacts)
@@ -56,7 +58,12 @@ class TraceSummary:
 
     bad: int = 0  # lines that are not as the table of events says
     nodes: Mapping[str, NodeSeqs] = field(default_factory=dict)
+    lines_before: Mapping[int, int] = field(default_factory=dict)  # each range, blank ones counted
     rulings: Sequence[Mapping[str, Any]] = ()  # the controller's lines and all starts (TraceFacts.rulings)
+
+    def line_at(self, at: int) -> int:
+        """The line of the file, from 0, that is at this place of its range."""
+        return self.lines_before[at >> AT_BITS] + at % (1 << AT_BITS)
 
     def flaw(self, nodes: Sequence[str], observes: Observes) -> str | None:
         """Why lines of the trace are missing or wrong, for what it is to tell; None if none is."""
@@ -223,7 +230,9 @@ def trace_summary(ranges: Iterable[TraceFacts]) -> TraceSummary:
     for each in ranges:
         for node, lines in each.nodes.items():
             by_node[node].append(lines)
+    ends = accumulate(each.places for each in ranges)
     return TraceSummary(
+        lines_before={each.number: end - each.places for each, end in zip(ranges, ends, strict=True)},
         bad=sum(each.broken for each in ranges),
         nodes={
             node: NodeSeqs(lines=sum(one.lines for one in lines), seqs=joined(*(one.seqs for one in lines)))

@@ -27,6 +27,7 @@ NEVER_ENDS = 1 << 62
 class Ruling:
     """A partition as the controller wants it: an election, or (clean is None) any other change."""
 
+    at: int  # in the trace
     time: int
     node: str  # the controller's name, and its line
     seq: int
@@ -99,6 +100,7 @@ def rulings_of(folder: Folder, traced: TraceSummary) -> Rulings:
 
 def ruling(line: Mapping[str, Any]) -> Ruling:
     return Ruling(
+        at=line["at"],
         time=line["time"],
         node=line["node"],
         seq=line["seq"],

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import RDD, Broadcast, SparkContext
 
-from checkers.judge.examples import merged, worst
+from checkers.judge.examples import worst
 from checkers.judge.failures import Failure, failure_of, of_one_run
 from checkers.judge.far_files import far_ranges
 from checkers.judge.pieces import EVERY, Piece, by_unit, dealt, joined, units_of_rows, unpacked
@@ -47,6 +47,7 @@ from checkers.read.ranges import Range
 from checkers.read.repeats import repeats
 from checkers.read.tables import read_range
 from checkers.spark.settings import own_cores, own_memory_mb
+from harness.verdict import Verdict
 
 _LOG = logging.getLogger("floodmark.judge")
 
@@ -137,7 +138,6 @@ class Notes:
     judged: dict[int, Judged]
     facts: list[Any] = field(default_factory=list)
     repeated: list[Piece] = field(default_factory=list)
-    found: dict[int, list[Any]] = field(default_factory=dict)  # run -> the rows of each unit
 
     def good(self, works: Iterable[RunWork]) -> dict[int, RunWork]:
         """Those with which nothing has failed."""
@@ -150,19 +150,25 @@ class Notes:
             elif kind == PIECE:
                 self.repeated.append(value)
             elif kind == FOUND:
-                self.found.setdefault(value[0], []).append(value[1])
+                self.judged[value[0]].rows.append(value[1])
             elif kind == REASON:
                 self.judged[value[0]].reasons.append(value[1])
             elif kind == FAILED:
                 self.judged[value[0]].failure = self.judged[value[0]].failure or value[1]
 
+    def verdicts(self) -> dict[int, Verdict | Failure]:
+        return {number: judged.verdict() for number, judged in self.judged.items()}
+
 
 # -- at the driver ------------------------------------------------------------------------------------------
 
 
-def judged_in_pieces(spark: SparkContext, works: Sequence[RunWork]) -> list[Judged]:
-    """Each of these runs, told once. An exception is that of a task which did not come back."""
-    notes = Notes(judged={work.run: Judged(run=work.run) for work in works})
+def judged_in_pieces(
+    spark: SparkContext, works: Sequence[RunWork]
+) -> dict[int, Verdict | Failure]:
+    """Of each of these runs, by its position in the call. An exception is that of a task which did not come
+    back."""
+    notes = Notes(judged={work.run: Judged(number=work.run) for work in works})
     near = [(one, None) for work in works if not work.far for one in work.ranges]
     far = [work for work in works if work.far]
     aside = {work.run: work.folder.settle_processes for work in works}
@@ -180,15 +186,15 @@ def judged_in_pieces(spark: SparkContext, works: Sequence[RunWork]) -> list[Judg
         if isinstance(one, Failure):
             notes.judged[run].failure = one
         elif one is not None:
-            notes.judged[run].known = one.run
+            notes.judged[run].run = one.run
     known = [one for one in made.values() if isinstance(one, Derived)]
     if not known:
-        return list(notes.judged.values())
+        return notes.verdicts()
     plan = Plan(
         layout=layout,
         runs=frozenset(run for run, one in made.items() if isinstance(one, Derived)),
         transactional=tuple(
-            run for run, judged in notes.judged.items() if judged.known and judged.known.preconditions.txns
+            run for run, judged in notes.judged.items() if judged.run and judged.run.preconditions.txns
         ),
         of_driver=concatenated([*(one.tables for one in known), joined(notes.repeated)]),
     )
@@ -201,9 +207,7 @@ def judged_in_pieces(spark: SparkContext, works: Sequence[RunWork]) -> list[Judg
         notes.hear(of_runs.mapPartitions(partial(judge_run, told)).collect())
     else:
         notes.hear(given for _, given in spark.runJob(second, list, layout.of_units))
-    for number, judged in notes.judged.items():
-        judged.rows = merged(notes.found.get(number, []))
-    return list(notes.judged.values())
+    return notes.verdicts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

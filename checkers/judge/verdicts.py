@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from checkers.judge.blame import Lines, guilty, suspects_of
+from checkers.judge.blame import guilty, suspects_of
+from checkers.judge.examples import EXAMPLES, Row, found_by_driver, merged
 from checkers.judge.failures import Failure, failure_of
-from checkers.judge.preconditions import Preconditions
+from checkers.judge.preconditions import Preconditions, TraceSummary
 from checkers.judge.reasons import are_up, died, waiting
+from checkers.judge.runs import Run, driver_findings
 from checkers.laws import finding_names as names
 from checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
 from checkers.read.folder import Folder
@@ -14,35 +16,32 @@ from checkers.read.observed import ELECTIONS, not_made
 from checkers.text.words import text_of
 from harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
 
-EXAMPLES = 5
-Row = Mapping[str, Any]  # of checkers.laws.tables.FINDINGS, with rank, count and suspect (examples.py)
 Reason = tuple[tuple[str, ...], str]  # the checks, and why they may have missed something
 
 
-def verdict_of(
-    folder: Folder,
-    seen: Preconditions,
-    rows: Sequence[Row],
-    timings_s: Mapping[str, float],
-    lines: Lines,
-) -> Verdict:
-    """The verdict of one folder from all that was found of it."""
-    if not folder.judged:
-        return Verdict(valid="unknown", unknown=unknown_of(folder.reasons), counts={}, timings_s=timings_s)
+def not_judged(folder: Folder) -> Verdict:
+    """Of a folder that is no run: why."""
+    return Verdict(valid="unknown", unknown=unknown_of(folder.reasons))
+
+
+def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: Iterable[Reason]) -> Verdict:
+    """The verdict on a run. number: its position in the call; found: the rows that each of its units gave;
+    reasons: those that only the laws could tell."""
+    folder, seen = run.folder, run.preconditions
+    rows = merged([*found, found_by_driver(driver_findings(number, run))])
     shown = [row for row in rows if row["rank"] <= EXAMPLES and row["permit"] != DOUBT]
-    findings = [*groups(shown, suspects_of(rows), lines), *stuck(folder), *broker_died(folder)]
+    findings = [*groups(shown, suspects_of(rows), seen.traced), *stuck(folder), *broker_died(folder)]
     traced = folder.trace is not None and folder.observes.tells(*ELECTIONS)
     without = not_made(folder.observes)
-    told = [*folder.reasons, *maybes(shown, traced=traced), *doubts(rows)]
-    reasons = list(of_those_made(told, without))
+    told = [*folder.reasons, *reasons, *maybes(shown, traced=traced), *doubts(rows)]
+    unknown = list(of_those_made(told, without))
     findings.sort(key=lambda finding: (finding.name, finding.klass, finding.permitted_by or ""))
     return Verdict(
-        valid=valid_of(findings, reasons),
+        valid=valid_of(findings, unknown),
         findings=tuple(findings),
-        unknown=unknown_of(reasons),
+        unknown=unknown_of(unknown),
         not_made=without,
         counts=counts_of(folder, seen),
-        timings_s=rounded(timings_s),
     )
 
 
@@ -102,7 +101,7 @@ def counts_of(folder: Folder, seen: Preconditions) -> dict[str, Any]:
     }
 
 
-def groups(rows: Sequence[Row], suspects: Sequence[Row], lines: Lines) -> list[Finding]:
+def groups(rows: Sequence[Row], suspects: Sequence[Row], trace: TraceSummary) -> list[Finding]:
     """One Finding a (name, class, permitted_by); causes that differ only in being sure are one."""
     counts: dict[tuple[str, str | None], dict[int | None, int]] = {}
     shown: dict[tuple[str, str | None], list[Row]] = {}
@@ -117,7 +116,7 @@ def groups(rows: Sequence[Row], suspects: Sequence[Row], lines: Lines) -> list[F
             permitted_by=by,
             count=sum(counts[name, by].values()),
             examples=tuple(
-                example(row, suspects, lines) for row in sorted(shown[name, by], key=place)[:EXAMPLES]
+                example(row, suspects, trace) for row in sorted(shown[name, by], key=place)[:EXAMPLES]
             ),
         )
         for name, by in counts
@@ -129,7 +128,7 @@ def place(row: Row) -> tuple[bool, int, bool, int, int]:
     return partition is None, partition or 0, offset is None, offset or 0, row["rank"]
 
 
-def example(row: Row, suspects: Sequence[Row], lines: Lines) -> dict[str, Any]:
+def example(row: Row, suspects: Sequence[Row], trace: TraceSummary) -> dict[str, Any]:
     """One finding as verdict.json shows it; keys that do not apply are left out."""
     told = {
         key: row[key] for key in ("partition", "offset", "epoch", "value", "how", "nodes", "ops", "process")
@@ -140,8 +139,8 @@ def example(row: Row, suspects: Sequence[Row], lines: Lines) -> dict[str, Any]:
     if row["name"] in names.CYCLES:
         told.pop("how", None)  # the cycle, for the words
     blamed = guilty(row, suspects)
-    if blamed is not None and blamed in lines:
-        told["event"] = lines[blamed]
+    if blamed is not None:
+        told["event"] = trace.line_at(blamed)
     return {**told, "text": text_of(row["name"], row)}
 
 

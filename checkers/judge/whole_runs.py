@@ -8,16 +8,18 @@ each run of it is judged alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from checkers.judge.examples import Row, worst
-from checkers.judge.failures import Failure, failure_of
-from checkers.judge.preconditions import Preconditions, preconditions_of_run
+from checkers.judge.failures import Failure, failure_of, of_one_run
+from checkers.judge.preconditions import preconditions_of_run
 from checkers.judge.run_tables import run_tables
 from checkers.judge.runs import Run, read_lines_instead, run_of
+from checkers.judge.verdicts import Reason, verdict_of
 from checkers.laws import FAMILIES
 from checkers.laws import finding_names as names
 from checkers.laws.cycles import unsearched
@@ -32,13 +34,13 @@ from checkers.read.ranges import RANGE_BYTES, Range, ranges_of
 from checkers.read.repeats import repeats
 from checkers.read.tables import read_range
 from harness.places import Place
+from harness.verdict import Verdict
 
 NO_VALUES = TABLES["repeated"].empty_table()
 WHOLE_FILE = 1 << 62  # bytes, more than any file has
 PARQUET_WEIGHT = 6  # a byte of Parquet says as much as so many of JSON
 
 Tables = Mapping[str, pa.Table]
-Reason = tuple[tuple[str, ...], str]  # names of checks, and why they may have missed something
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,16 +75,20 @@ def weight_of(place: Place) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Judged:
-    """What the driver is told of one run."""
+    """What has come of one run so far."""
 
-    run: int
-    preconditions: Preconditions | None = None
-    known: Run | None = None  # what follows from these, where the driver has come to that already
-    # nodes whose dump was read as JSON lines, for the Parquet beside these is rotten
-    lines_instead: tuple[str, ...] = ()
-    rows: list[Row] = field(default_factory=list)
+    number: int
+    run: Run | None = None  # after the first pass
+    rows: list[list[Row]] = field(default_factory=list)  # of each unit
     reasons: list[Reason] = field(default_factory=list)  # that only the laws could tell
     failure: Failure | None = None
+
+    def verdict(self) -> Verdict | Failure:
+        """On the run, once all laws were asked."""
+        if self.failure is not None:
+            return self.failure
+        assert self.run is not None
+        return of_one_run(partial(verdict_of, self.number, self.run, self.rows, self.reasons))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,29 +96,28 @@ class FirstPass:
     """One run after it was read."""
 
     tables: Tables
-    preconditions: Preconditions
     run: Run
-    lines_instead: tuple[str, ...] = ()
 
 
-def judged_bags(bags: Iterable[Sequence[RunWork]]) -> Iterator[Judged]:
-    """The work of a task: every run of these bags, each told once."""
+def judged_bags(bags: Iterable[Sequence[RunWork]]) -> Iterator[tuple[int, Verdict | Failure]]:
+    """The work of a task: every run of these bags, by its position in the call."""
     for bag in bags:
-        yield from judged_bag(bag)
+        yield from judged_bag(bag).items()
 
 
-def judged_bag(bag: Sequence[RunWork], families: Sequence[Family] = FAMILIES) -> list[Judged]:
-    judged = {work.run: Judged(run=work.run) for work in bag}
+def judged_bag(
+    bag: Sequence[RunWork], families: Sequence[Family] = FAMILIES
+) -> dict[int, Verdict | Failure]:
+    judged = {work.run: Judged(number=work.run) for work in bag}
     passed: dict[int, FirstPass] = {}
     for work in bag:
         try:
-            one = passed[work.run] = first_pass(work)
-            judged[work.run].preconditions = one.preconditions
-            judged[work.run].lines_instead = one.lines_instead
+            passed[work.run] = first_pass(work)
+            judged[work.run].run = passed[work.run].run
         except Exception as error:
             judged[work.run].failure = failure_of(error)
     second_pass(passed, judged, families)
-    return list(judged.values())
+    return {number: one.verdict() for number, one in judged.items()}
 
 
 def first_pass(work: RunWork) -> FirstPass:
@@ -123,14 +128,13 @@ def first_pass(work: RunWork) -> FirstPass:
     pairs = pairing(tables["lines"]) if "lines" in tables else []
     tables["repeated"], repeated = repeats(tables["sends"]) if "sends" in tables else (NO_VALUES, [])
     seen = preconditions_of_run(work.run, [*facts, *pairs, *repeated])
-    lines_instead = read_lines_instead(work.folder, seen.flaws)
-    if lines_instead:
-        return replace(first_pass(RunWork.of(work.run, work.folder)), lines_instead=lines_instead)
+    if read_lines_instead(work.folder, seen.flaws):
+        return first_pass(RunWork.of(work.run, work.folder))
     if seen.txns:
         tables["answers"] = answers(tables["lines"])
     else:
         tables.pop("lines", None)
-    return FirstPass(tables=tables, preconditions=seen, run=run_of(work.folder, seen))
+    return FirstPass(tables=tables, run=run_of(work.folder, seen))
 
 
 def second_pass(
@@ -160,7 +164,7 @@ def ask_laws(
     with opened(tables) as unit:
         rows = worst(unit, asked(unit, families))
         reasons = unsearched(unit) if transactions in families else []
-    for row in rows:
-        judged[row["run"]].rows.append(row)
+    for run in passed:
+        judged[run].rows = [[row for row in rows if row["run"] == run]]
     for run, words in reasons:
         judged[run].reasons.append((names.CYCLES, words))

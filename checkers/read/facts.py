@@ -78,7 +78,7 @@ class NodeLines:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFacts:
     """Of a range of trace.jsonl. `rulings`: what the controller said (elect, register, fence, unfence, and
-    the isr lines without a LEO) and every start, each as {time, node, seq, event, partition, epoch, isr,
+    the isr lines without a LEO) and every start, each as {at, time, node, seq, event, partition, epoch, isr,
     leader, broker, clean}, in file order."""
 
     run: int

@@ -17,6 +17,7 @@ from harness.places import Place
 
 Kind = Literal["history", "dump", "trace"]
 RANGE_BYTES = 1 << 24
+AT_BITS = 32  # of `at`, the line's place in its range; above them the range's number
 _PIECE_BYTES = 1 << 20
 
 

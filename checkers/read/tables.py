@@ -25,11 +25,10 @@ from checkers.read import history_twin, parquet, ranges
 from checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, NodeLines, TraceFacts
 from checkers.read.field_table import CARRIED_BY, HISTORY, TRACE, Mask, dump_of, validity, values
 from checkers.read.json_lines import Rows, as_json, rows_of
-from checkers.read.ranges import Range
+from checkers.read.ranges import AT_BITS, Range
 
 Ints = npt.NDArray[np.int64]
 
-AT_BITS = 32  # of `at`, below the number of the range
 WORD = pa.dictionary(pa.int32(), pa.string())
 LISTS = {"sends": "sends", "reads": "reads", "offsets": "ends", "partitions": "held"}  # field -> table
 MOVES = ("assign", "subscribe", "crash")
@@ -38,7 +37,7 @@ EVENTS = (
     "append", "truncate", "hw", "become_leader", "become_follower", "ack", "fetch", "isr_proposed", "isr",
     "elect", "register", "fence", "unfence", "start",
 )  # fmt: skip
-_RULING = ("time", "node", "seq", "event", "partition", "epoch", "isr", "leader", "broker", "clean")
+_RULING = ("at", "time", "node", "seq", "event", "partition", "epoch", "isr", "leader", "broker", "clean")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.judge.job import verdict_on
-from checkers.judge.preconditions import Preconditions
+from checkers.judge.failures import Failure
 from checkers.judge.run_tables import run_tables
-from checkers.judge.whole_runs import Judged, RunWork, first_pass, judged_bag
+from checkers.judge.verdicts import failed, not_judged
+from checkers.judge.whole_runs import RunWork, first_pass, judged_bag
 from checkers.laws import FAMILIES
 from checkers.laws.unit import Family
 from checkers.read.folder import Folder, open_folder
@@ -28,9 +28,9 @@ def judge(
     """A verdict a folder, all in one unit. range_bytes: files are read in ranges of so many."""
     opened = [open_folder(folder) for folder in folders]
     bag = [RunWork.of(run, folder, range_bytes) for run, folder in enumerate(opened) if folder.judged]
-    judged = {one.run: one for one in judged_bag(bag, families)}
-    nothing = Judged(run=-1, preconditions=Preconditions())
-    return [verdict_on(folder, judged.get(run, nothing), {}) for run, folder in enumerate(opened)]
+    judged = judged_bag(bag, families)
+    verdicts = [judged[run] if folder.judged else not_judged(folder) for run, folder in enumerate(opened)]
+    return [failed(one, {}) if isinstance(one, Failure) else one for one in verdicts]
 
 
 def tables_of(folders: Sequence[Folder]) -> dict[str, pa.Table]:

@@ -82,7 +82,8 @@ def facts_of(seen: Survey | Preconditions) -> dict[str, Any]:
         "partitions": set(seen.partitions),
         "used": set(seen.used),
         "trace": (traced.bad, nodes),
-        "rulings": list(traced.told if isinstance(seen, Survey) else map(dict, traced.rulings)),
+        "rulings": list(traced.told) if isinstance(seen, Survey) else [
+            {name: each[name] for name in each if name != "at"} for each in traced.rulings],
         **({} if seen.disordered else {
             "falls": seen.falls, "unmatched": seen.unmatched, "overlapping": dict(seen.overlapping)}),
     }  # fmt: skip

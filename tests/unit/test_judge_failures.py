@@ -24,21 +24,23 @@ BAGS, PIECES = 1 << 40, 0  # bytes from which a run is cut up: none is, all are
 
 # Where the driver can fail, as MODULE.FUNCTION; a function is named where it is called.
 # On one run:
+VERDICT = (
+    "judge.whole_runs.verdict_of", "judge.verdicts.driver_findings", "judge.verdicts.found_by_driver",
+    "judge.verdicts.merged", "judge.verdicts.counts_of",
+)  # fmt: skip
 DRIVER_ON_A_RUN = (
-    "judge.job.open_folder", "judge.whole_runs.ranges_of",
-    "judge.whole_runs.weight_of", "judge.job.verdict_on", "judge.job.run_of", "judge.job.read_lines_instead",
-    "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of", "judge.runs.bounds_of",
-    "judge.runs.is_breached", "judge.job.driver_findings", "judge.job.lines_of", "judge.job.verdict_of",
-    "judge.verdicts.counts_of",
+    "judge.job.open_folder", "judge.whole_runs.ranges_of", "judge.whole_runs.weight_of",
 )  # fmt: skip
 PIECES_DRIVER_ON_A_RUN = (
     "judge.two_passes.preconditions_of_run", "judge.two_passes.read_lines_instead",
     "judge.two_passes.run_of", "judge.two_passes.run_tables", "judge.run_tables.partitions_of",
+    "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of", "judge.runs.bounds_of",
+    "judge.runs.is_breached", *VERDICT,
 )  # fmt: skip
 # On all of them:
 DRIVER = ("judge.job.session.context", "judge.job.bags_of", "judge.job.session.cores",
-          "judge.job.SparkContext.parallelize", "judge.job.merged", "judge.job.found_by_driver")  # fmt: skip
-PIECES_DRIVER = ("judge.job.judged_in_pieces", "judge.two_passes.Layout.of", "judge.two_passes.merged",
+          "judge.job.SparkContext.parallelize", "judge.job.rounded")  # fmt: skip
+PIECES_DRIVER = ("judge.job.judged_in_pieces", "judge.two_passes.Layout.of",
                  "judge.two_passes.concatenated", "judge.two_passes.SparkContext.broadcast",
                  "judge.two_passes.SparkContext.runJob")  # fmt: skip
 
@@ -48,7 +50,8 @@ WORKER = (
     *READING, "judge.whole_runs.first_pass", "judge.whole_runs.read_range", "judge.whole_runs.pairing",
     "judge.whole_runs.repeats", "judge.whole_runs.preconditions_of_run",
     "judge.whole_runs.read_lines_instead", "judge.whole_runs.answers", "judge.whole_runs.run_of",
-    "judge.runs.bounds_of", "judge.whole_runs.run_tables", "judge.run_tables.replicas_of",
+    "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of", "judge.runs.bounds_of",
+    "judge.runs.is_breached", *VERDICT, "judge.whole_runs.run_tables", "judge.run_tables.replicas_of",
     "judge.whole_runs.worst", "judge.whole_runs.unsearched",
     *(f"family.{family.__name__}" for family in FAMILIES),
 )  # fmt: skip
@@ -302,10 +305,7 @@ def test_a_folder_that_is_not_to_be_judged_fails_alone(
     good, strange = run_in(tmp_path / "good"), tmp_path / "strange"
     strange.mkdir()
     (strange / "run.json").write_text("{}")
-    whole = job.verdict_of
-    monkeypatch.setattr(
-        job, "verdict_of", lambda folder, *told: whole(folder, *told) if folder.judged else failing()
-    )
+    monkeypatch.setattr(job, "not_judged", failing)
     assert floodmark("check", good, strange).code == 4
     is_judged(good)
     is_refused(strange, f"RuntimeError: {INJECTED}")

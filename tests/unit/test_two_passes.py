@@ -13,7 +13,6 @@ from no_spark import NoSpark
 from txn_tales import began, ended
 
 from checkers.judge import two_passes
-from checkers.judge.job import verdict_on
 from checkers.judge.report import as_json
 from checkers.judge.two_passes import Layout, judged_in_pieces
 from checkers.judge.whole_runs import RunWork
@@ -31,8 +30,8 @@ def told(verdict: Any) -> dict[str, Any]:
 def in_pieces(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[dict[str, Any]]:
     opened = [open_folder(folder) for folder in folders]
     works = [RunWork.of(run, folder, range_bytes) for run, folder in enumerate(opened)]
-    judged = {one.run: one for one in judged_in_pieces(NoSpark(), works)}  # type: ignore[arg-type]
-    return [told(verdict_on(folder, judged[run], {})) for run, folder in enumerate(opened)]
+    judged = judged_in_pieces(NoSpark(), works)  # type: ignore[arg-type]
+    return [told(judged[run]) for run in range(len(opened))]
 
 
 def both(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[dict[str, Any]]:

@@ -6,38 +6,22 @@ spread over all cores (two_passes.py). Either way a first pass parses each file 
 few facts; from them follows what may be claimed, and what is permitted. A second pass asks every law of every
 record. What comes back is, of each group of findings, the count and the few worst.
 
-When something fails. A run that breaks a worker's Python code is told by that worker, and its neighbours are
-judged. Where a task itself dies (killed, out of memory), or the JVM does, the call is halved until the run
-that brings it about stands alone. A run of which the judge failed is unknown, with the reason and the
-traceback; nothing is ever judged by another, slower way.
-
 Spark is asked for tasks, shuffles and disk through its RDDs: what it moves are packed blobs, and to plan
 DataFrames around them would take longer than all laws together.
+
+This module is quickly imported. What judges is not, and is while Spark starts (session.py).
 """
 
-import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
 
-from pyspark import SparkContext
-
-from checkers.judge import whole_runs
-from checkers.judge.bags import bags_of
-from checkers.judge.failures import Failure, failure_of, is_of_spark, of_one_run
-from checkers.judge.two_passes import judged_in_pieces
-from checkers.judge.verdicts import failed, not_judged, rounded
-from checkers.judge.whole_runs import RunWork
+from checkers.judge.failures import failure_of
 from checkers.read.folder import Folder, open_folder
 from checkers.spark import session
-from checkers.spark.spark_master import refuse_bare_workers
-from harness.errors import FloodmarkError, UsageError
+from harness.errors import FloodmarkError
 from harness.places import Place
 from harness.verdict import Verdict
-from harness.workers import HERE, SMALL_BYTES, Workers
-
-_LOG = logging.getLogger("floodmark.judge")
+from harness.workers import HERE, Workers
 
 
 class SparkJudge:
@@ -48,102 +32,40 @@ class SparkJudge:
 
     def judge(self, folders: Sequence[Place]) -> list[Verdict]:
         """A verdict for each folder, in order."""
-        verdicts: dict[int, Verdict] = {}
         opened: dict[int, Folder] = {}
+        unread: dict[int, Exception] = {}
         for number, place in enumerate(folders):
             try:
-                folder = open_folder(place)
-                if folder.judged:
-                    opened[number] = folder
-                else:
-                    verdicts[number] = not_judged(folder)
+                opened[number] = open_folder(place)
             except Exception as error:
-                verdicts[number] = failed(failure_of(error), {})
-        if opened:
-            verdicts |= zip(opened, self._with_spark([*opened.values()]), strict=True)
-        return [verdicts[number] for number in range(len(folders))]
+                unread[number] = error
+        judged = {number: folder for number, folder in opened.items() if folder.judged}
+        verdicts = dict(zip(judged, self._with_spark([*judged.values()]), strict=True)) if judged else {}
+        return [verdicts.get(number) or without_spark(opened.get(number), unread.get(number))
+                for number in range(len(folders))]
 
     def _with_spark(self, folders: Sequence[Folder]) -> list[Verdict]:
         began = time.perf_counter()
         try:
-            spark = Spark(context=session.context(self._workers), workers=self._workers)
+            context = session.context(self._workers)
         except FloodmarkError:
             raise
         except Exception as error:
-            return [failed(failure_of(error), {}) for _ in folders]
+            return [without_spark(folder, error) for folder in folders]
+        from checkers.judge.many_runs import Spark, judge_all
+
+        spark = Spark(context=context, workers=self._workers)
         return judge_all(spark, folders, {"spark_start": time.perf_counter() - began})
 
 
-@dataclass(slots=True, kw_only=True)
-class Spark:
-    """The context that the judge works on; another one once its JVM has died."""
+def without_spark(folder: Folder | None, error: Exception | None) -> Verdict:
+    """On a folder that is no run, or on which the judge failed before Spark saw it."""
+    from checkers.judge.verdicts import failed, not_judged
 
-    context: SparkContext
-    workers: Workers
-
-    def restarted(self) -> bool:
-        """Whether the JVM has died; then another one is there. FloodmarkError where none starts."""
-        if not session.has_died(self.context):
-            return False
-        _LOG.warning("Spark's JVM has died; another one is started, and the runs are judged half by half")
-        self.context = session.context(self.workers)
-        return True
-
-
-def judge_all(
-    spark: Spark, folders: Sequence[Folder], timings_s: Mapping[str, float], *, again: bool = False
-) -> list[Verdict]:
-    """All of them at once; if that fails each half by itself, down to the folder that breaks it. Where the
-    driver fails on them together and on none alone, nothing is known of any. again: they have been judged
-    before; what was noted of them then is void."""
     try:
-        opened = [open_folder(folder.path) for folder in folders] if again else folders
-        return judge_together(spark.context, opened, timings_s)
-    except FloodmarkError:
-        raise  # it says what is lacking; that is no folder's fault
-    except Exception as error:
-        refuse_bare_workers(spark.context, error)
-        failure, lost, died = failure_of(error), is_of_spark(error), spark.restarted()
-    if len(folders) == 1:
-        return [failed(failure, timings_s, died=died)]
-    middle = len(folders) // 2
-    halves = [
-        *judge_all(spark, folders[:middle], timings_s, again=True),
-        *judge_all(spark, folders[middle:], timings_s, again=True),
-    ]
-    if lost or died or any(verdict.failure for verdict in halves):
-        return halves
-    return [failed(failure, timings_s) for _ in folders]
-
-
-def judge_together(
-    spark: SparkContext, folders: Sequence[Folder], timings_s: Mapping[str, float]
-) -> list[Verdict]:
-    """One verdict a folder. An exception is that of a task which did not come back, or of the driver."""
-    began = time.perf_counter()
-    works: list[RunWork] = []
-    judged: dict[int, Verdict | Failure] = {}
-    for run, folder in enumerate(folders):
-        work = of_one_run(partial(RunWork.of, run, folder))
-        if isinstance(work, Failure):
-            judged[run] = work
-        else:
-            works.append(work)
-    bags, big = bags_of(works, session.cores(spark), small_bytes(spark))
-    if bags:
-        judged |= dict(spark.parallelize(bags, len(bags)).mapPartitions(whole_runs.judged_bags).collect())
-    if big:
-        judged |= judged_in_pieces(spark, big)
-    timings = {**timings_s, "judge": time.perf_counter() - began}
-    return [
-        failed(one, timings) if isinstance(one, Failure) else replace(one, timings_s=rounded(timings))
-        for one in (judged[run] for run in range(len(folders)))
-    ]
-
-
-def small_bytes(spark: SparkContext) -> int | None:
-    """What a run has at the most that one task judges, if whoever configures Spark has said so."""
-    told = spark.getConf().get(SMALL_BYTES)
-    if told is not None and not told.isdecimal():
-        raise UsageError(f"{SMALL_BYTES} is a number of bytes, not {told!r}")
-    return None if told is None else int(told)
+        if error is None and folder is not None:
+            return not_judged(folder)
+    except Exception as another:
+        error = another
+    assert error is not None
+    return failed(failure_of(error), {})

@@ -35,9 +35,9 @@ from checkers.judge.preconditions import preconditions_of_run
 from checkers.judge.run_tables import run_tables
 from checkers.judge.runs import Run, read_lines_instead, run_of
 from checkers.judge.whole_runs import Judged, RunWork
-from checkers.laws import FAMILIES
 from checkers.laws import finding_names as names
 from checkers.laws.cycles import unsearched
+from checkers.laws.families import FAMILIES
 from checkers.laws.tables import SENT_ON
 from checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
 from checkers.laws.unit import Family, Unit, asked, opened

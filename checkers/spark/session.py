@@ -19,7 +19,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import IO, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -40,6 +42,7 @@ _ADVICE = (
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _COMPLAINT = re.compile(r"Error|Exception|Invalid|Unrecognized|Could not|.*Error:")
 DAEMON = "checkers.judge.daemon"
+JUDGING = "checkers.judge.many_runs"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 
 _running: list[SparkContext] = []  # one, or none yet
@@ -148,12 +151,14 @@ def launching(java: Path, said: Mapping[str, str], folders: tuple[str, ...] = ()
 
 
 def _context(told: Mapping[str, str], master: str) -> SparkContext:
-    """The context; of a cluster its master is asked first, and its first worker awaited."""
+    """The context; of a cluster its master is asked first, and its first worker awaited. While the JVM makes
+    it, Python imports what the judge needs next. (Not before the JVM is forked: a thread would be too.)"""
     conf = SparkConf(loadDefaults=False)
     for key, value in told.items():
         conf.set(key, value)
+    SparkContext._ensure_initialized(conf=conf)
+    Thread(target=import_module, args=(JUDGING,), daemon=True).start()
     if not spark_master.is_local(master):
-        SparkContext._ensure_initialized(conf=conf)
         spark_master.refuse_silent(SparkContext._jvm, master)
     made = SparkContext.getOrCreate(conf)
     accumulators: Any = getattr(made, "_accumulatorServer", None)

@@ -15,7 +15,7 @@ from checkers.judge.failures import Failure
 from checkers.judge.run_tables import run_tables
 from checkers.judge.verdicts import failed, not_judged
 from checkers.judge.whole_runs import RunWork, first_pass, judged_bag
-from checkers.laws import FAMILIES
+from checkers.laws.families import FAMILIES
 from checkers.laws.unit import Family
 from checkers.read.folder import Folder, open_folder
 from checkers.read.ranges import RANGE_BYTES

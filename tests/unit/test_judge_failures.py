@@ -15,8 +15,8 @@ from injected import INJECTED, Injection
 from traced_story import Story
 from txn_tales import txn
 
-from checkers.judge import bags, job, two_passes, whole_runs
-from checkers.laws import FAMILIES
+from checkers.judge import bags, many_runs, two_passes, verdicts, whole_runs
+from checkers.laws.families import FAMILIES
 
 pytestmark = pytest.mark.spark
 ERROR_FILE = "judge-error.txt"
@@ -25,8 +25,7 @@ BAGS, PIECES = 1 << 40, 0  # bytes from which a run is cut up: none is, all are
 # Where the driver can fail, as MODULE.FUNCTION; a function is named where it is called.
 # On one run:
 VERDICT = (
-    "judge.whole_runs.verdict_of", "judge.verdicts.driver_findings", "judge.verdicts.found_by_driver",
-    "judge.verdicts.merged", "judge.verdicts.counts_of",
+    "judge.whole_runs.verdict_of", "judge.verdicts.driver_findings", "judge.verdicts.counts_of",
 )  # fmt: skip
 DRIVER_ON_A_RUN = (
     "judge.job.open_folder", "judge.whole_runs.ranges_of", "judge.whole_runs.weight_of",
@@ -38,9 +37,10 @@ PIECES_DRIVER_ON_A_RUN = (
     "judge.runs.is_breached", *VERDICT,
 )  # fmt: skip
 # On all of them:
-DRIVER = ("judge.job.session.context", "judge.job.bags_of", "judge.job.session.cores",
-          "judge.job.SparkContext.parallelize", "judge.job.rounded")  # fmt: skip
-PIECES_DRIVER = ("judge.job.judged_in_pieces", "judge.two_passes.Layout.of",
+DRIVER = ("judge.job.session.context", "judge.many_runs.bags_of", "judge.many_runs.session.cores",
+          "judge.many_runs.SparkContext.parallelize", "judge.many_runs.rounded")  # fmt: skip
+PIECES_DRIVER = ("judge.many_runs.judged_in_pieces", "judge.verdicts.merged",
+                 "judge.verdicts.found_by_driver", "judge.two_passes.Layout.of",
                  "judge.two_passes.concatenated", "judge.two_passes.SparkContext.broadcast",
                  "judge.two_passes.SparkContext.runJob")  # fmt: skip
 
@@ -149,9 +149,9 @@ def test_unharmed_it_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     folder = run_in(tmp_path / "run")
     (folder / ERROR_FILE).write_text("of last week")
     cut_up: list[int] = []
-    whole = job.judged_in_pieces
+    whole = many_runs.judged_in_pieces
     monkeypatch.setattr(
-        job, "judged_in_pieces", lambda spark, works: cut_up.append(len(works)) or whole(spark, works)
+        many_runs, "judged_in_pieces", lambda spark, works: cut_up.append(len(works)) or whole(spark, works)
     )
     assert floodmark("check", folder).code == 0
     assert cut_up == ([] if size == BAGS else [1])
@@ -202,7 +202,7 @@ def into_workers(injection: Injection, size: int) -> None:
 
 def test_a_stage_fails_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Each on its own run, all in one call: the laws fail on a bag, and then on each such run of it."""
-    monkeypatch.setattr(job, "bags_of", one_bag if size == BAGS else bags.bags_of)
+    monkeypatch.setattr(many_runs, "bags_of", one_bag if size == BAGS else bags.bags_of)
     folders = folders_of(tmp_path, WORKER if size == BAGS else PIECES_WORKER)
     injection = Injection(monkeypatch, {called(stage): stage for stage in folders if "." in stage})
     into_workers(injection, size)
@@ -276,7 +276,7 @@ def test_runs_on_which_only_the_bag_of_them_fails_are_judged(
         finally:
             home.asked = whole
 
-    monkeypatch.setattr(job, "bags_of", one_bag)
+    monkeypatch.setattr(many_runs, "bags_of", one_bag)
     monkeypatch.setattr(whole_runs, "judged_bags", judged)
     assert floodmark("check", *folders).code == 0
     for folder in folders:
@@ -287,12 +287,12 @@ def test_what_fails_together_in_the_driver_and_never_alone_is_unknown_altogether
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = [run_in(tmp_path / name) for name in ("one", "two")]
-    whole = job.bags_of
+    whole = many_runs.bags_of
 
     def not_two(works: Sequence[Any], *told: int) -> Any:
         return failing() if len(works) > 1 else whole(works, *told)
 
-    monkeypatch.setattr(job, "bags_of", not_two)
+    monkeypatch.setattr(many_runs, "bags_of", not_two)
     assert floodmark("check", *folders).code == 4
     for folder in folders:
         is_refused(folder, f"RuntimeError: {INJECTED}")
@@ -305,7 +305,7 @@ def test_a_folder_that_is_not_to_be_judged_fails_alone(
     good, strange = run_in(tmp_path / "good"), tmp_path / "strange"
     strange.mkdir()
     (strange / "run.json").write_text("{}")
-    monkeypatch.setattr(job, "not_judged", failing)
+    monkeypatch.setattr(verdicts, "not_judged", failing)
     assert floodmark("check", good, strange).code == 4
     is_judged(good)
     is_refused(strange, f"RuntimeError: {INJECTED}")
@@ -318,7 +318,7 @@ def test_where_nothing_can_be_written_the_traceback_is_in_a_temporary_file(
     folder = run_in(tmp_path / "run")
     (folder / ERROR_FILE).mkdir()
     (folder / "verdict.json").mkdir()
-    monkeypatch.setattr(job, "bags_of", failing)
+    monkeypatch.setattr(many_runs, "bags_of", failing)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     answer = floodmark("check", folder)
     [kept] = tmp_path.glob("floodmark-judge-error-*.txt")

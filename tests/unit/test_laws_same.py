@@ -22,7 +22,7 @@ from planting import NOT_SETTLED
 from traces import traced
 
 from checkers.judge import whole_runs
-from checkers.laws import FAMILIES
+from checkers.laws.families import FAMILIES
 from checkers.laws.unit import Unit, asked
 from histories import healthy as healthy_run
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 from pyspark import SparkContext, cloudpickle
 
-from checkers.judge import job
+from checkers.judge import many_runs
 from checkers.laws.unit import Unit
 
 INJECTED = "injected by a test into"
@@ -110,7 +110,7 @@ class Injection:
         self.patch, self.broken, self.act = monkeypatch, broken, act
         self.numbers: dict[str, int] = {}
         self.jvm: list[int] = []
-        whole = job.judge_together
+        whole = many_runs.judge_together
 
         def noting(spark: SparkContext, folders: Any, *told: Any) -> Any:
             self.numbers.clear()
@@ -120,7 +120,7 @@ class Injection:
             self.jvm[:] = [gateway.proc.pid]
             return whole(spark, folders, *told)
 
-        monkeypatch.setattr(job, "judge_together", noting)
+        monkeypatch.setattr(many_runs, "judge_together", noting)
 
     def into(self, *entries: str) -> None:
         """Into whatever runs while one of these functions does, each a task's, MODULE.FUNCTION."""

@@ -16,7 +16,7 @@ aborted; what is not there may never have been committed. Without that log it co
 acks=all proves it, unless the topic is compacted; of a partition that run.json does not name, nobody knows
 whether it is. Nothing is claimed below the log start, where records may have been deleted before the poll.
 
-Nearly every read follows the one before directly, and there is no more to ask of it. Records that a jump
+Nearly every op shows its reads in a row, and there is no more to ask of what is inside. Records that a jump
 passed over are counted, never paired with the jump: there may be as many of the one as of the other.
 """
 
@@ -26,8 +26,9 @@ from checkers.laws.unit import Unit
 
 
 def polls(unit: Unit) -> None:
-    """Finds all five; every table made on the way holds the few reads that are odd, or what these ask of."""
-    unit.make("poll_breaks", POLL_BREAKS)
+    """Finds all five; but for poll_ops, tables made on the way hold the few reads that are odd, or what these
+    ask of."""
+    unit.make("poll_ops", POLL_OPS)
     unit.make("consumer_moves", CONSUMER_MOVES)
     unit.make("kept_partitions", KEPT_PARTITIONS)
     unit.make("poll_positions", POLL_POSITIONS)
@@ -41,16 +42,15 @@ def polls(unit: Unit) -> None:
         unit.find(name, finding(law))
 
 
-# One row a read that does not directly follow the one before it of the same process and partition: neither
-# inside its op, nor after an ok op. seen..: the read before, seen_ok: its op was ok.
-POLL_BREAKS = """
-    select run, process, partition, "at", pos, index, type, "offset", value,
-        lag("offset") over mine as seen, lag("at") over mine as seen_at, lag(index) over mine as seen_index,
-        lag(type) over mine = 'ok' as seen_ok
-    from reads
-    window mine as (partition by run, process, partition order by "at", pos)
-    qualify seen is not null
-        and ("offset"::hugeint - 1 <> seen or ("at" <> seen_at and not seen_ok))"""
+# One row what an op returned of a partition: its first and last read, and the highest offset. in_a_row: each
+# read directly follows the one before, in the op's list and in the log.
+POLL_OPS = """
+    select run, partition, "at", any_value(process) as process, any_value(index) as index,
+        any_value(type) as type, arg_min("offset", pos) as first_offset, arg_min(value, pos) as first_value,
+        arg_max("offset", pos) as last_offset, max("offset") as highest,
+        max(pos) - min(pos) = count(*) - 1
+            and max("offset"::hugeint - pos) = min("offset"::hugeint - pos) as in_a_row
+    from reads group by run, "at", partition"""
 
 # One row a line that moves a process: moves counts these from 1; subscribed: its last assign or subscribe,
 # by then, was a subscribe.
@@ -67,22 +67,17 @@ KEPT_PARTITIONS = """
         row_number() over (partition by run, process, partition order by "at") as keeps
     from (select distinct run, process, partition, "at" from held where type = 'ok')"""
 
-# The breaks across ops, each with the last read of the last ok op before it.
+# One row an op whose first read of a partition does not directly follow the last one of the process's last ok
+# op (seen, and the line of that op).
 POLL_POSITIONS = """
-    with breaks as (
-        from poll_breaks anti join (from processes where "overlaps") using (run, process)
-        where "at" <> seen_at),
-    ok_polls as (
-        select run, process, partition, "at", any_value(index) as index, max_by("offset", pos) as "offset"
-        from reads semi join (from breaks where not seen_ok) using (run, process, partition)
-        where type = 'ok'
-        group by all)
-    from breaks where seen_ok
-    union all by name
-    select b.* replace (p."offset" as seen, p."at" as seen_at, p.index as seen_index, true as seen_ok)
-    from breaks b asof join ok_polls p
-        on b.run = p.run and b.process = p.process and b.partition = p.partition and b."at" > p."at"
-    where not b.seen_ok"""
+    select run, process, partition, "at", index, first_offset as "offset", first_value as value,
+        last_value(case when type = 'ok' then last_offset end ignore nulls) over before as seen,
+        last_value(case when type = 'ok' then "at" end ignore nulls) over before as seen_at,
+        last_value(case when type = 'ok' then index end ignore nulls) over before as seen_index
+    from poll_ops anti join (from processes where "overlaps") overlapping using (run, process)
+    window before as (partition by run, process, partition order by "at"
+        rows between unbounded preceding and 1 preceding)
+    qualify "offset"::hugeint - 1 <> seen"""
 
 # One row a read that went back or jumped: form is 'int' inside an op, else ''. Across ops the position counts
 # if the process kept the partition: since then it moved as often as it kept the partition in doing so.
@@ -100,13 +95,19 @@ POLL_STEPS = """
             and kept_then.partition = p.partition and kept_then."at" < p.seen_at
         where coalesce(moved.moves, 0) - coalesce(moved_then.moves, 0)
             = coalesce(kept.keeps, 0) - coalesce(kept_then.keeps, 0)),
+    inside as (
+        select run, process, partition, "at", index, "offset", value,
+            lag("offset") over (partition by run, partition, "at" order by pos) as seen,
+            "at" as seen_at, index as seen_index, false as subscribed
+        from reads semi join (from poll_ops where not in_a_row) using (run, partition, "at")
+        qualify "offset"::hugeint - 1 <> seen),
     steps as (
         select '' as form, * from kept
         union all by name
-        select 'int' as form, *, false as subscribed from poll_breaks where "at" = seen_at)
-    select s.*, row_number() over () as step, coalesce(claims_from, 0) as claims_from
+        select 'int' as form, * from inside)
+    select s.*, row_number() over () as step
     from steps s left join partitions using (run, partition)
-    where s."offset"::hugeint - 1 <> seen and s."offset" >= coalesce(claims_from, 0)"""
+    where s."offset" >= coalesce(claims_from, 0)"""
 
 # Where a record of ours certainly is, in partitions where some read jumped: offset, and records: how many of
 # the partition lie up to it. An ack of other acks than all promises nothing that a reader could be shown.
@@ -163,11 +164,11 @@ ENDS_FALLEN = """
         from answers window mine as (partition by run, process, partition order by "at")),
     shown as (
         select run, process, partition, "at", is_answer,
-            max("offset") over (partition by run, process, partition order by "at") as highest_read
-        from (select run, process, partition, "at", true as is_answer, null as "offset" from answers
+            max(highest) over (partition by run, process, partition order by "at") as highest_read
+        from (select run, process, partition, "at", true as is_answer, null as highest from answers
               union all
-              select run, process, partition, "at", false, "offset"
-              from reads semi join answers using (run, process, partition))
+              select run, process, partition, "at", false, highest
+              from poll_ops semi join answers using (run, process, partition))
         qualify is_answer)
     select distinct run, process, partition, "at", ends.index, "offset", previous, previous_index,
         highest_read

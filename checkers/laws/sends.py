@@ -16,6 +16,7 @@ Asks by_value (values.py). Table made:
     placed_sends    a row an ok send of a value that was sent once, and whose offset is known: run, partition,
                     value, process, line, pos, invoked, done, ack, place (the offset), excuse, retried,
                     overlapping (its process had two ops open: their order is not known)
+    unordered_senders   run, partition, process: whose sends there do not all rise
 """
 
 from checkers.laws import finding_names as names
@@ -25,6 +26,7 @@ from checkers.laws.unit import Unit
 
 def sends(unit: Unit) -> None:
     unit.make("placed_sends", PLACED_SENDS)
+    unit.make("unordered_senders", UNORDERED_SENDERS)
     unit.find(names.REALTIME_ORDER, REALTIME_ORDER)
     unit.find(names.NONMONOTONIC_SEND, NONMONOTONIC_SEND)
     unit.find(names.INT_NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND)
@@ -37,6 +39,14 @@ select run, partition, value, v.process, line, pos, invoked, done, ack, excuse,
 from by_value v left join partitions using (run, partition)
     left join processes p using (run, process)
 where type = 'ok' and not repeated and (ack is not null or read_low = read_high)
+"""
+
+# Most processes are not among these, and there is no more to ask of their sends.
+UNORDERED_SENDERS = """
+select distinct run, partition, process from (
+    select *, lag(place) over (partition by run, partition, process order by done, line, pos) as last_place
+    from placed_sends)
+where last_place > place
 """
 
 # The highest offset of those before, and the highest whose record nothing excuses.
@@ -56,11 +66,16 @@ where not overlapping and {among} group by all"""
 # breaks its table, and nothing is claimed.)
 REALTIME_ORDER = f"""
 with acked as (select * from placed_sends where ack is not null and not overlapping),
+    -- those that were invoked when one that is not below was answered: none, but for itself, in most partitions
+    late as materialized (
+        select * from acked window above as (partition by run, partition order by ack desc)
+        qualify invoked >= min(done) over above),
     answered as (
         select run, partition, done, {SO_FAR.format(offset="ack")}
-        from acked window before as (partition by run, partition order by done)),
+        from acked semi join late using (run, partition)
+        window before as (partition by run, partition order by done)),
     lower as materialized (
-        select s.*, highest, unexcused from acked s asof join answered a
+        select s.*, highest, unexcused from late s asof join answered a
             on s.run = a.run and s.partition = a.partition and s.invoked >= a.done
         where highest > ack),
     highest_sends as ({HIGHEST_SENDS.format(key="run, partition", among="ack is not null")})
@@ -75,7 +90,8 @@ with lower as materialized (
         select * from (
             select run, partition, process, value, place, invoked, done, excuse, retried,
                 {SO_FAR.format(offset="place")}
-            from placed_sends where not overlapping
+            from placed_sends semi join unordered_senders using (run, partition, process)
+            where not overlapping
             window before as (partition by run, partition, process order by done
                 rows between unbounded preceding and current row exclude group))
         where highest > place),
@@ -89,14 +105,10 @@ from lower join highest_sends using (run, partition, process, highest)
 # An op is its line, not its index, which may be that of another op too. What a transaction, or a batch, sends
 # to a partition is written in its order, whatever is lost afterwards: only a retry may change that.
 INT_NONMONOTONIC_SEND = f"""
-with several as (
-        select * from placed_sends semi join (
-            select run, partition, line from placed_sends group by all having count(*) > 1)
-            using (run, partition, line)),
-    earlier as (
+with earlier as (
         select *, max(place) over (partition by run, partition, line order by pos
             rows between unbounded preceding and 1 preceding) as highest
-        from several)
+        from placed_sends semi join unordered_senders using (run, partition, process))
 select run, partition, place as "offset", value, highest as seen, process,
     list_filter([done, invoked], lambda index: index is not null) as ops,
     case when retried then {RETRIES} end as permit

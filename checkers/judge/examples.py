@@ -23,16 +23,24 @@ EXAMPLES = 5
 Row = dict[str, Any]
 _ROWS = pa.schema([*FINDINGS, *((name, pa.int64()) for name in ("count", "rank", "at"))])
 _GUILTY = ", ".join(f"'{name}'" for name in names.GUILTY)
-# `rows`: as units gave them of which each counts a group once, in its first row.
+# Of ranked_rows, as units gave them, each counts its group in the first row. A group may be of most records of
+# a run: only those that lie as low as its worst ones are compared in full.
 _RANKED = f"""
-    select * exclude (count, rank),
-        sum(count) filter (rank = 1) over (partition by run, name, permit)::bigint as count,
-        row_number() over (partition by run, name, permit order by partition nulls last,
+    with groups as (
+        select run, name, permit, sum(count) filter (rank = 1)::bigint as count,
+            list_last(min({{'partition': partition, 'offset': "offset"}}, {EXAMPLES})) as last
+        from ranked_rows group by run, name, permit),
+    lowest as (
+        select r.* exclude (count, rank), g.count
+        from ranked_rows r join groups g
+            on r.run = g.run and r.name = g.name and r.permit is not distinct from g.permit
+        where {{'partition': partition, 'offset': "offset"}} <= last or r.name in ({_GUILTY}))
+    select *, row_number() over (partition by run, name, permit order by partition nulls last,
             "offset" nulls last, value nulls first, nodes nulls first, process nulls first,
             how nulls first, node, seq, ops, seen, epoch, upto, tick) as rank,
         case when name in ({_GUILTY}) then row_number() over (
             partition by run, name in ({_GUILTY}) order by tick nulls last, node, seq) end as suspect
-    from ranked_rows qualify rank <= {EXAMPLES} or suspect <= {SUSPECTS}"""
+    from lowest qualify rank <= {EXAMPLES} or suspect <= {SUSPECTS}"""
 
 _PLACED = """
     with lines as (

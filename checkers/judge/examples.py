@@ -23,8 +23,8 @@ EXAMPLES = 5
 Row = dict[str, Any]
 _ROWS = pa.schema([*FINDINGS, *((name, pa.int64()) for name in ("count", "rank", "at"))])
 _GUILTY = ", ".join(f"'{name}'" for name in names.GUILTY)
-# Of ranked_rows, as units gave them, each counts its group in the first row. A group may be of most records of
-# a run: only those that lie as low as its worst ones are compared in full.
+# Of ranked_rows, as units gave them, each counts its group in the first row. A group may be of most records
+# of a run: only those that lie as low as its worst ones are compared in full.
 _RANKED = f"""
     with groups as (
         select run, name, permit, sum(count) filter (rank = 1)::bigint as count,

@@ -66,7 +66,7 @@ where not overlapping and {among} group by all"""
 # breaks its table, and nothing is claimed.)
 REALTIME_ORDER = f"""
 with acked as (select * from placed_sends where ack is not null and not overlapping),
-    -- those that were invoked when one that is not below was answered: none, but for itself, in most partitions
+    -- invoked when one that is not below was answered: in most partitions none
     late as materialized (
         select * from acked window above as (partition by run, partition order by ack desc)
         qualify invoked >= min(done) over above),

@@ -58,9 +58,10 @@ def main() -> None:
             bench_recorder(scratch, options.repeat)
         if "judge" in parts:
             rows = options.judge_rows.split(",")
-            judge_figures.bench_judge(
-                folders, rows, sizes=sizes_of(options.ops), damaged_ops=options.damaged_ops,
-                small=options.small_folders, campaign=options.campaign_folders)
+            if rows != ["scale"]:
+                judge_figures.bench_judge(
+                    folders, rows, sizes=sizes_of(options.ops), damaged_ops=options.damaged_ops,
+                    small=options.small_folders, campaign=options.campaign_folders)
             if "scale" in rows:
                 judge_scale.bench_scale(folders, options.scale_ops)
         if "duckdb" in parts:

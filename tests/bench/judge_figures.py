@@ -8,8 +8,8 @@ Rows (--judge-rows), in this order:
     runs      folders that `floodmark run --nemesis all` has made: 30 s, 30 s without its trace, 2 min; and
               one like that of 30 s with transactions, which is the generator's: no workload makes any
     real      folders like those (tests/support/real_like.py) of --ops ops, without a trace
-    damaged   the same of --damaged-ops ops, healthy, with transactions, and with each damage in turn; beside
-              each how many times the healthy one's seconds it took
+    damaged   the same of --damaged-ops ops, with transactions and with each damage in turn; beside each how
+              many times the seconds of the healthy one it took
     small     small folders in one call (--small-folders)
     session   one more traced folder of 30 s where a session of Spark runs already
     campaign  traced folders like a run of 20 s in one call (--campaign-folders)
@@ -120,10 +120,9 @@ def bench_judge(
     print("|---|---|---|---|---|---|---|---|", flush=True)
     if "runs" in rows:
         bench_runs(bench)
-    if "real" in rows:
-        bench_sizes(bench, sizes)
+    costs = {ops: bench_size(bench, ops) for ops in sizes} if "real" in rows else {}
     if "damaged" in rows:
-        bench_damages(bench, damaged_ops)
+        bench_damages(bench, damaged_ops, costs.get(damaged_ops) or bench_size(bench, damaged_ops))
     if "small" in rows:
         bench_many(bench, "small", small, f"{small} folders in one call", ops=50, trace=False)
     if "session" in rows:
@@ -144,29 +143,26 @@ def bench_runs(bench: Bench) -> None:
               "run --nemesis all, 2 min": long, "like the first, with transactions": txn}  # fmt: skip
     for title, folder in titles.items():
         row(title, [folder], bench.costs([folder]))
-    bench.done_with([half, untraced, long, txn])
+    bench.done_with([untraced, long, txn])
 
 
-def bench_sizes(bench: Bench, sizes: Sequence[int]) -> None:
-    for ops in sizes:
-        folder = real_like_folder(bench, ops)
-        row(f"like real, {ops:,} ops", [folder], bench.costs([folder]))
-        bench.done_with([folder])
-
-
-def bench_damages(bench: Bench, ops: int) -> None:
-    """Each damage beside the healthy run of its size."""
+def bench_size(bench: Bench, ops: int) -> list[Cost]:
     folder = real_like_folder(bench, ops)
-    healthy = bench.costs([folder])
-    row(f"like real, {ops:,} ops", [folder], healthy)
+    costs = bench.costs([folder])
+    row(f"like real, {ops:,} ops", [folder], costs)
     bench.done_with([folder])
+    return costs
+
+
+def bench_damages(bench: Bench, ops: int, healthy: Sequence[Cost]) -> None:
+    """Each damage beside the healthy run of its size."""
     name = f"real-{ops}-transactions"
     folder = bench.folder(name, partial(real_like.write, ops=ops, transactions=True))
-    row("the same, transactions", [folder], bench.costs([folder]), beside=healthy)
+    row(f"like real, {ops:,} ops, transactions", [folder], bench.costs([folder]), beside=healthy)
     bench.done_with([folder])
     for damage in real_like.DAMAGES:
         folder = bench.folder(f"real-{ops}-{damage}", partial(real_like.write, ops=ops, damage=damage))
-        row(f"the same, {damage}", [folder], bench.costs([folder]), beside=healthy)
+        row(f"like real, {ops:,} ops, {damage}", [folder], bench.costs([folder]), beside=healthy)
         bench.done_with([folder])
 
 

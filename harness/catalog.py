@@ -36,6 +36,7 @@ OFFERS: Mapping[str, str] = {
 ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
 JUDGE = "checkers.judge.job:SparkJudge"
 HISTORY_TWIN = "checkers.read.history_twin:keep"
+WARM = "checkers.spark.session:context"
 LEAVE = "checkers.spark.session:leave"
 QUICKEN = "checkers.spark.session:quicken"
 FAR_FOLDERS = "checkers.spark.hadoop:far_folders"
@@ -137,6 +138,11 @@ def quicken_judge() -> bool:
     """Whether something was begun that the next process's judge starts quicker by; nobody waits for it."""
     begun: bool = _load(QUICKEN)()
     return begun
+
+
+def warm_judge() -> None:
+    """Starts the judge's Spark now, before there is anything to judge."""
+    _load(WARM)()
 
 
 def leave_judge() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import __version__, catalog
+from harness.cli_campaign import campaign
 from harness.cli_cluster import cluster
 from harness.cli_options import (
     RUN_FOLDER,
@@ -284,6 +285,7 @@ def scenario_run(name: str | None, **options: Any) -> int:
 
 
 main.add_command(cluster)
+main.add_command(campaign)
 
 
 # -- this machine ----------------------------------------------------------------------------------------

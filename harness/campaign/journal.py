@@ -15,9 +15,9 @@ Rules
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -50,13 +50,15 @@ class RunState:
         return self.judged is not None or self.why is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class State:
-    """What the journal says. spent_s: seconds that the campaign was at work, over all its sessions."""
+    """What the lines so far say. spent_s: seconds that the campaign was at work, over all its sessions."""
 
-    runs: Mapping[int, RunState] = field(default_factory=dict)
-    reproductions: Mapping[str, Sequence[Line]] = field(default_factory=dict)  # by signature
+    lines: list[Line] = field(default_factory=list)
+    runs: dict[int, RunState] = field(default_factory=dict)
+    reproductions: dict[str, list[Line]] = field(default_factory=dict)  # by signature
     spent_s: float = 0.0
+    last_s: float = 0.0
     why_ended: str | None = None  # None: it is to go on
 
     @property
@@ -68,40 +70,38 @@ class State:
         """Begun, and neither recorded nor failed: whoever ran them was killed."""
         return [run for run in self.runs.values() if not run.recorded and run.why is None]
 
-
-def state_of(lines: Sequence[Line]) -> State:
-    """The fold. KeyError, TypeError or ValueError where a line is none of a journal's."""
-    runs: dict[int, RunState] = {}
-    again: dict[str, list[Line]] = {}
-    spent_s = opened_s = last_s = 0.0
-    why_ended = None
-    for line in lines:
-        event, last_s = line["event"], float(line["time_s"])
+    def take(self, line: Line) -> None:
+        """One line more. KeyError, TypeError or ValueError where it is none of a journal's."""
+        event, time_s = line["event"], float(line["time_s"])
         if event == OPENED:
-            opened_s, why_ended = last_s, None
-        elif event == BEGAN:
-            number = int(line["run"])
-            runs[number] = RunState(number=number, case=Case.of_json(line["case"]), seed=int(line["seed"]),
-                                    folder=str(line["folder"]))
-        elif event == REPRODUCED:
-            again.setdefault(str(line["signature"]), []).append(line)
-        elif event == ENDED:
-            why_ended = str(line["why"])
+            self.why_ended = None
         else:
-            runs[int(line["run"])] = _further(runs[int(line["run"])], line)
-        if event == OPENED:
-            continue
-        spent_s += last_s - opened_s
-        opened_s = last_s
-    return State(runs=runs, reproductions=again, spent_s=spent_s, why_ended=why_ended)
+            self.spent_s += max(0.0, time_s - self.last_s)
+        self.last_s = time_s
+        if event == BEGAN:
+            number = int(line["run"])
+            self.runs[number] = RunState(
+                number=number, case=Case.of_json(line["case"]), seed=int(line["seed"]),
+                folder=str(line["folder"]))
+        elif event == REPRODUCED:
+            self.reproductions.setdefault(str(line["signature"]), []).append(line)
+        elif event == ENDED:
+            self.why_ended = str(line["why"])
+        elif event != OPENED:
+            run = self.runs[int(line["run"])]
+            further: Mapping[str, Mapping[str, Any]] = {
+                RECORDED: {"recorded": True}, FAILED: {"why": str(line.get("why"))}, JUDGED: {"judged": line},
+            }  # fmt: skip
+            self.runs[run.number] = replace(run, **further[event])
+        self.lines.append(line)
 
 
-def _further(run: RunState, line: Line) -> RunState:
-    further: Mapping[str, Mapping[str, Any]] = {
-        RECORDED: {"recorded": True}, FAILED: {"why": str(line.get("why"))}, JUDGED: {"judged": line},
-    }  # fmt: skip
-    same = {name: getattr(run, name) for name in RunState.__dataclass_fields__}
-    return RunState(**{**same, **further[line["event"]]})
+def state_of(lines: Iterable[Line]) -> State:
+    """What these lines say."""
+    state = State()
+    for line in lines:
+        state.take(line)
+    return state
 
 
 # -- on disk ------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class CampaignAt:
     def state(self) -> State:
         """As the journal has it now."""
         try:
-            return state_of(list(read_lines(self.journal_path)))
+            return state_of(read_lines(self.journal_path))
         except (KeyError, TypeError, ValueError) as error:
             raise FloodmarkError(f"{self.journal_path} is no journal of this version: {error!r}") from error
 

@@ -1,0 +1,92 @@
+"""The command line of campaigns: options and help, nothing else."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli_options import RUN_FOLDER, exits
+
+PLAN_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+LEDGER_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.group()
+def campaign() -> None:
+    """Nights of runs: what they find, how often, since when, and whether it comes again."""
+
+
+@campaign.command("run")
+@click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=PLAN_FILE)
+@click.option("--preset", metavar="NAME", help="smoke, nightly or soak, instead of a plan.")
+@click.option("--for", "budget", metavar="TIME", show_default="what the plan says",
+              help="How long, all in all: 90s, 20min, 4h.")
+@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/campaign-TIME",
+              help="The campaign's folder, absent or empty.")
+@click.option("--seed", type=int, show_default="drawn", help="Same plan and seed, same runs.")
+@click.option("--runs", type=click.IntRange(1), show_default="as many as there is time for",
+              help="At most so many, reproductions not counted.")
+@click.option("--ledger", type=LEDGER_FILE, show_default="ledger.json beside the campaign's folder",
+              help="What all campaigns know of each signature.")
+@click.option("--keep", is_flag=True, help="Keep valid runs whole, too.")
+@exits
+def campaign_run(**options: Any) -> int:
+    """Run a campaign: a matrix of systems, loads and faults, for as long as there is time.
+
+    Exit codes: 1 a bug was found that is not marked as known; 4 the harness failed in a run; 3 of a run
+    nobody can tell; 0 none of these.
+    """
+    from harness.commands.campaign import Asked, run_campaign
+
+    return run_campaign(Asked(**options))
+
+
+@campaign.command("resume")
+@click.argument("folder", type=RUN_FOLDER)
+@exits
+def campaign_resume(folder: Path) -> int:
+    """Go on with the campaign in FOLDER, however it ended. Exit codes as of run."""
+    from harness.commands.campaign import resume_campaign
+
+    return resume_campaign(folder)
+
+
+@campaign.command("diff")
+@click.argument("before", type=RUN_FOLDER)
+@click.argument("after", type=RUN_FOLDER)
+@click.option("--ledger", type=LEDGER_FILE, show_default="that of AFTER",
+              help="Where known signatures are marked.")
+@exits
+def campaign_diff(before: Path, after: Path, ledger: Path | None) -> int:
+    """Say what the campaign AFTER found otherwise than BEFORE: new, gone, more or less frequent (by Fisher's
+    exact test).
+
+    Exits 1 if AFTER has a bug that BEFORE has not and that is not marked as known.
+    """
+    from harness.commands.campaign import diff_campaigns
+
+    return diff_campaigns(before, after, ledger)
+
+
+@campaign.command("mark")
+@click.argument("signature")
+@click.option("--ledger", type=LEDGER_FILE, required=True, help="The ledger that has it.")
+@click.option("--known", metavar="REASON", help="It is known: campaigns list it and pass.")
+@click.option("--not-known", "unknown", is_flag=True, help="It is not known any more.")
+@click.option("--note", metavar="TEXT", help="A note beside it.")
+@exits
+def campaign_mark(signature: str, ledger: Path, known: str | None, unknown: bool, note: str | None) -> int:
+    """Mark a SIGNATURE (its id, or how it begins) as known, or put a note beside it."""
+    from harness.commands.campaign import mark
+
+    return mark(ledger, signature, known=known, unknown=unknown, note=note)
+
+
+@campaign.command("plan")
+@click.argument("preset")
+@exits
+def campaign_plan(preset: str) -> int:
+    """Print a preset (smoke, nightly, soak), to be copied and edited."""
+    from harness.commands.campaign import show_plan
+
+    return show_plan(preset)

@@ -1,0 +1,307 @@
+"""`floodmark campaign run | resume | diff | mark | plan`: nights of runs, and what they found.
+
+Exit codes of run and resume: 1 a bug was found that nobody has marked as known; else 4 the harness failed in
+a run; else 3 of a run nobody can tell; else 0, also where known bugs came again (they are listed).
+"""
+
+import asyncio
+import datetime
+import secrets
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from harness import __version__, catalog
+from harness.campaign import difference
+from harness.campaign import ledger as ledgers
+from harness.campaign.cases import Case
+from harness.campaign.difference import Counted
+from harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
+from harness.campaign.ledger import Entry, Ledger
+from harness.campaign.plan import PRESETS, Plan, load, presets, read
+from harness.campaign.quantities import seconds, time_words
+from harness.campaign.rates import per_100
+from harness.campaign.signatures import Signature
+from harness.commands.campaign_play import options_of, scenario_options
+from harness.commands.campaign_processes import JudgeProcess
+from harness.commands.campaign_run import Bounds, Conductor, found_in
+from harness.commands.failures import sigterm_kept
+from harness.commands.harmless import harmless
+from harness.commands.rulings import EXITS, HARNESS, INVALID
+from harness.commands.run import commit, planned
+from harness.commands.scenario import aligned, named
+from harness.commands.words import many
+from harness.errors import FloodmarkError, UsageError
+from harness.run import RUNS, refuse_full, write_whole
+from harness.verdict import BUG, EXIT_INVALID, EXIT_VALID, worst
+
+LEDGER = "ledger.json"
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The command line's words. out: the campaign's folder; ledger: None is LEDGER beside it."""
+
+    plan_file: Path | None = None
+    preset: str | None = None
+    budget: str | None = None
+    out: Path | None = None
+    seed: int | None = None
+    runs: int | None = None
+    ledger: Path | None = None
+    keep: bool = False
+
+
+# -- run and resume -----------------------------------------------------------------------------------------
+
+
+def run_campaign(asked: Asked) -> int:
+    """A new campaign, to its end; the last line of stdout is its folder."""
+    plan = plan_of(asked)
+    budget_s = budget_of(asked.budget, plan)
+    refuse_what_cannot_be(plan)
+    folder = asked.out or RUNS / f"campaign-{datetime.datetime.now():%Y%m%dT%H%M%S}"
+    refuse_full(folder)
+    catalog.can_judge()
+    ledger_path = (asked.ledger or folder.parent / LEDGER).absolute()
+    ledger = ledgers.load(ledger_path)
+    about = {
+        "format": FORMAT,
+        "id": secrets.token_hex(6),
+        "began": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "version": __version__,
+        "commit": commit(),
+        "seed": secrets.randbelow(2**31) if asked.seed is None else asked.seed,
+        "budget_s": budget_s,
+        "runs": asked.runs,
+        "keep": asked.keep,
+        "ledger": str(ledger_path),
+        "bank": bank_of(ledger, plan),
+        "plan": plan.text,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "campaign.json", orjson.dumps(
+        about, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    click.echo(f"{many(len(plan.cases), 'case')}, {time_words(budget_s)}, seed {about['seed']}; folder "
+               f"{harmless(str(folder))}", err=True)
+    return carried_on(folder)
+
+
+def resume_campaign(folder: Path) -> int:
+    """A campaign that was ended somehow goes on; one that is done says so."""
+    return carried_on(folder)
+
+
+def carried_on(folder: Path) -> int:
+    at = CampaignAt(folder=folder.resolve())
+    about = at.about()
+    plan = read(str(about["plan"]), f"the plan in {at.about_path}")
+    with alone(at.folder):
+        state = conducted(at, plan, about)
+    ledger = ledgers.load(Path(about["ledger"]))
+    click.echo(harmless(summary(state, ledger), breaks=True))
+    click.echo(harmless(str(folder)))
+    return exit_code(state, ledger)
+
+
+def conducted(at: CampaignAt, plan: Plan, about: Mapping[str, Any]) -> State:
+    """One session, to the end; Ctrl-C and SIGTERM end it at once, and only what was under way is lost."""
+    state = at.state()
+    journal = Journal(at.journal_path)
+    conductor = Conductor(
+        at=at, plan=plan, about=about, journal=journal, state=state, ledger_path=Path(about["ledger"]),
+        bounds=Bounds(budget_s=float(about["budget_s"]), runs=about["runs"], keep=bool(about["keep"])),
+        judge=JudgeProcess(at.folder / "judge.log"),
+    )  # fmt: skip
+
+    async def out() -> State:
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await conductor.conduct()
+
+    try:
+        with sigterm_kept():
+            return asyncio.run(out())
+    except asyncio.CancelledError as error:
+        raise FloodmarkError(
+            f"interrupted; it goes on with: floodmark campaign resume {at.folder}") from error
+    finally:
+        journal.close()
+
+
+def plan_of(asked: Asked) -> Plan:
+    if (asked.plan_file is None) == (asked.preset is None):
+        raise UsageError(f"name a plan, or --preset {'|'.join(presets())}")
+    if asked.plan_file is not None:
+        return load(asked.plan_file)
+    if asked.preset not in presets():
+        raise UsageError(f"no preset {asked.preset!r}; there are: {', '.join(presets())}")
+    return load(PRESETS / f"{asked.preset}.toml")
+
+
+def budget_of(words: str | None, plan: Plan) -> float:
+    """Seconds. UsageError where not even the shortest run has room in them."""
+    try:
+        budget_s = seconds(words) if words is not None else plan.budget_s
+    except ValueError as error:
+        raise UsageError(f"--for: {error}") from error
+    if budget_s is None:
+        raise UsageError("how long? Say --for 20min, or `for = \"20min\"` in the plan")
+    least_s = min(one.case.duration for one in plan.cases)
+    if budget_s < least_s:
+        raise UsageError(f"{time_words(budget_s)} has no room for one run of {time_words(least_s)}: give the "
+                         "campaign more time (--for), or its runs less (`duration`)")
+    return budget_s
+
+
+def refuse_what_cannot_be(plan: Plan) -> None:
+    """UsageError that names the case, before anything runs: an unknown nemesis or scenario, a config that no
+    broker would start with."""
+    nowhere = RUNS / "never"
+    for one in plan.cases:
+        case = one.case
+        try:
+            if case.scenario is None:
+                planned(options_of(case, 1, nowhere))
+            else:
+                (scenario,) = named(case.scenario)
+                planned(scenario_options(case, scenario, nowhere), scenario.schedule)
+        except UsageError as error:
+            raise UsageError(f"the plan's case {case.title!r} cannot be run: {error}") from error
+
+
+def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
+    """Case and seed of the runs that showed what nobody has marked as known, of systems that are in the plan:
+    they are run first. The last seen come first."""
+    systems = {one.case.system for one in plan.cases}
+    entries = sorted(
+        (entry for entry in ledger.entries.values()
+         if entry.signature.klass == BUG and entry.smallest is not None
+         and Case.of_json(entry.smallest.case).system in systems),
+        key=lambda entry: [ledger.nights[night].began for night in ledger.seen(entry)[-1:]], reverse=True)
+    return [{"case": dict(entry.smallest.case), "seed": entry.smallest.seed}
+            for entry in entries[: plan.bank] if entry.smallest is not None]
+
+
+# -- what came of it ----------------------------------------------------------------------------------------
+
+
+def summary(state: State, ledger: Ledger) -> str:
+    """The line of the night, a table of signatures, the harness's own failures."""
+    runs = state.runs.values()
+    judged = [run.judged for run in runs if run.judged is not None]
+    acked = sum(line["acked"] for line in judged)
+    strikes = sum(sum(line["faults"].values()) for line in judged)
+    kinds = [line["kind"] for line in judged]
+    counts = [f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds), key=_worst_first)]
+    failed = [run for run in runs if run.why is not None]
+    counts += [f"{len(failed)} not made"] if failed else []
+    lines = [f"{many(len(state.runs), 'run')}: {', '.join(counts) or 'none judged'}; {acked:,} acked writes, "
+             f"{strikes:,} faults, {time_words(state.spent_s)}; {state.why_ended}"]
+    found = found_in(state)
+    if found:
+        rows: list[Row] = [("signature", "what", "runs", "rate", "again", "seen")]
+        rows += [_row(signature, ledger.of(signature), len(found[signature]), state, ledger)
+                 for signature in sorted(found, key=lambda one: (one.klass != BUG, -len(found[one]), one))]
+        lines += ["", aligned(rows)]
+    lines += [f"  not made: {run.case.title} seed {run.seed}: {str(run.why).splitlines()[0]}"
+              for run in failed]
+    return "\n".join(lines)
+
+
+def _row(signature: Signature, entry: Entry | None, runs: int, state: State, ledger: Ledger) -> Row:
+    of = sum(run.judged is not None and run.case.system == signature.system
+             for run in state.runs.values())
+    word, again = signature.klass, "-"
+    if entry is not None:
+        seen = ledger.seen(entry)
+        word = "known: " + entry.known["reason"] if entry.known else "new" if len(seen) == 1 else "since " + (
+            ledger.nights[seen[0]].began[:10])
+        if signature.klass != BUG:
+            word = "permitted"
+        again = f"{entry.reproduced[0]}/{entry.reproduced[1]}" if entry.reproduced[1] else "-"
+    id_ = entry.id if entry is not None else signature.id
+    return (id_, signature.sentence, str(runs), per_100(runs, of), again, word)
+
+
+def _worst_first(kind: str) -> tuple[int, str]:
+    order = [INVALID, "stuck", *EXITS]
+    return (order.index(kind) if kind in order else len(order), kind)
+
+
+def exit_code(state: State, ledger: Ledger) -> int:
+    """By what is not known yet; see the module's head."""
+    if any(signature.klass == BUG and not is_known(ledger, signature) for signature in found_in(state)):
+        return EXIT_INVALID
+    kinds = {run.judged["kind"] for run in state.runs.values() if run.judged is not None} - {INVALID, "stuck"}
+    if any(run.why is not None for run in state.runs.values()):
+        kinds.add(HARNESS)
+    return worst(EXITS[kind] for kind in kinds)
+
+
+def is_known(ledger: Ledger, signature: Signature) -> bool:
+    entry = ledger.of(signature)
+    return entry is not None and entry.known is not None
+
+
+# -- diff, mark, plan ---------------------------------------------------------------------------------------
+
+
+def diff_campaigns(before: Path, after: Path, ledger_path: Path | None) -> int:
+    """What differs; exit 1 where the second has a bug that the first has not and nobody knows."""
+    (then, _), (now, about) = (counted(folder) for folder in (before, after))
+    ledger = ledgers.load(ledger_path or Path(str(about["ledger"])))
+    told = difference.changes(then, now)
+    rows = [("signature", "what", "before", "after", "p", "change")]
+    rows += [((ledger.of(one.signature) or one.signature).id, one.signature.sentence,
+              f"{one.before[0]} of {one.before[1]}", f"{one.after[0]} of {one.after[1]}", f"{one.p:.2g}",
+              one.kind + (" (known)" if is_known(ledger, one.signature) else "")) for one in told]
+    click.echo(harmless(aligned(rows) if told else "neither has found anything", breaks=True))
+    new = [one for one in told if one.is_new_bug and not is_known(ledger, one.signature)]
+    return EXIT_INVALID if new else EXIT_VALID
+
+
+def counted(folder: Path) -> tuple[Counted, Mapping[str, Any]]:
+    """What a campaign has found, and its campaign.json."""
+    at = CampaignAt(folder=folder)
+    about = at.about()
+    state = at.state()
+    runs: dict[str, int] = {}
+    for run in state.runs.values():
+        if run.judged is not None:
+            runs[run.case.system] = runs.get(run.case.system, 0) + 1
+    return Counted(runs=runs, found={one: len(showing) for one, showing in found_in(state).items()}), about
+
+
+def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note: str | None) -> int:
+    """Changes what people say of a signature."""
+    if not (known or unknown or note):
+        raise UsageError("say --known REASON, --not-known or --note TEXT")
+    today = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    with ledgers.locked(ledger_path):
+        ledger = ledgers.load(ledger_path)
+        entry = ledger.named(id_)
+        if known or unknown:
+            ledger = ledger.marking(entry.id, reason=known, since=today)
+        if note:
+            ledger = ledger.annotating(entry.id, note)
+        ledgers.save(ledger_path, ledger)
+    click.echo(harmless(f"{entry.id}: {entry.signature.sentence}: "
+                        + (f"known: {known}" if known else "not known" if unknown else f"noted: {note}")))
+    return EXIT_VALID
+
+
+def show_plan(name: str) -> int:
+    """A preset, to be copied and edited."""
+    if name not in presets():
+        raise UsageError(f"no preset {name!r}; there are: {', '.join(presets())}")
+    click.echo((PRESETS / f"{name}.toml").read_text(encoding="utf-8"), nl=False)
+    return EXIT_VALID

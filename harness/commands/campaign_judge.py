@@ -1,0 +1,119 @@
+"""The judge of a campaign, in a process of its own that stays: `python -m harness.commands.campaign_judge`.
+
+Rules
+1. A line of JSON on stdin names run folders, {"folders": [...]}; the answer is one line for each, in order:
+   what a campaign keeps of a run (summary_of). The verdict is in the folder by then.
+2. Spark is started before the first question ({"ready": true} is said then), for its start takes a machine.
+3. When stdin ends whoever asked is gone: this process ends, and Spark with it, also in the midst of judging.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Set
+from itertools import islice
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import orjson
+
+from checkers.judge import report
+from harness import catalog
+from harness.campaign.signatures import events_of, signatures
+from harness.commands.rulings import ruling
+from harness.errors import FloodmarkError
+from harness.run import Run
+from harness.schedule import ACTS
+from harness.verdict import BUG, Verdict
+
+STUCK = "stuck"
+
+
+def main() -> None:
+    out = sys.stdout.buffer
+    asked: Queue[bytes | None] = Queue()
+    busy = threading.Event()
+    threading.Thread(target=listen, args=(asked, busy), daemon=True).start()
+    with contextlib.redirect_stdout(sys.stderr):
+        judge = catalog.judge()
+        catalog.warm_judge()
+        _say(out, {"ready": True})
+        while (line := asked.get()) is not None:
+            folders = [Path(folder) for folder in orjson.loads(line)["folders"]]
+            busy.set()
+            for folder, verdict in zip(folders, judge.judge(folders), strict=True):
+                _say(out, answer(folder, verdict))
+            busy.clear()
+    catalog.leave_judge()
+
+
+def listen(asked: "Queue[bytes | None]", busy: threading.Event) -> None:
+    """Every line that is asked. At the end of stdin None, or the end of this process where it is at work
+    (the JVM ends with it)."""
+    for line in sys.stdin.buffer:
+        asked.put(line)
+    if busy.is_set():
+        os.kill(os.getpid(), signal.SIGKILL)
+    asked.put(None)
+
+
+def _say(out: Any, answer: Mapping[str, Any]) -> None:
+    out.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
+    out.flush()
+
+
+def answer(folder: Path, verdict: Verdict) -> dict[str, Any]:
+    """The summary, once the verdict is on disk; `unsaved`: why it is not."""
+    try:
+        report.write(folder, verdict)
+        unsaved = None
+    except FloodmarkError as error:
+        unsaved = str(error)
+    return {**summary_of(Run(folder=folder), report.as_json(verdict)), "unsaved": unsaved}
+
+
+def summary_of(run: Run, verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """kind: of rulings.py, or STUCK where nothing worse was found; signatures as rows; acked writes; faults
+    by kind; bytes of the folder."""
+    try:
+        about = run.about()
+    except FloodmarkError:
+        about = {}
+    kind = ruling(verdict, about or None).kind
+    bugs = {found["name"] for found in verdict["findings"] if found["class"] == BUG}
+    lines = lines_of(run, events_of(verdict))
+    faults: dict[str, int] = {}
+    for entry in about.get("schedule") or ():
+        if isinstance(entry, dict) and (name := str(entry.get("f"))) not in ACTS:
+            faults[name] = faults.get(name, 0) + 1
+    return {
+        "kind": STUCK if bugs == {STUCK} else kind,
+        "signatures": [
+            {name: getattr(one, name) for name in one.__slots__} for one in signatures(verdict, about, lines)
+        ],
+        "acked": (verdict["counts"] or {}).get("acked", 0),
+        "faults": faults,
+        "size_bytes": sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file()),
+    }
+
+
+def lines_of(run: Run, events: Set[int]) -> dict[int, Mapping[str, Any]]:
+    """These lines of the trace, counted from 0; those that are not there, or are none, are left out."""
+    if not events or not run.has(run.trace_path):
+        return {}
+    found: dict[int, Mapping[str, Any]] = {}
+    with run.open(run.trace_path) as file:
+        for number, line in enumerate(islice(file, max(events) + 1)):
+            if number in events:
+                with contextlib.suppress(orjson.JSONDecodeError):
+                    row = orjson.loads(line)
+                    if isinstance(row, dict):
+                        found[number] = row
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,389 @@
+"""A campaign as it goes: plays runs side by side, judges them in batches, reproduces what is new, notes all.
+
+Rules
+1. Clusters and the judge take turns: a batch is played, then judged, so that neither spoils the other.
+2. What has happened is in the journal before anything is built on it; from the journal alone a campaign goes
+   on. A run that was under way when somebody killed the campaign is made anew, with its number and seed.
+3. A new cause is reproduced before anything else is played.
+4. Before each run: is there time for it, is there room for it on the disk?
+"""
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.campaign import ledger as ledgers
+from harness.campaign.cases import Case, Draw, draws
+from harness.campaign.journal import (
+    BEGAN,
+    ENDED,
+    FAILED,
+    JUDGED,
+    OPENED,
+    RECORDED,
+    REPRODUCED,
+    CampaignAt,
+    Journal,
+    RunState,
+    State,
+)
+from harness.campaign.ledger import Ledger, Night, Smallest
+from harness.campaign.plan import Plan
+from harness.campaign.quantities import size_words, time_words
+from harness.campaign.signatures import Signature
+from harness.commands.campaign_processes import JudgeProcess, played
+from harness.commands.harmless import harmless
+from harness.commands.rulings import VALID
+from harness.commands.words import many
+from harness.errors import FloodmarkError
+from harness.load import end_all, raise_first
+from harness.run import Run
+from harness.verdict import BUG
+
+BATCH_S = 240.0  # of playing, then they are judged
+SETTLING_S = 15.0  # what a run takes besides its load, until one was seen
+ROOM_BYTES = 256 << 20  # on the disk, for a run, until one was seen
+KEPT = ("run.json", "verdict.json")  # of a valid run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What the command line says besides the plan. runs: so many draws and no more; None: as many as there is
+    time for."""
+
+    budget_s: float
+    runs: int | None = None
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run that is to be made: a draw, or the n-th reproduction of a signature (its id)."""
+
+    folder: Path
+    asked: Mapping[str, Any]
+    title: str
+    expected_s: float
+    draw: Draw | None = None
+    signature: str = ""
+    number: int = 0
+
+
+@dataclass(slots=True)
+class Conductor:
+    """One session of a campaign, which holds its lock."""
+
+    at: CampaignAt
+    plan: Plan
+    bounds: Bounds
+    about: Mapping[str, Any]  # campaign.json
+    ledger_path: Path
+    journal: Journal
+    state: State
+    judge: JudgeProcess
+    in_flight: dict[str, float] = field(default_factory=dict)  # title -> when it began
+    why: str = ""
+
+    # -- the loop ---------------------------------------------------------------------------------------
+
+    async def conduct(self) -> State:
+        """Until the time is over, or all runs are made; the state then."""
+        self._say(OPENED)
+        self._tidy()
+        await self.judge.start()
+        try:
+            await self._judge_batch([run.folder for run in self.state.unjudged], [])
+            new = self._draws()
+            while (jobs := self._next_batch(new)):
+                await self._play_batch(jobs)
+        finally:
+            await self.judge.end()
+        self._say(ENDED, why=self.why)
+        return self.state
+
+    def _next_batch(self, new: Iterator[Draw]) -> list[Job]:
+        """Reproductions first, then draws, as many as BATCH_S holds; [] at the end, for which self.why is the
+        reason."""
+        room_s = min(BATCH_S, self.left_s) * self.at_once if self.is_measured else 0.0
+        jobs: list[Job] = []
+        for job in self._jobs(new):
+            self.why = self._no_room(job, jobs)
+            if self.why:
+                break
+            jobs.append(job)
+            room_s -= job.expected_s
+            if room_s <= 0:
+                break
+        return jobs
+
+    def _jobs(self, new: Iterator[Draw]) -> Iterator[Job]:
+        yield from self._reproductions()
+        made = sum(run.done or run.recorded for run in self.state.runs.values())
+        for count, draw in enumerate(new, made + 1):
+            if self.bounds.runs is not None and count > self.bounds.runs:
+                self.why = f"all {many(self.bounds.runs, 'run')} are made"
+                return
+            yield self._job_of(draw)
+
+    def _no_room(self, job: Job, before: Sequence[Job]) -> str:
+        """Why this job is not begun any more; "" where it is."""
+        rounds = sum(one.expected_s for one in before) / self.at_once
+        if rounds + job.expected_s > self.left_s:
+            return "the time is over"
+        wanted = self._bytes_of_a_run * (len(before) + 1)
+        free = shutil.disk_usage(self.at.folder).free
+        if wanted > free:
+            return f"the disk is full: a run takes {size_words(wanted)}, {size_words(free)} are free"
+        if self.plan.disk_bytes is not None and _size(self.at.folder) + wanted > self.plan.disk_bytes:
+            return f"the campaign's folder has the {size_words(self.plan.disk_bytes)} that the plan allows"
+        return ""
+
+    async def _play_batch(self, jobs: Sequence[Job]) -> None:
+        left = list(reversed(jobs))
+        made: list[Job] = []
+
+        async def worker() -> None:
+            while left:
+                job = left.pop()
+                if await self._made(job):
+                    made.append(job)
+
+        workers = [asyncio.create_task(worker()) for _ in range(min(self.at_once, len(jobs)))]
+        try:
+            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            await end_all(workers)
+        raise_first(workers)
+        ours = [str(job.folder.relative_to(self.at.folder)) for job in made if job.draw is not None]
+        await self._judge_batch(ours, [job for job in made if job.draw is None])
+
+    async def _made(self, job: Job) -> bool:
+        """Whether there is something to judge."""
+        if job.draw is not None:
+            self._say(BEGAN, run=job.draw.number, case=job.draw.case.as_json(), seed=job.draw.seed,
+                      folder=str(job.folder.relative_to(self.at.folder)))
+        began_s = time.monotonic()
+        self.in_flight[job.title] = began_s
+        try:
+            answer = await played(job.asked, self.at.folder / "players.log")
+        except FloodmarkError as error:
+            answer = {"why": str(error)}
+        finally:
+            del self.in_flight[job.title]
+        why, took_s = answer.get("why"), time.monotonic() - began_s
+        if job.draw is None:
+            if why is not None:
+                self._say(REPRODUCED, signature=job.signature, number=job.number, shown=None, why=why)
+            return why is None
+        if why is not None:
+            self._say(FAILED, run=job.draw.number, why=why, took_s=round(took_s, 2))
+            self.show(f"{job.title}: the harness failed: {why}")
+            return False
+        self._say(RECORDED, run=job.draw.number, took_s=round(took_s, 2),
+                  **{key: answer.get(key) for key in ("cpu_s", "resident_bytes")})
+        self.show(f"{job.title}: played in {took_s:.0f} s")
+        return True
+
+    # -- judging ------------------------------------------------------------------------------------------
+
+    async def _judge_batch(self, folders: Sequence[str], again: Sequence[Job]) -> None:
+        """Judges these runs of ours and these reproductions, in one call."""
+        every = [self.at.folder / folder for folder in folders] + [job.folder for job in again]
+        if not every:
+            return
+        self.show(f"judging {many(len(every), 'run')}")
+        began_s = time.monotonic()
+        answers = await self.judge.judged(every)
+        each_s = round((time.monotonic() - began_s) / len(every), 3)
+        numbers = {run.folder: run.number for run in self.state.runs.values()}
+        for folder, answer in zip(folders, answers, strict=False):
+            self._say(JUDGED, run=numbers[folder], judge_s=each_s, **answer)
+            if answer["kind"] == VALID and not self.bounds.keep:
+                shrink(self.at.folder / folder)
+        for job, answer in zip(again, answers[len(folders):], strict=True):
+            shown = any(_signature(row).id == job.signature for row in answer["signatures"])
+            self._say(REPRODUCED, signature=job.signature, number=job.number, shown=shown,
+                      folder=str(job.folder.relative_to(self.at.folder)))
+            if not shown and not self.bounds.keep:
+                shrink(job.folder)
+        self._note()
+
+    def _note(self) -> None:
+        """What the campaign has found up to now goes into the ledger."""
+        with ledgers.locked(self.ledger_path):
+            before = ledgers.load(self.ledger_path)
+            after = noted(before, self.state, self.about, self.at.folder)
+            if after != before:
+                ledgers.save(self.ledger_path, after)
+        for id_ in sorted(after.entries.keys() - before.entries.keys()):
+            self.show(f"NEW: {after.entries[id_].signature.sentence}")
+
+    # -- what comes next ----------------------------------------------------------------------------------
+
+    def _draws(self) -> Iterator[Draw]:
+        """Those that were not made yet, in the plan's order."""
+        bank = [(Case.of_json(row["case"]), int(row["seed"])) for row in self.about["bank"]]
+        for draw in draws(self.plan.cases, int(self.about["seed"]), bank):
+            run = self.state.runs.get(draw.number)
+            if run is None or not (run.recorded or run.done):
+                yield draw
+
+    def _job_of(self, draw: Draw) -> Job:
+        folder = self.at.runs_folder / draw.name
+        return Job(
+            folder=folder, draw=draw, title=f"{draw.number} {draw.case.title} seed {draw.seed}",
+            expected_s=self._expected_s(draw.case),
+            asked={"case": draw.case.as_json(), "seed": draw.seed, "folder": str(folder)})
+
+    def _reproductions(self) -> Iterator[Job]:
+        """Of each bug that nobody has marked as known: what is lacking to the plan's number."""
+        ledger = ledgers.load(self.ledger_path)
+        for signature, runs in found_in(self.state).items():
+            entry = ledger.of(signature)
+            if signature.klass != BUG or entry is None or entry.known is not None:
+                continue
+            tried = len(self.state.reproductions.get(entry.id, ()))
+            if entry.reproduced[1] >= self.plan.reproduce > 0 and not tried:
+                continue  # another campaign has done it
+            first = min(runs, key=lambda run: (run.judged or {}).get("size_bytes", 0))
+            for number in range(tried + 1, self.plan.reproduce + 1):
+                folder = self.at.reproductions_of(entry.id) / str(number)
+                shutil.rmtree(folder, ignore_errors=True)  # of a session that was killed
+                yield Job(
+                    folder=folder, signature=entry.id, number=number, expected_s=self._expected_s(first.case),
+                    title=f"reproduction {number} of {entry.id} ({signature.finding})",
+                    asked={"again": str(self.at.folder / first.folder), "finding": signature.finding,
+                           "number": number, "folder": str(folder)})
+
+    def _tidy(self) -> None:
+        """What a killed session left half made goes; what it had judged and not shrunk is shrunk."""
+        for run in self.state.unfinished:
+            shutil.rmtree(self.at.folder / run.folder, ignore_errors=True)
+        for run in self.state.runs.values():
+            if run.judged is not None and run.judged["kind"] == VALID and not self.bounds.keep:
+                shrink(self.at.folder / run.folder)
+
+    # -- measures -----------------------------------------------------------------------------------------
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.bounds.budget_s - self.state.spent_s)
+
+    @property
+    def at_once(self) -> int:
+        """As the plan says; else as many as the processors and half of the memory hold, by what the runs so
+        far have used, and never more than there are processors. The first run is alone, to be measured."""
+        if self.plan.at_once is not None:
+            return self.plan.at_once
+        lines = [line for line in self.state.lines if line["event"] == RECORDED]
+        if not lines:
+            return 1
+        processors = sorted(line["cpu_s"] / max(line["took_s"], 0.1) for line in lines)[len(lines) // 2]
+        resident = max(line["resident_bytes"] for line in lines)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        cores = len(os.sched_getaffinity(0))
+        held = int(min(round(cores / max(processors, 0.1)), memory // max(resident, 1)))
+        return max(1, min(cores, held))
+
+    @property
+    def is_measured(self) -> bool:
+        return self.plan.at_once is not None or any(line["event"] == RECORDED for line in self.state.lines)
+
+    def _expected_s(self, case: Case) -> float:
+        """How long a run of this case takes: as the longest one before, or a guess."""
+        before = [line["took_s"] for line in self.state.lines if line["event"] == RECORDED
+                  and self.state.runs[line["run"]].case == case]
+        return float(max(before)) if before else case.duration + SETTLING_S
+
+    @property
+    def _bytes_of_a_run(self) -> int:
+        seen = [int(run.judged["size_bytes"]) for run in self.state.runs.values() if run.judged is not None]
+        return max(seen, default=ROOM_BYTES)
+
+    # -- saying -------------------------------------------------------------------------------------------
+
+    def _say(self, event: str, **fields: Any) -> None:
+        self.state.take(self.journal.say(event, time_s=time.time(), **fields))
+
+    def show(self, what: str) -> None:
+        """A line of progress: what happened, and how far the campaign is."""
+        click.echo(harmless(f"[{self.how_far()}] {what}"), err=True)
+
+    def how_far(self) -> str:
+        runs = self.state.runs.values()
+        done = sum(run.done for run in runs)
+        bugs = {signature for signature in found_in(self.state) if signature.klass == BUG}
+        rate = 3600 * done / self.state.spent_s if self.state.spent_s > 1 else 0.0
+        parts = [f"{done} done", f"{len(self.in_flight)} in flight", f"{many(len(bugs), 'bug')} found",
+                 f"{time_words(self.left_s)} left"]
+        return ", ".join(parts + ([f"{rate:.0f} runs/h"] if done else []))
+
+
+# -- pure ---------------------------------------------------------------------------------------------------
+
+
+def found_in(state: State) -> dict[Signature, list[RunState]]:
+    """Each signature and the runs that showed it."""
+    found: dict[Signature, list[RunState]] = {}
+    for run in state.runs.values():
+        for row in (run.judged or {}).get("signatures", ()):
+            found.setdefault(_signature(row), []).append(run)
+    return found
+
+
+def noted(ledger: Ledger, state: State, about: Mapping[str, Any], folder: Path) -> Ledger:
+    """The ledger with all that this campaign has found up to now, in the place of what it had of it."""
+    runs: dict[str, int] = {}
+    for run in state.runs.values():
+        if run.judged is not None:
+            runs[run.case.system] = runs.get(run.case.system, 0) + 1
+    name = str(about["id"])
+    ledger = ledger.noting(name, Night(began=str(about["began"]), version=str(about["version"]),
+                                       commit=about["commit"], runs=runs))
+    for signature, showing in found_in(state).items():
+        faults: dict[str, int] = {}
+        for run in showing:
+            faults[run.case.faults] = faults.get(run.case.faults, 0) + 1
+        least = min(showing, key=lambda run: (run.judged or {}).get("size_bytes", 0))
+        smallest = Smallest(folder=str(folder / least.folder), case=least.case.as_json(), seed=least.seed,
+                            size_bytes=int((least.judged or {}).get("size_bytes", 0)))
+        ledger = ledger.finding(signature, name, len(showing), faults=faults, smallest=smallest)
+        entry = ledger.of(signature)
+        assert entry is not None
+        tried = [line["shown"] for line in state.reproductions.get(entry.id, ()) if line["shown"] is not None]
+        if tried:
+            ledger = ledger.reproducing(entry.id, sum(tried), len(tried))
+    return ledger
+
+
+def _signature(row: Mapping[str, str]) -> Signature:
+    return Signature(**row)
+
+
+def shrink(folder: Path) -> None:
+    """What is left of a valid run: what it was, and its verdict."""
+    run = Run(folder=folder)
+    for path in (run.history_path, run.trace_path, run.replicas_path):
+        path.unlink(missing_ok=True)
+    for path in folder.glob("*") if folder.is_dir() else ():
+        if path.name not in KEPT:
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files in it; those that go meanwhile do not count."""
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(root, name)).st_size
+            except OSError:
+                continue
+    return total

@@ -1,0 +1,157 @@
+"""`floodmark campaign`: a night in small, killed and resumed; known findings; bad plans."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import orjson
+import pytest
+from command_line import floodmark
+from run_processes import marked, processes_of, wait_until
+
+from harness.campaign.cases import draws
+from harness.campaign.journal import BEGAN, ENDED, JUDGED, RECORDED, REPRODUCED, CampaignAt, State
+from harness.campaign.plan import read
+
+WAIT_S = 180.0
+PLAN = """
+for = "10min"
+duration = 1
+reproduce = 1
+at_once = 2
+[[system]]
+rules = "high-watermark"
+[[system]]
+rules = "kip-320"
+[[nemesis]]
+scenario = "double-failover"
+[[nemesis]]
+nemesis = "none"
+weight = 0.5
+"""
+RUNS = 5
+SEED = 7
+
+
+def state_of(folder: Path) -> State:
+    return CampaignAt(folder=folder).state()
+
+
+def begun(tmp_path: Path, *words: object) -> subprocess.Popen[str]:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir(exist_ok=True)
+    environment = {**marked(tmp_path), "TMPDIR": str(temporary)}
+    return subprocess.Popen([sys.executable, "-m", "harness", "campaign", *map(str, words)], env=environment,
+                            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def events(folder: Path) -> list[str]:
+    path = folder / "journal.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [orjson.loads(line)["event"] for line in lines]
+
+
+def killed_when(tmp_path: Path, ripe: Callable[[], bool], *words: object) -> None:
+    """SIGKILL at that instant; nothing of it goes on."""
+    with begun(tmp_path, *words) as process:
+        wait_until("the instant to kill at", lambda: ripe() or process.poll() is not None, WAIT_S)
+        assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=WAIT_S)
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_a_campaign_killed_again_and_again_is_the_same_campaign(tmp_path: Path) -> None:
+    """At a start, under load, while judging; and asked to go on when nothing is left to do."""
+    (tmp_path / "plan.toml").write_text(PLAN)
+    folder, ledger = tmp_path / "night", tmp_path / "ledger.json"
+    resume = ("resume", folder)
+    killed_when(tmp_path, lambda: BEGAN in events(folder), "run", "plan.toml", "--out", folder,
+                "--seed", SEED, "--runs", RUNS, "--ledger", ledger)
+    killed_when(tmp_path, lambda: any((folder / "runs").glob("00002*/history.jsonl")), *resume)
+    killed_when(tmp_path, lambda: events(folder).count(RECORDED) > events(folder).count(JUDGED) + 1, *resume)
+    with begun(tmp_path, *resume) as process:
+        said, complained = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1, (said, complained)  # the old protocol loses what was acked
+    state = state_of(folder)
+    drawn = draws(read(PLAN, "plan").cases, SEED)
+    assert [(run.number, run.case, run.seed) for run in state.runs.values()] == [
+        (draw.number, draw.case, draw.seed) for draw in islice(drawn, RUNS)]
+    assert [run.number for run in state.runs.values() if run.done] == list(range(1, RUNS + 1))
+    assert events(folder).count(JUDGED) == RUNS
+    assert events(folder)[-1] == ENDED
+    assert REPRODUCED in events(folder)
+    assert said.splitlines()[-1] == str(folder)
+    systems = {signature["system"] for run in state.runs.values()
+               for signature in (run.judged or {})["signatures"]}
+    assert systems == {"high-watermark"}
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+    ports = f"floodmark-{os.getuid()}"  # the locks of ports: for this user's runs to come
+    assert [path.name for path in (tmp_path / "tmp").iterdir() if path.name != ports] == []
+
+    valid = [run for run in state.runs.values() if run.judged and run.judged["kind"] == "valid"]
+    assert valid
+    for run in valid:  # shrunk
+        assert sorted(path.name for path in (folder / run.folder).iterdir()) == ["run.json", "verdict.json"]
+
+    known_then_nothing_new(tmp_path, folder, ledger)
+
+
+def known_then_nothing_new(tmp_path: Path, folder: Path, ledger: Path) -> None:
+    """What is marked as known is listed, and passes."""
+    entries = orjson.loads(ledger.read_bytes())["signatures"]
+    for id_ in entries:
+        assert floodmark("campaign", "mark", id_[:6], "--ledger", ledger, "--known", "KIP-101").code == 0
+    again = floodmark("campaign", "resume", folder)
+    assert (again.code, "known: KIP-101" in again.out) == (0, True), again
+    same = floodmark("campaign", "diff", folder, folder)
+    assert (same.code, "as before" in same.out) == (0, True), same
+
+
+@pytest.mark.parametrize(
+    ("plan", "words", "says"),
+    [
+        ("foor = '4h'", (), "plan.toml:1: a plan does not know 'foor'"),
+        ("[[system]]\nweight = 0", (), "nothing is left"),
+        ("for = '1min'\nduration = 90", (), "1 min has no room for one run of 1 min 30 s"),
+        ("", (), "how long? Say --for 20min"),
+        ("for = '1min'\n[[nemesis]]\nnemesis = 'cras'", (), "cannot be run: no nemesis 'cras'"),
+        ("for = '1min'\n[[nemesis]]\nscenario = 'nothing'", (), "no scenario 'nothing'"),
+        ("for = '1min'\n[[system]]\nbugs = ['nothing']", (), "cannot be run"),
+        ("for = '1min'", ("--for", "soon"), "--for: 'soon' is no time"),
+    ],
+)
+def test_a_plan_that_is_off_starts_nothing(
+    tmp_path: Path, plan: str, words: tuple[str, ...], says: str
+) -> None:
+    (tmp_path / "plan.toml").write_text(plan)
+    answer = floodmark("campaign", "run", tmp_path / "plan.toml", *words, "--out", tmp_path / "night")
+    assert (answer.code, says in answer.err) == (2, True), answer.err
+    assert not (tmp_path / "night").exists()
+
+
+def test_a_ledger_of_a_newer_version_starts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text("for = '1min'")
+    (tmp_path / "ledger.json").write_text('{"format": 2}')
+    answer = floodmark("campaign", "run", tmp_path / "plan.toml", "--out", tmp_path / "night")
+    assert (answer.code, "a newer version of floodmark wrote it" in answer.err) == (4, True), answer.err
+    assert not (tmp_path / "night").exists()
+    assert (tmp_path / "ledger.json").read_text() == '{"format": 2}'
+
+
+def test_a_preset_is_printed_to_be_copied(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(floodmark("campaign", "plan", "smoke").out)
+    assert "kip-320" in (tmp_path / "mine.toml").read_text()
+    assert floodmark("campaign", "plan", "daily").code == 2
+
+
+def test_what_is_no_campaign_is_not_resumed(tmp_path: Path) -> None:
+    assert floodmark("campaign", "resume", tmp_path / "none").code == 2
+    answer = floodmark("campaign", "resume", tmp_path)
+    assert (answer.code, "it has no campaign.json" in answer.err) == (4, True)

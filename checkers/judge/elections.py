@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from checkers.judge.permissions import Bounds
+from checkers.judge.reasons import Reason, listed
 from checkers.laws import finding_names as names
-
-SHOWN = 5  # partitions named in a reason
 
 
 def unclean_elections(number: int, bounds: Mapping[int, Bounds]) -> Iterator[dict[str, Any]]:
@@ -26,14 +25,13 @@ def unclean_elections(number: int, bounds: Mapping[int, Bounds]) -> Iterator[dic
                 }  # fmt: skip
 
 
-def doubtful_elections(bounds: Mapping[int, Bounds]) -> Iterator[tuple[tuple[str, ...], str]]:
+def doubtful_elections(bounds: Mapping[int, Bounds]) -> Iterator[Reason]:
     """Why nobody knows of some of them whether they were allowed."""
     keys = [key for key, each in bounds.items() if any(one.allowed is None for one in each.unclean)]
     if keys:
-        shown = ", ".join(map(str, keys[:SHOWN])) + (", ..." if len(keys) > SHOWN else "")
-        told = (
-            f"partition {shown} had an unclean election, and nobody can say whether it was allowed: the "
-            "guarantees do not tell the setting, or a line of the nemesis that asked for it may be missing, "
-            "or too near in time"
+        yield (
+            (names.UNCLEAN_ELECTION,),
+            f"partition {listed(keys)} had an unclean election, and nobody can say whether it was allowed: "
+            "the guarantees do not tell the setting, or a line of the nemesis that asked for it may be "
+            "missing, or too near in time",
         )
-        yield (names.UNCLEAN_ELECTION,), told

@@ -14,54 +14,65 @@ Reason = tuple[tuple[str, ...], str]
 
 
 def reasons_of(folder: Folder, seen: Preconditions) -> None:
-    """Adds to folder.reasons all that follows from the preconditions and the small files."""
+    """Adds to folder.reasons all that follows from the preconditions and the small files; dumps with flaws
+    become damaged ones."""
     if seen.repeated:
-        told = f"values were sent more than once: {listed(seen.repeated)}"
-        traced = names.OF_THE_TRACE if folder.trace else ()
-        folder.reasons.append(((*names.IF_VALUES_REPEAT, *traced), told))
+        of_the_trace = names.OF_THE_TRACE if folder.trace else ()
+        repeated = f"values were sent more than once: {listed(seen.repeated)}"
+        folder.reasons.append(((*names.IF_VALUES_REPEAT, *of_the_trace), repeated))
     for process, index in sorted(seen.overlapping.items())[:SHOWN]:
-        told = (
-            f"history.jsonl: process {process} had two ops open, or went on after an info, at index {index}"
-        )
-        folder.reasons.append((names.IF_OPS_OVERLAP, told))
-    folder.reasons += [(names.IF_BREACHED, told) for told in breaches(folder, seen)]
+        overlap = f"process {process} had two ops open, or went on after an info, at index {index}"
+        folder.reasons.append((names.IF_OPS_OVERLAP, f"history.jsonl: {overlap}"))
+    folder.reasons += [(names.IF_BREACHED, breach) for breach in breaches(folder, seen)]
     damaged_dumps(folder, seen)
     open_losses = losses_open(folder, seen)
     folder.reasons += losses_of_dumps(folder, open_losses)
     folder.reasons += missing_rows(folder, open_losses)
     folder.reasons += partitions_unknown(folder, seen, open_losses)
-    if not folder.settled:
-        folder.reasons.append((names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"))
-    if died(folder) is None:
-        told = "run.json: `died` is no list of nodes, so nobody knows which of them ended by themselves"
-        folder.reasons.append(((names.BROKER_DIED, names.STUCK), told))
-    if waiting(folder) and are_up(folder) is None:
-        told = "stuck, or only not up: replicas.jsonl does not tell of every node whether it was running"
-        folder.reasons.append(((names.STUCK,), told))
-    if folder.killed:
-        told = "run.json has no history_lines: the run was killed, and lines of the history may be missing"
-        folder.reasons.append((names.IF_KILLED, told))
-    folder.reasons += [(names.OF_THE_TRACE, told) for told in trace_unclear(folder, seen)]
+    folder.reasons += of_the_end(folder)
+    folder.reasons += [(names.OF_THE_TRACE, flaw) for flaw in trace_flaws(folder, seen)]
     folder.reasons += promises_unclear(folder, open_losses)
     if seen.acked == 0:
         folder.reasons.append((names.IF_NOTHING_ACKED, "nothing was acked at all"))
-    missed = folder.about.get("missed")
+    folder.reasons += [((names.UNFIT,), f"not what was asked: {why}") for why in unfit(folder)]
+
+
+def of_the_end(folder: Folder) -> Iterator[Reason]:
+    """How the run ended, by run.json."""
+    if not folder.settled:
+        yield names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"
+    if died(folder) is None:
+        yield (
+            (names.BROKER_DIED, names.STUCK),
+            "run.json: `died` is no list of nodes, so nobody knows which of them ended by themselves",
+        )
+    if waiting(folder) and are_up(folder) is None:
+        yield (
+            (names.STUCK,),
+            "stuck, or only not up: replicas.jsonl does not tell of every node whether it was running",
+        )
+    if folder.killed:
+        yield (
+            names.IF_KILLED,
+            "run.json has no history_lines: the run was killed, and lines of the history may be missing",
+        )
+
+
+def unfit(folder: Folder) -> Iterator[str]:
+    missed, unstruck = folder.about.get("missed"), folder.about.get("unstruck")
     if missed:
-        told = f"not what was asked: moments of the schedule never came, positions {listed(missed)}"
-        folder.reasons.append(((names.UNFIT,), told))
-    unstruck = folder.about.get("unstruck")
+        yield f"moments of the schedule never came, positions {listed(missed)}"
     if unstruck:
-        told = f"not what was asked: a nemesis was to strike and nothing did: {unstruck}"
-        folder.reasons.append(((names.UNFIT,), told))
+        yield f"a nemesis was to strike and nothing did: {unstruck}"
 
 
 def died(folder: Folder) -> list[str] | None:
-    """Nodes whose process ended by itself after it had been ready, sorted; None: run.json tells it in a way
-    that nobody understands."""
-    told = folder.about.get("died") or []
-    if not isinstance(told, list) or not all(isinstance(node, str) for node in told):
+    """Nodes whose process ended by itself after it had been ready, sorted; None: run.json has no list of
+    them."""
+    nodes = folder.about.get("died") or []
+    if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
         return None
-    return sorted(set(told))
+    return sorted(set(nodes))
 
 
 def waiting(folder: Folder) -> dict[int, list[str]]:
@@ -77,15 +88,11 @@ def waiting(folder: Folder) -> dict[int, list[str]]:
 
 
 def are_up(folder: Folder) -> bool | None:
-    """Whether every node was running in the end, by the rows of its replicas; None: they do not tell."""
+    """Whether every node was running in the end, by the rows of its replicas; None: some are missing."""
     if any(not replica.running for replica in folder.replicas.values()):
         return False
-    told = all(
-        (node, partition.key) in folder.replicas
-        for partition in folder.partitions.values()
-        for node in partition.replicas
-    )
-    return True if told and not folder.rows_damaged else None
+    complete = not folder.rows_damaged and not any(rowless(folder, key) for key in folder.partitions)
+    return True if complete else None
 
 
 def is_breached(folder: Folder, seen: Preconditions) -> bool:
@@ -152,14 +159,10 @@ def losses_of_dumps(folder: Folder, open_losses: Container[int]) -> Iterator[Rea
             yield (names.LOST_WRITE,), flaw
 
 
-def without_losses(checks: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in checks if name != names.LOST_WRITE)
-
-
 def if_leaderless(keys: Iterable[int], open_losses: Container[int]) -> tuple[str, ...]:
     """The checks that are unknown where the leaders of these partitions are."""
-    lost = any(key in open_losses for key in keys)
-    return names.IF_LEADER_UNKNOWN if lost else without_losses(names.IF_LEADER_UNKNOWN)
+    is_open = any(key in open_losses for key in keys)
+    return tuple(name for name in names.IF_LEADER_UNKNOWN if is_open or name != names.LOST_WRITE)
 
 
 def missing_rows(folder: Folder, open_losses: Container[int]) -> Iterator[Reason]:
@@ -169,20 +172,22 @@ def missing_rows(folder: Folder, open_losses: Container[int]) -> Iterator[Reason
         return
     run = RunAt(folder=folder.path)
     is_there = run.has(run.replicas_path)
-    lacked: dict[bool, list[int]] = {True: [], False: []}  # partitions whose leader has none, others
+    leaders, followers = list[int](), list[int]()  # partitions of which the leader, or only others, lack one
     for partition in folder.partitions.values():
         lacking = rowless(folder, partition.key)
-        leads = partition.leader in lacking
-        if lacking and (leads or is_there):
-            lacked[leads].append(partition.key)
-    for leads, keys in lacked.items():
+        if partition.leader in lacking:
+            leaders.append(partition.key)
+        elif lacking and is_there:
+            followers.append(partition.key)
+    for whose, keys in (("the leader", leaders), ("some", followers)):
+        leads = keys is leaders
         for key in keys[:SHOWN]:
-            told = f"replicas.jsonl has no row of {listed(rowless(folder, key))} for partition {key}"
-            yield if_rowless([key] if leads else [], open_losses), told
+            nodes = listed(rowless(folder, key))
+            missing = f"replicas.jsonl has no row of {nodes} for partition {key}"
+            yield if_rowless([key] if leads else [], open_losses), missing
         if len(keys) > SHOWN:
-            whose = "the leader" if leads else "some"
-            told = f"replicas.jsonl has no row of {whose} of {len(keys)} partitions"
-            yield if_rowless(keys if leads else [], open_losses), told
+            missing = f"replicas.jsonl has no row of {whose} of {len(keys)} partitions"
+            yield if_rowless(keys if leads else [], open_losses), missing
 
 
 def rowless(folder: Folder, key: int) -> list[str]:
@@ -196,7 +201,7 @@ def if_rowless(leaders: list[int], open_losses: Container[int]) -> tuple[str, ..
     return (*names.OF_THE_LOGS, *(names.OF_THE_LOG_ALONE if leaders else ()), *lost)
 
 
-def trace_unclear(folder: Folder, seen: Preconditions) -> Iterator[str]:
+def trace_flaws(folder: Folder, seen: Preconditions) -> Iterator[str]:
     """What is wrong with the trace, or with what run.json says of its times."""
     if not folder.trace:
         if folder.observes.events:
@@ -221,9 +226,9 @@ def promises_unclear(folder: Folder, open_losses: Container[int]) -> Iterator[Re
         if partition.leader is not None and key in open_losses
     ]  # fmt: skip
     if logless and not (observes.dumps and observes.replicas):
-        lacked = "dumps" if not observes.dumps else "replicas.jsonl"
-        told = f"this system shows no {lacked}: nobody knows the log of partition {listed(logless)}"
-        yield (names.LOST_WRITE,), told
+        lacking = "dumps" if not observes.dumps else "replicas.jsonl"
+        unshown = f"this system shows no {lacking}: nobody knows the log of partition {listed(logless)}"
+        yield (names.LOST_WRITE,), unshown
 
 
 def partitions_unknown(
@@ -232,23 +237,21 @@ def partitions_unknown(
     """Partitions without a known leader, without final reads, or compacted."""
     strange = sorted(seen.partitions - folder.partitions.keys())
     if strange:
-        yield (
-            names.IF_LEADER_UNKNOWN,
-            f"run.json does not name partition {listed(strange)}, which the history uses",
-        )
-    if folder.stray_leaders:
-        told = f"run.json: the leader of partition {listed(folder.stray_leaders)} is none of its replicas"
-        yield if_leaderless(folder.stray_leaders, open_losses), told
-    stray = set(folder.stray_leaders)
+        unnamed = f"run.json does not name partition {listed(strange)}, which the history uses"
+        yield names.IF_LEADER_UNKNOWN, unnamed
+    stray, strays = folder.stray_leaders, frozenset(folder.stray_leaders)
+    if stray:
+        checks = if_leaderless(stray, open_losses)
+        yield checks, f"run.json: the leader of partition {listed(stray)} is none of its replicas"
     leaderless = [
-        key for key, partition in folder.partitions.items() if partition.leader is None and key not in stray
+        key for key, partition in folder.partitions.items() if partition.leader is None and key not in strays
     ]
     if leaderless:
-        told = f"nobody knows the leader of partition {listed(leaderless)}"
+        why = f"nobody knows the leader of partition {listed(leaderless)}"
         lost = [key for key in leaderless if key in open_losses]
         if imported(folder) and lost:
-            told += f", and what was read does not show all that may be lost of partition {listed(lost)}"
-        yield if_leaderless(leaderless, open_losses), told
+            why += f", and what was read does not show all that may be lost of partition {listed(lost)}"
+        yield if_leaderless(leaderless, open_losses), why
     final = finally_read(folder)
     unread = [key for key in folder.partitions if key not in final]
     if unread:
@@ -261,9 +264,10 @@ def partitions_unknown(
 def how_far(folder: Folder, unread: list[int]) -> str:
     """Where those that were begun stopped, as the run tells."""
     lacking = (folder.about.get("final_reads") or {}).get("lacking")
-    told = [f"{key} {lacking[str(key)]}" for key in unread if str(key) in lacking] if isinstance(
-        lacking, dict) else []
-    return f" (read of partition {'; '.join(told[:SHOWN])})" if told else ""
+    if not isinstance(lacking, dict):
+        return ""
+    stops = [f"{key} {lacking[str(key)]}" for key in unread if str(key) in lacking]
+    return f" (read of partition {'; '.join(stops[:SHOWN])})" if stops else ""
 
 
 def why_not_settled(folder: Folder) -> str:

@@ -5,9 +5,9 @@ from typing import Any
 
 from checkers.judge.blame import guilty, suspects_of
 from checkers.judge.examples import EXAMPLES, Row, found_by_driver, merged
-from checkers.judge.failures import Failure, failure_of
+from checkers.judge.failures import Failure
 from checkers.judge.preconditions import Preconditions, TraceSummary
-from checkers.judge.reasons import are_up, died, waiting
+from checkers.judge.reasons import Reason, are_up, died, waiting
 from checkers.judge.runs import Run, driver_findings
 from checkers.laws import finding_names as names
 from checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
@@ -16,7 +16,7 @@ from checkers.read.observed import ELECTIONS, not_made
 from checkers.text.words import text_of
 from harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
 
-Reason = tuple[tuple[str, ...], str]  # the checks, and why they may have missed something
+_EXAMPLE_KEYS = ("partition", "offset", "epoch", "value", "how", "nodes", "ops", "process")
 
 
 def not_judged(folder: Folder) -> Verdict:
@@ -29,12 +29,16 @@ def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: I
     reasons: those that only the laws could tell."""
     folder, seen = run.folder, run.preconditions
     rows = merged([*found, found_by_driver(driver_findings(number, run))])
-    shown = [row for row in rows if row["rank"] <= EXAMPLES and row["permit"] != DOUBT]
-    findings = [*groups(shown, suspects_of(rows), seen.traced), *stuck(folder), *broker_died(folder)]
+    worst = [row for row in rows if row["rank"] <= EXAMPLES and row["permit"] != DOUBT]
+    findings = [
+        *groups(worst, suspects_of(rows), seen.traced),
+        *of_run(names.STUCK, stuck(folder)),
+        *of_run(names.BROKER_DIED, broker_died(folder)),
+    ]
     traced = folder.trace is not None and folder.observes.tells(*ELECTIONS)
     without = not_made(folder.observes)
-    told = [*folder.reasons, *reasons, *maybes(shown, traced=traced), *doubts(rows)]
-    unknown = list(of_those_made(told, without))
+    every_reason = [*folder.reasons, *reasons, *maybes(worst, traced=traced), *doubts(rows)]
+    unknown = list(of_those_made(every_reason, without))
     findings.sort(key=lambda finding: (finding.name, finding.klass, finding.permitted_by or ""))
     return Verdict(
         valid=valid_of(findings, unknown),
@@ -43,11 +47,6 @@ def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: I
         not_made=without,
         counts=counts_of(folder, seen),
     )
-
-
-def crashed(error: Exception, timings_s: Mapping[str, float], *, died: bool = False) -> Verdict:
-    """The judge itself failed on this folder."""
-    return failed(failure_of(error), timings_s, died=died)
 
 
 def failed(failure: Failure, timings_s: Mapping[str, float], *, died: bool = False) -> Verdict:
@@ -81,12 +80,12 @@ def of_those_made(reasons: Iterable[Reason], without: Iterable[NotMade]) -> Iter
             yield left, reason
 
 
-def unknown_of(reasons: Iterable[tuple[tuple[str, ...], str]]) -> tuple[Unknown, ...]:
-    """One entry a reason, names sorted; the same words are said once."""
-    told: dict[str, set[str]] = {}
+def unknown_of(reasons: Iterable[Reason]) -> tuple[Unknown, ...]:
+    """One entry a reason, names sorted; the same words stand there once."""
+    checks_of: dict[str, set[str]] = {}
     for checks, reason in reasons:
-        told.setdefault(reason, set()).update(checks)
-    return tuple(Unknown(names=tuple(sorted(checks)), reason=reason) for reason, checks in told.items())
+        checks_of.setdefault(reason, set()).update(checks)
+    return tuple(Unknown(names=tuple(sorted(checks)), reason=why) for why, checks in checks_of.items())
 
 
 def counts_of(folder: Folder, seen: Preconditions) -> dict[str, Any]:
@@ -129,22 +128,24 @@ def place(row: Row) -> tuple[bool, int, bool, int, int]:
 
 
 def example(row: Row, suspects: Sequence[Row], trace: TraceSummary) -> dict[str, Any]:
-    """One finding as verdict.json shows it; keys that do not apply are left out."""
-    told = {
-        key: row[key] for key in ("partition", "offset", "epoch", "value", "how", "nodes", "ops", "process")
-    }
-    told = {
-        key: value for key, value in told.items() if value is not None and not (key == "ops" and value == [])
-    }
+    """One finding as verdict.json shows it."""
+    shown = applying(row)
     if row["name"] in names.CYCLES:
-        told.pop("how", None)  # the cycle, for the words
+        shown.pop("how", None)  # the cycle, for the words
     blamed = guilty(row, suspects)
     if blamed is not None:
-        told["event"] = trace.line_at(blamed)
-    return {**told, "text": text_of(row["name"], row)}
+        shown["event"] = trace.line_at(blamed)
+    return {**shown, "text": text_of(row["name"], row)}
 
 
-def maybes(rows: Iterable[Row], *, traced: bool) -> list[tuple[tuple[str, ...], str]]:
+def applying(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that apply to a finding."""
+    return {
+        key: row[key] for key in _EXAMPLE_KEYS if row.get(key) is not None and (key, row[key]) != ("ops", [])
+    }
+
+
+def maybes(rows: Iterable[Row], *, traced: bool) -> list[Reason]:
     """Findings that are permitted only perhaps are listed under unknown too."""
     by_cause: dict[str, set[str]] = {}
     for row in rows:
@@ -161,49 +162,32 @@ def doubts(rows: Iterable[Row]) -> Iterator[Reason]:
     """What nobody can tell to be a finding or none."""
     for row in rows:
         if row["permit"] == DOUBT and row["rank"] == 1:
-            told = f"no final read returned {row['count']} of the acked records, {row['value']} of partition "
-            told += f"{row['partition']} among them, and nothing shows whether they are lost"
-            yield (row["name"],), told
+            yield (
+                (row["name"],),
+                f"no final read returned {row['count']} of the acked records, {row['value']} of partition "
+                f"{row['partition']} among them, and nothing shows whether they are lost",
+            )
 
 
-def stuck(folder: Folder) -> list[Finding]:
+def stuck(folder: Folder) -> list[dict[str, Any]]:
     """After mending, with every node up, none dead and nothing left behind, no leader or no ack in time."""
-    lacking = waiting(folder)
-    if not lacking or not are_up(folder):
-        return []
-    settle = folder.about.get("settle") or {}
-    examples = tuple(
-        {
-            "partition": key,
-            "how": " and ".join(what),
-            "text": text_of(
-                names.STUCK,
-                {"partition": key, "how": " and ".join(what), "timeout_s": settle.get("timeout_s")},
-            ),
-        }
-        for key, what in lacking.items()
-    )
-    count, shown = len(examples), examples[:EXAMPLES]
-    one = Finding(name=names.STUCK, klass=BUG, permitted_by=None, count=count, examples=shown)
-    return [one]
+    timeout_s = (folder.about.get("settle") or {}).get("timeout_s")
+    lacking = waiting(folder) if are_up(folder) else {}
+    return [
+        {"partition": key, "how": " and ".join(what), "timeout_s": timeout_s} for key, what in lacking.items()
+    ]
 
 
-def broker_died(folder: Folder) -> list[Finding]:
+def broker_died(folder: Folder) -> list[dict[str, Any]]:
     """A process that ended by itself after it had been ready: whoever ran it has looked whether a fault in
     force explains that, and named only the others."""
     words = folder.about.get("died_words")
-    nodes = died(folder) or []
-    examples = tuple(
-        {
-            "nodes": [node],
-            "text": text_of(
-                names.BROKER_DIED,
-                {"nodes": [node], "last_words": words.get(node) if isinstance(words, dict) else None},
-            ),
-        }
-        for node in nodes[:EXAMPLES]
-    )
-    one = Finding(
-        name=names.BROKER_DIED, klass=BUG, permitted_by=None, count=len(nodes), examples=examples
-    )
-    return [one] if nodes else []
+    last_words = words if isinstance(words, dict) else {}
+    return [{"nodes": [node], "last_words": last_words.get(node)} for node in died(folder) or []]
+
+
+def of_run(name: str, rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Findings that run.json shows: always bugs."""
+    examples = tuple({**applying(row), "text": text_of(name, row)} for row in rows[:EXAMPLES])
+    one = Finding(name=name, klass=BUG, permitted_by=None, count=len(rows), examples=examples)
+    return [one] if rows else []

@@ -121,7 +121,7 @@ def bounds_of_partition(
     unread: Unread,
 ) -> Bounds:
     """`asks`, `trace`: what they say of this partition."""
-    error_ns = clock_error_ns(folder)
+    error_ns, flushed = clock_error_ns(folder), folder.guarantee("flush", "os") == "every"
     here = [strike for strike in strikes if strike.node in partition.replicas]
     asked_index = max((ask.index for ask in asks), default=NEVER)
     unclean = tuple(unclean_elections(folder, trace.events, asks, unread))
@@ -133,16 +133,19 @@ def bounds_of_partition(
         or (unread.disordered and asked_index != NEVER)
         or (unread.untimely and perhaps != NEVER)
     )
-    spent, perhaps_spent = overspent_elections(folder, here, trace, error_ns)
-    index = maybe_index = NEVER
-    if folder.guarantee("flush", "os") != "every":
-        if trace.elections:
-            index = max((each.index for each in spent), default=NEVER)
-            maybe_index = max((each.index for each in perhaps_spent), default=NEVER)
-        else:
-            index, maybe_index = counted(here, min_insync(folder, partition))
-        if unread.lost or (here and (unread.disordered or (unread.untimely and trace.elections))):
-            maybe_index = EVER
+    losing = [] if flushed else here  # flushed records are not struck
+    spent = overspent(losing, trace, error_ns=error_ns, generous=False)
+    perhaps_spent = [
+        each for each in overspent(losing, trace, error_ns=error_ns, generous=True) if each not in spent
+    ]
+    if trace.elections:
+        index = max((each.index for each in spent), default=NEVER)
+        maybe_index = max((each.index for each in perhaps_spent), default=NEVER)
+    else:
+        index, maybe_index = counted(losing, min_insync(folder, partition))
+    untimely = unread.untimely and bool(here)
+    if not flushed and (unread.lost or (unread.disordered and here) or (untimely and trace.elections)):
+        maybe_index = EVER
     return Bounds(
         unclean_index=asked_index,
         unclean_time=within(surely - error_ns) if surely != NEVER else NEVER,
@@ -150,9 +153,10 @@ def bounds_of_partition(
         unclean_maybe_time=within(perhaps + error_ns + 1) if perhaps != NEVER else NEVER,
         budget_index=index,
         budget_maybe_index=maybe_index,
-        excuses=(
-            *excuses(unclean, spent, perhaps_spent), *unread_excuses(folder, unread, struck=bool(here))
-        ),
+        excuses=tuple(excuses(
+            unclean, spent, perhaps_spent,
+            unread_election=unread.unclean, unread_strike=not flushed and (unread.lost or untimely),
+        )),
         struck=bool(here) or asked_index != NEVER or bool(unclean) or maybe or unread.lost,
         unclean=unclean,
     )  # fmt: skip
@@ -250,25 +254,8 @@ def counted(strikes: Iterable[Strike], enough: int) -> tuple[int, int]:
     return latest[enough - 1] if len(latest) >= enough else NEVER, latest[0] if latest else NEVER
 
 
-def overspent_elections(
-    folder: Folder, strikes: Sequence[Strike], trace: Rulings, error_ns: int
-) -> tuple[list[Overspent], list[Overspent]]:
-    """The elections that surely chose from struck copies alone, and those that may have. Flushed records are
-    not struck."""
-    if folder.guarantee("flush", "os") == "every":
-        return [], []
-    surely = overspent(strikes, trace.events, trace.starts, error_ns=error_ns, generous=False)
-    perhaps = overspent(strikes, trace.events, trace.starts, error_ns=error_ns, generous=True)
-    return surely, [each for each in perhaps if each not in surely]
-
-
 def overspent(
-    strikes: Sequence[Strike],
-    events: Sequence[Ruling],
-    starts: Mapping[str, Sequence[int]],
-    *,
-    error_ns: int,
-    generous: bool,
+    strikes: Sequence[Strike], trace: Rulings, *, error_ns: int, generous: bool
 ) -> list[Overspent]:
     """Every election of a leader from an ISR whose members, and the leader itself, were all struck. A node
     that the ISR takes in while it is down, for it had been asked for before, has no copy again by that.
@@ -282,7 +269,7 @@ def overspent(
     struck_at: dict[str, int] = {}
     isr: frozenset[str] = frozenset()
     found, epoch, waiting = [], -1, sorted(strikes, key=lambda strike: (strike.began, strike.index))
-    for event in events:
+    for event in trace.events:
         while waiting and before(waiting[0].began, event.time, permits=True):
             strike = waiting.pop(0)
             over = before(strike.time, event.time, permits=False)
@@ -293,7 +280,7 @@ def overspent(
                 if any(
                     before(struck_at.get(node, NEVER), time, permits=False)
                     and before(time, event.time, permits=False)
-                    for time in starts.get(node, ())
+                    for time in trace.starts.get(node, ())
                 ):
                     struck.pop(node, None)
         elif event.leader is not None:
@@ -308,10 +295,12 @@ def overspent(
 
 
 def excuses(
-    unclean: Iterable[Unclean], spent: Iterable[Overspent], perhaps_spent: Iterable[Overspent]
+    unclean: Iterable[Unclean], spent: Iterable[Overspent], perhaps_spent: Iterable[Overspent], *,
+    unread_election: bool, unread_strike: bool,
 ) -> Iterator[Excuse]:
-    """What the trace itself shows to permit a loss. Without clean elections nobody promised what an earlier
-    epoch wrote; what the leader so elected writes is not covered."""
+    """What the trace itself shows to permit a loss, and what the history does not show, or shows at a time
+    that may be wrong. Without clean elections nobody promised what an earlier epoch wrote; what the leader so
+    elected writes is not covered."""
     for each in unclean:
         if each.allowed is not False:
             permit, ruling = UNCLEAN if each.allowed else UNCLEAN_MAYBE, each.ruling
@@ -319,11 +308,6 @@ def excuses(
     for permit, elections in ((BUDGET, spent), (BUDGET_MAYBE, perhaps_spent)):
         for one in elections:
             yield Excuse(permit=permit, epoch=one.epoch, elected=one.elected, time=one.time)
-
-
-def unread_excuses(folder: Folder, unread: Unread, *, struck: bool) -> Iterator[Excuse]:
-    """The same for what the history does not show, or shows at a time that may be wrong."""
-    if unread.unclean:
-        yield Excuse(permit=UNCLEAN_MAYBE, epoch=EVER, elected=NEVER, time=-EVER)
-    if (unread.lost or (unread.untimely and struck)) and folder.guarantee("flush", "os") != "every":
-        yield Excuse(permit=BUDGET_MAYBE, epoch=EVER, elected=NEVER, time=-EVER)
+    for permit, is_unread in ((UNCLEAN_MAYBE, unread_election), (BUDGET_MAYBE, unread_strike)):
+        if is_unread:
+            yield Excuse(permit=permit, epoch=EVER, elected=NEVER, time=-EVER)

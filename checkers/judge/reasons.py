@@ -10,7 +10,7 @@ from checkers.read.observed import OF_FILES
 from harness.run import RunAt
 
 SHOWN = 5  # partitions, values or processes named in a reason
-Reason = tuple[tuple[str, ...], str]
+Reason = tuple[tuple[str, ...], str]  # the checks, and why they may have missed something
 
 
 def reasons_of(folder: Folder, seen: Preconditions) -> None:

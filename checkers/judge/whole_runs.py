@@ -17,9 +17,10 @@ import pyarrow as pa
 from checkers.judge.examples import Row, worst
 from checkers.judge.failures import Failure, failure_of, of_one_run
 from checkers.judge.preconditions import preconditions_of_run
+from checkers.judge.reasons import Reason
 from checkers.judge.run_tables import run_tables
 from checkers.judge.runs import Run, read_lines_instead, run_of
-from checkers.judge.verdicts import Reason, verdict_of
+from checkers.judge.verdicts import verdict_of
 from checkers.laws import finding_names as names
 from checkers.laws.cycles import unsearched
 from checkers.laws.families import FAMILIES

@@ -9,7 +9,11 @@ Tables made, besides those of tables.py:
     placed    a row an entry of a replica; entries of a stray copy, which no replica row names, are left out:
               run, log, node, partition, at, offset, epoch, value, crc (null where compaction may have
               rewritten the batch), crc_ok, aborted, leads (of the final leader's log), compact,
-              compared (this replica must agree here with the others that must)
+              compared (this replica must agree here with the others that must); a view: log_entries (log and
+              what is the entry's own) with `logs`
+    blocks    a row a block of a log, that is a stretch of BLOCK offsets: log, block, entries (how many),
+              digest (the same in two logs: they have the same entries there), first and last offset,
+              lowest and highest epoch
     missteps  the entries that do not follow the one before them in their dump
 """
 
@@ -18,8 +22,10 @@ from checkers.laws.unit import Unit
 
 
 def log(unit: Unit) -> None:
-    unit.make("logs", "select row_number() over () as log, * from replicas")
-    unit.make("placed", PLACED)
+    unit.make("logs", "select (row_number() over ())::integer as log, * from replicas")
+    unit.make("log_entries", LOG_ENTRIES)
+    unit.view("placed", PLACED)
+    unit.make("blocks", BLOCKS)
     unit.make("missteps", MISSTEPS)
     for how, broken in STEPS.items():
         unit.find(names.MALFORMED_LOG, step(how, broken))
@@ -31,24 +37,57 @@ def log(unit: Unit) -> None:
     unit.find(names.EPOCH_LINEAGE, CACHE_ABOVE_LEO)
 
 
+BLOCK = 1024  # offsets
+
+LOG_ENTRIES = """
+select log, e."at", e."offset", e.epoch, e.value, case when not compact then e.crc end as crc, e.crc_ok,
+    e.aborted
+from entries e join logs using (run, node, partition)
+"""
+
 # What settled must agree to the end. Before that nothing above a HW is final; and a replica outside the ISR
 # may keep, below its HW, what data loss or an unclean election took from the others.
 PLACED = """
-select e.run, log, e.node, e.partition, e."at", e."offset", e.epoch, e.value,
-    case when not compact then e.crc end as crc, e.crc_ok, e.aborted, leads, compact,
-    coalesce(settled or (e."offset" < hw and (in_isr or not struck)), false) as compared
-from entries e join logs using (run, node, partition)
+select run, log, node, partition, e."at", e."offset", e.epoch, e.value, e.crc, e.crc_ok, e.aborted, leads,
+    compact, coalesce(settled or (e."offset" < hw and (in_isr or not struck)), false) as compared
+from log_entries e join logs using (log)
+"""
+
+# The digest is a sum, for a log may hold an entry twice. (Two blocks that differ have one digest in one of 2^64
+# cases.)
+BLOCKS = f"""
+select log, "offset" // {BLOCK} as block, count(*) as entries,
+    sum(hash(hash("offset", epoch, value, crc))) as digest, min("offset") as first, max("offset") as last,
+    min(epoch) as lowest_epoch, max(epoch) as highest_epoch
+from log_entries group by all
 """
 
 # -- malformed-log ----------------------------------------------------------------------------------------
 
 # Entries that do not follow the one before them in the dump: by offset, or by epoch. Records without an epoch
-# (-1) take no part in the latter: neither do they fall, nor does one fall below them.
+# (-1) take no part in the latter: neither do they fall, nor does one fall below them. Most logs need not be
+# sorted for this: their entries come in stretches, each one above that before it, which join without a gap.
 MISSTEPS = """
-with steps as (
+with beside as (
+    select log, "at", "offset", epoch, coalesce(log = lag(log) over () and "at" > lag("at") over ()
+        and "offset"::hugeint - 1 = lag("offset") over () and epoch >= lag(epoch) over (),
+        false) as goes_on
+    from log_entries),
+stretches as (
+    select log, min("at") as "at", max("at") as last_at, min("offset") as "offset",
+        max("offset") as last_offset, min(epoch) as epoch, max(epoch) as last_epoch
+    from (select *, count(*) filter (not goes_on) over (rows unbounded preceding) as stretch from beside)
+    group by log, stretch),
+uneven as (
+    select distinct log from (
+        select *, lag(last_at) over dump as previous_at, lag(last_offset) over dump as previous,
+            lag(last_epoch) over dump as previous_epoch
+        from stretches window dump as (partition by log order by "at"))
+    where "at" <= previous_at or "offset"::hugeint - 1 <> previous or epoch < previous_epoch),
+steps as (
     select log, "offset", value, epoch, lag("offset") over dump as previous,
         lag(case when epoch >= 0 then epoch end ignore nulls) over dump as previous_epoch
-    from placed window dump as (partition by log order by "at"))
+    from log_entries semi join uneven using (log) window dump as (partition by log order by "at"))
 select run, partition, node, "offset", value, epoch, previous, previous_epoch,
     complete and not compact as gapless
 from steps join logs using (log)
@@ -95,7 +134,7 @@ BOUNDS = {
 def bounds_contradict(how: str, broken: str, place: str, seen: str) -> str:
     """HW above the LEO of a running node; LEO or log_start that are not where the entries end or begin."""
     return f"""
-        with ends as (select log, min("offset") as first, max("offset") as last from placed group by log)
+        with ends as (select log, min(first) as first, max(last) as last from blocks group by log)
         select run, partition, {place} as "offset", '{how}' as how, [node] as nodes, {seen} as seen
         from logs left join ends using (log) where {broken}"""
 
@@ -109,21 +148,23 @@ from missteps where epoch >= 0 and epoch < previous_epoch
 
 # A record whose epoch is not what the leader-epoch cache says of its offset: the highest start at or below
 # it (of two epochs with one start the higher), -1 below the first. `logs` has no cache where nothing is
-# claimed of it: of a node that was not running, and under compaction. Most records lie in a span of their
-# own epoch, which is one look into a hash table; what the cache says is looked up for the others alone.
-CACHE_SAYS_OTHERWISE = """
+# claimed of it: of a node that was not running, and under compaction. Most blocks lie in a span of their own
+# epoch, as a whole; what the cache says is looked up for the entries of the others alone.
+CACHE_SAYS_OTHERWISE = f"""
 with starts as (
         select log, one.start, max(one.epoch) as cached
         from (select log, unnest(cache) as one from logs) group by all),
     spans as (
         select *, lead(start) over (partition by log order by start) as next_start from starts),
-    wrong as (
-        select p.* from (from placed semi join (from logs where cache is not null) using (log)) p
-        anti join spans s on p.log = s.log and p.epoch = s.cached and p."offset" >= s.start
-            and (s.next_start is null or p."offset" < s.next_start)
-        where p.epoch >= 0)
+    other_blocks as (
+        from (from blocks semi join (from logs where cache is not null) using (log)) b
+        anti join spans s on b.log = s.log and b.lowest_epoch = s.cached and b.highest_epoch = s.cached
+            and b.first >= s.start and (s.next_start is null or b.last < s.next_start)),
+    entries_of_these as (
+        from (select *, "offset" // {BLOCK} as block from placed where epoch >= 0)
+        semi join other_blocks using (log, block))
 select run, partition, "offset", value, 'cache' as how, [node] as nodes, coalesce(cached, -1) as seen
-from wrong w asof left join starts s on w.log = s.log and w."offset" >= s.start
+from entries_of_these e asof left join starts s on e.log = s.log and e."offset" >= s.start
 where epoch <> coalesce(cached, -1)
 """
 

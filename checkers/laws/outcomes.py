@@ -85,7 +85,7 @@ with twice as (
             when ack is null or coalesce(losses_judged and lost, false) then read_at
             else list_sort(list_distinct(list_append(read_at, ack))) end as places
     from by_value v left join partitions using (run, partition)
-    where not repeated and (len(live_at) > 1 or read_low < read_high or ack <> read_low))
+    where not repeated and (leader_low < leader_high or read_low < read_high or ack <> read_low))
 select v.run, v.partition, places[1] as "offset", places[2] as seen, v.value,
     coalesce(cause, case when retried then {RETRIES} end) as permit, {SEND_AND_READ} as ops
 from twice v where len(places) > 1"""
@@ -111,14 +111,19 @@ from failed v where read_low is not null or committed"""
 SAW_THEN_LOST = f"""
 select v.run, v.partition, unnest(vanished_at) as "offset", v.value, cause as permit,
     {lines("done", "read_by")} as ops
-from by_value v where len(vanished_at) > 0"""
+from by_value v where vanished"""
 
 # One offset showed two values to clients: acks of ok sends and reads.
 INCONSISTENT_OFFSETS = """
 with shown as (
-    select run, partition, value, excuse, least(done, read_by) as line,
-        unnest(case when repeated then read_at else list_append(read_at, ack) end) as "offset"
-    from by_value)
+    select run, partition, value, excuse, least(done, read_by) as line, read_low as "offset"
+    from by_value where read_low is not null
+    union all
+    select run, partition, value, excuse, least(done, read_by), ack
+    from by_value where not repeated and ack is distinct from read_low
+    union all
+    select run, partition, value, excuse, least(done, read_by), unnest(read_at[2:])
+    from by_value where read_low < read_high)
 select run, partition, "offset", min(value) as value, max(value) as seen, min(excuse) as permit,
     list_sort(list(distinct line)) as ops
 from shown semi join (

@@ -1,8 +1,9 @@
 """Whether the replicas of a partition agree, offset by offset: diverged, under-replicated, two records.
 
 Each is one finding an offset (two records: an offset and epoch), whatever the number of replicas. Most
-offsets agree, which the least and the greatest of what is there show in one pass; only of the others
-(`disagreeing`) are the replicas looked at one by one. Nothing permits diverged and epoch-lineage.
+blocks are the same in all logs (log.py), and are not looked into. In the others most offsets agree, which the
+least and the greatest of what is there show; only at those that are left (`disagreeing`) are the replicas
+looked at one by one. Nothing permits diverged and epoch-lineage.
 
 Tables made, besides those of tables.py and log.py:
 
@@ -11,6 +12,7 @@ Tables made, besides those of tables.py and log.py:
 """
 
 from checkers.laws import finding_names as names
+from checkers.laws.log import BLOCK
 from checkers.laws.unit import Unit
 
 
@@ -23,9 +25,15 @@ def replicas(unit: Unit) -> None:
 
 # A value is null where the record is none of ours, a crc where nothing is claimed of it: none may then have
 # one.
-DISAGREEING = """
-with at_odds as (
-    select run, partition, "offset" from placed group by all
+DISAGREEING = f"""
+with other_blocks as (
+    select run, partition, block from blocks join logs using (log) group by all
+    having min(digest) <> max(digest) or min(entries) <> max(entries)),
+at_odds as (
+    select run, partition, "offset"
+    from (select *, "offset" // {BLOCK} as block from placed)
+    semi join other_blocks using (run, partition, block)
+    group by run, partition, "offset"
     having min(epoch) <> max(epoch) or min(value) <> max(value) or count(value) not in (0, count(*))
         or min(crc) <> max(crc) or count(crc) not in (0, count(*)))
 from placed semi join at_odds using (run, partition, "offset")
@@ -68,17 +76,26 @@ from twice join named using (run, partition, "offset")
 # A member of the ISR holds nothing at an offset that the leader holds, from the later log start up to the
 # leader's HW. isr_followers is empty where nothing is claimed: not settled, compacted, no leader's log; and
 # it names nobody whose dump lacks lines.
-UNDER_REPLICATED = """
+UNDER_REPLICATED = f"""
 with followers as (
         select f.*, log from (
             select run, partition, hw, unnest(isr_followers).node as node,
                 greatest(log_start, unnest(isr_followers).log_start) as log_start from partitions) f
         join logs using (run, partition, node)),
+    other_blocks as (
+        select f.*, leader.block, leader.log as leader_log
+        from blocks leader join (from logs where leads) using (log) join followers f using (run, partition)
+            anti join blocks same on same.log = f.log and same.block = leader.block
+                and same.entries = leader.entries and same.digest = leader.digest),
     expected as (
-        select p.run, p.partition, p."offset", p.value, f.node, f.log
-        from placed p join followers f using (run, partition)
-        where p.leads and p."offset" < hw and p."offset" >= log_start)
+        select f.run, f.partition, e."offset", e.value, f.node, f.log
+        from log_entries e join other_blocks f on e.log = leader_log and e."offset" // {BLOCK} = f.block
+        where e."offset" < f.hw and e."offset" >= f.log_start),
+    there as (
+        select log, "offset"
+        from (select *, "offset" // {BLOCK} as block from log_entries)
+        semi join other_blocks using (log, block))
 select run, partition, "offset", max(value) as value, list_sort(list(distinct node)) as nodes
-from expected anti join placed using (log, "offset")
+from expected anti join there using (log, "offset")
 group by run, partition, "offset"
 """

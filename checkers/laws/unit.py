@@ -52,6 +52,10 @@ class Unit:
         """A table of what this selects, computed once; it spills to disk where memory is short."""
         self._run(f'create temp table "{name}" as {select}')
 
+    def view(self, name: str, select: str) -> None:
+        """A name for what this selects, computed anew wherever it is asked, as far as it is."""
+        self._run(f'create temp view "{name}" as {select}')
+
     def find(self, name: str, select: str) -> None:
         """Every row is a finding of this name. The columns are those of tables.FINDINGS, in any order; those
         that are left out are null."""

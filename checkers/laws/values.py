@@ -7,8 +7,8 @@ log holds. Lists are sorted, without doubles, and empty rather than null. Offset
     repeated        the run sent it more than once: nobody knows which send wrote which record
     invoked, invoked_time, sender     index, time and process of its first invocation (sender: for want of
                     one, the process of its completion)
-    type, done, line, process, f, pos  the first completion: ok, fail or info; its index, the `at` of its
-                    line, its process, its f, and its place in the line's list; null: none came
+    type, done, line, process, pos  the first completion: ok, fail or info; its index, the `at` of its line,
+                    its process, and its place in the line's list; null: none came
     ack             the offset of an ok completion, where it is known
     acks            of a repeated value: the offsets of all its ok completions
     read_at         where it was read, by a poll of any outcome; read_low, read_high: its ends, null if never
@@ -18,7 +18,7 @@ log holds. Lists are sorted, without doubles, and empty rather than null. Offset
     live_at         the same without aborted records
     others          how many entries of other replicas hold it
     vanished_at     where it was read, at or above log_start, and the leader's log does not hold it
-                    (where losses are judged by that log)
+                    (where losses are judged by that log); vanished: there is such a place
     unread          it is lost by what reads show, for want of the leader's log; beyond: how far they went
     lost            an ok or doubtful send whose record is not where it was
     gone            the same, and of a repeated value that any record of it is
@@ -29,6 +29,9 @@ log holds. Lists are sorted, without doubles, and empty rather than null. Offset
 Entries count as the table `placed` (log.py) has them: those of a stray copy do not. What may be claimed of a
 partition is not repeated here: `from by_value join partitions using (run, partition)`; a partition that
 run.json does not name has no row there.
+
+Nearly every value is in one place: value_rows, which is stored, has lists of the others alone, and by_value
+is a view that shows the lists of all. So ask of all values what their numbers say, and of few their lists.
 """
 
 from checkers.laws.permits import ACKS, BUDGET, BUDGET_MAYBE, NEVER, UNCLEAN, UNCLEAN_MAYBE
@@ -37,17 +40,19 @@ from checkers.laws.unit import Unit
 
 def values(unit: Unit) -> None:
     """Makes by_value."""
-    unit.make("by_value", f"with {_SEEN}, {_JUDGED} {_CAUSES}")
+    unit.make("value_rows", f"with {_SEEN}, {_JUDGED} {_CAUSES}")
+    unit.view("by_value", _WITH_LISTS)
 
 
-# Most values have one offset each: lists are gathered of the others alone.
+# A list is null unless its value is in several places.
 _SEEN = """
     asked as (
-        select run, partition, value, count(*) as sent,
-            min({'index': index, 'time': time, 'process': process}) as first
+        select run, partition, value, count(*) as sent, min(index) as invoked,
+            arg_min(time, index) as invoked_time, arg_min(process, index) as sender
         from sends where type = 'invoke' group by all),
     answered as (
-        select run, partition, value, index, "at", pos, process, f, type, "offset"
+        select run, partition, value, type, index as done, "at" as line, process, pos,
+            case when type = 'ok' then "offset" end as ack
         from sends where type <> 'invoke'
         qualify row_number() over (partition by run, partition, value order by "at", pos) = 1),
     acked as (
@@ -55,66 +60,59 @@ _SEEN = """
         from sends semi join repeated using (run, value)
         where type = 'ok' and "offset" is not null group by all),
     shown as materialized (
-        select run, partition, value, min("offset") as low, max("offset") as high,
-            min(index) as first, bool_or(coalesce(final, false)) as final
+        select run, partition, value, min("offset") as read_low, max("offset") as read_high,
+            min(index) as read_by, bool_or(coalesce(final, false)) as final
         from reads left join processes using (run, process) group by all),
     shown_at as (
-        select run, partition, value, list_sort(list(distinct "offset")) as offsets
-        from reads semi join (from shown where low < high) using (run, partition, value) group by all),
+        select run, partition, value, list_sort(list(distinct "offset")) as read_at
+        from reads semi join (from shown where read_low < read_high) using (run, partition, value)
+        group by all),
     logged as materialized (
-        select run, partition, value, min("offset") filter (leads) as low,
-            max("offset") filter (leads) as high, bool_or(leads and not aborted) as live,
+        select run, partition, value, min("offset") filter (leads) as leader_low,
+            max("offset") filter (leads) as leader_high, bool_or(leads and not aborted) as live,
             count(*) filter (not leads) as others
         from placed where value is not null group by all),
     logged_at as (
-        select run, partition, value, list_sort(list(distinct "offset")) as offsets,
-            coalesce(list_sort(list(distinct "offset") filter (not aborted)), []) as live
-        from placed semi join (from logged where low < high) using (run, partition, value)
+        select run, partition, value, list_sort(list(distinct "offset")) as leader_at,
+            coalesce(list_sort(list(distinct "offset") filter (not aborted)), []) as live_at
+        from placed semi join (from logged where leader_low < leader_high) using (run, partition, value)
         where leads group by all),
     seen as (
-        select run, partition, value, coalesce(sent, 0) as sent,
-            (run, value) in (select (run, value) from repeated) as repeated,
-            asked.first.index as invoked, asked.first.time as invoked_time,
-            coalesce(asked.first.process, answered.process) as sender, answered.type, answered.index as done,
-            answered."at" as line, answered.process, answered.f, answered.pos,
-            case when answered.type = 'ok' then answered."offset" end as ack,
-            coalesce(acks, []) as acks,
-            case when shown.low is null then [] when shown.low = shown.high then [shown.low]
-                else shown_at.offsets end as read_at,
-            shown.low as read_low, shown.high as read_high,
-            shown.first as read_by, coalesce(shown.final, false) as final,
-            case when logged.low is null then [] when logged.low = logged.high then [logged.low]
-                else logged_at.offsets end as leader_at,
-            logged.low as leader_low, logged.high as leader_high,
-            case when not coalesce(logged.live, false) then [] when logged.low = logged.high then [logged.low]
-                else logged_at.live end as live_at,
-            coalesce(others, 0) as others
+        select * replace (coalesce(sent, 0) as sent, coalesce(sender, process) as sender,
+                coalesce(final, false) as final, coalesce(live, false) as live,
+                coalesce(others, 0) as others),
+            repeated.value is not null as repeated
         from asked
         full join answered using (run, partition, value)
         full join shown using (run, partition, value)
         full join logged using (run, partition, value)
         left join acked using (run, partition, value)
         left join shown_at using (run, partition, value)
-        left join logged_at using (run, partition, value))"""
+        left join logged_at using (run, partition, value)
+        left join repeated using (run, value))"""
+def _in_leader_log(offset: str) -> str:
+    """Whether the leader's final log holds the value there."""
+    return f"""(coalesce({offset} in (leader_low, leader_high), false)
+        or coalesce(list_contains(leader_at, {offset}), false))"""
+
 
 # Without the leader's log: a record acked at an offset which the final reads passed, and did not return; or,
 # in a history from elsewhere, which some read passed, and none ever returned. What is left of that log may
 # still show that it is there.
-_UNREAD = """coalesce(not repeated and type = 'ok' and ack is not null and not list_contains(leader_at, ack)
+_UNREAD = f"""coalesce(not repeated and type = 'ok' and ack is not null and not {_in_leader_log("ack")}
     and (by_final_reads and not final and final_low <= ack and final_high > ack
         or by_any_read and read_low is null and highest > ack), false)"""
 # An acked record that is not at its place in the leader's log; a doubtful one that was read and is not there.
 # A send without an offset may have been below log_start, if that has moved.
 _NOWHERE = "(leader_low is null and log_start = 0)"
 _LOST = f"""coalesce(losses_judged and not repeated and case
-    when type = 'ok' and ack is not null then ack >= log_start and not list_contains(leader_at, ack)
+    when type = 'ok' and ack is not null then ack >= log_start and not {_in_leader_log("ack")}
     when type = 'ok' then {_NOWHERE}
     when type = 'fail' then false
-    when sent > 0 then {_NOWHERE} or len(vanished_at) > 0 end, false)"""
+    when sent > 0 then {_NOWHERE} or vanished end, false)"""
 # Which send wrote which record of a value that was sent more than once nobody knows, nor which came first.
-_SOME_RECORD_LOST = f"""coalesce(losses_judged and repeated and sent > 0 and ({_NOWHERE}
-    or len(vanished_at) > 0
-    or len(list_filter(acks, lambda o: o >= log_start and not list_contains(leader_at, o))) > 0), false)"""
+_SOME_RECORD_LOST = f"""coalesce(losses_judged and repeated and sent > 0 and ({_NOWHERE} or vanished
+    or len(list_filter(acks, lambda o: o >= log_start and not {_in_leader_log("o")})) > 0), false)"""
 # Nobody can see whether it is lost; what failed for certain was never there.
 _BLIND = """(not coalesce(losses_judged, false) and sent > 0
     and (repeated or coalesce(type, 'info') <> 'fail'))"""
@@ -128,18 +126,19 @@ _JUDGED = f"""
         semi join (from partitions where by_final_reads or by_any_read) using (run, partition)
         left join processes using (run, process)
         group by all),
-    placed as (
-        select seen.*, p.* exclude (run, partition), extents.* exclude (run, partition),
-            case when not coalesce(losses_judged, false) or read_low is null
-                    or (read_low = read_high and read_low = leader_low) then []
-                else list_filter(read_at, lambda o: o >= log_start and not list_contains(leader_at, o))
+    bounded as (
+        select *, case when not coalesce(losses_judged, false) or read_low is null
+                    or (read_low = read_high and read_low = leader_low) then null
+                else list_filter(coalesce(read_at, [read_low]),
+                    lambda o: o >= log_start and not {_in_leader_log("o")})
             end as vanished_at
-        from seen left join partitions p using (run, partition) left join extents using (run, partition)),
+        from seen left join partitions using (run, partition) left join extents using (run, partition)),
     judged as (
-        select *, {_UNREAD} as unread, unread or {_LOST} as lost, lost or {_SOME_RECORD_LOST} as gone,
+        select *, coalesce(len(vanished_at) > 0, false) as vanished,
+            {_UNREAD} as unread, unread or {_LOST} as lost, lost or {_SOME_RECORD_LOST} as gone,
             {_BLIND} as blind,
             case when by_final_reads and final_high > ack then final_high else highest end as beyond
-        from placed)"""
+        from bounded)"""
 
 # A send whose invocation is missing may have been invoked at any time. Where the leader's log is not known, a
 # record that a cause covers may be lost: a maybe.
@@ -157,8 +156,17 @@ _CAUSES = f"""
             when blind and covered_by in ({UNCLEAN}, {UNCLEAN_MAYBE}) then {UNCLEAN_MAYBE}
             when blind and covered_by is not null then {BUDGET_MAYBE} end as cause
         from covered)
-    select run, partition, value, sent, repeated, invoked, invoked_time, sender, type, done, line, process, f,
+    select run, partition, value, sent, repeated, invoked, invoked_time, sender, type, done, line, process,
         pos, ack, acks, read_at, read_low, read_high, read_by, final, leader_at, leader_low, leader_high,
-        live_at, others, vanished_at, unread, beyond, lost, gone, cause,
+        live, live_at, others, vanished, vanished_at, unread, beyond, lost, gone, cause,
         case when weak_acks and read_low is null and (gone or blind) then {ACKS} else cause end as excuse
     from permitted"""
+
+_WITH_LISTS = """
+    select * exclude (live) replace (
+        coalesce(acks, []) as acks,
+        case when read_low is null then [] else coalesce(read_at, [read_low]) end as read_at,
+        case when leader_low is null then [] else coalesce(leader_at, [leader_low]) end as leader_at,
+        case when not live then [] else coalesce(live_at, [leader_low]) end as live_at,
+        coalesce(vanished_at, []) as vanished_at)
+    from value_rows"""

@@ -53,8 +53,8 @@ select run, log, node, partition, e."at", e."offset", e.epoch, e.value, e.crc, e
 from log_entries e join logs using (log)
 """
 
-# The digest is a sum, for a log may hold an entry twice. (Two blocks that differ have one digest in one of 2^64
-# cases.)
+# The digest is a sum, for a log may hold an entry twice. (That two blocks differ and have one digest happens
+# once in 2^64.)
 BLOCKS = f"""
 select log, "offset" // {BLOCK} as block, count(*) as entries,
     sum(hash(hash("offset", epoch, value, crc))) as digest, min("offset") as first, max("offset") as last,

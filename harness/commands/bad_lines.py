@@ -1,23 +1,23 @@
 """Lines of a saved run that are not as format 1 has them: each by file, line and what is wrong with it.
 
-The judge counts them all and draws the consequences; this reads the files once more, plainly, and only those
-that the judge complains of, for a person to mend.
+The judge counts them all, names the first, and draws the consequences; this reads on from there, plainly, and
+only the files that the judge complains of, for a person to mend.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import orjson
 
 from harness import history
-from harness.errors import FloodmarkError
 from harness.places import Place
 from harness.run import RunAt
 
 TOLD = 5  # lines of one file
-_COMPLAINT = re.compile(r"^(history\.jsonl|logs/[^/]+\.jsonl)(?::\d+)?: \d+ lines? ")
+LOOKED_AT = 100_000  # lines from the first bad one on
+_COMPLAINT = re.compile(r"^(history\.jsonl|logs/[^/]+\.jsonl):(\d+): (\d+) lines? ")
 _ENTRY = {"partition": int, "offset": int, "epoch": int, "crc": int}
 
 
@@ -26,35 +26,36 @@ def bad_lines(run: RunAt[Place], verdict: Mapping[str, Any]) -> Iterator[str]:
     for entry in verdict.get("unknown") or ():
         complaint = _COMPLAINT.match(str(entry["reason"]))
         if complaint is not None:
-            name = complaint.group(1)
-            told = bad_ops(run) if name == "history.jsonl" else bad_entries(run, run.folder / name)
-            yield from (f"{name}:{line}" for line in islice(told, TOLD))
+            name, first, count = complaint[1], int(complaint[2]), int(complaint[3])
+            wrong = wrong_with_op if name == "history.jsonl" else wrong_with_entry
+            told = lines_from(run, run.folder / name, first, wrong)
+            yield from (f"{name}:{line}" for line in islice(told, min(TOLD, count)))
 
 
-def bad_ops(run: RunAt[Place]) -> Iterator[str]:
-    told: list[str] = []
-    try:
-        for _ in history.read(run.history_path, on_bad=told.append, folder=run.folder):
-            yield from (line.removeprefix(f"{run.history_path}:") for line in told)
-            told.clear()
-    except FloodmarkError:
-        return  # unreadable as a whole: the judge has said so
-    yield from (line.removeprefix(f"{run.history_path}:") for line in told)
-
-
-def bad_entries(run: RunAt[Place], path: Place) -> Iterator[str]:
-    """Lines of a dump that are no entries."""
+def lines_from(
+    run: RunAt[Place], path: Place, first: int, wrong_with: Callable[[bytes], str | None]
+) -> Iterator[str]:
+    """`LINE: what` of the lines that something is wrong with, from this one on; lines count from 1."""
     try:
         with run.open(path) as file:
-            for number, line in enumerate(file, 1):
-                wrong = what_is_wrong(line) if line.strip() else None
+            for number, line in islice(enumerate(file, 1), first - 1, first - 1 + LOOKED_AT):
+                wrong = None if line.isspace() else wrong_with(line)
                 if wrong is not None:
                     yield f"{number}: {wrong}"
     except OSError:
         return
 
 
-def what_is_wrong(line: bytes) -> str | None:
+def wrong_with_op(line: bytes) -> str | None:
+    """A torn last line is passed over."""
+    try:
+        history.op_of(line)
+    except ValueError as error:
+        return str(error) if line.endswith(b"\n") else None
+    return None
+
+
+def wrong_with_entry(line: bytes) -> str | None:
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:

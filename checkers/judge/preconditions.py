@@ -58,7 +58,8 @@ class TraceSummary:
 
     bad: int = 0  # lines that are not as the table of events says
     nodes: Mapping[str, NodeSeqs] = field(default_factory=dict)
-    lines_before: Mapping[int, int] = field(default_factory=dict)  # each range, blank ones counted
+    # before each range, blank ones counted: the one thing here that tells how the file was cut
+    lines_before: Mapping[int, int] = field(default_factory=dict, compare=False)
     rulings: Sequence[Mapping[str, Any]] = ()  # the controller's lines and all starts (TraceFacts.rulings)
 
     def line_at(self, at: int) -> int:
@@ -98,6 +99,9 @@ class Preconditions:
     acked: int = 0  # micro-sends of ok ops, those of probes aside
     txns: int = 0  # lines of transactions
     nemesis: Sequence[Mapping[str, Any]] = ()  # its lines, in file order
+    # fs of faults that broken lines may be of: all but the last line of the file, and that one
+    broken_faults: frozenset[str] = frozenset()
+    last_broken_faults: frozenset[str] = frozenset()
     unmatched: int | None = None  # index of the first completion that fits no invocation
     # process -> index where it had two ops open, or went on after an info
     overlapping: Mapping[int, int] = field(default_factory=dict)
@@ -127,6 +131,7 @@ def preconditions_of(
 def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
     """Those of one run, from its facts of all kinds."""
     history = _in_order([each for each in facts if isinstance(each, HistoryFacts)])
+    filled = [each for each in history if each.places]
     dumps = _in_order([each for each in facts if isinstance(each, DumpFacts)])
     trace = _in_order([each for each in facts if isinstance(each, TraceFacts)])
     paired = pairing.merged([each for each in facts if isinstance(each, PairingFacts)], run)
@@ -153,6 +158,10 @@ def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
         acked=sum(each.acked for each in history),
         txns=sum(each.txns for each in history),
         nemesis=tuple(orjson.loads(line) for each in history for line in each.nemesis),
+        broken_faults=frozenset().union(
+            *(each.broken_faults for each in history), *(each.last_broken_faults for each in filled[:-1])
+        ),
+        last_broken_faults=frozenset().union(*(each.last_broken_faults for each in filled[-1:])),
         unmatched=min(unmatched, default=None),
         overlapping=paired.overlapping,
         repeated=values.repeated,

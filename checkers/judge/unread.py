@@ -1,8 +1,8 @@
 """Faults that the history may have told of and does not show: what they may permit, nobody can rule out.
 
 Rules
-1. A line that cannot be read and speaks of the nemesis may have been of a fault that lost data, or of an
-   unclean election, unless its f can be read and never does. The torn last line is no line.
+1. A line that cannot be read may have been of a fault that lost data, or of an unclean election
+   (read/broken_lines.py). The torn last line is no line.
 2. Where lines are unreadable or missing, so may have been any act of the schedule that the history lacks.
 3. Indexes that do not rise, or a time that falls, leave open which sends came before a fault that is told.
 4. A fault is written down when it has taken effect: of a killed harness's last one there may be no line.
@@ -10,21 +10,14 @@ Rules
 Of all this a loss becomes one that is permitted perhaps. With nothing of the kind in sight it stands.
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from checkers.judge.preconditions import Preconditions
-from checkers.read.field_table import HISTORY
 from checkers.read.folder import Folder, ints, is_int
-from checkers.read.json_lines import is_good_line
-from harness.faults import FAULTS, LOSES, loses
-
-_NEMESIS = re.compile(rb'"fault"|"lost"|"process"\s*:\s*-')
-_CLEAN = re.compile(rb'"unclean"\s*:\s*false')
-_F = re.compile(rb'"f"\s*:\s*"(\w+)"')
+from harness.faults import LOSES, loses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +37,7 @@ def unread_of(folder: Folder, seen: Preconditions) -> Unread:
     lacks = lacking(folder, seen) if bad or missing else frozenset()
     # What a killed harness had set about it had no time to write down.
     unplanned = isinstance(folder.about.get("schedule"), list) and "elect" not in lacking(folder, seen)
-    may_be = frozenset[str]().union(*(faults_in(line) for line in strange(folder))) if bad else frozenset()
+    may_be = seen.broken_faults | (frozenset() if folder.torn else seen.last_broken_faults)
     return Unread(
         lost=bool((lacks | may_be) & LOSES),
         unclean="elect" in lacks | may_be,
@@ -52,27 +45,6 @@ def unread_of(folder: Folder, seen: Preconditions) -> Unread:
         disordered=seen.disordered,
         untimely=seen.falls is not None,
     )
-
-
-def strange(folder: Folder) -> Iterator[bytes]:
-    """Unreadable lines that speak of the nemesis."""
-    if folder.history is None:
-        return
-    with folder.history.open("rb") as file:
-        for line in file:
-            torn = folder.torn and not line.endswith(b"\n")
-            if _NEMESIS.search(line) and not torn and not is_good_line(line.strip(), HISTORY):
-                yield line
-
-
-def faults_in(line: bytes) -> frozenset[str]:
-    """What of consequence such a line may have told: any fault, where it has more of them than names (two
-    lines may have become one)."""
-    fs = [f for f in (found.decode() for found in _F.findall(line)) if f in FAULTS]
-    told = frozenset(fs) - ({"elect"} if _CLEAN.search(line) else frozenset())
-    if len(fs) >= max(1, line.count(b'"fault"')):
-        return told
-    return told | LOSES | ({"elect"} if b"unclean" in line else frozenset())
 
 
 def lacking(folder: Folder, seen: Preconditions) -> frozenset[str]:

@@ -49,6 +49,9 @@ class HistoryFacts:
     used: Intervals = ()  # partitions of which it says more than who holds them
     held: Intervals = ()  # partitions that assign and subscribe name
     nemesis: tuple[str, ...] = ()  # the lines of the nemesis, as they stand
+    # The fs of faults that broken lines may be of (broken_lines.py), and the last line, if that is broken.
+    broken_faults: tuple[str, ...] = ()
+    last_broken_faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +111,7 @@ def from_plain(plain: Mapping[str, Any]) -> Facts:
     for name in ("used", "held", "partitions"):
         if name in values:
             values[name] = pairs(values[name])
-    for name in ("nemesis", "rulings"):
+    for name in ("nemesis", "rulings", "broken_faults", "last_broken_faults"):
         if name in values:
             values[name] = tuple(values[name])
     if "nodes" in values:

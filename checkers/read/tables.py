@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from checkers.laws.tables import TABLES
 from checkers.read import history_twin, parquet, ranges
+from checkers.read.broken_lines import faults_in
 from checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, NodeLines, TraceFacts
 from checkers.read.field_table import CARRIED_BY, HISTORY, TRACE, Mask, dump_of, validity, values
 from checkers.read.json_lines import Rows, as_json, rows_of
@@ -170,9 +171,18 @@ def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
             np.unique(np.concatenate([items[name].partition for name in ("sends", "reads", "offsets")]))
         ),
         held=intervals(np.unique(items["partitions"].partition)),
+        **_broken_faults(rows),
         nemesis=tuple(as_json(rows.line(int(rows.places[row]))) for row in np.flatnonzero(~is_client)),
     )
     return Parsed(tables=tables, facts=facts)
+
+
+def _broken_faults(rows: Rows) -> dict[str, Any]:
+    faults = {"broken_faults": set[str](), "last_broken_faults": set[str]()}
+    for place in rows.broken.tolist():
+        is_last = place == rows.all_places - 1
+        faults["last_broken_faults" if is_last else "broken_faults"] |= faults_in(rows.line(place))
+    return {name: tuple(sorted(fs)) for name, fs in faults.items()}
 
 
 def _is(rows: Rows, name: str, *words: str) -> Mask:

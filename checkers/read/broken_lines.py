@@ -1,0 +1,25 @@
+"""What a line of the history that nobody can read may have told of the nemesis.
+
+It may have been of a fault that lost data, or of an unclean election, if it speaks of the nemesis at all, and
+unless its f can be read and never does.
+"""
+
+import re
+
+from harness.faults import FAULTS, LOSES
+
+_NEMESIS = re.compile(rb'"fault"|"lost"|"process"\s*:\s*-')
+_CLEAN = re.compile(rb'"unclean"\s*:\s*false')
+_F = re.compile(rb'"f"\s*:\s*"(\w+)"')
+
+
+def faults_in(line: bytes) -> frozenset[str]:
+    """The fs of faults that it may be of: any of consequence, where it has more faults than names (two lines
+    may have become one)."""
+    if not _NEMESIS.search(line):
+        return frozenset()
+    fs = [f for f in (found.decode() for found in _F.findall(line)) if f in FAULTS]
+    told = frozenset(fs) - ({"elect"} if _CLEAN.search(line) else frozenset())
+    if len(fs) >= max(1, line.count(b'"fault"')):
+        return told
+    return told | LOSES | ({"elect"} if b"unclean" in line else frozenset())

@@ -28,9 +28,9 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
 
 def findings(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """The names of findings that begin so, for a shell that completes them."""
-    from checkers.text.explain import finding_names
+    from checkers.text.explain import known_findings
 
-    return [name for name in finding_names() if name.startswith(begun)]
+    return [name for name in known_findings() if name.startswith(begun)]
 
 
 def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ the offset lies in the range that the finding speaks of.
 from collections.abc import Sequence
 from typing import Any
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 
 SUSPECTS = 1_000  # of one run, the earliest
 Row = dict[str, Any]
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 def guilty(row: Row, suspects: Sequence[Row]) -> int | None:
     """Where the line to blame for a finding stands in the trace, as `at`."""
-    if row["seq"] is None and row["name"] in names.LOSSES and row["offset"] is not None:
+    if row["seq"] is None and row["name"] in finding_names.LOSSES and row["offset"] is not None:
         concerned = (each for each in suspects if concerns(each, row))
         row = min(concerned, key=lambda each: (each["tick"], each["node"], each["seq"]), default=row)
     at: int | None = row["at"]
@@ -34,4 +34,4 @@ def concerns(suspect: Row, loss: Row) -> bool:
 
 
 def suspects_of(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row["name"] in names.GUILTY and row["seq"] is not None]
+    return [row for row in rows if row["name"] in finding_names.GUILTY and row["seq"] is not None]

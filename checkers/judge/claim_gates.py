@@ -90,11 +90,13 @@ def knows_leader(folder: Folder, partition: Partition) -> bool:
     """The leader is known, has its row, and its dump can be relied on."""
     leader = partition.leader
     return (
-        leader is not None and (leader, partition.key) in folder.replicas and has_whole_dump(folder, leader)
+        leader is not None
+        and (leader, partition.key) in folder.replicas
+        and has_complete_dump(folder, leader)
     )
 
 
-def has_whole_dump(folder: Folder, node: str) -> bool:
+def has_complete_dump(folder: Folder, node: str) -> bool:
     """Every entry of the node's replicas is in its dump."""
     return node in folder.dumps and node not in folder.damaged
 

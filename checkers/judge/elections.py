@@ -9,7 +9,7 @@ from typing import Any
 
 from checkers.judge.permissions import Bounds
 from checkers.judge.reasons import Reason, listed
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 
 
 def unclean_elections(number: int, bounds: Mapping[int, Bounds]) -> Iterator[dict[str, Any]]:
@@ -19,7 +19,8 @@ def unclean_elections(number: int, bounds: Mapping[int, Bounds]) -> Iterator[dic
             if each.allowed is False:
                 ruling = each.ruling
                 yield {
-                    "run": number, "name": names.UNCLEAN_ELECTION, "partition": key, "seen": ruling.epoch,
+                    "run": number, "name": finding_names.UNCLEAN_ELECTION, "partition": key,
+                    "seen": ruling.epoch,
                     "nodes": [] if ruling.leader is None else [ruling.leader], "node": ruling.node,
                     "seq": ruling.seq, "tick": ruling.time, "at": ruling.at,
                 }  # fmt: skip
@@ -30,7 +31,7 @@ def doubtful_elections(bounds: Mapping[int, Bounds]) -> Iterator[Reason]:
     keys = [key for key, each in bounds.items() if any(one.allowed is None for one in each.unclean)]
     if keys:
         yield (
-            (names.UNCLEAN_ELECTION,),
+            (finding_names.UNCLEAN_ELECTION,),
             f"partition {listed(keys)} had an unclean election, and nobody can say whether it was allowed: "
             "the guarantees do not tell the setting, or a line of the nemesis that asked for it may be "
             "missing, or too near in time",

@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.judge.blame import SUSPECTS
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.tables import FINDINGS
 from checkers.laws.unit import Unit, opened
 
 EXAMPLES = 5
 Row = dict[str, Any]
 _ROWS = pa.schema([*FINDINGS, *((name, pa.int64()) for name in ("count", "rank", "at"))])
-_GUILTY = ", ".join(f"'{name}'" for name in names.GUILTY)
+_GUILTY = ", ".join(f"'{name}'" for name in finding_names.GUILTY)
 # Of ranked_rows, as units gave them, each counts its group in the first row. A group may be of most records
 # of a run: only those that lie as low as its worst ones are compared in full.
 _RANKED = f"""

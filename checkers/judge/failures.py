@@ -56,15 +56,15 @@ def words_of(error: BaseException) -> str:
     """The error's type and message in one line; of one in a Python worker, that worker's; of a job that was
     aborted, what its task was lost by."""
     try:
-        said = str(error).strip()
+        message = str(error).strip()
     except Exception:  # py4j asks the JVM, which may be gone
-        said = ""
-    _, in_worker, rest = said.partition(_TRACEBACK)
-    lost = _LOST.search(said)
-    if in_worker and (told := [line for line in rest.splitlines() if line[:1].strip()]):
-        words = told[0]
+        message = ""
+    _, in_worker, rest = message.partition(_TRACEBACK)
+    lost = _LOST.search(message)
+    if in_worker and (errors := [line for line in rest.splitlines() if line[:1].strip()]):
+        words = errors[0]
     elif lost is not None:
         words = f"{type(error).__name__}: {lost[1]}"
     else:
-        words = f"{type(error).__name__}: {(said.splitlines() or [''])[0]}"
+        words = f"{type(error).__name__}: {(message.splitlines() or [''])[0]}"
     return words.strip()[:WORDS_AT_MOST]

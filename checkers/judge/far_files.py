@@ -52,8 +52,8 @@ def far_ranges(spark: SparkContext, works: Iterable[RunWork]) -> "RDD[Read]":
         read = read.union(rows.rdd.map(partial(_range_of, lines, _with_bom(lines))))
     if parquet:
         files = _reader(session, "binaryFile").load(_places(parquet))
-        whole = files.select(F.input_file_name().alias("uri"), F.col("content").alias("data"))
-        read = read.union(whole.rdd.flatMap(partial(_groups_of, parquet)))
+        contents = files.select(F.input_file_name().alias("uri"), F.col("content").alias("data"))
+        read = read.union(contents.rdd.flatMap(partial(_groups_of, parquet)))
     return read
 
 

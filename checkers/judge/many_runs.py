@@ -99,7 +99,7 @@ def judge_together(
 
 def small_bytes(spark: SparkContext) -> int | None:
     """What a run has at the most that one task judges, if whoever configures Spark has said so."""
-    told = spark.getConf().get(SMALL_BYTES)
-    if told is not None and not told.isdecimal():
-        raise UsageError(f"{SMALL_BYTES} is a number of bytes, not {told!r}")
-    return None if told is None else int(told)
+    setting = spark.getConf().get(SMALL_BYTES)
+    if setting is not None and not setting.isdecimal():
+        raise UsageError(f"{SMALL_BYTES} is a number of bytes, not {setting!r}")
+    return None if setting is None else int(setting)

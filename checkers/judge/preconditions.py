@@ -140,7 +140,7 @@ def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
     flaws = {each.node: each.flaw for each in reversed(dumps) if each.flaw is not None}
     sound = [each for each in dumps if each.node not in flaws]
     used = joined(*(each.used for each in history), *(each.partitions for each in sound))
-    named = joined(*(each.used for each in history), *(each.held for each in history))
+    named = joined(*(each.used for each in history), *(each.assigned for each in history))
     by_node = defaultdict[str, list[DumpFacts]](list)
     for each in sound:
         by_node[each.node].append(each)

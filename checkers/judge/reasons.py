@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from checkers.judge.claim_gates import finally_read, gates_of, imported
 from checkers.judge.preconditions import Preconditions
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.read.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
 from checkers.read.observed import OF_FILES
 from harness.run import RunAt
@@ -17,43 +17,43 @@ def reasons_of(folder: Folder, seen: Preconditions) -> None:
     """Adds to folder.reasons all that follows from the preconditions and the small files; dumps with flaws
     become damaged ones."""
     if seen.repeated:
-        of_the_trace = names.OF_THE_TRACE if folder.trace else ()
+        of_the_trace = finding_names.OF_THE_TRACE if folder.trace else ()
         repeated = f"values were sent more than once: {listed(seen.repeated)}"
-        folder.reasons.append(((*names.IF_VALUES_REPEAT, *of_the_trace), repeated))
+        folder.reasons.append(((*finding_names.IF_VALUES_REPEAT, *of_the_trace), repeated))
     for process, index in sorted(seen.overlapping.items())[:SHOWN]:
         overlap = f"process {process} had two ops open, or went on after an info, at index {index}"
-        folder.reasons.append((names.IF_OPS_OVERLAP, f"history.jsonl: {overlap}"))
-    folder.reasons += [(names.IF_BREACHED, breach) for breach in breaches(folder, seen)]
+        folder.reasons.append((finding_names.IF_OPS_OVERLAP, f"history.jsonl: {overlap}"))
+    folder.reasons += [(finding_names.IF_BREACHED, breach) for breach in breaches(folder, seen)]
     damaged_dumps(folder, seen)
     open_losses = losses_open(folder, seen)
     folder.reasons += losses_of_dumps(folder, open_losses)
     folder.reasons += missing_rows(folder, open_losses)
     folder.reasons += partitions_unknown(folder, seen, open_losses)
     folder.reasons += of_the_end(folder)
-    folder.reasons += [(names.OF_THE_TRACE, flaw) for flaw in trace_flaws(folder, seen)]
+    folder.reasons += [(finding_names.OF_THE_TRACE, flaw) for flaw in trace_flaws(folder, seen)]
     folder.reasons += promises_unclear(folder, open_losses)
     if seen.acked == 0:
-        folder.reasons.append((names.IF_NOTHING_ACKED, "nothing was acked at all"))
-    folder.reasons += [((names.UNFIT,), f"not what was asked: {why}") for why in unfit(folder)]
+        folder.reasons.append((finding_names.IF_NOTHING_ACKED, "nothing was acked at all"))
+    folder.reasons += [((finding_names.UNFIT,), f"not what was asked: {why}") for why in unfit(folder)]
 
 
 def of_the_end(folder: Folder) -> Iterator[Reason]:
     """How the run ended, by run.json."""
     if not folder.settled:
-        yield names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"
+        yield finding_names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"
     if died(folder) is None:
         yield (
-            (names.BROKER_DIED, names.STUCK),
+            (finding_names.BROKER_DIED, finding_names.STUCK),
             "run.json: `died` is no list of nodes, so nobody knows which of them ended by themselves",
         )
     if waiting(folder) and are_up(folder) is None:
         yield (
-            (names.STUCK,),
+            (finding_names.STUCK,),
             "stuck, or only not up: replicas.jsonl does not tell of every node whether it was running",
         )
     if folder.killed:
         yield (
-            names.IF_KILLED,
+            finding_names.IF_KILLED,
             "run.json has no history_lines: the run was killed, and lines of the history may be missing",
         )
 
@@ -156,13 +156,14 @@ def losses_of_dumps(folder: Folder, open_losses: Container[int]) -> Iterator[Rea
     leaders = {partition.leader for key, partition in folder.partitions.items() if key in open_losses}
     for node, flaw in folder.flaws.items():
         if node in leaders:
-            yield (names.LOST_WRITE,), flaw
+            yield (finding_names.LOST_WRITE,), flaw
 
 
 def if_leaderless(keys: Iterable[int], open_losses: Container[int]) -> tuple[str, ...]:
     """The checks that are unknown where the leaders of these partitions are."""
     is_open = any(key in open_losses for key in keys)
-    return tuple(name for name in names.IF_LEADER_UNKNOWN if is_open or name != names.LOST_WRITE)
+    checks = finding_names.IF_LEADER_UNKNOWN
+    return checks if is_open else tuple(name for name in checks if name != finding_names.LOST_WRITE)
 
 
 def missing_rows(folder: Folder, open_losses: Container[int]) -> Iterator[Reason]:
@@ -197,8 +198,8 @@ def rowless(folder: Folder, key: int) -> list[str]:
 
 def if_rowless(leaders: list[int], open_losses: Container[int]) -> tuple[str, ...]:
     """The checks that are unknown where rows are missing, and those of the leaders of these partitions."""
-    lost = (names.LOST_WRITE,) if any(key in open_losses for key in leaders) else ()
-    return (*names.OF_THE_LOGS, *(names.OF_THE_LOG_ALONE if leaders else ()), *lost)
+    lost = (finding_names.LOST_WRITE,) if any(key in open_losses for key in leaders) else ()
+    return (*finding_names.OF_THE_LOGS, *(finding_names.OF_THE_LOG_ALONE if leaders else ()), *lost)
 
 
 def trace_flaws(folder: Folder, seen: Preconditions) -> Iterator[str]:
@@ -219,7 +220,7 @@ def promises_unclear(folder: Folder, open_losses: Container[int]) -> Iterator[Re
     where it promises nothing that would show them, nor do reads."""
     observes = folder.observes
     if observes.flaw is not None:
-        unsure = names.LOST_WRITE, *OF_FILES, *names.OF_THE_TRACE
+        unsure = finding_names.LOST_WRITE, *OF_FILES, *finding_names.OF_THE_TRACE
         yield unsure, f"{observes.flaw}, so nobody knows what could be seen"
     logless = [
         key for key, partition in folder.partitions.items()
@@ -228,7 +229,7 @@ def promises_unclear(folder: Folder, open_losses: Container[int]) -> Iterator[Re
     if logless and not (observes.dumps and observes.replicas):
         lacking = "dumps" if not observes.dumps else "replicas.jsonl"
         unshown = f"this system shows no {lacking}: nobody knows the log of partition {listed(logless)}"
-        yield (names.LOST_WRITE,), unshown
+        yield (finding_names.LOST_WRITE,), unshown
 
 
 def partitions_unknown(
@@ -238,7 +239,7 @@ def partitions_unknown(
     strange = sorted(seen.partitions - folder.partitions.keys())
     if strange:
         unnamed = f"run.json does not name partition {listed(strange)}, which the history uses"
-        yield names.IF_LEADER_UNKNOWN, unnamed
+        yield finding_names.IF_LEADER_UNKNOWN, unnamed
     stray, strays = folder.stray_leaders, frozenset(folder.stray_leaders)
     if stray:
         checks = if_leaderless(stray, open_losses)
@@ -255,10 +256,11 @@ def partitions_unknown(
     final = finally_read(folder)
     unread = [key for key in folder.partitions if key not in final]
     if unread:
-        yield (names.UNSEEN,), f"no final reads of partition {listed(unread)}{how_far(folder, unread)}"
+        stops = how_far(folder, unread)
+        yield (finding_names.UNSEEN,), f"no final reads of partition {listed(unread)}{stops}"
     compact = [key for key, partition in folder.partitions.items() if partition.compact]
     if compact:
-        yield names.IF_COMPACT, f"partition {listed(compact)} is compacted"
+        yield finding_names.IF_COMPACT, f"partition {listed(compact)} is compacted"
 
 
 def how_far(folder: Folder, unread: list[int]) -> str:

@@ -35,8 +35,8 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
             }
             for found in verdict.findings
         ],
-        "unknown": [{"names": list(told.names), "reason": told.reason} for told in verdict.unknown],
-        "not_made": [{"names": list(told.names), "reason": told.reason} for told in verdict.not_made],
+        "unknown": [{"names": list(entry.names), "reason": entry.reason} for entry in verdict.unknown],
+        "not_made": [{"names": list(entry.names), "reason": entry.reason} for entry in verdict.not_made],
         "counts": dict(verdict.counts),
         "timings_s": dict(verdict.timings_s),
     }

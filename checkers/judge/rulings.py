@@ -93,8 +93,8 @@ def rulings_of(folder: Folder, traced: TraceSummary) -> Rulings:
         },
         starts={node: sorted(line["time"] for line in begun) for node, begun in starts.items()},
         complete=complete,
-        elections=complete and folder.observes.tells(*ELECTIONS),
-        cleanness=complete and folder.observes.tells("elect"),
+        elections=complete and folder.observes.shows(*ELECTIONS),
+        cleanness=complete and folder.observes.shows("elect"),
     )
 
 

@@ -24,8 +24,8 @@ from checkers.judge.claim_gates import (
     claims_from,
     contradicts_no_entries,
     gates_of,
+    has_complete_dump,
     has_weak_acks,
-    has_whole_dump,
     is_loss_in_doubt,
     is_retried,
     is_uncommitted,
@@ -157,7 +157,7 @@ def _used(run: Run, gates: Gates) -> Any:
 def _isr_followers(folder: Folder, partitions: Sequence[Partition], judged: Sequence[bool]) -> pa.Array:
     """ISR members beside the leader, with their log starts. One whose dump is damaged may hold what nobody
     can see: nothing is claimed of it."""
-    complete = {node for node in folder.nodes if has_whole_dump(folder, node)}
+    complete = {node for node in folder.nodes if has_complete_dump(folder, node)}
     nodes, log_starts, ends, replicas = [], [], [0], folder.replicas
     for partition, is_judged in zip(partitions, judged, strict=True):
         if is_judged:
@@ -182,7 +182,7 @@ def replicas_of(number: int, run: Run) -> pa.Table:
     partitions = [folder.partitions[key] for _, key in placed]
     rows = [folder.replicas.get(one) for one in placed]
     bounds = [run.bounds[key] for _, key in placed]
-    complete = {node: has_whole_dump(folder, node) for node in folder.nodes}
+    complete = {node: has_complete_dump(folder, node) for node in folder.nodes}
     columns = {
         "run": number,
         "node": [node for node, _ in placed],

@@ -10,7 +10,7 @@ from checkers.judge.preconditions import Preconditions
 from checkers.judge.reasons import is_breached, reasons_of
 from checkers.judge.rulings import Rulings, rulings_of
 from checkers.judge.unread import unread_of
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.read.folder import Folder, torn_tail, unreadable
 from checkers.read.observed import silent_of_trace
 
@@ -63,12 +63,12 @@ def silent_names(run: Run) -> tuple[str, ...]:
     """The findings that are claimed nowhere in the run, for a line that is missing may excuse what they
     see."""
     if not run.folder.judged:
-        return names.MADE
+        return finding_names.MADE
     return (
-        *(names.SILENT_IF_BREACHED if run.breached else ()),
-        *(names.SILENT_IF_DISORDERED if run.preconditions.disordered else ()),
-        *(names.IF_KILLED if run.folder.killed else ()),
-        *(names.SILENT_IF_TRACE_TORN if run.folder.trace and not run.rulings.complete else ()),
+        *(finding_names.SILENT_IF_BREACHED if run.breached else ()),
+        *(finding_names.SILENT_IF_DISORDERED if run.preconditions.disordered else ()),
+        *(finding_names.IF_KILLED if run.folder.killed else ()),
+        *(finding_names.SILENT_IF_TRACE_TORN if run.folder.trace and not run.rulings.complete else ()),
         *silent_of_trace(run.folder.observes),
     )
 
@@ -76,6 +76,6 @@ def silent_names(run: Run) -> tuple[str, ...]:
 def driver_findings(number: int, run: Run) -> list[dict[str, Any]]:
     """What the driver itself sees, in the rulings: elections that nobody allowed. In the columns of FINDINGS
     that apply; number: the run's position in the call."""
-    if names.UNCLEAN_ELECTION in silent_names(run):
+    if finding_names.UNCLEAN_ELECTION in silent_names(run):
         return []
     return list(unclean_elections(number, run.bounds))

@@ -37,7 +37,7 @@ from checkers.judge.preconditions import preconditions_of_run
 from checkers.judge.run_tables import run_tables
 from checkers.judge.runs import Run, read_lines_instead, run_of
 from checkers.judge.whole_runs import Judged, RunWork
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.cycles import unsearched
 from checkers.laws.families import FAMILIES
 from checkers.laws.tables import SENT_ON
@@ -204,12 +204,12 @@ def judged_in_pieces(
         of_driver=concatenated([*(one.tables for one in known), joined(notes.repeated)]),
     )
     _LOG.info("asking the laws of %d units of partitions", len(layout.units))
-    told = spark.broadcast(plan)
-    second = shuffled.mapPartitionsWithIndex(partial(judge_unit, told))
+    shared_plan = spark.broadcast(plan)
+    second = shuffled.mapPartitionsWithIndex(partial(judge_unit, shared_plan))
     if plan.transactional:
         _LOG.info("looking for cycles as well, in each run of transactions")
         of_runs = second.partitionBy(1 + len(plan.transactional), int)
-        notes.hear(of_runs.mapPartitions(partial(judge_run, told)).collect())
+        notes.hear(of_runs.mapPartitions(partial(judge_run, shared_plan)).collect())
     else:
         notes.hear(given for _, given in spark.runJob(second, list, layout.of_units))
     return notes.verdicts()
@@ -295,10 +295,10 @@ def across_partitions(sent: Iterable[Sent]) -> Iterator[Given]:
 # -- in a worker, second pass -------------------------------------------------------------------------------
 
 
-def judge_unit(told: Broadcast[Plan], index: int, sent: Iterable[Sent]) -> Iterator[Sent]:
+def judge_unit(shared_plan: Broadcast[Plan], index: int, sent: Iterable[Sent]) -> Iterator[Sent]:
     """What all laws find in one unit, and the dependencies between its ops where the run has transactions.
     Of the other partitions of the shuffle the lines of such runs are sent on."""
-    plan = told.value
+    plan = shared_plan.value
     pieces = (given[1] for _, given in sent if given[0] == PIECE)
     if index not in plan.layout.of_units:
         for piece in pieces:
@@ -367,7 +367,7 @@ def memory_of_unit_mb() -> int:
     return min(MOST_MEMORY_MB, int(own_memory_mb() * MEMORY_SHARE / own_cores()))
 
 
-def judge_run(told: Broadcast[Plan], sent: Iterable[Sent]) -> Iterator[Given]:
+def judge_run(shared_plan: Broadcast[Plan], sent: Iterable[Sent]) -> Iterator[Given]:
     """The cycles in one run; what the driver is told of units goes through."""
     pieces: list[Piece] = []
     for _, given in sent:
@@ -382,12 +382,12 @@ def judge_run(told: Broadcast[Plan], sent: Iterable[Sent]) -> Iterator[Given]:
         tables = joined(pieces)
         tables["answers"] = answers(tables[LINES])
         for name in ("runs", "processes"):
-            every = told.value.of_driver[name]
+            every = shared_plan.value.of_driver[name]
             tables[name] = every.filter(pc.equal(every["run"], run))
         with database(tables, ()) as db:
             for name, schema in SENT_ON.items():
                 db.load(name, tables.get(name, schema.empty_table()))
             yield FOUND, (run, worst(db, asked(db, (of_the_run,))))
-            yield from ((REASON, (of, (names.CYCLES, words))) for of, words in unsearched(db))
+            yield from ((REASON, (of, (finding_names.CYCLES, words))) for of, words in unsearched(db))
     except Exception as error:
         yield FAILED, (run, failure_of(error))

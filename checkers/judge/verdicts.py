@@ -9,7 +9,7 @@ from checkers.judge.failures import Failure
 from checkers.judge.preconditions import Preconditions, TraceSummary
 from checkers.judge.reasons import Reason, are_up, died, waiting
 from checkers.judge.runs import Run, driver_findings
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
 from checkers.read.folder import Folder
 from checkers.read.observed import ELECTIONS, not_made
@@ -32,10 +32,10 @@ def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: I
     worst = [row for row in rows if row["rank"] <= EXAMPLES and row["permit"] != DOUBT]
     findings = [
         *groups(worst, suspects_of(rows), seen.traced),
-        *of_run(names.STUCK, stuck(folder)),
-        *of_run(names.BROKER_DIED, broker_died(folder)),
+        *of_run(finding_names.STUCK, stuck(folder)),
+        *of_run(finding_names.BROKER_DIED, broker_died(folder)),
     ]
-    traced = folder.trace is not None and folder.observes.tells(*ELECTIONS)
+    traced = folder.trace is not None and folder.observes.shows(*ELECTIONS)
     without = not_made(folder.observes)
     every_reason = [*folder.reasons, *reasons, *maybes(worst, traced=traced), *doubts(rows)]
     unknown = list(of_those_made(every_reason, without))
@@ -54,7 +54,7 @@ def failed(failure: Failure, timings_s: Mapping[str, float], *, died: bool = Fal
     whose = "the judge failed: Spark's JVM died" if died else "the judge failed"
     return Verdict(
         valid="unknown",
-        unknown=unknown_of([((*names.MADE, names.UNFIT), f"{whose}: {failure.words}")]),
+        unknown=unknown_of([((*finding_names.MADE, finding_names.UNFIT), f"{whose}: {failure.words}")]),
         counts={},
         timings_s=rounded(timings_s),
         failure=failure.traceback,
@@ -130,7 +130,7 @@ def place(row: Row) -> tuple[bool, int, bool, int, int]:
 def example(row: Row, suspects: Sequence[Row], trace: TraceSummary) -> dict[str, Any]:
     """One finding as verdict.json shows it."""
     shown = applying(row)
-    if row["name"] in names.CYCLES:
+    if row["name"] in finding_names.CYCLES:
         shown.pop("how", None)  # the cycle, for the words
     blamed = guilty(row, suspects)
     if blamed is not None:

@@ -21,7 +21,7 @@ from checkers.judge.reasons import Reason
 from checkers.judge.run_tables import run_tables
 from checkers.judge.runs import Run, read_lines_instead, run_of
 from checkers.judge.verdicts import verdict_of
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.cycles import unsearched
 from checkers.laws.families import FAMILIES
 from checkers.laws.tables import TABLES
@@ -38,7 +38,7 @@ from harness.places import Place
 from harness.verdict import Verdict
 
 NO_VALUES = TABLES["repeated"].empty_table()
-WHOLE_FILE = 1 << 62  # bytes, more than any file has
+NO_LIMIT_BYTES = 1 << 62  # bytes, more than any file has
 PARQUET_WEIGHT = 6  # a byte of Parquet says as much as so many of JSON
 
 Tables = Mapping[str, pa.Table]
@@ -60,7 +60,7 @@ class RunWork:
         files = [place for place in (folder.history, folder.trace, *folder.dumps.values()) if place]
         far = not isinstance(folder.path, Path)
         if far:
-            range_bytes = WHOLE_FILE  # Spark will cut it
+            range_bytes = NO_LIMIT_BYTES  # Spark will cut it
         return RunWork(
             run=run,
             folder=folder,
@@ -168,4 +168,4 @@ def ask_laws(
     for run in passed:
         judged[run].rows = [[row for row in rows if row["run"] == run]]
     for run, words in reasons:
-        judged[run].reasons.append((names.CYCLES, words))
+        judged[run].reasons.append((finding_names.CYCLES, words))

@@ -23,7 +23,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.op_graph import (
     DEPENDENCIES,
     NEVER,
@@ -67,16 +67,16 @@ def _level(name: str, *kinds: int, permitted: bool = True) -> Level:
 
 
 LEVELS = (
-    _level(names.G1C, WR, permitted=False),
-    _level(names.G1C_PROCESS, WR, PROCESS, permitted=False),
-    _level(names.G1C_REALTIME, WR, REALTIME, permitted=False),
-    _level(names.G0, WW),
-    _level(names.G0_PROCESS, WW, PROCESS),
-    _level(names.G0_REALTIME, WW, REALTIME),
-    _level(names.G1C, WW, WR),
-    _level(names.G1C_PROCESS, WW, WR, PROCESS),
-    _level(names.G1C_REALTIME, WW, WR, REALTIME),
-    _level(names.G2_ITEM, WW, WR, RW),  # G-single if one edge of RW is enough
+    _level(finding_names.G1C, WR, permitted=False),
+    _level(finding_names.G1C_PROCESS, WR, PROCESS, permitted=False),
+    _level(finding_names.G1C_REALTIME, WR, REALTIME, permitted=False),
+    _level(finding_names.G0, WW),
+    _level(finding_names.G0_PROCESS, WW, PROCESS),
+    _level(finding_names.G0_REALTIME, WW, REALTIME),
+    _level(finding_names.G1C, WW, WR),
+    _level(finding_names.G1C_PROCESS, WW, WR, PROCESS),
+    _level(finding_names.G1C_REALTIME, WW, WR, REALTIME),
+    _level(finding_names.G2_ITEM, WW, WR, RW),  # G-single if one edge of RW is enough
 )
 
 
@@ -233,7 +233,8 @@ def found_in(graph: Graph) -> list[Found]:
 
 def found_at(level: Level, cycle: Cycle) -> Found:
     single = RW in level.kinds and sum(step.kind == RW for step in cycle) == 1
-    return Found(name=names.G_SINGLE if single else level.name, permitted=level.permitted, cycle=cycle)
+    name = finding_names.G_SINGLE if single else level.name
+    return Found(name=name, permitted=level.permitted, cycle=cycle)
 
 
 # -- as rows ------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ Tables made, besides those of tables.py:
     missteps  the entries that do not follow the one before them in their dump
 """
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.unit import Unit
 
 
@@ -28,13 +28,13 @@ def log(unit: Unit) -> None:
     unit.make("blocks", BLOCKS)
     unit.make("missteps", MISSTEPS)
     for how, broken in STEPS.items():
-        unit.find(names.MALFORMED_LOG, step(how, broken))
-    unit.find(names.MALFORMED_LOG, DAMAGED_BYTES)
+        unit.find(finding_names.MALFORMED_LOG, step(how, broken))
+    unit.find(finding_names.MALFORMED_LOG, DAMAGED_BYTES)
     for how, bound in BOUNDS.items():
-        unit.find(names.MALFORMED_LOG, bounds_contradict(how, *bound))
-    unit.find(names.EPOCH_LINEAGE, EPOCHS_FALL)
-    unit.find(names.EPOCH_LINEAGE, CACHE_SAYS_OTHERWISE)
-    unit.find(names.EPOCH_LINEAGE, CACHE_ABOVE_LEO)
+        unit.find(finding_names.MALFORMED_LOG, bounds_contradict(how, *bound))
+    unit.find(finding_names.EPOCH_LINEAGE, EPOCHS_FALL)
+    unit.find(finding_names.EPOCH_LINEAGE, CACHE_SAYS_OTHERWISE)
+    unit.find(finding_names.EPOCH_LINEAGE, CACHE_ABOVE_LEO)
 
 
 BLOCK = 1024  # offsets

@@ -4,23 +4,23 @@ Each law is a WHERE over by_value (values.py). A value that was sent more than o
 knows which send wrote which record.
 """
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.permits import ACKS, DOUBT, ISOLATION, RETRIES
 from checkers.laws.unit import Unit
 
 
 def outcomes(unit: Unit) -> None:
-    unit.find(names.LOST_WRITE, with_nodes(LOST_WRITE))
-    unit.find(names.LOST_WRITE, with_nodes(PERHAPS_LOST))
-    unit.find(names.UNSEEN, with_nodes(UNSEEN))
-    unit.find(names.DUPLICATE, with_nodes(DUPLICATE))
-    unit.find(names.PHANTOM, with_nodes(PHANTOM))
-    unit.find(names.G1A, with_nodes(G1A))
-    unit.find(names.SAW_THEN_LOST, with_nodes(SAW_THEN_LOST))
-    unit.find(names.INCONSISTENT_OFFSETS, INCONSISTENT_OFFSETS)
+    unit.find(finding_names.LOST_WRITE, with_nodes(LOST_WRITE))
+    unit.find(finding_names.LOST_WRITE, with_nodes(PERHAPS_LOST))
+    unit.find(finding_names.UNSEEN, with_nodes(UNSEEN))
+    unit.find(finding_names.DUPLICATE, with_nodes(DUPLICATE))
+    unit.find(finding_names.PHANTOM, with_nodes(PHANTOM))
+    unit.find(finding_names.G1A, with_nodes(G1A))
+    unit.find(finding_names.SAW_THEN_LOST, with_nodes(SAW_THEN_LOST))
+    unit.find(finding_names.INCONSISTENT_OFFSETS, INCONSISTENT_OFFSETS)
     unit.make("read_too_early", READ_TOO_EARLY)
-    unit.find(names.G1C_PROCESS, by_whom("by_sender"))
-    unit.find(names.G1C_REALTIME, by_whom("not by_sender"))
+    unit.find(finding_names.G1C_PROCESS, by_whom("by_sender"))
+    unit.find(finding_names.G1C_REALTIME, by_whom("not by_sender"))
 
 
 def lines(*columns: str) -> str:

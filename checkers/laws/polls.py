@@ -20,8 +20,7 @@ Nearly every op shows its reads in a row, and there is no more to ask of what is
 passed over are counted, never paired with the jump: there may be as many of the one as of the other.
 """
 
-from checkers.laws import finding_names as names
-from checkers.laws import permits
+from checkers.laws import finding_names, permits
 from checkers.laws.unit import Unit
 
 
@@ -65,7 +64,7 @@ CONSUMER_MOVES = """
 KEPT_PARTITIONS = """
     select run, process, partition, "at",
         row_number() over (partition by run, process, partition order by "at") as keeps
-    from (select distinct run, process, partition, "at" from held where type = 'ok')"""
+    from (select distinct run, process, partition, "at" from assigned where type = 'ok')"""
 
 # One row an op whose first read of a partition does not directly follow the last one of the process's last ok
 # op (seen, and the line of that op).
@@ -215,11 +214,11 @@ CONSUMER_STEPS = f"""
     from numbered n left join excuses using (number)"""
 
 LAWS = {
-    names.NONMONOTONIC_POLL: "back",
-    names.POLL_SKIP: "skip",
-    names.INT_NONMONOTONIC_POLL: "intback",
-    names.INT_POLL_SKIP: "intskip",
-    names.END_OFFSET_REGRESSED: "end",
+    finding_names.NONMONOTONIC_POLL: "back",
+    finding_names.POLL_SKIP: "skip",
+    finding_names.INT_NONMONOTONIC_POLL: "intback",
+    finding_names.INT_POLL_SKIP: "intskip",
+    finding_names.END_OFFSET_REGRESSED: "end",
 }
 
 

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.permits import PERMITTED_BY
 from checkers.laws.registry import NAME, Registered, registered_checks
 from checkers.laws.unit import Family, Unit
 
-OWN_NAMES = frozenset({*names.MADE, names.UNFIT})
+OWN_NAMES = frozenset({*finding_names.MADE, finding_names.UNFIT})
 
 
 class CheckFailed(Exception):
@@ -75,8 +75,8 @@ def blamed_on(check: Registered) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        said = (str(error).strip().splitlines() or [""])[0]
-        raise CheckFailed(f"the {check} failed: {type(error).__name__}: {said}") from error
+        message = (str(error).strip().splitlines() or [""])[0]
+        raise CheckFailed(f"the {check} failed: {type(error).__name__}: {message}") from error
 
 
 def refuse_odd_rows(unit: Unit, name: str, known: set[str]) -> None:

@@ -11,16 +11,16 @@ Tables made, besides those of tables.py and log.py:
                    and crc
 """
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.log import BLOCK
 from checkers.laws.unit import Unit
 
 
 def replicas(unit: Unit) -> None:
     unit.make("disagreeing", DISAGREEING)
-    unit.find(names.DIVERGED, DIVERGED)
-    unit.find(names.EPOCH_LINEAGE, TWO_RECORDS)
-    unit.find(names.UNDER_REPLICATED, UNDER_REPLICATED)
+    unit.find(finding_names.DIVERGED, DIVERGED)
+    unit.find(finding_names.EPOCH_LINEAGE, TWO_RECORDS)
+    unit.find(finding_names.UNDER_REPLICATED, UNDER_REPLICATED)
 
 
 # A value is null where the record is none of ours, a crc where nothing is claimed of it: none may then have

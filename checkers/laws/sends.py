@@ -19,7 +19,7 @@ Asks by_value (values.py). Table made:
     unordered_senders   run, partition, process: whose sends there do not all rise
 """
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.permits import RETRIES
 from checkers.laws.unit import Unit
 
@@ -27,9 +27,9 @@ from checkers.laws.unit import Unit
 def sends(unit: Unit) -> None:
     unit.make("placed_sends", PLACED_SENDS)
     unit.make("unordered_senders", UNORDERED_SENDERS)
-    unit.find(names.REALTIME_ORDER, REALTIME_ORDER)
-    unit.find(names.NONMONOTONIC_SEND, NONMONOTONIC_SEND)
-    unit.find(names.INT_NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND)
+    unit.find(finding_names.REALTIME_ORDER, REALTIME_ORDER)
+    unit.find(finding_names.NONMONOTONIC_SEND, NONMONOTONIC_SEND)
+    unit.find(finding_names.INT_NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND)
 
 
 PLACED_SENDS = """
@@ -54,7 +54,7 @@ SO_FAR = """max({offset}) over before as highest,
     max({offset}) filter (excuse is null) over before as unexcused"""
 # If nothing above the send at hand is unexcused, then all above it follow from losses: that of the highest is
 # named, or the send's own if that is named first.
-LOST_WITH_LEAVE = "least(excuse, case when unexcused > place then null else highest_excuse end)"
+OF_LOSSES = "least(excuse, case when unexcused > place then null else highest_excuse end)"
 # Of each highest offset that a send was lower than, the first send that got it. (It came before that send,
 # for one that got it did.)
 HIGHEST_SENDS = """
@@ -80,7 +80,7 @@ with acked as (select * from placed_sends where ack is not null and not overlapp
         where highest > ack),
     highest_sends as ({HIGHEST_SENDS.format(key="run, partition", among="ack is not null")})
 select run, partition, ack as "offset", value, highest as seen, process,
-    [highest_done, invoked, done] as ops, {LOST_WITH_LEAVE} as permit
+    [highest_done, invoked, done] as ops, {OF_LOSSES} as permit
 from lower join highest_sends using (run, partition, highest)
 """
 
@@ -98,7 +98,7 @@ with lower as materialized (
     highest_sends as ({HIGHEST_SENDS.format(key="run, partition, process", among="true")})
 select run, partition, place as "offset", value, highest as seen, process,
     list_filter([highest_done, invoked, done], lambda index: index is not null) as ops,
-    coalesce({LOST_WITH_LEAVE}, case when retried then {RETRIES} end) as permit
+    coalesce({OF_LOSSES}, case when retried then {RETRIES} end) as permit
 from lower join highest_sends using (run, partition, process, highest)
 """
 

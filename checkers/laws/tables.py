@@ -35,7 +35,7 @@ TABLES: Mapping[str, pa.Schema] = {
     # One row a partition of a list_offsets line.
     "ends": _schema(partition=INT, offset=INT, **_ITEM),
     # One row a partition that an assign or subscribe line names.
-    "held": _schema(partition=INT, **_ITEM),
+    "assigned": _schema(partition=INT, **_ITEM),
     # -- history.jsonl, in every unit of the run ------------------------------------------------------------
     # The assign, subscribe and crash lines of clients: what moves the position of a process.
     "moves": _schema(at=INT, index=INT, time=INT, process=INT, type=TEXT, f=TEXT),

@@ -18,8 +18,7 @@ Rules
 
 import pyarrow as pa
 
-from checkers.laws import cycles
-from checkers.laws import finding_names as names
+from checkers.laws import cycles, finding_names
 from checkers.laws.op_graph import RW, WR, WW
 from checkers.laws.permits import ISOLATION
 from checkers.laws.tables import SENT_ON
@@ -121,7 +120,7 @@ _OWN_READS = """with shown as (
 def of_the_run(unit: Unit) -> None:
     """The findings, in a unit that has the tables of SENT_ON of all partitions of its runs."""
     unit.find(
-        names.PRECOMMITTED_READ,
+        finding_names.PRECOMMITTED_READ,
         f"""select run, lowest.partition, lowest."offset", lowest.value, process,
             list_filter([invoked, index], lambda one: one is not null) as ops,
             if(uncommitted, {ISOLATION}, null) as permit

@@ -47,7 +47,7 @@ class HistoryFacts:
     txns: int = 0  # lines of clients, of whatever type
     acked: int = 0  # micro-sends of ok ops, those of settle.processes aside
     used: Intervals = ()  # partitions of which it says more than who holds them
-    held: Intervals = ()  # partitions that assign and subscribe name
+    assigned: Intervals = ()  # partitions that assign and subscribe name
     nemesis: tuple[str, ...] = ()  # the lines of the nemesis, as they stand
     # The fs of faults that broken lines may be of (broken_lines.py), and the last line, if that is broken.
     broken_faults: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def from_plain(plain: Mapping[str, Any]) -> Facts:
     """What as_plain made, also after it went through JSON."""
     made = _KINDS[plain["kind"]]
     values = {field.name: plain[field.name] for field in fields(made) if field.name in plain}
-    for name in ("used", "held", "partitions"):
+    for name in ("used", "assigned", "partitions"):
         if name in values:
             values[name] = pairs(values[name])
     for name in ("nemesis", "rulings", "broken_faults", "last_broken_faults"):

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import orjson
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.read.observed import Observes, observes_of
 from harness.dump_twin import is_twin
 from harness.errors import FloodmarkError
@@ -123,10 +123,10 @@ def open_folder(path: Place) -> Folder:
     """Reads the small files. A folder that is no run comes back with judged=False and the reason."""
     folder = Folder(path=path)
     try:
-        folder.about = whole(RunAt(folder=path).about())
+        folder.about = checked(RunAt(folder=path).about())
     except FloodmarkError as error:
         folder.judged = False
-        folder.reasons.append(((*names.MADE, names.UNFIT), str(error)))
+        folder.reasons.append(((*finding_names.MADE, finding_names.UNFIT), str(error)))
         return folder
     if isinstance(path, Path):
         folder.path = path.absolute()  # Spark's workers may have been started in another directory
@@ -159,8 +159,8 @@ def read_small_files(folder: Folder) -> None:
     partitions, leaders = about.pop("partitions"), about.pop("leaders", None) or {}
     folder.about = about
     for key in list(partitions):
-        told, said = partitions.pop(key), leaders.get(str(int(key)))
-        folder.partitions[int(key)] = partition_of(folder, int(key), told, said, shared)
+        assignment, leadership = partitions.pop(key), leaders.get(str(int(key)))
+        folder.partitions[int(key)] = partition_of(folder, int(key), assignment, leadership, shared)
 
 
 def same(shared: Shared, value: T) -> T:
@@ -169,7 +169,7 @@ def same(shared: Shared, value: T) -> T:
     return first
 
 
-def whole(about: Mapping[str, Any]) -> Mapping[str, Any]:
+def checked(about: Mapping[str, Any]) -> Mapping[str, Any]:
     """run.json, if what every check stands on has the right shape; else FloodmarkError."""
     nodes, partitions = about.get("nodes"), about.get("partitions")
     if not (isinstance(nodes, list) and all(isinstance(node, str) and node for node in nodes)):
@@ -187,24 +187,26 @@ def whole(about: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**about, "guarantees": about.get("guarantees") or {}}
 
 
-def is_partition(key: str, told: Any) -> bool:
+def is_partition(key: str, assignment: Any) -> bool:
     return (
         key.isascii()
         and key.isdigit()
-        and isinstance(told, dict)
-        and isinstance(told.get("replicas"), list)
-        and all(isinstance(node, str) for node in told["replicas"])
+        and isinstance(assignment, dict)
+        and isinstance(assignment.get("replicas"), list)
+        and all(isinstance(node, str) for node in assignment["replicas"])
     )
 
 
-def partition_of(folder: Folder, key: int, told: Mapping[str, Any], said: Any, shared: Shared) -> Partition:
-    """The partition with its leader: the controller's word (`said`); without that, the replicas' if they
-    agree."""
-    replicas = same(shared, tuple(told["replicas"]))
-    if isinstance(said, dict):
-        leader = said.get("leader") if isinstance(said.get("leader"), str) else None
+def partition_of(
+    folder: Folder, key: int, assignment: Mapping[str, Any], leadership: Any, shared: Shared
+) -> Partition:
+    """The partition with its leader: the controller's word (`leadership`); without that, the replicas' if
+    they agree."""
+    replicas = same(shared, tuple(assignment["replicas"]))
+    if isinstance(leadership, dict):
+        leader = leadership.get("leader") if isinstance(leadership.get("leader"), str) else None
         row = folder.replicas.get((leader, key)) if leader is not None else None
-        isr = said.get("isr")
+        isr = leadership.get("isr")
         if not isinstance(isr, list):
             isr = list(row.isr) if row else []
     else:
@@ -213,7 +215,7 @@ def partition_of(folder: Folder, key: int, told: Mapping[str, Any], said: Any, s
     if leader is not None and leader not in replicas:
         folder.stray_leaders.append(key)
         leader, isr = None, []
-    cleanup = told.get("cleanup", "delete")
+    cleanup = assignment.get("cleanup", "delete")
     return Partition(
         key=key,
         replicas=replicas,
@@ -261,7 +263,7 @@ def read_replicas(folder: Folder, shared: Shared) -> None:
 
 
 def damaged_rows(reason: str) -> tuple[tuple[str, ...], str]:
-    return names.OF_THE_LOGS, reason
+    return finding_names.OF_THE_LOGS, reason
 
 
 def replica_of(line: bytes, shared: Shared) -> Replica | None:
@@ -325,7 +327,7 @@ def look_at_files(folder: Folder) -> None:
         folder.history = run.history_path
         folder.torn = int(torn_tail(run.history_path))
     else:
-        folder.reasons.append((names.IF_BREACHED, f"history.jsonl: {why}"))
+        folder.reasons.append((finding_names.IF_BREACHED, f"history.jsonl: {why}"))
     if not folder.observes.traceless:
         look_at_trace(folder, run)
     if not folder.observes.dumps:
@@ -352,7 +354,7 @@ def look_at_trace(folder: Folder, run: RunAt[Place]) -> None:
     if why is None:
         folder.trace = run.trace_path
     elif is_named(run.trace_path):
-        folder.reasons.append((names.OF_THE_TRACE, f"trace.jsonl: {why}"))
+        folder.reasons.append((finding_names.OF_THE_TRACE, f"trace.jsonl: {why}"))
 
 
 def damage_dump(folder: Folder, node: str, reason: str) -> None:
@@ -364,7 +366,8 @@ def damage_dump(folder: Folder, node: str, reason: str) -> None:
     if not any(node in partition.replicas for partition in folder.partitions.values()):
         return
     leads = any(partition.leader == node for partition in folder.partitions.values())
-    folder.reasons.append(((*names.OF_THE_LOGS, *(names.OF_THE_LOG_ALONE if leads else ())), reason))
+    of_the_leader = finding_names.OF_THE_LOG_ALONE if leads else ()
+    folder.reasons.append(((*finding_names.OF_THE_LOGS, *of_the_leader), reason))
 
 
 def unreadable(path: Place, folder: Place) -> str | None:
@@ -431,8 +434,8 @@ def last_line(path: Place) -> Iterator[bytes]:
 def clock_error_ns(folder: Folder) -> int:
     """How far two nodes' stamps may lie apart. Where it is told in a way that nobody understands, no two
     times are far enough apart."""
-    told = folder.about.get("clock_error_ns", 0)
-    return told if is_int(told) and 0 <= told < UNKNOWN_NS else UNKNOWN_NS
+    stated = folder.about.get("clock_error_ns", 0)
+    return stated if is_int(stated) and 0 <= stated < UNKNOWN_NS else UNKNOWN_NS
 
 
 def is_int(value: Any) -> TypeGuard[int]:

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from harness.verdict import NotMade
 
 # Checks that need the dumps and replicas.jsonl. The others do without, or with less (G1a, duplicate and
 # poll-skip are judged by what clients saw alone).
-OF_FILES = (*names.OF_THE_LOGS, names.UNSEEN, names.SAW_THEN_LOST)
+OF_FILES = (*finding_names.OF_THE_LOGS, finding_names.UNSEEN, finding_names.SAW_THEN_LOST)
 # What tells what was committed, who held it, and what permits its loss.
 _COMMITTED = frozenset({
     "append", "truncate", "hw", "become_leader", "become_follower", "start", "elect", "isr",
@@ -27,19 +27,23 @@ _COMMITTED = frozenset({
 _LIVES = frozenset({"register", "fence", "unfence"})
 # The events that each check of the trace needs: those that show what it looks for, and those that excuse it.
 NEEDED_EVENTS: Mapping[str, frozenset[str]] = {
-    names.HW_REGRESSED: frozenset({"hw"}),
-    names.EPOCH_REGRESSED: frozenset({"become_leader", "become_follower"}),
-    names.TWO_LEADERS: frozenset({"append", "hw"}),
-    names.ACK_RULE: frozenset({"ack", "append", "start", "become_leader"}),
-    names.LEADER_INCOMPLETE: _COMMITTED,
-    names.CANDIDATE_INCOMPLETE: _COMMITTED | _LIVES,
-    names.UNSAFE_TRUNCATION: _COMMITTED,
-    names.UNSAFE_ISR: _COMMITTED | _LIVES | {"ack"},
-    names.UNCLEAN_ELECTION: frozenset({"elect"}),
+    finding_names.HW_REGRESSED: frozenset({"hw"}),
+    finding_names.EPOCH_REGRESSED: frozenset({"become_leader", "become_follower"}),
+    finding_names.TWO_LEADERS: frozenset({"append", "hw"}),
+    finding_names.ACK_RULE: frozenset({"ack", "append", "start", "become_leader"}),
+    finding_names.LEADER_INCOMPLETE: _COMMITTED,
+    finding_names.CANDIDATE_INCOMPLETE: _COMMITTED | _LIVES,
+    finding_names.UNSAFE_TRUNCATION: _COMMITTED,
+    finding_names.UNSAFE_ISR: _COMMITTED | _LIVES | {"ack"},
+    finding_names.UNCLEAN_ELECTION: frozenset({"elect"}),
 }
 EVENTS = frozenset().union(*NEEDED_EVENTS.values())
 # These claim nothing below the final log start, which only replicas.jsonl tells.
-OF_TRACE_AND_REPLICAS = (names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION)
+OF_TRACE_AND_REPLICAS = (
+    finding_names.LEADER_INCOMPLETE,
+    finding_names.CANDIDATE_INCOMPLETE,
+    finding_names.UNSAFE_TRUNCATION,
+)
 ELECTIONS = frozenset({"elect", "isr", "start"})  # who was chosen from which copies
 
 
@@ -52,7 +56,7 @@ class Observes:
     events: frozenset[str] | None = None  # of the trace; None: all, if there is one
     flaw: str | None = None  # why nobody knows what is promised
 
-    def tells(self, *events: str) -> bool:
+    def shows(self, *events: str) -> bool:
         """Whether the trace, if there is one, is to have these events."""
         return self.flaw is None and (self.events is None or self.events.issuperset(events))
 
@@ -63,30 +67,30 @@ class Observes:
     @property
     def names_brokers(self) -> bool:
         """Whether every broker is sure to tell something."""
-        return self.tells("start") or self.tells("append") or self.tells("become_leader", "become_follower")
+        return self.shows("start") or self.shows("append") or self.shows("become_leader", "become_follower")
 
     @property
     def names_controllers(self) -> bool:
         """Whether some controller is sure to."""
-        return self.tells("register")
+        return self.shows("register")
 
 
 def observes_of(about: Mapping[str, Any]) -> Observes:
     """What run.json says of it, checked."""
     if "observes" not in about:
         return Observes()
-    told = about["observes"]
-    if not isinstance(told, dict):
+    promised = about["observes"]
+    if not isinstance(promised, dict):
         return Observes(flaw="run.json: `observes` is no object")
     for name in ("dumps", "replicas"):
-        if not isinstance(told.get(name, True), bool):
+        if not isinstance(promised.get(name, True), bool):
             return Observes(flaw=f"run.json: `{name}` of `observes` is neither true nor false")
-    events = told.get("trace")
-    if "trace" in told and not (isinstance(events, list) and all(isinstance(one, str) for one in events)):
+    events = promised.get("trace")
+    if "trace" in promised and not (isinstance(events, list) and all(isinstance(one, str) for one in events)):
         return Observes(flaw="run.json: `trace` of `observes` is no list of events")
     return Observes(
-        dumps=told.get("dumps", True),
-        replicas=told.get("replicas", True),
+        dumps=promised.get("dumps", True),
+        replicas=promised.get("replicas", True),
         events=None if events is None else frozenset(events),
     )
 
@@ -107,8 +111,8 @@ def needs_of(name: str) -> str:
 def silent_of_trace(observes: Observes) -> tuple[str, ...]:
     """The trace's checks that claim nothing: what is not told may be what excuses."""
     if observes.flaw is not None:
-        return names.OF_THE_TRACE
-    return tuple(name for name in names.OF_THE_TRACE if is_not_made(observes, name))
+        return finding_names.OF_THE_TRACE
+    return tuple(name for name in finding_names.OF_THE_TRACE if is_not_made(observes, name))
 
 
 def is_not_made(observes: Observes, name: str) -> bool:
@@ -118,7 +122,7 @@ def is_not_made(observes: Observes, name: str) -> bool:
 def _not_made(observes: Observes) -> Iterator[NotMade]:
     if observes.flaw is not None:
         return
-    lacked = {name: events_lacked(observes, name) for name in names.OF_THE_TRACE}
+    lacked = {name: events_lacked(observes, name) for name in finding_names.OF_THE_TRACE}
     of_trace = [name for name, events in lacked.items() if events]
     events = sorted(set().union(*lacked.values()))
     files = [name for name, there in (("dumps", observes.dumps), ("replicas.jsonl", observes.replicas))
@@ -131,8 +135,8 @@ def _not_made(observes: Observes) -> Iterator[NotMade]:
     if observes.traceless:
         yield NotMade(names=tuple(sorted(of_trace)), reason="this system has no trace")
     elif of_trace:
-        told = f"this system's trace has no {', '.join(events)}"
-        yield NotMade(names=tuple(sorted(of_trace)), reason=told)
+        missing = f"this system's trace has no {', '.join(events)}"
+        yield NotMade(names=tuple(sorted(of_trace)), reason=missing)
 
 
 def events_lacked(observes: Observes, name: str) -> frozenset[str]:

@@ -31,7 +31,7 @@ from checkers.read.ranges import AT_BITS, Range
 Ints = npt.NDArray[np.int64]
 
 WORD = pa.dictionary(pa.int32(), pa.string())
-LISTS = {"sends": "sends", "reads": "reads", "offsets": "ends", "partitions": "held"}  # field -> table
+LISTS = {"sends": "sends", "reads": "reads", "offsets": "ends", "partitions": "assigned"}  # field -> table
 MOVES = ("assign", "subscribe", "crash")
 # The events that checks look at; of a hw only a leader's.
 EVENTS = (
@@ -88,9 +88,9 @@ def _table(name: str, run: int, columns: Mapping[str, Any]) -> pa.Table:
     null."""
     schema = schema_of(name)
     size = len(next(iter(columns.values())))
-    told = {"run": np.full(size, run, dtype=np.int32), **columns}
+    given = {"run": np.full(size, run, dtype=np.int32), **columns}
     return pa.Table.from_arrays(
-        [_column(told[each.name], each.type) if each.name in told else pa.nulls(size, each.type)
+        [_column(given[each.name], each.type) if each.name in given else pa.nulls(size, each.type)
          for each in schema],
         schema=schema,
     )  # fmt: skip
@@ -138,8 +138,8 @@ class _Items:
 
     @property
     def partition(self) -> Ints:
-        told = self.flat.field("partition") if pa.types.is_struct(self.flat.type) else self.flat
-        return told.to_numpy()  # type: ignore[no-any-return]
+        numbers = self.flat.field("partition") if pa.types.is_struct(self.flat.type) else self.flat
+        return numbers.to_numpy()  # type: ignore[no-any-return]
 
 
 def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
@@ -170,7 +170,7 @@ def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
         used=intervals(
             np.unique(np.concatenate([items[name].partition for name in ("sends", "reads", "offsets")]))
         ),
-        held=intervals(np.unique(items["partitions"].partition)),
+        assigned=intervals(np.unique(items["partitions"].partition)),
         **_broken_faults(rows),
         nemesis=tuple(as_json(rows.line(int(rows.places[row]))) for row in np.flatnonzero(~is_client)),
     )
@@ -206,12 +206,12 @@ def _items(column: pa.ListArray, asked: Mask) -> _Items:
 
 
 def _of_items(name: str, run: int, base: Mapping[str, pa.Array], items: _Items) -> pa.Table:
-    told = _taken(base, pa.array(items.row))
+    columns = _taken(base, pa.array(items.row))
     if pa.types.is_struct(items.flat.type):
         there = {each.name for each in items.flat.type}
-        told |= {key: items.flat.field(key) for key in ("value", "offset") if key in there}
-    told |= {"partition": pa.array(items.partition), "pos": pa.array(items.pos)}
-    return _table(name, run, told)
+        columns |= {key: items.flat.field(key) for key in ("value", "offset") if key in there}
+    columns |= {"partition": pa.array(items.partition), "pos": pa.array(items.pos)}
+    return _table(name, run, columns)
 
 
 def _taken(columns: Mapping[str, pa.Array], rows: pa.Array) -> dict[str, pa.Array]:
@@ -224,20 +224,20 @@ def _idents(size: int, sends: _Items) -> pa.Array:
     value = sends.flat.field("value").to_numpy()
     mixed = _mixed(_mixed(sends.partition.view(np.uint64)) + value.view(np.uint64))
     mixed = _mixed(mixed + sends.pos.astype(np.uint64))
-    told, empty = np.zeros(size, dtype=np.uint64), np.ones(size, dtype=np.bool_)
+    hashes, empty = np.zeros(size, dtype=np.uint64), np.ones(size, dtype=np.bool_)
     empty[sends.row] = False
     if len(mixed):
         starts = np.flatnonzero(np.concatenate(([True], sends.row[1:] != sends.row[:-1])))
-        told[sends.row[starts]] = np.add.reduceat(mixed, starts)
-    return pa.array(told.view(np.int64), mask=empty)
+        hashes[sends.row[starts]] = np.add.reduceat(mixed, starts)
+    return pa.array(hashes.view(np.int64), mask=empty)
 
 
 def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Every bit of each spread over all of it (splitmix64's finalizer)."""
-    told = numbers + np.uint64(0x9E3779B97F4A7C15)
-    told = (told ^ (told >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    told = (told ^ (told >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: npt.NDArray[np.uint64] = told ^ (told >> np.uint64(31))
+    bits = numbers + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: npt.NDArray[np.uint64] = bits ^ (bits >> np.uint64(31))
     return mixed
 
 
@@ -287,8 +287,8 @@ def _trace(one: Range, rows: Rows) -> Parsed:
         nodes=_nodes(columns["node"], columns["seq"].to_numpy()),
         rulings=tuple(rulings.to_pylist()),
     )
-    told = columns if looked_at.all() else _taken(columns, pa.array(np.flatnonzero(looked_at)))
-    return Parsed(tables={"trace": _table("trace", one.run, told)}, facts=facts)
+    kept = columns if looked_at.all() else _taken(columns, pa.array(np.flatnonzero(looked_at)))
+    return Parsed(tables={"trace": _table("trace", one.run, kept)}, facts=facts)
 
 
 def _says(column: pa.DictionaryArray, word: str) -> Mask:
@@ -298,9 +298,9 @@ def _says(column: pa.DictionaryArray, word: str) -> Mask:
 
 def _nodes(node: pa.DictionaryArray, seq: Ints) -> dict[str, NodeLines]:
     codes, names = node.indices.to_numpy(), node.dictionary.to_pylist()
-    told = {}
+    found = {}
     for code, name in enumerate(names):
         mine = seq[codes == code]
         if len(mine):
-            told[name] = NodeLines(lines=len(mine), seqs=intervals(mine))
-    return told
+            found[name] = NodeLines(lines=len(mine), seqs=intervals(mine))
+    return found

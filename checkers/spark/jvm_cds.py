@@ -52,8 +52,8 @@ def archive_path(java: Path) -> Path:
         installed = str((spark / "jars").stat().st_mtime_ns)
     except OSError:
         installed = ""
-    told = (str(real).encode(), about, str(spark).encode(), installed.encode())
-    key = hashlib.sha256(b"\0".join(told)).hexdigest()[:16]
+    identity = (str(real).encode(), about, str(spark).encode(), installed.encode())
+    key = hashlib.sha256(b"\0".join(identity)).hexdigest()[:16]
     return cache / "floodmark" / f"spark-{pyspark.__version__}-{key}{SUFFIX}"
 
 
@@ -185,8 +185,8 @@ def tiny_run(folder: Path) -> Path:
     write_lines(folder / "run.json", [_ABOUT])
     write_lines(folder / "history.jsonl", [{"index": at, "time": at, **op} for at, op in enumerate(_OPS)])
     seqs = [sum(other["node"] == line["node"] for other in _TRACE[:at]) for at, line in enumerate(_TRACE)]
-    told = [{"time": at, "seq": seqs[at], **line} for at, line in enumerate(_TRACE)]
-    write_lines(folder / "trace.jsonl", told)
+    trace = [{"time": at, "seq": seqs[at], **line} for at, line in enumerate(_TRACE)]
+    write_lines(folder / "trace.jsonl", trace)
     write_lines(folder / "replicas.jsonl", [{"node": node, **_ROW} for node in ("n1", "n2")])
     for value, node in enumerate(("n1", "n2")):
         write_lines(folder / "logs" / f"{node}.jsonl", [{"node": node, "value": value, **_ENTRY}])

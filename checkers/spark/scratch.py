@@ -18,9 +18,9 @@ LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # of the environment; goes before spark.local.d
 PREFIX = "floodmark-spark-"  # and the process whose it is
 
 
-def made(said: Mapping[str, str]) -> tuple[str, ...]:
-    """New folders, one in each that is named; said: Spark's configuration so far."""
-    named = os.environ.get(LOCAL_DIRS) or said.get("spark.local.dir") or tempfile.gettempdir()
+def made(conf: Mapping[str, str]) -> tuple[str, ...]:
+    """New folders, one in each that is named; conf: Spark's configuration so far."""
+    named = os.environ.get(LOCAL_DIRS) or conf.get("spark.local.dir") or tempfile.gettempdir()
     parents = [Path(parent.strip()) for parent in named.split(",") if parent.strip()]
     for parent in parents:
         parent.mkdir(parents=True, exist_ok=True)

@@ -112,17 +112,17 @@ def _started(workers: Workers) -> SparkContext:
         if workers != HERE:
             raise UsageError("--master and --conf are spark-submit's here: give them before the program")
         SparkContext._ensure_initialized()
-        said, java = dict(SparkConf().getAll()), None
-        master = said.get("spark.master", spark_master.LOCAL)
+        configured, java = dict(SparkConf().getAll()), None
+        master = configured.get("spark.master", spark_master.LOCAL)
     else:
         java = find_java()
         check_version(java)
-        said = {**settings.said_by_default(), **dict(workers.conf)}
+        configured = {**settings.spark_defaults(), **dict(workers.conf)}
         master = workers.master or spark_master.LOCAL
-        folders = own_scratch(said) if spark_master.is_local(master) else ()
-        said |= launching(java, said, folders)
+        folders = own_scratch(configured) if spark_master.is_local(master) else ()
+        configured |= launching(java, configured, folders)
         if spark_master.is_local(master):
-            said.setdefault("spark.python.daemon.module", DAEMON)
+            configured.setdefault("spark.python.daemon.module", DAEMON)
     spark_master.refuse_odd(master)
     near = spark_master.on_loopback(master)
     if spark_master.is_local(master):
@@ -130,31 +130,31 @@ def _started(workers: Workers) -> SparkContext:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if near:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    told = {**settings.chosen(said, loopback=near), "spark.master": master}
-    told.setdefault("spark.app.name", "floodmark")
+    keys = {**settings.chosen(configured, loopback=near), "spark.master": master}
+    keys.setdefault("spark.app.name", "floodmark")
     with quiet() as heard, scratch.given_to_spark(folders):
         try:
-            return _context(told, master)
+            return _context(keys, master)
         except FloodmarkError:
             raise
         except Exception as error:  # py4j and pyspark each have their own
             raise _refused(error, heard, master, java) from error
 
 
-def launching(java: Path, said: Mapping[str, str], folders: tuple[str, ...] = ()) -> dict[str, str]:
+def launching(java: Path, configured: Mapping[str, str], folders: tuple[str, ...] = ()) -> dict[str, str]:
     """What the JVM must be told when it starts. folders: for what it keeps on disk."""
-    options = f"{_JVM} {jvm_cds.options(java)} {said.get(settings.JVM_OPTIONS, '')}"
+    options = f"{_JVM} {jvm_cds.options(java)} {configured.get(settings.JVM_OPTIONS, '')}"
     if folders and " " not in folders[0]:
         options += f" -Djava.io.tmpdir={folders[0]}"
     heap = f"{settings.heap_mb(settings.own_cores(), settings.own_memory_mb())}m"
-    return {settings.JVM_OPTIONS: options.strip(), settings.HEAP: said.get(settings.HEAP, heap)}
+    return {settings.JVM_OPTIONS: options.strip(), settings.HEAP: configured.get(settings.HEAP, heap)}
 
 
-def _context(told: Mapping[str, str], master: str) -> SparkContext:
+def _context(keys: Mapping[str, str], master: str) -> SparkContext:
     """The context; of a cluster its master is asked first, and its first worker awaited. While the JVM makes
     it, Python imports what the judge needs next. (Not before the JVM is forked: a thread would be too.)"""
     conf = SparkConf(loadDefaults=False)
-    for key, value in told.items():
+    for key, value in keys.items():
         conf.set(key, value)
     SparkContext._ensure_initialized(conf=conf)
     Thread(target=import_module, args=(JUDGING,), daemon=True).start()
@@ -172,10 +172,10 @@ def _context(told: Mapping[str, str], master: str) -> SparkContext:
 def _refused(error: Exception, heard: IO[bytes], master: str, java: Path | None) -> FloodmarkError:
     """Why there is no context, in a sentence: the JVM's last words where it did not even start."""
     heard.seek(0)
-    said = [line.strip() for line in heard.read().decode(errors="replace").splitlines() if line.strip()]
+    output = [line.strip() for line in heard.read().decode(errors="replace").splitlines() if line.strip()]
     words = spark_master.words_of(error)
     if SparkContext._jvm is None:
-        words = " ".join(told_by_jvm(said)) or words
+        words = " ".join(complaints_of(output)) or words
     if "UnsupportedClassVersionError" in words:
         words += f"; {_ADVICE}"
     at = f"with {java}" if java is not None and spark_master.is_local(master) else f"at {master}"
@@ -184,10 +184,10 @@ def _refused(error: Exception, heard: IO[bytes], master: str, java: Path | None)
     return FloodmarkError(f"Spark does not start {at}: {words}")
 
 
-def told_by_jvm(said: list[str]) -> list[str]:
+def complaints_of(output: list[str]) -> list[str]:
     """What a JVM that did not start complains of: its errors, or else its last words."""
-    errors = [line for line in said if _COMPLAINT.match(line)]
-    return [line[:300] for line in (errors or said[-3:])][:2]
+    errors = [line for line in output if _COMPLAINT.match(line)]
+    return [line[:300] for line in (errors or output[-3:])][:2]
 
 
 @contextmanager
@@ -200,11 +200,11 @@ def quiet() -> Iterator[IO[bytes]]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # they print each error as well, with a traceback
     logging.getLogger().addFilter(not_of_py4j)
     kept = {number: os.dup(number) for number in (1, 2)}
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         for number in kept:
-            os.dup2(said.fileno(), number)
+            os.dup2(output.fileno(), number)
         try:
-            yield said
+            yield output
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -237,11 +237,11 @@ def leave() -> None:
     scratch.remove(own.scratch)
 
 
-def own_scratch(said: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders of the JVM that is to start, which is ours to end from now on. said: Spark's configuration
-    so far."""
-    disposable = not said and jvm_cds.BUILDING not in os.environ
-    _own[:] = [OwnJvm(scratch=scratch.made(said), disposable=disposable)]
+def own_scratch(configured: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders of the JVM that is to start, which is ours to end from now on. configured: Spark's keys so
+    far."""
+    disposable = not configured and jvm_cds.BUILDING not in os.environ
+    _own[:] = [OwnJvm(scratch=scratch.made(configured), disposable=disposable)]
     atexit.unregister(leave_at_exit)
     atexit.register(leave_at_exit, os.getpid())
     return _own[0].scratch
@@ -299,12 +299,12 @@ def version_of(java: Path) -> int:
     """The major version, from the release file of a JDK where there is one (quicker than starting it)."""
     release = java.resolve().parent.parent / "release"
     try:
-        told = release.read_text(encoding="utf-8", errors="replace")
+        text = release.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        told = _say_version(java)
-    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', told)
+        text = _say_version(java)
+    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
     if found is None:
-        raise FloodmarkError(f"{java} does not say its version ({told.strip()[:80]!r}); {_ADVICE}")
+        raise FloodmarkError(f"{java} does not say its version ({text.strip()[:80]!r}); {_ADVICE}")
     return int(found.group(1))
 
 

@@ -35,12 +35,12 @@ STARTING = {
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
-def chosen(said: Mapping[str, str], *, loopback: bool) -> dict[str, str]:
-    """All keys, of a context that is to start; `said`: what somebody has said already."""
-    return {**STARTING, **(LOOPBACK if loopback else {}), **said}
+def chosen(configured: Mapping[str, str], *, loopback: bool) -> dict[str, str]:
+    """All keys, of a context that is to start; `configured`: what somebody has said already."""
+    return {**STARTING, **(LOOPBACK if loopback else {}), **configured}
 
 
-def said_by_default() -> dict[str, str]:
+def spark_defaults() -> dict[str, str]:
     """spark-defaults.conf, where spark-submit looks for it."""
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
     file = Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf") / "spark-defaults.conf"

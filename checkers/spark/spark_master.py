@@ -62,19 +62,19 @@ def refuse_odd(master: str) -> None:
 
 def refuse_silent(jvm: Any, master: str) -> None:
     """FloodmarkError where no master of a standalone cluster takes a connection."""
-    told = []
+    refusals = []
     for host, port in addresses(master):
         dialled = jvm.java.net.Socket()
         try:
             dialled.connect(jvm.java.net.InetSocketAddress(host, port), DIAL_MS)
             return
         except (PySparkException, Py4JError) as error:
-            told.append(f"{host}:{port}: {words_of(error)}")
+            refusals.append(f"{host}:{port}: {words_of(error)}")
         finally:
             dialled.close()
-    if told:
+    if refusals:
         raise FloodmarkError(
-            f"no Spark master answers at {master} ({'; '.join(told)}); is it up, and its "
+            f"no Spark master answers at {master} ({'; '.join(refusals)}); is it up, and its "
             "port open to this machine?"
         )
 

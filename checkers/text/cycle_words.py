@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 
 Row = Mapping[str, Any]  # of checkers.laws.tables.FINDINGS
 
@@ -61,6 +61,6 @@ _OF_EDGES = {
     "real-time": "When {first} was over, {second} had not begun.",
 }
 SENTENCES: Mapping[str, Callable[[Row], str]] = {
-    names.PRECOMMITTED_READ: precommitted,
-    **dict.fromkeys(names.CYCLES, cycle),
+    finding_names.PRECOMMITTED_READ: precommitted,
+    **dict.fromkeys(finding_names.CYCLES, cycle),
 }

@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.registry import registered_checks
 
 _NOTHING = "nothing"
@@ -28,13 +28,13 @@ class Explanation:
     facts: tuple[str, ...] = ()  # to read besides: keys of semantics.FACTS
 
 
-def finding_names() -> list[str]:
+def known_findings() -> list[str]:
     """Of this judge's findings and of those that other distributions' checks make here."""
     return sorted({*EXPLANATIONS, *(check.name for check in registered_checks())})
 
 
 EXPLANATIONS: Mapping[str, Explanation] = {
-    names.LOST_WRITE: Explanation(
+    finding_names.LOST_WRITE: Explanation(
         means="A send was acked and its record is not in the leader's final log at the offset that was "
         "acked. `how` says where it is: moved (elsewhere in that log), overwritten (another record "
         "is there), orphaned (only other replicas hold it), gone. Where nobody has that log, reads "
@@ -51,7 +51,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "neither kills nor pauses, cuts or clean elections may cost it",
         facts=("S1", "S5", "S8", "S9"),
     ),
-    names.UNDER_REPLICATED: Explanation(
+    finding_names.UNDER_REPLICATED: Explanation(
         means="The cluster had settled, and a member of the ISR lacks a record that the leader holds "
         "below its HW.",
         near_miss="Before settling, a follower is one fetch behind: that is how replication works.",
@@ -60,7 +60,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "partition at any time",
         facts=("S12",),
     ),
-    names.UNSEEN: Explanation(
+    finding_names.UNSEEN: Explanation(
         means="An acked record is in the leader's log, below what readers may see, and none of the final "
         "reads returned it.",
         near_miss="A record that is not in the leader's log: that one is lost, not unseen.",
@@ -68,7 +68,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="A reader that reads to the end is shown every committed record",
         facts=("S14",),
     ),
-    names.DIVERGED: Explanation(
+    finding_names.DIVERGED: Explanation(
         means="Two replicas hold different records (epoch, value or CRC) at one offset: below both HWs, or "
         "anywhere once the cluster has settled.",
         near_miss="Different tails above the HW before settling: the next truncation mends them.",
@@ -76,7 +76,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="Where two logs have the same offset below the HW they have the same record",
         facts=("S10",),
     ),
-    names.EPOCH_LINEAGE: Explanation(
+    finding_names.EPOCH_LINEAGE: Explanation(
         means="One epoch and offset name two records, or epochs fall inside a log, or the leader-epoch cache "
         "says another epoch of an offset than the record there.",
         near_miss="A cache entry at LEO: a leader was elected and nothing was written yet.",
@@ -85,7 +85,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "record, and epochs only rise along a log",
         facts=("S10",),
     ),
-    names.MALFORMED_LOG: Explanation(
+    finding_names.MALFORMED_LOG: Explanation(
         means="A replica's log is none: a gap, an offset twice or out of order, bytes that do not fit their "
         "CRC, a HW above LEO, or a LEO or log start that the entries contradict.",
         near_miss="Gaps in a compacted partition; a HW above the LEO of a node that was not running.",
@@ -94,7 +94,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "ends",
         facts=("S13",),
     ),
-    names.INCONSISTENT_OFFSETS: Explanation(
+    finding_names.INCONSISTENT_OFFSETS: Explanation(
         means="Clients saw two values at one offset, in acks of ok sends or in reads.",
         near_miss="An offset that came with a send nobody knows the fate of (info): a remark, never "
         "evidence.",
@@ -102,7 +102,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="An offset that a client was shown belongs to that record for good",
         facts=("S9", "S16"),
     ),
-    names.DUPLICATE: Explanation(
+    finding_names.DUPLICATE: Explanation(
         means="One value stands at two offsets of the leader's final log, or clients were told two: by "
         "reads, or by a read and its own ack.",
         near_miss="A second copy that belongs to an aborted transaction.",
@@ -110,7 +110,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="A record that was sent once stands in the log once",
         facts=("S7",),
     ),
-    names.PHANTOM: Explanation(
+    finding_names.PHANTOM: Explanation(
         means="A value was read, or stands in a log, that nobody sent to that partition.",
         near_miss="A value whose send is open or in doubt: it was sent. With lines of the history missing "
         "nothing is claimed.",
@@ -118,7 +118,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="A log holds what was sent to it and nothing else",
         facts=("S6",),
     ),
-    names.G1A: Explanation(
+    finding_names.G1A: Explanation(
         means="A send failed for certain, and its value was read, or stands in the leader's log below the "
         "HW.",
         near_miss="A send in doubt (info) that turns out to have happened; a failed value in an aborted "
@@ -128,14 +128,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "leave it in doubt",
         facts=("S6",),
     ),
-    names.SAW_THEN_LOST: Explanation(
+    finding_names.SAW_THEN_LOST: Explanation(
         means="A reader was shown a value at an offset, and the leader's final log does not hold it there.",
         near_miss="An offset below the final log start: it was deleted.",
         permitted=f"{_LOSS}. acks permits none of it: what was read had been committed.",
         law="Readers are shown only what is committed, and what is committed stays",
         facts=("S14", "S16"),
     ),
-    names.NONMONOTONIC_SEND: Explanation(
+    finding_names.NONMONOTONIC_SEND: Explanation(
         means="A process's later ok send got a lower offset of the partition than an earlier one. Where "
         "its ack told none, the only offset at which its value was read counts.",
         near_miss="Two sends inside one op (int-nonmonotonic-send); sends of two processes (realtime-order).",
@@ -144,14 +144,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="What a client sends later comes later in the log",
         facts=("S7",),
     ),
-    names.INT_NONMONOTONIC_SEND: Explanation(
+    finding_names.INT_NONMONOTONIC_SEND: Explanation(
         means="Inside one op, a later send to a partition got a lower offset than an earlier one.",
         near_miss="A transaction's send and its read, which have no order between them.",
         permitted="retries without idempotence.",
         law="The records of one send keep their order",
         facts=("S7",),
     ),
-    names.REALTIME_ORDER: Explanation(
+    finding_names.REALTIME_ORDER: Explanation(
         means="A send was acked before another was invoked, yet the other got the lower offset of the "
         "partition.",
         near_miss="Sends that overlap in time: either order is right.",
@@ -159,7 +159,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="What was acked before another send began stands before it",
         facts=("S9",),
     ),
-    names.NONMONOTONIC_POLL: Explanation(
+    finding_names.NONMONOTONIC_POLL: Explanation(
         means="A consumer's next poll of a partition began at or below where its last ok poll had ended.",
         near_miss="After an assign that gave the partition up, or a crash: the position is forgotten. "
         "After a poll that failed: it is where it was before.",
@@ -167,14 +167,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="A consumer goes forward until it is told to go elsewhere",
         facts=("S16",),
     ),
-    names.INT_NONMONOTONIC_POLL: Explanation(
+    finding_names.INT_NONMONOTONIC_POLL: Explanation(
         means="Inside one poll, an offset of a partition is not above the one before.",
         near_miss="A transaction's read and its send, which have no order between them.",
         permitted=_NOTHING,
         law="Within one answer offsets rise",
         facts=("S16",),
     ),
-    names.POLL_SKIP: Explanation(
+    finding_names.POLL_SKIP: Explanation(
         means="A consumer's next poll of a partition passed over records that the leader's final log holds.",
         near_miss="Control records and aborted ones between. What a failed poll showed excuses nothing: "
         "it was given back.",
@@ -182,21 +182,21 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="A consumer is shown every record between two that it was shown",
         facts=("S16",),
     ),
-    names.INT_POLL_SKIP: Explanation(
+    finding_names.INT_POLL_SKIP: Explanation(
         means="Inside one poll, records that the leader's final log holds were passed over.",
         near_miss="Control records and aborted ones between.",
         permitted=_NOTHING,
         law="Within one answer no record of the log is left out",
         facts=("S14",),
     ),
-    names.END_OFFSET_REGRESSED: Explanation(
+    finding_names.END_OFFSET_REGRESSED: Explanation(
         means="The end offset of a partition fell for one client, or was below what it had already read.",
         near_miss="Two clients that ask two leaders at about the same time.",
         permitted=f"{_LOSS}.",
         law="The end of a log, as one client is told it, never falls",
         facts=("S15",),
     ),
-    names.STUCK: Explanation(
+    finding_names.STUCK: Explanation(
         means="After mending, with every node up, none dead by itself and nothing left behind by a fault, a "
         "partition had no leader or acked no write within the time-out.",
         near_miss="A replica that only had not come back into the ISR: that is not settled, and some "
@@ -205,7 +205,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="When all nodes are back, every partition finds a leader and takes writes again",
         facts=("S11",),
     ),
-    names.BROKER_DIED: Explanation(
+    finding_names.BROKER_DIED: Explanation(
         means="A broker was ready, and then its process ended by itself: nobody had killed or stopped it, "
         "and no fault that was in force explains its end (a full disk, too little memory, a "
         "failpoint armed to crash). A broken invariant of its own is such an end. All else of the "
@@ -216,14 +216,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="A broker that has come up goes on until somebody ends it: an error of its own is answered, not "
         "died of",
     ),
-    names.HW_REGRESSED: Explanation(
+    finding_names.HW_REGRESSED: Explanation(
         means="A leader's HW fell inside one epoch of its leadership.",
         near_miss="A follower's HW, which may fall, and a new leader's, which begins where its own had been.",
         permitted=_NOTHING,
         law="Within one epoch a leader's HW never falls: clients were shown what is below it",
         facts=("S13",),
     ),
-    names.UNCLEAN_ELECTION: Explanation(
+    finding_names.UNCLEAN_ELECTION: Explanation(
         means="The controller elected a leader uncleanly, from outside the ISR, although "
         "unclean.leader.election.enable is off and no act of the nemesis had asked for an unclean "
         "election of that partition. What such an election loses is no permitted loss.",
@@ -235,14 +235,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "replica will do",
         facts=("S9", "S11"),
     ),
-    names.LEADER_INCOMPLETE: Explanation(
+    finding_names.LEADER_INCOMPLETE: Explanation(
         means="A replica became the leader while its log ended below what a leader before it had committed.",
         near_miss="A HW that lags behind its log: a new leader holds more than it knows to be committed.",
         permitted=f"{_LOSS}.",
         law="A leader begins with all that was ever committed: else it gives those offsets to other records",
         facts=("S9", "S12", "S20"),
     ),
-    names.CANDIDATE_INCOMPLETE: Explanation(
+    finding_names.CANDIDATE_INCOMPLETE: Explanation(
         means="A registered, unfenced member of the controller's ISR lacks a committed record, or holds "
         "another in its place: elected now, it would lose it. Nobody need have noticed yet.",
         near_miss="A broker that was started again and has not been given a role yet; one that is fenced.",
@@ -250,14 +250,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="Whoever the controller may choose has all that was committed: the next election would lose it",
         facts=("S12", "S20"),
     ),
-    names.TWO_LEADERS: Explanation(
+    finding_names.TWO_LEADERS: Explanation(
         means="Two nodes appended, acked or moved the HW as leader of one epoch.",
         near_miss="An old leader that goes on in its own, older epoch.",
         permitted=_NOTHING,
         law="The controller gives an epoch to one node",
         facts=("S9",),
     ),
-    names.ACK_RULE: Explanation(
+    finding_names.ACK_RULE: Explanation(
         means="A send with acks=all was acked with a HW not above it, with fewer in the ISR than "
         "min.insync.replicas, or before every member of the ISR had appended the record.",
         near_miss="A member that had the record and has truncated it since; an ack with acks=1.",
@@ -266,7 +266,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "and that they are as many as min.insync.replicas asks",
         facts=("S2", "S1"),
     ),
-    names.UNSAFE_TRUNCATION: Explanation(
+    finding_names.UNSAFE_TRUNCATION: Explanation(
         means="A replica truncated, other than in recovery, and cut a committed record that it held: by "
         "offset and epoch.",
         near_miss="A truncation of records that no HW had passed; the same offset in another epoch; what "
@@ -275,7 +275,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="A follower cuts only what its leader does not have, and a leader has all that was committed",
         facts=("S20", "S12"),
     ),
-    names.UNSAFE_ISR: Explanation(
+    finding_names.UNSAFE_ISR: Explanation(
         means="An ISR took in a replica below the leader's HW or the start of its epoch, left out its "
         "leader, went back in its own order, or was counted by its leader without a member that the "
         "controller has in it.",
@@ -285,7 +285,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "and the leader counts whomever the controller counts",
         facts=("S12",),
     ),
-    names.EPOCH_REGRESSED: Explanation(
+    finding_names.EPOCH_REGRESSED: Explanation(
         means="A node became leader or follower in an epoch below one it had had a role in, over restarts "
         "too.",
         near_miss="The same epoch once more, after a restart.",
@@ -293,7 +293,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="A node takes a role only in an epoch above its last, restarts or not",
         facts=("S20",),
     ),
-    names.PRECOMMITTED_READ: Explanation(
+    finding_names.PRECOMMITTED_READ: Explanation(
         means="A transaction read a value that it itself sends: a reader was shown what was not committed "
         "yet.",
         near_miss="A transaction that reads what another one of its process had sent.",
@@ -301,7 +301,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="Nobody reads a transaction's writes before it is committed, itself included",
         facts=("S18",),
     ),
-    names.G0: Explanation(
+    finding_names.G0: Explanation(
         means="A cycle of ops by the order of their records: each wrote a record before one of the next "
         "op's.",
         near_miss="Two transactions that wrote to two partitions in the same order.",
@@ -309,14 +309,14 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law="The writes of two transactions do not run into each other",
         facts=("S18",),
     ),
-    names.G0_PROCESS: Explanation(
+    finding_names.G0_PROCESS: Explanation(
         means="A cycle of ops by the order of their records and the order in which a process asked for them.",
         near_miss=f"{_DOUBT} Where a process had two ops open, nothing is made of its order.",
         permitted=_ALWAYS,
         law=_CYCLE_BY_PROCESS,
         facts=("S18",),
     ),
-    names.G0_REALTIME: Explanation(
+    finding_names.G0_REALTIME: Explanation(
         means="A cycle of ops by the order of their records and by time: one was over before the next one "
         "began.",
         near_miss=f"{_DOUBT} Ops that overlap in time.",
@@ -324,7 +324,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law=_CYCLE_BY_TIME,
         facts=("S18",),
     ),
-    names.G1C: Explanation(
+    finding_names.G1C: Explanation(
         means="A cycle of ops, each of which read what the one before had sent; or whose record stood before "
         "its own, where that is needed to close the cycle.",
         near_miss="A send that failed for certain and was read: that is G1a.",
@@ -332,7 +332,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law=_CYCLE,
         facts=("S18",),
     ),
-    names.G1C_PROCESS: Explanation(
+    finding_names.G1C_PROCESS: Explanation(
         means="A cycle of ops by who read whose value and by the order of a process. A process that read a "
         "value before it asked to send it is one.",
         near_miss=f"{_DOUBT} Where a process had two ops open, nothing is made of its order.",
@@ -340,7 +340,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law=_CYCLE_BY_PROCESS,
         facts=("S18",),
     ),
-    names.G1C_REALTIME: Explanation(
+    finding_names.G1C_REALTIME: Explanation(
         means="A cycle of ops by who read whose value and by time: one was over before the next one began. A "
         "value that was read before its send was invoked is one.",
         near_miss=f"{_DOUBT} Two transactions, open at once, that read each other's values are no matter "
@@ -349,7 +349,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law=_CYCLE_BY_TIME,
         facts=("S18",),
     ),
-    names.G_SINGLE: Explanation(
+    finding_names.G_SINGLE: Explanation(
         means="A cycle of ops that is closed by one of them having read a partition up to just before "
         "another's record, while it depends on that other one: it saw one half of a transaction and "
         "not the other.",
@@ -359,7 +359,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law=f"{_CYCLE}, not even by what one of them had not seen yet",
         facts=("S18",),
     ),
-    names.G2_ITEM: Explanation(
+    finding_names.G2_ITEM: Explanation(
         means="A cycle of ops that takes two or more who read a partition up to just before the next one's "
         "record.",
         near_miss="One such reader is enough to close the cycle: G-single.",
@@ -367,7 +367,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         law=f"{_CYCLE}, not even by what they had not seen yet",
         facts=("S18",),
     ),
-    names.UNFIT: Explanation(
+    finding_names.UNFIT: Explanation(
         means="Not a finding of the cluster: the run did not do what was asked, for moments of its schedule "
         "never came, or a nemesis was asked for and had nothing that could strike. It is listed under "
         "unknown.",

@@ -17,7 +17,7 @@ import click
 import orjson
 
 from checkers.judge import report
-from checkers.text.explain import finding_names
+from checkers.text.explain import known_findings
 from harness import catalog
 from harness.commands import telling
 from harness.commands.bad_lines import bad_lines
@@ -58,7 +58,7 @@ def gate(
     markdown_file: Path | None = None,
 ) -> Gate:
     """check's options; a name in --allow that is no finding's is a usage error: it would never match."""
-    known = finding_names()
+    known = known_findings()
     strange = sorted(set(allow) - set(known))
     if strange:
         raise UsageError(f"--allow: no finding is called {strange[0]!r}; there are: "

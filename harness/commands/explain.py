@@ -12,7 +12,7 @@ import click
 
 from checkers.laws.registry import Registered, registered_checks
 from checkers.read.observed import needs_of
-from checkers.text.explain import EXPLANATIONS, finding_names
+from checkers.text.explain import EXPLANATIONS, known_findings
 from checkers.text.semantics import FACTS, PERMISSIONS
 from harness.errors import UsageError
 from harness.verdict import EXIT_VALID
@@ -81,7 +81,7 @@ def explain_finding(name: str | None) -> int:
         return EXIT_VALID
     parts = known(name)
     if parts is None:
-        raise UsageError(f"no finding is called {name!r}; there are: {', '.join(finding_names())}; "
+        raise UsageError(f"no finding is called {name!r}; there are: {', '.join(known_findings())}; "
                          f"what permits some: {', '.join(PERMISSIONS)}; and facts: S1 to S{len(FACTS)}")
     click.echo(f"{click.style(name, bold=True)}\n")
     for line in told(parts):

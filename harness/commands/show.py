@@ -13,7 +13,7 @@ import click
 import orjson
 
 from checkers.laws.registry import NAME
-from checkers.text.explain import finding_names
+from checkers.text.explain import known_findings
 from harness.commands import again
 from harness.commands.accounts import account
 from harness.commands.around import act_line, faults, focus_of, show_story, story_of
@@ -162,8 +162,8 @@ def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
     verdict = read_verdict(run)
     groups = [found for found in verdict["findings"] if found["name"] == name]
     reasons = [entry for entry in verdict.get("unknown") or () if name in entry["names"]]
-    if not groups and name not in finding_names():
-        raise UsageError(f"no finding is called {name!r}; there are: {', '.join(finding_names())}")
+    if not groups and name not in known_findings():
+        raise UsageError(f"no finding is called {name!r}; there are: {', '.join(known_findings())}")
     if not groups and not reasons:
         there = sorted({found["name"] for found in verdict["findings"]})
         raise UsageError(f"{run.folder} has no finding {name!r}; it has: {', '.join(there) or 'none'}")

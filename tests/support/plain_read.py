@@ -111,7 +111,7 @@ def read_history(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> 
             ("sends", "sends"),
             ("reads", "reads"),
             ("offsets", "ends"),
-            ("partitions", "held"),
+            ("partitions", "assigned"),
         ):
             for pos, item in enumerate((row.get(name) or ()) if carried[name] else ()):
                 item = {"partition": item} if name == "partitions" else item
@@ -122,7 +122,7 @@ def read_history(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> 
                 }
                 rows[table].append({**base, "pos": pos, **wanted})
                 survey.partitions.add(wanted["partition"])
-                if table != "held":
+                if table != "assigned":
                     survey.used.add(wanted["partition"])
         if row["type"] == "ok" and carried["sends"] and row["process"] not in probes:
             survey.acked += len(row.get("sends") or ())

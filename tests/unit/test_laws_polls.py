@@ -26,7 +26,7 @@ def poll(*offsets: int, process: int = 5, kind: str = "ok", partition: int = 0, 
 
 
 def assign(*partitions: int, f: str = "assign", process: int = 5, kind: str = "ok") -> Line:
-    return {"f": f, "process": process, "type": kind, "held": partitions}
+    return {"f": f, "process": process, "type": kind, "assigned": partitions}
 
 
 def crash(process: int = 5, kind: str = "info") -> Line:
@@ -51,14 +51,14 @@ class Case:
     partition: Line = field(default_factory=dict)
 
     def rows(self) -> dict[str, list[Line]]:
-        tables: dict[str, list[Line]] = {name: [] for name in ("reads", "ends", "held", "moves")}
+        tables: dict[str, list[Line]] = {name: [] for name in ("reads", "ends", "assigned", "moves")}
         for at, line in enumerate(self.lines, 10):
             base = {"at": at, "index": at, **{key: line[key] for key in ("f", "process", "type")}}
             for pos, offset in enumerate(line.get("offsets", ())):
                 row = {"offset": offset, "value": offset, "partition": line["partition"]}
                 tables["reads"].append({**base, "pos": pos, **row})
             tables["ends"] += [{**base, "offset": offset} for offset in line.get("ends", ())]
-            tables["held"] += [{**base, "partition": key} for key in line.get("held", ())]
+            tables["assigned"] += [{**base, "partition": key} for key in line.get("assigned", ())]
             if line["f"] in ("assign", "subscribe", "crash"):
                 tables["moves"].append(base)
         tables["sends"] = [

@@ -45,7 +45,7 @@ def of_history(number: int, lines: Sequence[Line]) -> HistoryFacts:
         first_time=time[0] if good else None, least_time=min(time, default=None),
         highest_time=max(time, default=None), falls=next(fallen, None), ok=len(good), acked=2 * len(good),
         used=joined(*(((each % 7, each % 7),) for each in index)),
-        held=joined(*(((each % 5 + 10, each % 5 + 10),) for each in index)),
+        assigned=joined(*(((each % 5 + 10, each % 5 + 10),) for each in index)),
         nemesis=tuple(json.dumps({"index": each}) for each in index if each % 3 == 0),
     )  # fmt: skip
 
@@ -179,7 +179,7 @@ def test_a_time_falls_below_the_highest_before_it() -> None:
 
 
 def test_partitions_that_are_only_held_are_named_and_not_used() -> None:
-    facts = HistoryFacts(run=0, number=0, used=((0, 1),), held=((1, 3),))
+    facts = HistoryFacts(run=0, number=0, used=((0, 1),), assigned=((1, 3),))
     dump = DumpFacts(run=0, number=0, node="n1", partitions=((7, 7),))
     told = merged(facts, dump)
     assert told.partitions == {0, 1, 2, 3}

@@ -73,10 +73,10 @@ def test_spark_defaults_are_read_as_spark_submit_reads_them(
         "# a comment\n\nspark.driver.memory   5g\nspark.executor.memory=3g\n"
         " spark.x : y z \n! spark.not 1\nother.key 1\nspark.alone\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert settings.said_by_default() == {
+    assert settings.spark_defaults() == {
         "spark.driver.memory": "5g", "spark.executor.memory": "3g", "spark.x": "y z"}
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "none"))
-    assert settings.said_by_default() == {}
+    assert settings.spark_defaults() == {}
 
 
 @pytest.mark.parametrize(("words", "told"), [

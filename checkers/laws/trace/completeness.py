@@ -40,7 +40,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.tables import FINDINGS
 from checkers.laws.trace.active_brokers import only_active
 from checkers.laws.trace.commits import Commits, commits_of
@@ -83,7 +83,7 @@ def leaders(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Ex
         )
         worst = excuses[key].worst(cases, timed=True, newest=of.newest_below(row["committed"]))
         if worst is not None:
-            yield finding(names.LEADER_INCOMPLETE, key, row["node"], *worst)
+            yield finding(finding_names.LEADER_INCOMPLETE, key, row["node"], *worst)
 
 
 def candidates(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
@@ -95,7 +95,7 @@ def candidates(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key,
             assert worst is not None
             ends = [case.upto for case in some if case.upto is not None]
             upto = max(ends) if len(ends) == len(some) else None
-            yield finding(names.CANDIDATE_INCOMPLETE, key, who, *worst, upto=upto)
+            yield finding(finding_names.CANDIDATE_INCOMPLETE, key, who, *worst, upto=upto)
 
 
 def short_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, Lacked, Case]]:
@@ -150,7 +150,7 @@ def truncations(unit: Unit, excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
         worst = excuses[run, partition].worst(cases, timed=True)
         assert worst is not None
         upto = max(row["hi"] for row in cut)
-        yield finding(names.UNSAFE_TRUNCATION, (run, partition), node, *worst, upto=upto)
+        yield finding(finding_names.UNSAFE_TRUNCATION, (run, partition), node, *worst, upto=upto)
 
 
 def finding(name: str, key: Key, who: str, case: Case, permit: int | None, *, upto: int | None = None) -> Row:

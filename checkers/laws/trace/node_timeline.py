@@ -51,7 +51,7 @@ _GONE = ["start", "at", "time"]  # of no use to anybody once the timeline is the
 
 def node_timeline(unit: Unit) -> None:
     """Makes `timeline`."""
-    unit.load("timeline", with_past(in_order(unit.rows(_LINES))))
+    unit.load("timeline", with_earlier_lines(in_order(unit.rows(_LINES))))
 
 
 def in_order(lines: pa.Table) -> pa.Table:
@@ -65,7 +65,7 @@ def in_order(lines: pa.Table) -> pa.Table:
     return lines.take(pa.array(order[~(of_node & follows)]))
 
 
-def with_past(lines: pa.Table) -> pa.Table:
+def with_earlier_lines(lines: pa.Table) -> pa.Table:
     """The timeline, of all lines in their order."""
     first = first_rows(changes(numbers(lines["run"]), numbers(lines["partition"]), codes(lines["node"])))
     event, node_start = lines["event"], flags(lines["node_start"])
@@ -79,7 +79,7 @@ def with_past(lines: pa.Table) -> pa.Table:
     elected = last_row(flags(pc.equal(event, "become_leader")), first)
     epoch = numbers(lines["epoch"])
     is_own = (elected >= 0) & (epoch[elected] == epoch) & flags(lines["epoch"].is_valid())
-    past = {
+    earlier = {
         "line": pa.array(np.arange(len(lines))),
         "last_hw": column_at(lines["hw"], last),
         "last_leo": column_at(lines["leo"], last),
@@ -92,7 +92,7 @@ def with_past(lines: pa.Table) -> pa.Table:
         "ruled_partition_epoch": column_at(lines["partition_epoch"], ruled),
         "epoch_start": column_at(lines["start"], np.where(is_own, elected, -1)),
     }
-    for name, column in past.items():
+    for name, column in earlier.items():
         lines = lines.append_column(name, column)
     for name, column in commits(lines, first).items():
         lines = lines.append_column(name, column)

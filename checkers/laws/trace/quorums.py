@@ -21,7 +21,7 @@ controller has accepted, until it hears of a later word: its ISR covers the cont
 (VL's ReplicationQuorumSuperset).
 """
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.trace.active_brokers import only_active
 from checkers.laws.unit import Unit
 
@@ -60,7 +60,7 @@ def ack_rule(unit: Unit) -> None:
         group by line""",
     )
     unit.find(
-        names.ACK_RULE,
+        finding_names.ACK_RULE,
         """with broken as (
             select a.*, l.nodes as lacks, case when a.hw <= a."offset" then 'hw'
                 when len(a.isr) < a.min_isr then 'isr' when l.line is not null then 'member' end as how
@@ -78,7 +78,7 @@ def smaller_isr(unit: Unit) -> None:
     """The ISR with which a leader acks lacks a member of the controller's, in one epoch; the first ack is to
     blame."""
     unit.find(
-        names.UNSAFE_ISR,
+        finding_names.UNSAFE_ISR,
         """with lacking as (
             select a.*, list_sort(list_distinct(
                 list_filter(v.isr, lambda m: not list_contains(a.isr, m)))) as lacks
@@ -106,18 +106,18 @@ def unfit_rulings(unit: Unit) -> None:
             and m.log_known and m.leo < r.floor
             and list_contains(r.isr, m.node) and not list_contains(r.ruled_isr, m.node)"""
     unit.find(
-        names.UNSAFE_ISR,
+        finding_names.UNSAFE_ISR,
         f"""select run, partition, 'behind' as how, min(leo) as "offset", floor as seen,
             list(who order by who) as nodes, node, seq, tick
         from ({only_active(taken_in)}) group by run, partition, line, node, seq, tick, floor""",
     )
     unit.find(
-        names.UNSAFE_ISR,
+        finding_names.UNSAFE_ISR,
         """select run, partition, 'leader' as how, [leader] as nodes, node, seq, tick from rulings
         where leader is not null and not list_contains(isr, leader)""",
     )
     unit.find(
-        names.UNSAFE_ISR,
+        finding_names.UNSAFE_ISR,
         """select run, partition, 'order' as how, partition_epoch as seen, isr as nodes, node, seq, tick
         from rulings where partition_epoch <= ruled_partition_epoch""",
     )

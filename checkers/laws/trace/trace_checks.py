@@ -9,19 +9,19 @@ two-leaders        the controller gives each epoch to one leader (any two lines 
 A finding is: of hw-regressed and epoch-regressed a line; of two-leaders an epoch.
 """
 
-from checkers.laws import finding_names as names
+from checkers.laws import finding_names
 from checkers.laws.unit import Unit
 
 
 def trace_checks(unit: Unit) -> None:
     """All three checks."""
     unit.find(
-        names.HW_REGRESSED,
+        finding_names.HW_REGRESSED,
         """select run, partition, hw as "offset", led_hw as seen, [node] as nodes, node, seq, tick
         from timeline where leads and led_epoch = epoch and hw < led_hw""",
     )
     unit.find(
-        names.EPOCH_REGRESSED,
+        finding_names.EPOCH_REGRESSED,
         """select run, partition, top_epoch as seen, cast(epoch as text) as how, [node] as nodes, node, seq,
             tick
         from timeline where event in ('become_leader', 'become_follower') and epoch < top_epoch""",
@@ -33,7 +33,7 @@ def two_leaders(unit: Unit) -> None:
     """Two nodes append, ack or move the HW as leader of one epoch; the second's first line is to blame."""
     acts = "leads and event in ('append', 'ack', 'hw')"
     unit.find(
-        names.TWO_LEADERS,
+        finding_names.TWO_LEADERS,
         f"""with disputed as (
             select run, partition, epoch from timeline where {acts}
             group by all having min(node) < max(node)

@@ -72,7 +72,10 @@ class DumpFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLines:
     """The good lines of one node in a range of the trace: how many, and which seqs they have. A seq that two
-    lines have shows by the count: over all ranges, as many lines as seqs are no seq twice."""
+    lines have shows by the count: over all ranges, as many lines as seqs are no seq twice.
+
+    Of seqs in too many pieces the highest are left out. Such a trace is never taken for a complete one: if no
+    other line has a seq that was left out, there are more lines than seqs; if one has, it comes twice."""
 
     lines: int
     seqs: Intervals

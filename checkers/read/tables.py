@@ -38,6 +38,7 @@ EVENTS = (
     "append", "truncate", "hw", "become_leader", "become_follower", "ack", "fetch", "isr_proposed", "isr",
     "elect", "register", "fence", "unfence", "start",
 )  # fmt: skip
+SEQ_INTERVALS = 1000  # of a node in a range, that the driver learns of
 _RULING = ("at", "time", "node", "seq", "event", "partition", "epoch", "isr", "leader", "broker", "clean")
 
 
@@ -125,6 +126,11 @@ def intervals(numbers: Ints) -> Intervals:
     return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
+def _different(numbers: Ints) -> Ints:
+    """Each once: by hashing, for there are few of them in many rows."""
+    return pc.unique(pa.array(numbers)).to_numpy()  # type: ignore[no-any-return]
+
+
 # -- history.jsonl ------------------------------------------------------------------------------------------
 
 
@@ -168,9 +174,9 @@ def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
         txns=int((is_client & _is(rows, "f", "txn")).sum()),
         acked=int(counted[items["sends"].row].sum()),
         used=intervals(
-            np.unique(np.concatenate([items[name].partition for name in ("sends", "reads", "offsets")]))
+            np.concatenate([_different(items[name].partition) for name in ("sends", "reads", "offsets")])
         ),
-        assigned=intervals(np.unique(items["partitions"].partition)),
+        assigned=intervals(_different(items["partitions"].partition)),
         **_broken_faults(rows),
         nemesis=tuple(as_json(rows.line(int(rows.places[row]))) for row in np.flatnonzero(~is_client)),
     )
@@ -266,8 +272,8 @@ def _dump(one: Range, rows: Rows) -> Parsed:
     columns["crc_ok"] = columns["crc_ok"].fill_null(True)
     columns["aborted"] = columns["aborted"].fill_null(False)
     columns["at"] = pa.array(_at(one, rows.places))
-    partitions = np.unique(columns["partition"].to_numpy())
-    facts = DumpFacts(**_counts(one, rows), node=one.node, partitions=intervals(partitions))
+    partitions = intervals(_different(columns["partition"].to_numpy()))
+    facts = DumpFacts(**_counts(one, rows), node=one.node, partitions=partitions)
     return Parsed(tables={"entries": _table("entries", one.run, columns)}, facts=facts)
 
 
@@ -297,10 +303,14 @@ def _says(column: pa.DictionaryArray, word: str) -> Mask:
 
 
 def _nodes(node: pa.DictionaryArray, seq: Ints) -> dict[str, NodeLines]:
-    codes, names = node.indices.to_numpy(), node.dictionary.to_pylist()
-    found = {}
-    for code, name in enumerate(names):
-        mine = seq[codes == code]
-        if len(mine):
-            found[name] = NodeLines(lines=len(mine), seqs=intervals(mine))
-    return found
+    codes = node.indices.to_numpy()
+    seq = seq[np.argsort(codes, kind="stable")]
+    counts = np.bincount(codes, minlength=len(node.dictionary))
+    ends = np.cumsum(counts)
+    return {
+        name: NodeLines(lines=count, seqs=intervals(seq[end - count : end])[:SEQ_INTERVALS])
+        for name, count, end in zip(
+            node.dictionary.to_pylist(), counts.tolist(), ends.tolist(), strict=True
+        )
+        if count
+    }

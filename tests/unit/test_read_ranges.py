@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers.judge.failures import failure_of
+from checkers.judge.preconditions import preconditions_of
 from checkers.read import json_lines
 from checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts, as_plain, from_plain
 from checkers.read.field_table import HISTORY, TRACE, dump_of
@@ -211,6 +212,35 @@ def test_words_of_a_trace_that_are_none() -> None:
     assert isinstance(parsed.facts, TraceFacts)
     assert (parsed.facts.broken, parsed.facts.nodes["n1"].seqs) == (1, ((0, 1),))
     assert json_lines.rows_of(text(*lines), TRACE).broken.tolist() == [2]
+
+
+def test_a_trace_whose_seqs_are_all_apart_is_not_complete_and_costs_the_driver_little() -> None:
+    def line(seq: int, node: str = "n1") -> dict[str, Any]:
+        return {"time": 1, "node": node, "seq": seq, "event": "checkpoint"}
+
+    for seqs in (range(0, 9000, 2), range(8999, 0, -2)):
+        facts = read_bytes(a_range("trace"), text(*(line(seq) for seq in seqs), line(0, "n2"))).facts
+        assert isinstance(facts, TraceFacts)
+        assert facts.nodes["n1"].lines == 4500
+        assert len(facts.nodes["n1"].seqs) == 1000
+        assert facts.nodes["n2"].seqs == ((0, 0),)
+    halves = [read_bytes(a_range("trace", number=number), text(*map(line, range(number, 9000, 2)))).facts
+              for number in (0, 1)]  # fmt: skip
+    [told] = preconditions_of(3, halves, (), ())[2:]
+    assert not told.traced.nodes["n1"].complete
+
+
+def test_a_trace_of_many_nodes_takes_no_longer_than_one_of_few() -> None:
+    took = []
+    for nodes in (3, 60_000):
+        line = '{"time":1,"node":"n%d","seq":%d,"event":"checkpoint"}'
+        data = text(*(line % (seq % nodes, seq) for seq in range(60_000)))
+        began = time.process_time()
+        facts = read_bytes(a_range("trace"), data).facts
+        took.append(time.process_time() - began)
+        assert isinstance(facts, TraceFacts)
+        assert len(facts.nodes) == nodes
+    assert took[1] < 4 * took[0] + 2
 
 
 # -- Parquet ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from harness.places import Place
 Kind = Literal["history", "dump", "trace"]
 RANGE_BYTES = 1 << 24
 AT_BITS = 32  # of `at`, the line's place in its range; above them the range's number
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +82,9 @@ def bytes_of(one: Range) -> bytes:
         first = data.find(b"\n") + 1 if before else 0
         if before and not first:
             return b""
-        pieces = [data[first:]]
-        if not pieces[0] or pieces[0].endswith(b"\n"):
-            return pieces[0]
+        if data.endswith(b"\n"):
+            return data[first:]
+        pieces: list[bytes | memoryview] = [memoryview(data)[first:]]
         while piece := file.read(_PIECE_BYTES):
             cut = piece.find(b"\n") + 1
             pieces.append(piece[:cut] if cut else piece)

@@ -10,7 +10,7 @@ with both ends in them, as short as can be.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 Intervals = tuple[tuple[int, int], ...]
@@ -98,35 +98,6 @@ class TraceFacts:
 
 
 Facts = HistoryFacts | DumpFacts | TraceFacts
-_KINDS: Mapping[str, type[Facts]] = {"history": HistoryFacts, "dump": DumpFacts, "trace": TraceFacts}
-
-
-def as_plain(facts: Facts) -> dict[str, Any]:
-    """As JSON can have it; `kind` says which of the three it is."""
-    kind = next(name for name, made in _KINDS.items() if isinstance(facts, made))
-    return {"kind": kind, **asdict(facts)}
-
-
-def from_plain(plain: Mapping[str, Any]) -> Facts:
-    """What as_plain made, also after it went through JSON."""
-    made = _KINDS[plain["kind"]]
-    values = {field.name: plain[field.name] for field in fields(made) if field.name in plain}
-    for name in ("used", "assigned", "partitions"):
-        if name in values:
-            values[name] = pairs(values[name])
-    for name in ("nemesis", "rulings", "broken_faults", "last_broken_faults"):
-        if name in values:
-            values[name] = tuple(values[name])
-    if "nodes" in values:
-        values["nodes"] = {
-            node: NodeLines(lines=each["lines"], seqs=pairs(each["seqs"]))
-            for node, each in values["nodes"].items()
-        }
-    return made(**values)
-
-
-def pairs(ends: Iterable[Iterable[int]]) -> Intervals:
-    return tuple((first, last) for first, last in ends)
 
 
 def joined(*several: Intervals) -> Intervals:

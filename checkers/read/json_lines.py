@@ -141,18 +141,6 @@ def _very_deep(line: bytes, table: Table) -> dict[str, Any] | None:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def is_good_line(line: bytes, table: Table) -> bool:
-    """The same of all that a line says, also where Arrow takes it."""
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        try:
-            row = _DECODER.decode(line.decode())
-        except (ValueError, RecursionError):
-            return False
-    return isinstance(row, dict) and table.is_good(row)
-
-
 def as_json(line: bytes) -> str:
     """A good line, so that every reader of JSON takes it."""
     try:

@@ -18,7 +18,6 @@ them. Lines of which that one is not the other half are looked for by what they 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,17 +39,6 @@ class PairingFacts:
     unmatched: int | None = None  # lowest index of a completion that fits no invocation
     # process -> lowest index where it had two ops open, or went on after an info
     overlapping: Mapping[int, int] = field(default_factory=dict)
-
-    def as_plain(self) -> dict[str, Any]:
-        """As JSON can have it."""
-        overlapping = [[*item] for item in self.overlapping.items()]
-        return {"run": self.run, "unmatched": self.unmatched, "overlapping": overlapping}
-
-    @staticmethod
-    def from_plain(plain: Mapping[str, Any]) -> "PairingFacts":
-        """What as_plain made, also after it went through JSON."""
-        overlapping = dict(plain["overlapping"])
-        return PairingFacts(run=plain["run"], unmatched=plain["unmatched"], overlapping=overlapping)
 
 
 def pairing(lines: pa.Table) -> list[PairingFacts]:

@@ -5,9 +5,8 @@ together (a bag of them, by the hash of the value), of any number of runs, in an
 unique in its run, whatever the partition.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,15 +26,6 @@ class RepeatFacts:
     # Lowest index of what was the last answer to a value that was answered more often than sent: it fits no
     # invocation, whatever else its process had open.
     unmatched: int | None = None
-
-    def as_plain(self) -> dict[str, Any]:
-        """As JSON can have it."""
-        return {"run": self.run, "repeated": list(self.repeated), "unmatched": self.unmatched}
-
-    @staticmethod
-    def from_plain(plain: Mapping[str, Any]) -> "RepeatFacts":
-        """What as_plain made, also after it went through JSON."""
-        return RepeatFacts(run=plain["run"], repeated=tuple(plain["repeated"]), unmatched=plain["unmatched"])
 
 
 def repeats(sends: pa.Table) -> tuple[pa.Table, list[RepeatFacts]]:

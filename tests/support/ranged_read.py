@@ -5,11 +5,11 @@ tables, preconditions = ranged_read.read_run(open_folder(path), run=0, range_byt
 differences(path, 300)          what it and plain_read do not agree on, with ranges of so many bytes
 """
 
+import pickle
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import orjson
 import plain_read
 import pyarrow as pa
 from plain_survey import Survey
@@ -17,7 +17,7 @@ from plain_survey import Survey
 from checkers.judge.preconditions import Preconditions, preconditions_of
 from checkers.laws.tables import TABLES
 from checkers.read import pairing, repeats
-from checkers.read.facts import Facts, as_plain, from_plain
+from checkers.read.facts import Facts
 from checkers.read.folder import Folder, open_folder
 from checkers.read.ranges import RANGE_BYTES, ranges_of
 from checkers.read.tables import read_range
@@ -30,7 +30,7 @@ def read_run(
     parts, told = defaultdict[str, list[pa.Table]](list), list[Facts]()
     for one in ranges_of(run, folder, range_bytes):
         parsed = read_range(one, folder.settle_processes)
-        told.append(from_plain(orjson.loads(orjson.dumps(as_plain(parsed.facts)))))
+        told.append(pickle.loads(pickle.dumps(parsed.facts)))
         for name, table in parsed.tables.items():
             parts[name].append(table)
     tables = {name: pa.concat_tables(each) for name, each in parts.items()}

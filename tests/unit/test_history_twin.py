@@ -1,6 +1,7 @@
 """A history's Parquet twin: the same lines for the judge, and void as soon as they are others."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import big
@@ -9,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers.read import history_twin, ranges
-from checkers.read.facts import as_plain
 from checkers.read.history_twin import is_twin, keep, twin_of, with_twins
 from checkers.read.ranges import Range
 from checkers.read.tables import read_range
@@ -40,7 +40,7 @@ def cut(history: Path, range_bytes: int = ranges.RANGE_BYTES) -> list[Range]:
 def read(several: Sequence[Range]) -> list[tuple[object, dict[str, list[object]]]]:
     parsed = [read_range(one) for one in several]
     return [
-        (as_plain(one.facts), {name: table.to_pylist() for name, table in one.tables.items()})
+        (asdict(one.facts), {name: table.to_pylist() for name, table in one.tables.items()})
         for one in parsed
     ]
 

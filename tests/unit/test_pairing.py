@@ -1,6 +1,6 @@
 """Completions and their invocations, in bags of whole processes; values sent or answered too often."""
 
-import json
+import pickle
 from collections import Counter
 from random import Random
 from typing import Any
@@ -93,7 +93,7 @@ def test_numbers_at_the_edge() -> None:
         row["at"] += FAR - 10
     found = facts(rows)
     assert found == [pairing.PairingFacts(run=0, unmatched=1)]
-    assert pairing.PairingFacts.from_plain(json.loads(json.dumps(found[0].as_plain()))) == found[0]
+    assert pickle.loads(pickle.dumps(found[0])) == found[0]
 
 
 def test_what_a_completion_answers() -> None:
@@ -226,7 +226,7 @@ def test_values_that_are_sent_twice() -> None:
     ))  # fmt: skip
     assert table.to_pylist() == [{"run": 1, "value": -FAR}, {"run": 1, "value": 7}]
     assert told == [repeats.RepeatFacts(run=1, repeated=(-FAR, 7))]
-    assert repeats.RepeatFacts.from_plain(json.loads(json.dumps(told[0].as_plain()))) == told[0]
+    assert pickle.loads(pickle.dumps(told[0])) == told[0]
 
 
 def test_values_that_are_answered_more_often_than_sent() -> None:

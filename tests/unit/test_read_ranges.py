@@ -1,6 +1,7 @@
 """Ranges of run files: what starts where, and what is told of lines that break anything."""
 
 import json
+import pickle
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from checkers.judge.failures import failure_of
 from checkers.judge.preconditions import preconditions_of
 from checkers.read import json_lines
-from checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts, as_plain, from_plain
+from checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts
 from checkers.read.field_table import HISTORY, TRACE, dump_of
 from checkers.read.ranges import Kind, Range, bytes_of
 from checkers.read.tables import intervals, read_bytes, read_range, schema_of
@@ -160,7 +161,7 @@ def test_facts_of_numbers_at_the_end_of_all_numbers() -> None:
     facts = read_bytes(a_range("history"), text(*lines)).facts
     assert isinstance(facts, HistoryFacts)
     assert (facts.shift, facts.rises, facts.falls, facts.used) == (None, False, 0, ((0, 0), (TOP, TOP)))
-    assert from_plain(json.loads(json.dumps(as_plain(facts)))) == facts
+    assert pickle.loads(pickle.dumps(facts)) == facts
 
 
 def test_intervals() -> None:

@@ -62,6 +62,16 @@ def test_the_order_is_that_of_the_dump() -> None:
     assert found([log], entries=rows, replicas=replicas) == []
 
 
+def test_rows_that_go_on_from_each_other_may_have_another_between() -> None:
+    """In the dump 9 stands between 5 and 6, though its row comes last."""
+    rows = [{"offset": 5, "at": 1}, {"offset": 6, "at": 3}, {"offset": 9, "at": 2}]
+
+    findings = one_log(*rows)
+
+    wanted = [("disordered", 6, 9), ("gap", 9, 5)]
+    assert sorted(briefly(findings, "how", "offset", "seen")) == [(MALFORMED, *one) for one in wanted]
+
+
 def test_a_checksum_fits_its_bytes() -> None:
     assert one_log({"offset": 0}, {"offset": 1, "value": 4, "crc_ok": False}) == [
         {"name": MALFORMED, "partition": 0, "offset": 1, "value": 4, "how": "crc", "nodes": ["n1"]}

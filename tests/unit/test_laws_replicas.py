@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from unit_rows import GREATEST, LEAST, found, found_each
+from unit_rows import GREATEST, LEAST, briefly, found, found_each
 
-from checkers.laws.log import log
+from checkers.laws.log import BLOCK, log
 from checkers.laws.replicas import replicas
 
 Entry = dict[str, Any]
@@ -15,7 +15,7 @@ DIVERGED, UNDER, LINEAGE = "diverged", "under-replicated", "epoch-lineage"
 
 
 def three(
-    *records: Sequence[Entry] | Entry | None, rows: dict[str, Any] | None = None, **second: Any
+    *records: Sequence[Entry] | Entry | None, rows: dict[str, Any] | None = None, end: int = 4, **second: Any
 ) -> list[dict[str, Any]]:
     """What is found where n1, the leader, n2 and n3 hold these, without what each log breaks by itself.
     `rows`: of all replicas; `second`: of n2's alone."""
@@ -23,12 +23,12 @@ def three(
     for number, held in enumerate(records, 1):
         held = [held] if isinstance(held, dict) else held or []
         entries += [{"node": f"n{number}", **one} for one in held]
-        row = {"node": f"n{number}", "leads": number == 1, "hw": 4, "leo": 4, "complete": False}
+        row = {"node": f"n{number}", "leads": number == 1, "hw": end, "leo": end, "complete": False}
         told.append({**row, **(rows or {}), **(second if number == 2 else {})})
     followers = [{"node": f"n{number}", "log_start": 0} for number in range(2, len(records) + 1)]
     if second.get("in_isr", True) is False:
         followers = [one for one in followers if one["node"] != "n2"]
-    partition = {"hw": 4, "isr_followers": followers}
+    partition = {"hw": end, "isr_followers": followers}
     findings = found([log, replicas], entries=entries, replicas=told, partitions=[partition])
     return [one for one in findings if one["name"] != "malformed-log"]
 
@@ -128,6 +128,22 @@ def test_a_member_of_the_isr_holds_what_the_leader_holds(
     )
 
     assert [one["nodes"] for one in findings if one["name"] == UNDER] == wanted
+
+
+def test_every_block_of_the_logs_is_compared() -> None:
+    """n2 has another record in the second block, n3 nothing of the third, and n4 one of the fourth twice and
+    another not."""
+    held = [{**RECORD, "offset": offset, "value": offset} for offset in range(0, 4 * BLOCK, BLOCK // 4)]
+    n2 = [{**one, "value": 1} if one["offset"] == BLOCK else one for one in held]
+    n3 = [one for one in held if one["offset"] // BLOCK != 2]
+    n4 = [held[12] if one is held[13] else one for one in held]
+
+    findings = three(held, n2, n3, n4, end=4 * BLOCK)
+
+    lacking = [(UNDER, one["offset"], ["n3"]) for one in held[8:12]] + [(UNDER, held[13]["offset"], ["n4"])]
+    assert sorted(briefly(findings, "offset", "nodes")) == sorted(
+        [(DIVERGED, BLOCK, ["n2"]), (LINEAGE, BLOCK, ["n1", "n2", "n3", "n4"]), *lacking]
+    )
 
 
 def test_runs_and_partitions_are_not_mixed() -> None:

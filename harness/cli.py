@@ -178,6 +178,20 @@ def show(folder: Path | None, finding: str | None, partition: int | None, offset
 
 
 @main.command()
+@click.argument("folder", type=RUN_FOLDER, required=False)
+@click.option("--out", type=click.Path(path_type=Path), show_default="report.html in the run's folder",
+              help="The file to be written.")
+@exits
+def report(folder: Path | None, out: Path | None) -> int:
+    """Write a run (default: the latest) as one page for a browser: what was found, step by step through the
+    replicas' logs, and the run through time. Nothing is fetched; the file can be sent on as it is.
+    """
+    from harness.commands.report import report_run
+
+    return report_run(folder, out)
+
+
+@main.command()
 @click.argument("name", required=False, shell_complete=findings)
 @exits
 def explain(name: str | None) -> int:

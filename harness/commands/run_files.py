@@ -229,7 +229,7 @@ class RunFiles:
         a dump that is out of order."""
         if not is_safe_name(node):
             return None
-        dump, place = self._dump(node), f"{self.run.logs_folder.name}/{node}"
+        dump, place = self.dump(node), f"{self.run.logs_folder.name}/{node}"
         if not self.run.has(self._lines(node)):
             rows = parquet_rows(self.run, self.run.logs_folder / f"{node}.parquet", offset)
             row = next((row for row in rows if is_at(row, partition, offset)), None)
@@ -245,7 +245,8 @@ class RunFiles:
         number = dump.number_of(found.begin)
         return record_of(row, f"{place}.jsonl" + ("" if number is None else f":{number}"))
 
-    def _dump(self, node: str) -> LineFile:
+    def dump(self, node: str) -> LineFile:
+        """The final dump, as lines."""
         return self.dumps.setdefault(node, LineFile(self._lines(node), self.run.folder))
 
     def _lines(self, node: str) -> Path:

@@ -70,7 +70,7 @@ def completed(*words: str) -> list[str]:
 
 
 def test_a_shell_completes_commands_options_and_names() -> None:
-    assert completed("re") == ["rejudge", "reproduce"]
+    assert completed("re") == ["rejudge", "report", "reproduce"]
     assert completed("run", "--nem") == ["--nemesis"]
     assert completed("run", "--acks", "") == ["all", "1", "0"]
     assert completed("explain", "und") == ["under-replicated"]

@@ -1,0 +1,1 @@
+"""What people read of runs, beyond the lines of a terminal."""

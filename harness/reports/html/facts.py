@@ -1,0 +1,174 @@
+"""What a run folder tells, as the page needs it: verdict, sentences, clients, trace, faults.
+
+Rules
+1. Whatever is missing or broken in the folder, there are facts: what could not be read is a sentence in
+   `problems`, and its part of the page says that it has nothing to show.
+2. What is said of findings is what `check` and `show` say, made by the same functions (harness.commands).
+"""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.commands import telling
+from harness.commands.case_names import case_name
+from harness.commands.course import Course, course_of
+from harness.commands.event_words import TraceLine
+from harness.commands.evidence import Gathering
+from harness.commands.harmless import harmless_data
+from harness.commands.rulings import Ruling, ruling
+from harness.commands.show import read_verdict, sound
+from harness.errors import FloodmarkError
+from harness.reports.html.clients import Clients, clients
+from harness.reports.html.lines import whole
+from harness.reports.html.spans import Span, spans_of
+from harness.reports.html.stories import focus_of, near_of, story
+from harness.reports.html.traced import Traced, traced
+from harness.run import Run
+
+STORIES = 6  # findings with a viewer of their own
+
+Told = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event: what was found, in sentences, and its story for the viewer where it has one."""
+
+    account: telling.Account
+    story: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """All that a page says."""
+
+    folder: Path
+    verdict: Told | None
+    about: Told
+    ruled: Ruling | None
+    tested: str
+    made_at: datetime.datetime | None
+    reading: telling.Reading
+    events: tuple[Event, ...]
+    clients: Clients
+    traced: Traced
+    spans: tuple[Span, ...]
+    lost: tuple[tuple[int, int], ...] = ()  # partition and value of the lost writes that are named
+    blamed: frozenset[int] = field(default_factory=frozenset)  # lines of the trace, from 1
+    problems: tuple[str, ...] = ()
+
+    @property
+    def last_ns(self) -> int:
+        """When the run was over."""
+        return max(self.clients.last_ns, self.traced.last_ns, 1)
+
+    @property
+    def findings(self) -> list[Told]:
+        return telling.worst_first((self.verdict or {}).get("findings") or ())
+
+
+def facts_of(folder: Path, verdict: Told | None = None) -> RunFacts:
+    """Read once. verdict: as verdict.json has it, where the caller has just made it."""
+    run, problems = Run(folder=folder.resolve()), list[str]()
+    about, verdict = told_by(run, verdict, problems)
+    gathering = telling.gathering_of(run, verdict or {}, about)
+    findings = telling.worst_first((verdict or {}).get("findings") or ())
+    reading = telling.reading_of(run.folder, verdict or {}, about or None)
+    courses = courses_of(gathering, reading)
+    nears = [near for course in courses.values()
+             if (near := near_of(course.evidence, gathering.files)) is not None]  # fmt: skip
+    seen = clients(run, nears)
+    trace, stories = stories_of(run, gathering, courses, seen)
+    events = tuple(Event(account=one, story=stories.get(at)) for at, one in enumerate(reading.accounts))
+    problems += [*seen.problems, *trace.problems]
+    return RunFacts(
+        folder=run.folder,
+        verdict=verdict,
+        about=about,
+        ruled=ruling(verdict, about or None) if verdict is not None else None,
+        tested=case_name(about or None),
+        made_at=made_at(run),
+        reading=reading,
+        events=events,
+        clients=seen,
+        traced=trace,
+        spans=tuple(spans_of(seen.nemesis, max(seen.last_ns, trace.last_ns))),
+        lost=lost_of(findings),
+        blamed=blamed_of(findings),
+        problems=tuple(problems),
+    )
+
+
+def stories_of(
+    run: Run, gathering: Gathering, courses: Mapping[int, Course], seen: Clients
+) -> tuple[Traced, dict[int, Mapping[str, Any] | None]]:
+    """The trace, read once for all stories, and each event's story."""
+    focuses = {at: focus for at, course in courses.items() if (focus := focus_of(course)) is not None}
+    order = sorted(focuses)
+    trace = traced(run, [focuses[at] for at in order])
+    shown = {at: trace.shown[place] for place, at in enumerate(order)}
+    return trace, {at: story(course, shown.get(at), gathering.files, seen.acked, seen.nemesis)
+                   for at, course in courses.items()}  # fmt: skip
+
+
+def told_by(run: Run, verdict: Told | None, problems: list[str]) -> tuple[Told, Told | None]:
+    """run.json and the verdict; what is the matter with them goes to the problems."""
+    about: Told = {}
+    try:
+        about = sound(run)
+    except FloodmarkError as error:
+        problems.append(str(error))
+    try:
+        return about, harmless_data(dict(verdict)) if verdict is not None else read_verdict(run)
+    except FloodmarkError as error:
+        problems.append(str(error))
+    return about, None
+
+
+def courses_of(gathering: Gathering, reading: telling.Reading) -> dict[int, Course]:
+    """By the number of its event; of those findings that have an example, the first few."""
+    found: dict[int, Course] = {}
+    for at, account in enumerate(reading.accounts[:STORIES]):
+        examples = [one for one in account.found.get("examples") or () if isinstance(one, Mapping)]
+        if examples and gathering.about:
+            found[at] = course_of(gathering, gathering.of(account.found, examples[0]))
+    return found
+
+
+def lost_of(findings: Sequence[Told]) -> tuple[tuple[int, int], ...]:
+    return tuple(
+        (example["partition"], example["value"])
+        for found in findings
+        if found["name"] == "lost-write"
+        for example in found.get("examples") or ()
+        if type(example.get("partition")) is int and type(example.get("value")) is int
+    )
+
+
+def blamed_of(findings: Sequence[Told]) -> frozenset[int]:
+    """The lines that some finding blames."""
+    lines = (
+        whole(dict(example), "event")
+        for found in findings
+        for example in found.get("examples") or ()
+        if isinstance(example, Mapping)
+    )
+    return frozenset(line + 1 for line in lines if line is not None)
+
+
+def made_at(run: Run) -> datetime.datetime | None:
+    """When the run was over, by its file's time, in this machine's zone: run.json tells no date."""
+    try:
+        stamp = run.history_path.stat().st_mtime
+    except OSError:
+        return None
+    return datetime.datetime.fromtimestamp(stamp, datetime.UTC).astimezone()
+
+
+def counted_elections(facts: RunFacts) -> tuple[int, int]:
+    """How many, and how many of them were not clean."""
+    lines = facts.traced.elections
+    return len(lines), sum(TraceLine(number=None, fields=line).fields.get("clean") is False for line in lines)

@@ -1,0 +1,83 @@
+"""The lines of a run's JSON-lines files, one by one, whatever is missing or broken in them.
+
+Rules
+1. A file that is not there, or may not be opened, has no lines; a line that is no JSON object is counted and
+   passed over. What was the matter is told once a file, in a sentence.
+2. A file is read up to a size; what lies behind is not looked at, and that is told as well.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from harness.commands.harmless import harmless_data, is_plain
+from harness.run import Run
+
+BYTES_AT_MOST = 1 << 30
+
+Line = dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Lines:
+    """One file of a run, read from its beginning. `problems` is complete when the lines have ended."""
+
+    run: Run
+    path: Path
+    problems: list[str] = field(default_factory=list)
+    broken: int = 0
+
+    def __iter__(self) -> Iterator[tuple[int, Line]]:
+        """(number from 1, fields) of each line that is a JSON object."""
+        name, read = self.path.name, 0
+        try:
+            with self.run.open(self.path) as file:
+                for number, line in enumerate(file, start=1):
+                    read += len(line)
+                    if read > BYTES_AT_MOST:
+                        self.problems.append(
+                            f"{name} is longer than {BYTES_AT_MOST >> 20} MB: what lies "
+                            f"behind line {number} is not on this page"
+                        )
+                        break
+                    fields = object_in(line)
+                    if fields is None:
+                        self.broken += line.endswith(b"\n") and bool(line.strip())
+                        continue
+                    yield number, fields
+        except FileNotFoundError:
+            self.problems.append(f"there is no {name}")
+        except OSError as error:
+            self.problems.append(f"{name} cannot be read: {error.strerror or error}")
+        if self.broken:
+            self.problems.append(f"{name}: {self.broken} line(s) are no JSON objects and were passed over")
+
+
+def object_in(line: bytes) -> Line | None:
+    """The JSON object of a line, with nothing in its texts that would not be seen."""
+    try:
+        fields = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(fields, dict):
+        return None
+    return fields if is_plain(line) else harmless_data(fields)
+
+
+def whole(fields: Line, name: str) -> int | None:
+    """An integer field; None where it is none."""
+    value = fields.get(name)
+    return value if type(value) is int else None
+
+
+def text(fields: Line, name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def items(fields: Line, name: str) -> list[Any]:
+    value = fields.get(name)
+    return value if isinstance(value, list) else []

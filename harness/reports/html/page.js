@@ -1,0 +1,137 @@
+// The page: unpacks its data, lets a reader step through a story, and draws the run through time.
+"use strict";
+
+const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
+
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const viewer = floodmarkViewer;
+
+  /** A block of the page's data: JSON as it is, or compressed and in base64. */
+  async function unpacked(id) {
+    const block = byId(id);
+    if (block.type === "application/json") return JSON.parse(block.textContent);
+    const bytes = Uint8Array.from(atob(block.textContent.trim()), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return block.dataset.as === "text" ? new Response(stream).text() : new Response(stream).json();
+  }
+  floodmarkPage.unpacked = unpacked;
+
+  /** Moves the instant that every view shows, in ms; views listen. */
+  floodmarkPage.moveTo = (time) => {
+    floodmarkPage.cursor = time;
+    floodmarkPage.listeners.forEach((listen) => listen(time));
+  };
+
+  const shown = { story: 0, at: 0, from: null };
+
+  function drawStory() {
+    const story = floodmarkPage.data.stories[shown.story];
+    const state = viewer.stateAt(story, story.traced ? shown.at : -1);
+    if (!story.traced) state.time = Infinity;
+    const drawn = viewer.drawing(story, state, shown.from);
+    const event = story.events[shown.at];
+    const step = story.steps.findIndex((one) => one.at === shown.at);
+    const label = `the logs of partition ${story.partition}` + (event ? ` after: ${event.x}` : " in the end");
+    byId("logs").innerHTML = viewer.svgOf(drawn, label);
+    const said = story.traced ? (step >= 0 ? story.steps[step].text : `${event.x}.`)
+      : "What the final dumps hold. A trace would have shown how it came about, event by event.";
+    byId("said").textContent = said;
+    byId("cure").textContent = step >= 0 ? story.steps[step].cure : "";
+    byId("line").textContent = event && event.line
+      ? `event ${(shown.at + 1).toLocaleString("en")} of ${story.events.length.toLocaleString("en")}: ${event.n}, ` +
+        `seq ${event.seq}, ${event.e} (trace.jsonl:${event.line})${drawn.isr ? `; ISR ${drawn.isr.join(" ")}` : ""}`
+      : "";
+    document.querySelectorAll("#steps button").forEach((button, number) => {
+      if (number === step) button.setAttribute("aria-current", "step");
+      else button.removeAttribute("aria-current");
+    });
+    byId("slider").value = String(shown.at);
+    byId("slider").setAttribute("aria-valuetext", said);
+    const long = drawn.end - drawn.start > viewer.SHOWN;
+    byId("window").hidden = !long;
+    byId("legend-epochs").innerHTML = legendOf(drawn);
+    if (event) floodmarkPage.moveTo(event.t);
+  }
+
+  function legendOf(drawn) {
+    const epochs = [...new Set(drawn.rows.flatMap((row) => row.boxes.map((box) => box.epoch)))]
+      .filter((epoch) => epoch !== null && epoch >= 0).sort((a, b) => a - b);
+    return epochs.map((epoch) => `<li><i class="e${epoch % 5}${epoch >= 5 ? " again" : ""}"></i>epoch ${epoch}</li>`).join("");
+  }
+
+  function openStory(number) {
+    const story = floodmarkPage.data.stories[number];
+    shown.story = number;
+    shown.from = null;
+    shown.at = story.traced ? story.steps[story.opens].at : 0;
+    byId("steps").innerHTML = story.steps.map((step, at) =>
+      `<li><button type="button" data-step="${at}"><b>${at + 1}</b> ${viewer.escaped(step.name)}` +
+      `<small>${time(step.t)}</small></button></li>`).join("");
+    byId("slider").max = String(Math.max(0, story.events.length - 1));
+    byId("scrub").hidden = !story.traced;
+    document.querySelectorAll("[data-story]").forEach((button) =>
+      button.setAttribute("aria-pressed", String(Number(button.dataset.story) === number)));
+    drawStory();
+  }
+
+  const time = (ms) => (ms >= 10000 ? `${(ms / 1000).toFixed(3)} s` : `${ms.toFixed(1)} ms`);
+
+  function go(at) {
+    const story = floodmarkPage.data.stories[shown.story];
+    shown.at = Math.max(0, Math.min(story.events.length - 1, at));
+    drawStory();
+  }
+
+  function stepBy(way) {
+    const places = floodmarkPage.data.stories[shown.story].steps.map((one) => one.at);
+    const next = way > 0 ? places.find((at) => at > shown.at) : [...places].reverse().find((at) => at < shown.at);
+    if (next !== undefined) go(next);
+  }
+
+  function listen() {
+    byId("steps").addEventListener("click", (event) => {
+      const button = event.target.closest("[data-step]");
+      if (button) go(floodmarkPage.data.stories[shown.story].steps[Number(button.dataset.step)].at);
+    });
+    byId("slider").addEventListener("input", (event) => go(Number(event.target.value)));
+    byId("earlier").addEventListener("click", () => go(shown.at - 1));
+    byId("later").addEventListener("click", () => go(shown.at + 1));
+    document.querySelectorAll("[data-shift]").forEach((button) => button.addEventListener("click", () => {
+      const story = floodmarkPage.data.stories[shown.story];
+      const drawn = viewer.drawing(story, viewer.stateAt(story, story.traced ? shown.at : -1), shown.from);
+      const last = Math.max(drawn.start, drawn.end - viewer.SHOWN + 2);
+      shown.from = Math.max(drawn.start, Math.min(last, drawn.from + Number(button.dataset.shift)));
+      drawStory();
+    }));
+    document.querySelectorAll("[data-story]").forEach((button) =>
+      button.addEventListener("click", () => {
+        openStory(Number(button.dataset.story));
+        byId("how").scrollIntoView({ block: "nearest" });
+      }));
+    document.addEventListener("keydown", (event) => {
+      if (event.altKey || event.ctrlKey || event.metaKey || event.target.tagName === "INPUT") return;
+      if (event.key === "ArrowRight") stepBy(1);
+      else if (event.key === "ArrowLeft") stepBy(-1);
+      else if (event.key === "Escape") { openStory(shown.story); if (floodmarkPage.reset) floodmarkPage.reset(); }
+      else return;
+      event.preventDefault();
+    });
+  }
+
+  function copying() {
+    document.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", async () => {
+      const text = button.parentElement.querySelector("code").textContent;
+      try { await navigator.clipboard.writeText(text); button.textContent = "copied"; }
+      catch { getSelection().selectAllChildren(button.parentElement.querySelector("code")); }
+    }));
+  }
+
+  floodmarkPage.ready = (async () => {
+    copying();
+    floodmarkPage.data = await unpacked("data");
+    if (floodmarkPage.data.stories.length) { listen(); openStory(0); }
+    if (floodmarkPage.drawRun) await floodmarkPage.drawRun();
+    document.documentElement.dataset.ready = "yes";
+  })();
+})();

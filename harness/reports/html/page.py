@@ -1,0 +1,451 @@
+"""The page of a run as one HTML file: verdict, sentences, the log viewer, the run through time, what else was
+found, what nobody can tell, the configuration, and what to type next.
+
+Rules
+1. Every text of a run is escaped where it is put into the page (`esc`), and so is the page's data (`block`):
+   no text of a folder is ever markup.
+2. Nothing is fetched: script, style and data stand in the file, and its policy forbids all else.
+3. What does not bear on the finding stands below what does; a part that has nothing to show says why.
+"""
+
+import base64
+import gzip
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+import orjson
+
+from harness import __version__
+from harness.commands import telling
+from harness.commands.words import PERMITS, many, seconds
+from harness.reports.html.clients import availability
+from harness.reports.html.data import data_of
+from harness.reports.html.facts import Event, RunFacts, counted_elections
+from harness.verdict import BUG
+from nemesis.ledger import MENDING
+
+PLAIN_BYTES = 20_000  # data above this is compressed
+ROWS = 60  # of the availability table
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
+)
+CLASSES = {"valid": "good", "unknown": "doubt", "interrupted": "doubt", "let through": "doubt"}
+
+Told = Mapping[str, Any]
+
+
+def esc(value: object) -> str:
+    """A text as HTML shows it, also inside quotes."""
+    return html.escape(str(value), quote=True)
+
+
+def page_of(facts: RunFacts) -> bytes:
+    """The whole file."""
+    title = " ".join(filter(None, heading(facts)))
+    body = "\n".join(
+        part
+        for part in (
+            head_line(facts),
+            "<main>",
+            trouble(facts),
+            verdict_card(facts),
+            viewer_card(facts),
+            availability_card(facts),
+            other_findings(facts),
+            unknown_card(facts),
+            config_card(facts),
+            next_card(facts),
+            foot(facts),
+            "</main>",
+        )
+        if part
+    )
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{esc(title)} - {esc(facts.folder.name)}</title>",
+            f"<style>{own('page.css')}</style></head><body>",
+            body,
+            block("data", data_of(facts)),
+            *(f"<script>{own(name)}</script>" for name in ("viewer.js", "page.js")),
+            "</body></html>",
+            "",
+        ]
+    ).encode()
+
+
+def own(name: str) -> str:
+    """A file of this package."""
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def block(name: str, value: object) -> str:
+    """JSON inside the page: no `<` in it, or compressed."""
+    data = orjson.dumps(value)
+    if len(data) > PLAIN_BYTES:
+        return packed(name, data)
+    safe = data.decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return f'<script type="application/json" id="{name}">{safe}</script>'
+
+
+def packed(name: str, data: bytes, kind: str = "json") -> str:
+    told = base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
+    return f'<script type="application/gzip" data-as="{kind}" id="{name}">{told}</script>'
+
+
+# -- verdict ------------------------------------------------------------------------------------------------
+
+
+def heading(facts: RunFacts) -> tuple[str, str]:
+    """`invalid:` and `1 lost write`."""
+    if facts.ruled is None:
+        return "not judged", ""
+    findings = [found for found in facts.findings if found["class"] == BUG] or facts.findings
+    word = facts.ruled.word
+    if not findings:
+        return word, ""
+    worst = findings[0]
+    name, count = str(worst["name"]), int(worst["count"])
+    what = many(count, "lost write") if name == "lost-write" else f"{name} ({count})" if count > 1 else name
+    bugs = sum(account.found["class"] == BUG for account in facts.reading.accounts)
+    if worst["class"] != BUG:
+        return word, f"({what}, permitted by {worst['permitted_by']})"
+    return f"{word}:", what + (f" and {many(bugs - 1, 'other event')}" if bugs > 1 else "")
+
+
+def head_line(facts: RunFacts) -> str:
+    word, rest = heading(facts)
+    kind = facts.ruled.kind if facts.ruled is not None else "unknown"
+    made = f"{facts.made_at:%Y-%m-%d %H:%M} {facts.made_at:%Z}" if facts.made_at is not None else "no date"
+    about = facts.about
+    system = f"reference broker, floodmark {about.get('version', '?')}" if about.get("rules") else ""
+    commit = str(about.get("commit") or "")[:7]
+    parts = [
+        facts.tested,
+        system,
+        f"commit {commit}" if commit else "",
+        f"seed {about.get('seed', '?')}",
+        made,
+        seconds(facts.last_ns),
+    ]
+    return (
+        f'<header><h1><span class="{CLASSES.get(kind, "bad")}">{esc(word)}</span> {esc(rest)}</h1>'
+        f'<p class="tested">{esc(" · ".join(filter(None, parts)))}</p></header>'
+    )
+
+
+def trouble(facts: RunFacts) -> str:
+    """What of the folder could not be read, and what went wrong with the run itself."""
+    told = [*(facts.ruled.harness if facts.ruled is not None else ()), *facts.problems]
+    if not told:
+        return ""
+    lines = "".join(f"<li>{esc(line)}</li>" for line in told)
+    return ('<section class="card"><b class="doubt">This page is not the whole story</b>'
+            f"<ul>{lines}</ul></section>")
+
+
+def verdict_card(facts: RunFacts) -> str:
+    """The sentence, its course in a few lines, why it is (not) allowed, and the run in numbers."""
+    parts = []
+    if facts.reading.accounts:
+        told = dict(facts.reading.accounts[0].parts)
+        found = facts.reading.accounts[0].found
+        lead = told.get("what") or next(iter(telling.others(found, ())), str(found["name"]))
+        parts.append(f'<p class="lead">{esc(lead)}</p>')
+        parts += [
+            f"<p>{esc(sentence[:1].upper() + sentence[1:])}</p>"
+            for head in ("guilty", "event")
+            if (sentence := told.get(head))
+        ]
+        if facts.reading.summary:
+            rows = "".join(
+                f"<dt>{esc(head)}</dt><dd>{esc(line)}</dd>" for head, line in facts.reading.summary
+            )
+            parts.append(f'<dl class="course">{rows}</dl>')
+        parts += [f"<p>{esc(told['why'])}</p>"] if "why" in told else []
+    elif facts.verdict is not None:
+        counts = facts.verdict.get("counts") or {}
+        parts.append(
+            f'<p class="lead">{esc(nothing_found(facts))}</p>'
+            f"<p>Looked at: {esc(telling.looked_at(counts))}.</p>"
+        )
+    return f'<section class="card" aria-label="what happened">{"".join(parts)}{numbers(facts)}</section>'
+
+
+def nothing_found(facts: RunFacts) -> str:
+    if facts.ruled is not None and facts.ruled.kind == "valid":
+        struck = telling.struck(facts.reading)
+        after = struck[0].strip().removeprefix("struck by").strip() if struck else "no fault"
+        return f"Every acked write is where it was acked, and no law was broken ({after})."
+    return "No law was seen to be broken; what nobody can tell is below."
+
+
+def numbers(facts: RunFacts) -> str:
+    """Five facts at most."""
+    counts = (facts.verdict or {}).get("counts") or {}
+    faults = {
+        f: number
+        for f, number in facts.reading.strikes.struck.items()
+        if f not in MENDING and f not in ("arm", "release")
+    }
+    listed = ", ".join(f"{number} {f.replace('_', ' ')}" for f, number in sorted(faults.items()))
+    shown = [
+        (f"{int(counts.get('acked') or 0):,}", "acked writes"),
+        (f"{sum(faults.values()):,}", f"faults: {listed}" if listed else "faults"),
+    ]
+    if facts.traced.is_there:
+        elections, unclean = counted_elections(facts)
+        cuts, unsafe = (
+            len(facts.traced.truncations),
+            sum(number in facts.blamed for number, _ in facts.traced.truncations),
+        )
+        shown += [
+            (f"{elections:,}", "elections, " + (f"{unclean} unclean" if unclean else "all clean")),
+            (f"{cuts:,}", "truncations" + (f", {unsafe} unsafe" if unsafe else "")),
+        ]
+    records = counts.get("records")
+    if isinstance(records, Mapping) and records:
+        most = max((each for each in records.values() if type(each) is int), default=0)
+        shown.append((f"{most:,}", "records in the longest final dump"))
+    return (
+        '<div class="numbers">'
+        + "".join(f"<div><b>{esc(number)}</b>{esc(what)}</div>" for number, what in shown)
+        + "</div>"
+    )
+
+
+# -- the viewer ---------------------------------------------------------------------------------------------
+
+
+def viewer_card(facts: RunFacts) -> str:
+    """The log viewer's frame; its contents are drawn by the script."""
+    stories = [event for event in facts.events if event.story is not None]
+    if not stories:
+        return ""
+    choices = "".join(
+        f'<li><button type="button" data-story="{at}">{esc(event.account.found["name"])}, partition '
+        f"{esc(event.story['partition'] if event.story else '')}</button></li>"
+        for at, event in enumerate(stories)
+    )
+    traced = any(event.story is not None and event.story["traced"] for event in stories)
+    hint = (
+        "step through with ← →; the slider goes through every event of the partition"
+        if traced
+        else "there is no trace: this is what the final dumps hold"
+    )
+    chosen = f'<ul class="choices" aria-label="findings">{choices}</ul>' if len(stories) > 1 else ""
+    return Template(own("viewer.html")).substitute(hint=hint, choices=chosen)
+
+
+# -- tables -------------------------------------------------------------------------------------------------
+
+
+def availability_card(facts: RunFacts) -> str:
+    """What clients noticed of each fault."""
+    spans = [span for span in facts.spans if span.f != "elect"][:ROWS]
+    if not spans:
+        return ""
+    rows = []
+    for span in spans:
+        seen = availability(facts.clients, span.began_ns, span.until_ns if span.mended else None)
+        gap = f" of partition {seen.gap_partition}" if seen.gap_partition is not None else ""
+        lasted = seconds(span.until_ns - span.began_ns) if span.until_ns is not None else "at once"
+        rows.append(
+            [
+                f"{span.label} {span.node or ''}".strip(),
+                seconds(span.began_ns),
+                lasted if span.mended or span.until_ns is None else "to the end",
+                interval(seen.first_failure_ns),
+                interval(seen.longest_gap_ns) + gap,
+                interval(seen.first_ack_ns),
+            ]
+        )
+    more = (
+        f"<p class=small>{len(facts.spans) - ROWS} more faults struck.</p>" if len(facts.spans) > ROWS else ""
+    )
+    return (
+        "<section><h2>Availability <small>what clients noticed of each fault</small></h2>"
+        '<div class="card wide">'
+        + table(
+            (
+                "fault",
+                "at",
+                "lasted",
+                "first op that was not ok, after",
+                "longest time without an ack",
+                "mended, then acked in every partition after",
+            ),
+            rows,
+        )
+        + more
+        + "</div></section>"
+    )
+
+
+def interval(time_ns: int | None) -> str:
+    """`12.3 ms`, `1.234 s`."""
+    if time_ns is None:
+        return "-"
+    return f"{time_ns / 1e6:.1f} ms" if time_ns < 1_000_000_000 else seconds(time_ns)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]], classes: Sequence[str] = ()) -> str:
+    head = "".join(f"<th>{esc(one)}</th>" for one in heads)
+    shut = "".join(
+        f'<tr class="{classes[at] if at < len(classes) else ""}">'
+        + "".join(f"<td>{esc(cell)}</td>" for cell in row)
+        + "</tr>"
+        for at, row in enumerate(rows)
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{shut}</tbody></table>"
+
+
+def other_findings(facts: RunFacts) -> str:
+    """One line an event, opening to its paragraph; and what other checks saw of the first."""
+    parts = []
+    stories = [event for event in facts.events if event.story is not None]
+    for event in facts.events[:1]:
+        parts += [
+            f"<li><code>{esc(one.head)}</code> {esc(one.clause)} "
+            f"<span class=small>{esc(one.places)}</span></li>"
+            for one in event.account.followers
+        ]
+    same = f"<p>{esc(telling.SAME_EVENT)}:</p><ul>{''.join(parts)}</ul>" if parts else ""
+    others = "".join(details(event, stories) for event in facts.events[1:])
+    extra = ""
+    for event in facts.events[:1]:
+        lines = telling.others(event.account.found, event.account.parts)
+        left = telling.left_out(event.account.found)
+        lines += [f"... and {left} more"] if left > 0 else []
+        extra = "".join(f"<li>{esc(line)}</li>" for line in lines)
+        extra = f"<p>Of the same finding:</p><ul>{extra}</ul>" if extra else ""
+    if not (same or others or extra):
+        return ""
+    return f'<section><h2>Other findings</h2><div class="card">{extra}{same}{others}</div></section>'
+
+
+def details(event: Event, stories: Sequence[Event]) -> str:
+    found = event.account.found
+    parts = event.account.parts or tuple(("", line) for line in telling.others(found, ()))
+    lead = parts[0][1] if parts else ""
+    body = "".join(f"<p><b>{esc(head)}</b> {esc(sentence)}</p>" for head, sentence in parts[1:])
+    body += "".join(
+        f"<p>{esc(one.head)}: {esc(one.clause)} <span class=small>{esc(one.places)}</span></p>"
+        for one in event.account.followers
+    )
+    button = (
+        f'<button type="button" data-story="{stories.index(event)}">show it in the viewer</button>'
+        if event in stories
+        else ""
+    )
+    return (
+        f"<details><summary><b>{esc(found['name'])}</b> ({esc(found['count'])}, {esc(held_for(found))}): "
+        f"{esc(lead)}</summary>{body}{button}</details>"
+    )
+
+
+def held_for(found: Told) -> str:
+    if found["class"] == BUG:
+        return "a bug"
+    cause = str(found.get("permitted_by"))
+    return f"permitted by {cause}: {PERMITS[cause]}" if cause in PERMITS else f"permitted by {cause}"
+
+
+def unknown_card(facts: RunFacts) -> str:
+    verdict = facts.verdict or {}
+    rows = [
+        ("cannot tell", telling.shortened(entry["names"]), entry["reason"])
+        for entry in verdict.get("unknown") or ()
+    ]
+    rows += [
+        ("not made", telling.shortened(entry["names"]), entry["reason"])
+        for entry in verdict.get("not_made") or ()
+    ]
+    if not rows:
+        return ""
+    return (
+        '<section><h2>Not made and unknown</h2><div class="card wide">'
+        + table(("", "checks", "why"), rows)
+        + "</div></section>"
+    )
+
+
+def config_card(facts: RunFacts) -> str:
+    """Guarantees, then the keys: those that differ between nodes first."""
+    config = {
+        str(node): dict(keys)
+        for node, keys in mapping(facts.about.get("config")).items()
+        if isinstance(keys, Mapping)
+    }
+    guarantees = [
+        (name.replace("_", " "), shown(value))
+        for name, value in sorted(mapping(facts.about.get("guarantees")).items())
+    ]
+    if not config and not guarantees:
+        return ""
+    nodes, keys = sorted(config), sorted({key for each in config.values() for key in each})
+    differs = {key for key in keys if len({shown(each.get(key)) for each in config.values()}) > 1}
+    ordered = sorted(keys, key=lambda key: (key not in differs, key))
+    rows = [
+        [key, *(shown(config[node].get(key)) for node in nodes)]
+        if differs
+        else [key, shown(config[nodes[0]].get(key))]
+        for key in ordered
+    ]
+    heads = ["key", *nodes] if differs else ["key", "on every node"]
+    said = f"{many(len(differs), 'key')} differ between nodes" if differs else "the same on every node"
+    return (
+        f'<section><h2>Configuration <small>{said}</small></h2><div class="card wide">'
+        + (table(("guarantee", ""), guarantees) if guarantees else "")
+        + (
+            f"<details><summary>{many(len(keys), 'key')}</summary>"
+            + table(heads, rows, ["differs" if key in differs else "" for key in ordered])
+            + "</details>"
+            if keys
+            else ""
+        )
+        + "</div></section>"
+    )
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def shown(value: object) -> str:
+    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def next_card(facts: RunFacts) -> str:
+    commands = (
+        [
+            line.split(None, 1)[1]
+            for line in telling.next_commands(facts.folder, facts.verdict or {}, facts.about or None)
+        ]
+        if facts.verdict is not None
+        else []
+    )
+    commands += (
+        [f"floodmark rejudge {facts.folder}"]
+        if facts.verdict is not None
+        else [f"floodmark check {facts.folder}"]
+    )
+    lines = "".join(
+        f'<div class="type"><code>{esc(one)}</code><button type="button" data-copy>copy</button></div>'
+        for one in commands
+    )
+    return f'<section><h2>What to type next</h2><div class="card">{lines}</div></section>'
+
+
+def foot(facts: RunFacts) -> str:
+    return (
+        f"<footer>Made by floodmark {esc(__version__)} from {esc(facts.folder)}. Times are "
+        "of the run's clock, "
+        "from its beginning.</footer>"
+    )

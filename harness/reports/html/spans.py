@@ -1,0 +1,91 @@
+"""The faults of a run as spans of time: when each was set about, when it was mended, and on whom. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.faults import FAULTS
+from harness.reports.html.lines import Line, items, text, whole
+from nemesis.ledger import MENDING
+
+UNSEEN = frozenset({"arm", "release"})  # a failpoint harms nobody until it is met
+ENDS_WITH_THE_PROCESS = frozenset({"pause"})
+DOWN = frozenset({"kill", "stop", "power_cut", "disk"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One fault on one node, or on none in particular (a cut by links, an election)."""
+
+    f: str
+    node: str | None
+    began_ns: int
+    until_ns: int | None  # None: it does not last
+    mended: bool = False
+    index: int = -1  # of the nemesis's line
+    kind: str = ""  # of a cut: majorities-ring, ...
+
+    @property
+    def label(self) -> str:
+        """`cut, majorities-ring`."""
+        return self.f.replace("_", " ") + (f", {self.kind}" if self.kind else "")
+
+
+def began_of(line: Line) -> int:
+    """When the act was set about; its line's time where that is not told."""
+    fault, time = line.get("fault"), whole(line, "time") or 0
+    began = whole(fault, "began") if isinstance(fault, dict) else None
+    return began if began is not None and 0 <= began <= time else time
+
+
+def spans_of(nemesis: Sequence[Line], last_ns: int) -> list[Span]:
+    """Of the nemesis's lines in order; what nothing mended lasts to the end."""
+    spans: list[Span] = []
+    lasting: list[tuple[str, str | None, int]] = []  # f, node, its place in spans
+    for line in nemesis:
+        f, fault = text(line, "f"), line.get("fault")
+        fields = fault if isinstance(fault, dict) else {}
+        nodes = [str(node) for node in items(fields, "nodes")]
+        if f in MENDING:
+            still = []
+            for one in lasting:
+                if mends(f, nodes, one[0], one[1]):
+                    spans[one[2]] = ended(spans[one[2]], whole(line, "time") or 0)
+                else:
+                    still.append(one)
+            lasting = still
+        elif f not in UNSEEN:
+            known = FAULTS.get(f)
+            lasts = known is not None and known.undone_by is not None
+            for node in nodes if nodes and f not in ("cut", "packet") else [None]:
+                lasting += [(f, node, len(spans))] if lasts else []
+                spans.append(
+                    Span(
+                        f=f,
+                        node=node,
+                        began_ns=began_of(line),
+                        until_ns=last_ns if lasts else None,
+                        index=whole(line, "index") or 0,
+                        kind=text(fields, "kind"),
+                    )
+                )
+    return spans
+
+
+def mends(f: str, nodes: Sequence[str], of: str, node: str | None) -> bool:
+    """Whether an act undoes a fault: by its name, on its node; a process that starts anew is not paused."""
+    known = FAULTS.get(of)
+    if known is None or (known.undone_by != f and not (f == "start" and of in ENDS_WITH_THE_PROCESS)):
+        return False
+    return not nodes or node is None or node in nodes
+
+
+def ended(span: Span, time_ns: int) -> Span:
+    return Span(
+        f=span.f,
+        node=span.node,
+        began_ns=span.began_ns,
+        until_ns=max(time_ns, span.began_ns),
+        mended=True,
+        index=span.index,
+        kind=span.kind,
+    )

@@ -1,0 +1,463 @@
+"""The story of one finding for the log viewer: the logs before it, every event of its partition, and the four
+to eight steps that matter, each with its sentence.
+
+Rules
+1. What a step says is what `show` says of the same line (event_words.py, accounts.py, words.py).
+2. Steps are chosen by the finding: its ack, the line to blame, what took each copy, who was elected without
+   the record, what stands in its place; then the faults before the line to blame.
+3. Without a trace there are no events: the viewer shows what the dumps hold in the end.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.text.explain import EXPLANATIONS
+from checkers.text.semantics import FACTS
+from harness.commands.accounts import facts_at_hand, meaning
+from harness.commands.course import Course, began, short
+from harness.commands.event_words import TraceLine, told
+from harness.commands.evidence import Evidence, leader_of, replicas_of
+from harness.commands.run_files import RunFiles, place_of
+from harness.commands.words import Record, cut_text, fault_text, seconds
+from harness.op import Op
+from harness.reports.html.clients import Acked, Near
+from harness.reports.html.lines import Line, items, object_in, text, whole
+from harness.reports.html.replica_log import ReplicaLog
+from harness.reports.html.spans import DOWN
+from harness.reports.html.traced import Focus, Shown
+
+STEPS = 8
+AROUND = 200  # offsets on each side of the finding whose values are looked up
+MARGIN_NS = 300_000_000
+AFTER_NS = 1_500_000_000
+LEAD, TAIL = 15, 25  # events shown before the first step and after the last
+CURES = {  # what the protocol has done since, by the step's event
+    "high-watermark": "Since KIP-101 a follower asks the leader where its last epoch ended "
+    "(OffsetsForLeaderEpoch) and cuts only what lies behind that.",
+    "unclean": "A clean election chooses from the ISR; where nobody of it lives, the partition waits.",
+}
+KEPT = (
+    "offset",
+    "count",
+    "epochs",
+    "from",
+    "to",
+    "why",
+    "leader",
+    "follower",
+    "isr",
+    "broker",
+    "epoch",
+    "leo",
+    "hw",
+    "role",
+    "clean",
+    "log_start",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One of the instants that matter."""
+
+    time_ns: int
+    name: str
+    sentence: str
+    weight: int  # the lower the more it matters
+    number: int | None = None  # of its line in the trace, from 1
+    index: int | None = None  # of its line in the history, from 0
+    cure: str = ""
+
+
+def focus_of(course: Course) -> Focus | None:
+    """The time in which all events are wanted; None where nobody knows when it was."""
+    partition, evidence = course.evidence.number("partition"), course.evidence
+    times = [op.time for op in evidence.ops]
+    since = course.since_ns if course.since_ns is not None else min(times, default=None)
+    if partition is None or since is None:
+        return None
+    known = [time for time in (course.until_ns, max(times, default=None)) if time is not None]
+    return Focus(
+        partition=partition, since_ns=since - MARGIN_NS, until_ns=max(known, default=since) + AFTER_NS
+    )
+
+
+def near_of(evidence: Evidence, files: RunFiles) -> Near | None:
+    """Where the records are looked at one by one; without an offset the end of the log."""
+    partition, offset = evidence.number("partition"), evidence.number("offset")
+    if partition is None:
+        return None
+    if offset is None:
+        ends = [whole(dict(row), "leo") or 0 for (_, of), row in files.replicas.items() if of == partition]
+        offset = max(ends, default=0)
+    return partition, max(0, offset - AROUND), offset + AROUND
+
+
+# -- steps --------------------------------------------------------------------------------------------------
+
+
+def steps_of(course: Course, shown: Shown | None) -> list[Step]:
+    """In the order of time; at most STEPS, those that matter most."""
+    found: dict[tuple[str, int | None], Step] = {}
+    for step in candidates(course, shown):
+        key = ("trace", step.number) if step.number is not None else ("history", step.index)
+        if key not in found or step.weight < found[key].weight:
+            found[key] = step
+    chosen = sorted(found.values(), key=lambda step: (step.weight, step.time_ns))[:STEPS]
+    return sorted(chosen, key=lambda step: (step.time_ns, step.number or 0))
+
+
+def candidates(course: Course, shown: Shown | None) -> Iterator[Step]:
+    evidence, blamed = course.evidence, course.evidence.event
+    for rival in (evidence, *course.rivals):
+        for acker in rival.ackers[:1]:
+            yield step_of(evidence, acker.line, "acked", 0)
+    if blamed is not None:
+        yield step_of(evidence, blamed, name_of(blamed), 0)
+    for line in evidence.fates:
+        yield step_of(evidence, line, name_of(line), 1)
+    for line in course.changes:
+        began_there = line.event == "become_leader" and blamed is not None and line.node == blamed.node
+        if line.event == "elect":
+            yield step_of(evidence, line, name_of(line), 2)
+        elif line.event == "truncate" or began_there:
+            yield step_of(evidence, line, name_of(line), 3)
+    if shown is not None and (line_over := overwriting(evidence, shown)) is not None:
+        yield step_of(evidence, line_over, f"{line_over.node} appends there", 2)
+    before = [
+        op for op in course.strikes if blamed is None or began(op) <= (blamed.whole_number("time") or 0)
+    ]
+    for op in before[-6:]:
+        yield Step(
+            time_ns=began(op),
+            name=short(op),
+            weight=2 if op.f in DOWN else 4,
+            index=op.index,
+            sentence=f"At {seconds(began(op))} the nemesis: {fault_text(op)} (history.jsonl:{op.index + 1}).",
+        )
+    if not evidence.ackers:
+        yield from (op_step(op) for op in evidence.ops[:3])
+
+
+def op_step(op: Op) -> Step:
+    """What a client was told, where no line of the trace says it."""
+    records: list[Record] = [*(op.sends or ()), *(op.reads or ())]
+    what = f"{records[0].value} at offset {records[0].offset}" if records else op.f
+    return Step(
+        time_ns=op.time,
+        name=f"{op.f} {op.type}",
+        weight=2,
+        index=op.index,
+        sentence=f"At {seconds(op.time)} process {op.process}: {op.f} {op.type}, {what} "
+        f"(history.jsonl:{op.index + 1}).",
+    )
+
+
+def step_of(evidence: Evidence, line: TraceLine, name: str, weight: int) -> Step:
+    sentence = f"{told(line)}{meaning(evidence, line)}."
+    return Step(
+        time_ns=line.whole_number("time") or 0,
+        name=name,
+        weight=weight,
+        number=line.number,
+        sentence=sentence[:1].upper() + sentence[1:],
+        cure=cure_of(evidence, line),
+    )
+
+
+def cure_of(evidence: Evidence, line: TraceLine) -> str:
+    """What the protocol would have done; of the line to blame at least the law that it broke."""
+    if line.event == "truncate" and "high watermark" in line.word("why"):
+        return CURES["high-watermark"]
+    if line.event == "elect" and line.fields.get("clean") is False:
+        return CURES["unclean"]
+    blamed = evidence.event
+    if blamed is None or blamed.number != line.number:
+        return ""
+    fact = next(facts_at_hand(evidence), None)
+    explained = EXPLANATIONS.get(evidence.name)
+    return FACTS[fact].holds if fact is not None else f"{explained.law}." if explained is not None else ""
+
+
+def name_of(line: TraceLine) -> str:
+    """`n3 truncates`: for a button."""
+    node = line.word("node")
+    if line.event == "elect":
+        leader = line.fields.get("leader")
+        return f"{leader} is elected" if leader else "no leader is left"
+    return {
+        "truncate": f"{node} truncates",
+        "become_leader": f"{node} begins to lead",
+        "become_follower": f"{node} follows {line.word('leader')}",
+        "start": f"{node} starts",
+        "ack": f"{node} acks",
+        "isr": "the ISR changes",
+        "append": f"{node} appends",
+        "hw": f"{node} moves its HW",
+    }.get(line.event, f"{node}: {line.event}")
+
+
+def overwriting(evidence: Evidence, shown: Shown) -> TraceLine | None:
+    """The first append of another epoch at the offset that a record was acked for."""
+    offset = evidence.number("offset")
+    acked = next((one.line.whole_number("epoch") for one in evidence.ackers), None)
+    since = next((one.line.whole_number("time") for one in evidence.ackers), None)
+    if offset is None or acked is None or since is None:
+        return None
+    for number, line in shown.events:
+        first, count = whole(line, "offset"), whole(line, "count")
+        if (
+            text(line, "event") == "append"
+            and (whole(line, "time") or 0) > since
+            and first is not None
+            and count is not None
+            and first <= offset < first + count
+            and (whole(line, "epoch") or 0) > acked
+            and text(line, "role") == "leader"
+        ):
+            return TraceLine(number=number, fields=line)
+    return None
+
+
+# -- the story as the viewer reads it -----------------------------------------------------------------------
+
+
+def story(
+    course: Course, shown: Shown | None, files: RunFiles, acked: Sequence[Acked], nemesis: Sequence[Line]
+) -> dict[str, Any] | None:
+    """None where the finding is of no partition."""
+    evidence = course.evidence
+    partition, near = evidence.number("partition"), near_of(evidence, files)
+    if partition is None or near is None:
+        return None
+    steps = steps_of(course, shown) if shown is not None and shown.events else []
+    events = merged(shown, nemesis, replicas_of(evidence.about, partition)) if shown is not None else []
+    places = [place_in(events, step) for step in steps]
+    first = max(0, min(places, default=0) - LEAD)
+    last = min(len(events), max(places, default=len(events)) + TAIL)
+    logs = {node: copy.deepcopy(log) for node, log in (shown.logs if shown is not None else {}).items()}
+    ups = dict.fromkeys(replicas_of(evidence.about, partition), "")
+    for event in events[:first]:
+        advance(logs, ups, event)
+    values = values_near(files, evidence, near)
+    told_acks = acks_of(acked, shown, partition, values)
+    values |= {f"{offset}:{epoch}": value for offset, epoch, _, value in told_acks if epoch is not None}
+    traced = bool(steps)
+    return {
+        "name": evidence.name,
+        "partition": partition,
+        "offset": evidence.number("offset"),
+        "value": evidence.number("value"),
+        "traced": traced,
+        "replicas": [
+            replica(node, logs.get(node), ups.get(node, ""))
+            for node in replicas_of(evidence.about, partition)
+        ]
+        if traced
+        else final_replicas(files, evidence, near),
+        "events": [compact(event) for event in events[first:last]] if traced else [],
+        "steps": [stepped(step, place - first) for step, place in zip(steps, places, strict=True)],
+        "opens": opens_at(evidence, steps),
+        "values": values,
+        "acked": told_acks,
+        "cut_short": shown is not None and shown.cut_short,
+    }
+
+
+def stepped(step: Step, place: int) -> dict[str, Any]:
+    return {"t": step.time_ns / 1e6, "name": step.name, "at": place, "text": step.sentence, "cure": step.cure}
+
+
+def opens_at(evidence: Evidence, steps: Sequence[Step]) -> int:
+    """The step of the line to blame, or of the last copy that went; else the last step."""
+    numbers = [line.number for line in (evidence.event, *evidence.fates) if line is not None]
+    return next(
+        (
+            at
+            for number in numbers
+            for at, step in enumerate(steps)
+            if step.number == number and number is not None
+        ),
+        max(0, len(steps) - 1),
+    )
+
+
+def merged(shown: Shown, nemesis: Sequence[Line], here: Sequence[str]) -> list[Line]:
+    """The trace's events and what the nemesis did to the processes of these nodes, in the order of time."""
+    events = [{**line, "line": number} for number, line in shown.events]
+    for line in nemesis:
+        fields = line.get("fault")
+        nodes = [str(node) for node in items(fields, "nodes")] if isinstance(fields, dict) else []
+        f, told_began = text(line, "f"), whole(fields, "began") if isinstance(fields, dict) else None
+        time = told_began if told_began is not None and f not in ("start", "resume") else whole(line, "time")
+        if time is None or not shown.focus.since_ns <= time <= shown.focus.until_ns:
+            continue
+        events += [
+            {"time": time, "node": node, "event": "nemesis", "f": f, "index": whole(line, "index")}
+            for node in nodes
+            if node in here
+        ]
+    return sorted(events, key=lambda event: whole(event, "time") or 0)
+
+
+def place_in(events: Sequence[Line], step: Step) -> int:
+    """The event after which the step has happened."""
+    for at, event in enumerate(events):
+        if step.number is not None and event.get("line") == step.number:
+            return at
+        if step.number is None and step.index is not None and event.get("index") == step.index:
+            return at
+    later = (at for at, event in enumerate(events) if (whole(event, "time") or 0) > step.time_ns)
+    return max(0, next(later, len(events)) - 1)
+
+
+def advance(logs: dict[str, ReplicaLog], ups: dict[str, str], event: Line) -> None:
+    """The state after one event, as viewer.js goes on from there."""
+    node = text(event, "node")
+    if text(event, "event") == "nemesis":
+        f = text(event, "f")
+        ups[node] = (
+            "down"
+            if f in DOWN
+            else "paused"
+            if f == "pause"
+            else ""
+            if f in ("start", "resume")
+            else ups.get(node, "")
+        )
+    elif node in ups:
+        ups[node] = "" if ups[node] == "down" and text(event, "event") == "start" else ups[node]
+        logs.setdefault(node, ReplicaLog()).apply(event)
+
+
+def replica(node: str, log: ReplicaLog | None, up: str) -> dict[str, Any]:
+    log = log or ReplicaLog()
+    return {
+        "node": node,
+        "log": log.log,
+        "cut": log.cut,
+        "leo": log.leo,
+        "hw": log.hw,
+        "epoch": log.epoch,
+        "role": log.role,
+        "up": up,
+    }
+
+
+def compact(event: Line) -> dict[str, Any]:
+    """An event as the viewer needs it, with its sentence."""
+    told_line = {
+        "t": round((whole(event, "time") or 0) / 1e6, 3),
+        "n": text(event, "node"),
+        "e": text(event, "event"),
+    }
+    if told_line["e"] == "nemesis":
+        return {
+            **told_line,
+            "f": text(event, "f"),
+            "x": f"at {seconds(whole(event, 'time') or 0)} the nemesis: {text(event, 'f')} {told_line['n']}",
+        }
+    line = TraceLine(number=whole(event, "line"), fields=event)
+    kept = {key: event[key] for key in KEPT if key in event}
+    return {
+        **told_line,
+        **kept,
+        "seq": whole(event, "seq"),
+        "line": whole(event, "line"),
+        "x": cut_text(told(line), 300),
+    }
+
+
+# -- values and acks ----------------------------------------------------------------------------------------
+
+
+def values_near(files: RunFiles, evidence: Evidence, near: Near) -> dict[str, int | None]:
+    """offset:epoch -> value, as the final logs have it."""
+    values: dict[str, int | None] = {}
+    for node in replicas_of(evidence.about, near[0]):
+        for row in rows_near(files, node, near):
+            offset, epoch = whole(row, "offset"), whole(row, "epoch")
+            if offset is not None and epoch is not None:
+                values.setdefault(f"{offset}:{epoch}", whole(row, "value"))
+    return values
+
+
+def rows_near(files: RunFiles, node: str, near: Near) -> Iterator[Line]:
+    """The entries of a node's final dump there."""
+    if not files.readable(node):
+        return
+    dump = files.dump(node)
+    found = dump.first_at_or_above(place_of, (near[0], near[1]))
+    for each in dump.lines_from(found.begin, dump.size()) if found is not None else ():
+        row = object_in(each.line)
+        if row is None:
+            continue
+        if whole(row, "partition") != near[0] or (whole(row, "offset") or 0) >= near[2]:
+            return
+        yield row
+
+
+def final_replicas(files: RunFiles, evidence: Evidence, near: Near) -> list[dict[str, Any]]:
+    """What the dumps hold near the finding, and what each replica believed."""
+    partition = near[0]
+    led = leader_of(evidence.about, partition)
+    told_rows = []
+    for node in replicas_of(evidence.about, partition):
+        row = dict(files.replicas.get((node, partition), {}))
+        log: list[tuple[int, int, int]] = []
+        start, leo = whole(row, "log_start") or 0, whole(row, "leo")
+        if start < near[1]:
+            log.append((-1, start, near[1]))
+        for entry in rows_near(files, node, near):
+            offset, epoch = whole(entry, "offset") or 0, whole(entry, "epoch")
+            epoch = -1 if epoch is None else epoch
+            if log and log[-1][0] == epoch and log[-1][2] == offset:
+                log[-1] = epoch, log[-1][1], offset + 1
+            else:
+                log.append((epoch, offset, offset + 1))
+        end = log[-1][2] if log else 0
+        if leo is not None and leo > end >= near[2]:
+            log.append((-1, end, leo))
+        role = "leader" if node == led else "follower" if led else ""
+        told_rows.append(
+            {
+                "node": node,
+                "log": log,
+                "cut": [],
+                "leo": end if leo is None else leo,
+                "hw": whole(row, "hw"),
+                "epoch": whole(row, "epoch"),
+                "role": role,
+                "up": "down" if row.get("running") is False else "",
+            }
+        )
+    return told_rows
+
+
+def acks_of(
+    acked: Sequence[Acked], shown: Shown | None, partition: int, values: Mapping[str, int | None]
+) -> list[tuple[int, int | None, float, int]]:
+    """(offset, epoch, ms, value) of each acked record near the finding; when the leader acked it, where the
+    trace tells, else when the client learnt of it."""
+    lines = [line for _, line in shown.events if text(line, "event") == "ack"] if shown is not None else []
+    by_value = {(int(key.split(":")[0]), value): int(key.split(":")[1]) for key, value in values.items()}
+    told_acks = []
+    for one in acked:
+        if one.partition != partition:
+            continue
+        line = next(
+            (
+                each
+                for each in lines
+                if one.began_ns <= (whole(each, "time") or 0) <= one.ended_ns
+                and (whole(each, "offset") or -1) >= one.offset
+            ),
+            None,
+        )
+        time = one.ended_ns if line is None else whole(line, "time") or 0
+        epoch = one.epoch if one.epoch is not None else None if line is None else whole(line, "epoch")
+        epoch = by_value.get((one.offset, one.value)) if epoch is None else epoch
+        told_acks.append((one.offset, epoch, round(time / 1e6, 3), one.value))
+    return told_acks

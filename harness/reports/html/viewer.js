@@ -1,0 +1,265 @@
+// The log viewer: from (a story's events, an instant) to a drawing of the replicas' logs. Pure functions; the
+// page and the tests call them, and nothing here touches the document.
+//
+// Rules
+// 1. A replica's log is stretches [epoch, first offset, offset behind the last], followed as replica_log.py
+//    follows them: append, truncate and start change it, and what was cut is kept until it is back.
+// 2. A record that was acked by the instant and that a replica had and has no more is drawn as gone; where
+//    another stands in its place, that one is drawn and the lost value above it.
+// 3. Every text goes through `escaped`.
+"use strict";
+
+const floodmarkViewer = (() => {
+  const DOWN = ["kill", "stop", "power_cut", "disk"];
+  const BOX = 38, GAP = 2, HEIGHT = 34, ROW = 84, LEFT = 112, TOP = 30, BAR = 92, COLOURS = 5;
+  const SHOWN = 12; // offsets at once
+
+  // -- the state at an instant ----------------------------------------------------------------------------
+
+  /** The replicas after events[0..index]; index -1: before all of them. */
+  function stateAt(story, index) {
+    const replicas = story.replicas.map((one) => ({
+      ...one, log: one.log.map((each) => [...each]), cut: one.cut.map((each) => [...each]),
+    }));
+    const byNode = new Map(replicas.map((one) => [one.node, one]));
+    const state = { replicas, isr: null, time: Infinity };
+    const last = Math.min(index, story.events.length - 1);
+    for (let at = 0; at <= last; at += 1) {
+      const event = story.events[at];
+      state.time = event.t;
+      if (Array.isArray(event.isr) && event.e !== "ack" && event.e !== "isr_proposed") state.isr = event.isr;
+      const replica = byNode.get(event.n);
+      if (replica) apply(replica, event);
+    }
+    if (story.traced && last < 0) state.time = -Infinity;
+    return state;
+  }
+
+  function apply(replica, event) {
+    if (event.e === "nemesis") {
+      if (DOWN.includes(event.f)) replica.up = "down";
+      else if (event.f === "pause") replica.up = "paused";
+      else if (event.f === "start" || event.f === "resume") replica.up = "";
+      return;
+    }
+    if (event.e === "append") append(replica, event);
+    else if (event.e === "truncate") cutTo(replica, event.to);
+    else if (event.e === "start") {
+      replica.role = "";
+      if (replica.up === "down") replica.up = "";
+      begin(replica, event);
+    } else if (event.e === "become_leader") replica.role = "leader";
+    else if (event.e === "become_follower") replica.role = "follower";
+    for (const name of ["leo", "hw", "epoch"]) if (Number.isInteger(event[name])) replica[name] = event[name];
+  }
+
+  function append(replica, event) {
+    if (!Number.isInteger(event.offset) || !(event.count >= 1)) return;
+    cutTo(replica, event.offset);
+    for (const [epoch, first, behind] of stretches(event.epochs, event.offset, event.offset + event.count)) {
+      const end = replica.log[replica.log.length - 1];
+      if (end && end[0] === epoch && end[2] === first) end[2] = behind;
+      else replica.log.push([epoch, first, behind]);
+      replica.cut = without(replica.cut, epoch, first, behind);
+    }
+  }
+
+  function begin(replica, event) {
+    if (!Number.isInteger(event.leo)) return;
+    cutTo(replica, event.leo);
+    const end = replica.log.length ? replica.log[replica.log.length - 1][2] : event.log_start || 0;
+    if (end < event.leo) replica.log.push(...stretches(event.epochs, end, event.leo));
+  }
+
+  function cutTo(replica, end) {
+    if (!Number.isInteger(end)) return;
+    const kept = [];
+    for (const [epoch, first, behind] of replica.log) {
+      if (first < end) kept.push([epoch, first, Math.min(behind, end)]);
+      if (behind > end) replica.cut.push([epoch, Math.max(first, end), behind]);
+    }
+    replica.log = kept;
+  }
+
+  function stretches(epochs, first, behind) {
+    const marks = (epochs || []).filter((one) => Array.isArray(one) && one[1] < behind)
+      .map(([epoch, offset]) => [Math.max(first, offset), epoch, offset]).sort((a, b) => a[2] - b[2]);
+    if (!marks.length || marks[0][0] > first) marks.unshift([first, -1]);
+    return marks.map(([begins, epoch], at) => [epoch, begins, at + 1 < marks.length ? marks[at + 1][0] : behind])
+      .filter(([, begins, ends]) => begins < ends);
+  }
+
+  function without(cut, epoch, from, to) {
+    const left = [];
+    for (const [of, first, behind] of cut) {
+      if (of !== epoch || behind <= from || first >= to) { left.push([of, first, behind]); continue; }
+      if (first < from) left.push([of, first, from]);
+      if (behind > to) left.push([of, to, behind]);
+    }
+    return left;
+  }
+
+  const epochAt = (log, offset) => {
+    const found = log.find(([, first, behind]) => first <= offset && offset < behind);
+    return found ? found[0] : null;
+  };
+
+  // -- the drawing ----------------------------------------------------------------------------------------
+
+  /** The first of the offsets shown, where nobody has moved it: all of short logs, else around the finding. */
+  function windowOf(story, state) {
+    const ends = state.replicas.map((one) => Math.max(one.leo || 0, endOf(one.log), endOf(one.cut)));
+    const starts = state.replicas.map((one) => (one.log.length ? one.log[0][1] : 0));
+    const end = Math.max(...ends, (story.offset ?? -1) + 1, 1), start = Math.min(...starts);
+    if (end - start <= SHOWN) return { from: start, start, end };
+    const middle = story.offset ?? end - 1;
+    const from = Math.max(start, Math.min(middle - 7, Math.max(start, end - SHOWN + 2)));
+    return { from, start, end };
+  }
+
+  const endOf = (log) => log.reduce((end, one) => Math.max(end, one[2]), 0);
+
+  /** What is drawn of each replica, as data: {node, role, up, leo, hw, boxes, before, behind}. */
+  function drawing(story, state, from) {
+    const reach = windowOf(story, state);
+    const begins = from === undefined || from === null ? reach.from : Math.max(reach.start, from);
+    const ends = begins + Math.min(SHOWN, Math.max(6, reach.end - begins + 1));
+    const acked = new Map();
+    for (const [offset, epoch, time, value] of story.acked) {
+      if (time <= state.time && offset >= begins && offset < ends) {
+        acked.set(offset, [...(acked.get(offset) || []), { epoch, value }]);
+      }
+    }
+    const rows = state.replicas.map((replica) => ({
+      node: replica.node, role: replica.role, up: replica.up, epoch: replica.epoch,
+      leo: replica.leo, hw: replica.hw,
+      before: Math.max(0, begins - (replica.log.length ? replica.log[0][1] : begins)),
+      behind: Math.max(0, endOf(replica.log) - ends),
+      boxes: boxesOf(story, replica, acked, begins, ends),
+    }));
+    return { rows, from: begins, to: ends, start: reach.start, end: reach.end, isr: state.isr };
+  }
+
+  function boxesOf(story, replica, acked, from, to) {
+    const boxes = [];
+    for (let offset = from; offset < to; offset += 1) {
+      const epoch = epochAt(replica.log, offset);
+      const value = epoch === null ? undefined : story.values[`${offset}:${epoch}`];
+      const promised = acked.get(offset) || [];
+      const gone = promised.filter((one) => isGone(story, replica, offset, epoch, value, one));
+      if (epoch === null && !gone.length) continue;
+      boxes.push({
+        offset, epoch, value: value === undefined ? null : value, known: value !== undefined,
+        acked: promised.some((one) => one.epoch === epoch),
+        state: epoch === null ? "gone" : gone.length ? "replaced" : "there",
+        lost: gone.map((one) => one.value),
+        focus: offset === story.offset && (story.value === null || value === story.value
+          || gone.some((one) => one.value === story.value)),
+      });
+    }
+    return boxes;
+  }
+
+  function isGone(story, replica, offset, epoch, value, promised) {
+    if (promised.epoch !== null && promised.epoch === epoch) return false;
+    if (value !== undefined && value === promised.value) return false;
+    if (!story.traced) return epoch !== null ? value !== undefined : offset < Math.max(replica.leo || 0, 0) || true;
+    return replica.cut.some(([of, first, behind]) =>
+      (promised.epoch === null || of === promised.epoch) && first <= offset && offset < behind);
+  }
+
+  // -- as SVG ---------------------------------------------------------------------------------------------
+
+  const escaped = (text) => String(text).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
+
+  /** The drawing as the text of an SVG element. */
+  function svgOf(drawn, label) {
+    const bar = drawn.rows.some((row) => row.before) ? BAR : 0;
+    const x = (offset) => LEFT + bar + (offset - drawn.from) * (BOX + GAP);
+    const width = x(drawn.to) + (drawn.rows.some((row) => row.behind) ? BAR : 34);
+    const height = TOP + drawn.rows.length * ROW;
+    const parts = [];
+    for (let offset = drawn.from; offset < drawn.to; offset += 1) {
+      parts.push(`<text class="offset" x="${x(offset) + BOX / 2}" y="16">${offset}</text>`);
+    }
+    drawn.rows.forEach((row, at) => parts.push(rowOf(row, TOP + at * ROW, x, drawn, bar)));
+    return `<svg class="logs" role="img" aria-label="${escaped(label)}" viewBox="0 0 ${width} ${height}" ` +
+      `width="${width}" height="${height}">${HATCH}${parts.join("")}</svg>`;
+  }
+
+  const HATCH = '<defs><pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" ' +
+    'patternTransform="rotate(45)"><rect width="2.4" height="7" class="hatch"/></pattern></defs>';
+
+  function rowOf(row, y, x, drawn, bar) {
+    const said = row.up || (row.role === "leader" ? `leads ${row.epoch}` : row.role) || "no role";
+    const parts = [`<text class="node" x="2" y="${y + 20}">${escaped(row.node)}</text>`,
+      `<text class="role" x="2" y="${y + 36}">${escaped(said)}</text>`];
+    if (bar && row.before) {
+      parts.push(`<rect class="rest" x="${LEFT}" y="${y + 6}" width="${bar - 8}" height="${HEIGHT - 12}" rx="3"/>` +
+        `<text class="resttext" x="${LEFT + (bar - 8) / 2}" y="${y + 21}">${row.before.toLocaleString("en")} before</text>`);
+    }
+    row.boxes.forEach((box) => parts.push(boxOf(box, x(box.offset), y)));
+    if (row.behind) {
+      parts.push(`<rect class="rest" x="${x(drawn.to) + 4}" y="${y + 6}" width="${BAR - 10}" height="${HEIGHT - 12}" rx="3"/>` +
+        `<text class="resttext" x="${x(drawn.to) + 4 + (BAR - 10) / 2}" y="${y + 21}">${row.behind.toLocaleString("en")} more</text>`);
+    }
+    parts.push(marksOf(row, y, x, drawn));
+    return `<g class="row ${row.up ? "off" : ""}" data-node="${escaped(row.node)}" data-role="${escaped(row.role)}" ` +
+      `data-up="${escaped(row.up)}" data-leo="${row.leo}" data-hw="${row.hw}">${parts.join("")}</g>`;
+  }
+
+  function boxOf(box, x, y) {
+    const there = box.state !== "gone";
+    const shown = there ? (box.known ? (box.value === null ? "·" : box.value) : "?") : box.lost[0];
+    const size = String(shown).length > 4 ? "small" : "";
+    const colour = there ? (box.epoch < 0 ? "none" : `e${box.epoch % COLOURS}`) : "";
+    const title = there
+      ? `offset ${box.offset}, epoch ${box.epoch < 0 ? "unknown" : box.epoch}, ${box.known ? `value ${box.value}` : "value not looked up"}` +
+        `${box.acked ? ", acked" : ""}${box.lost.length ? `; acked value ${box.lost.join(", ")} was here` : ""}`
+      : `offset ${box.offset}: acked value ${box.lost.join(", ")} is no longer here`;
+    const parts = [`<title>${escaped(title)}</title>`,
+      `<rect class="box ${colour}" x="${x}" y="${y}" width="${BOX}" height="${HEIGHT}" rx="2"/>`];
+    if (there && box.epoch >= COLOURS) {
+      parts.push(`<rect fill="url(#hatch)" x="${x}" y="${y}" width="${BOX}" height="${HEIGHT}" rx="2"/>`);
+    }
+    parts.push(`<text class="value ${colour} ${size}" x="${x + BOX / 2}" y="${y + 22}">${escaped(shown)}</text>`);
+    if (box.state === "replaced") {
+      parts.push(`<rect class="lostedge" x="${x + 1.5}" y="${y + 1.5}" width="${BOX - 3}" height="${HEIGHT - 3}" rx="2"/>` +
+        `<text class="lostvalue" x="${x + BOX - 3}" y="${y - 3}">${escaped(box.lost[0])}</text>`);
+    }
+    if (box.focus) {
+      parts.push(`<rect class="focus" x="${x - 0.5}" y="${y - 0.5}" width="${BOX + 1}" height="${HEIGHT + 1}" rx="3"/>`);
+    }
+    return `<g class="record ${box.state}" data-offset="${box.offset}" data-epoch="${box.epoch}" ` +
+      `data-value="${escaped(shown)}" data-lost="${escaped(box.lost.join(","))}" data-state="${box.state}">${parts.join("")}</g>`;
+  }
+
+  function marksOf(row, y, x, drawn) {
+    const parts = [], bottom = y + HEIGHT;
+    const inside = (offset) => Number.isInteger(offset) && offset >= drawn.from && offset <= drawn.to;
+    const at = (offset) => x(offset) - GAP / 2;
+    const same = row.leo === row.hw;
+    if (inside(row.leo)) {
+      parts.push(`<path class="leo" d="M${at(row.leo) + (same ? 1.5 : 0)} ${y - 4}V${bottom + 5}h-7h14"/>`);
+    }
+    if (inside(row.hw)) parts.push(`<line class="hw" x1="${at(row.hw) - (same ? 1.5 : 0)}" x2="${at(row.hw) - (same ? 1.5 : 0)}" y1="${y - 6}" y2="${bottom + 5}"/>`);
+    const near = inside(row.leo) && inside(row.hw) && !same ? Math.abs(x(row.leo) - x(row.hw)) < 70 : false;
+    if (same && inside(row.leo)) {
+      parts.push(`<text class="mark" x="${at(row.leo)}" y="${bottom + 20}">HW = LEO ${row.leo}</text>`);
+    } else {
+      if (inside(row.hw)) parts.push(`<text class="mark hwtext${near ? " ends" : ""}" x="${at(row.hw) + (near ? 4 : 0)}" y="${bottom + 20}">HW ${row.hw}</text>`);
+      if (inside(row.leo)) parts.push(`<text class="mark${near ? " begins" : ""}" x="${at(row.leo) - (near ? 8 : 0)}" y="${bottom + 20}">LEO ${row.leo}</text>`);
+      const outside = [["HW", row.hw], ["LEO", row.leo]].filter(([, offset]) => Number.isInteger(offset) && !inside(offset));
+      if (outside.length) {
+        const right = outside[0][1] > drawn.to;
+        parts.push(`<text class="mark ${right ? "ends" : "begins"}" x="${right ? x(drawn.to) + BAR - 10 : LEFT}" y="${bottom + 20}">` +
+          `${outside.map(([name, offset]) => `${name} ${offset}`).join(", ")}</text>`);
+      }
+    }
+    return parts.join("");
+  }
+
+  return { stateAt, drawing, windowOf, svgOf, escaped, SHOWN };
+})();
+
+if (typeof module !== "undefined") module.exports = floodmarkViewer;

@@ -1,0 +1,241 @@
+"""The page of a run: what it says of a saved run, that no text of a folder is markup, and damaged folders."""
+
+import gzip
+import json
+import re
+import shutil
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import edit_lines, edit_run, floodmark
+from judged_runs import judged, judged_names
+
+from harness.commands.report import write_report
+from harness.reports.html.clients import Clients, availability
+from harness.reports.html.facts import facts_of
+from harness.reports.html.replica_log import ReplicaLog, stretches, without
+from harness.reports.html.spans import spans_of
+
+LOST = "double-failover"
+NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return judged(tmp_path, LOST)
+
+
+def page(folder: Path) -> str:
+    return write_report(folder).read_text(encoding="utf-8")
+
+
+def data(text: str) -> dict[str, Any]:
+    """The page's data, unpacked as its script does."""
+    found = re.search(r'<script type="application/(json|gzip)"[^>]* id="data">(.*?)</script>', text, re.S)
+    assert found is not None
+    raw = gzip.decompress(b64decode(found[2])).decode() if found[1] == "gzip" else found[2]
+    told: dict[str, Any] = json.loads(raw)
+    return told
+
+
+def without_scripts(text: str) -> str:
+    return re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.S)
+
+
+def test_the_verdict_its_sentence_and_its_course_are_on_the_page(folder: Path) -> None:
+    text = page(folder)
+
+    assert "<title>invalid: 1 lost write - double-failover</title>" in text
+    assert "was acked at offset 3, but the leader&#x27;s final log holds 4 there" in text
+    for line in ("acked record 3; offset 3", "cut its log from 4 to 3", "floodmark reproduce"):
+        assert line in text
+
+
+def test_the_steps_are_those_that_matter_and_it_opens_at_the_line_to_blame(folder: Path) -> None:
+    story = data(page(folder))["stories"][0]
+
+    names = [step["name"] for step in story["steps"]]
+    assert 4 <= len(names) <= 8
+    assert names[0] == "acked"
+    assert {"kill n1", "n3 truncates", "n3 is elected", "n3 appends there"} <= set(names)
+    assert names[story["opens"]] == "n3 truncates"
+    assert all(story["events"][step["at"]]["t"] <= step["t"] + 0.001 for step in story["steps"])
+
+
+def test_no_text_of_a_folder_is_markup(folder: Path) -> None:
+    """In a node's name, in the verdict's sentences, in an error, in the configuration and in the trace."""
+    about = json.loads((folder / "run.json").read_text())
+    edit_run(folder, nodes=[NASTY, "n2", "n3"], scenario=NASTY, seed=NASTY, commit=NASTY,
+             config={NASTY: {NASTY: NASTY}, "n2": {}}, guarantees={**about["guarantees"], NASTY: NASTY},
+             partitions={"0": {**about["partitions"]["0"], "replicas": [NASTY, "n2", "n3"]}})
+    told = json.loads((folder / "verdict.json").read_text())
+    for found in told["findings"]:
+        for example in found["examples"]:
+            example["text"] = NASTY
+            example["nodes"] = [NASTY]
+    told["unknown"] = [{"names": [NASTY], "reason": NASTY}]
+    (folder / "verdict.json").write_text(json.dumps(told))
+    nasty = json.dumps(NASTY)[1:-1]
+    for name in ("trace.jsonl", "history.jsonl", "replicas.jsonl"):
+        edit_lines(folder / name, lambda lines: [
+            line.replace('"n1"', f'"{nasty}"').replace('to the high watermark', nasty) for line in lines])
+
+    text = page(folder)
+
+    assert NASTY in json.dumps(data(text), ensure_ascii=False).replace('\\"', '"')
+    assert "alert(1)" in text  # it is there, as text
+    assert "<img" not in text
+    assert "<script>alert" not in text
+    assert len(re.findall(r"</script", text)) == len(re.findall(r"<script", text))
+
+
+def test_nothing_is_fetched(folder: Path) -> None:
+    text = page(folder)
+
+    assert "default-src 'none'" in text
+    assert not re.search(r"\b(src|href|action|data|poster)\s*=\s*[\"']?\s*(https?:)?//", text)
+    assert not re.search(r"https?://", without_scripts(text))
+    assert not re.search(r"\bimport\s*\(|@import|url\((?!#)", text.replace("url(#hatch)", ""))
+
+
+@pytest.mark.parametrize("name", judged_names())
+def test_every_saved_run_has_its_page(tmp_path: Path, name: str) -> None:
+    """Each finding's worst sentence is on it, and each story's steps are events of its own."""
+    folder = judged(tmp_path, name)
+
+    text = page(folder)
+
+    for found in json.loads((folder / "verdict.json").read_text())["findings"]:
+        assert found["name"] in text
+    for story in data(text)["stories"]:
+        assert all(0 <= step["at"] < len(story["events"]) for step in story["steps"])
+        assert 0 <= story["opens"] <= max(0, len(story["steps"]) - 1)
+
+
+def test_a_small_runs_page_is_small(folder: Path) -> None:
+    assert len(page(folder)) < 1_000_000
+
+
+def test_a_run_without_a_trace_is_shown_as_it_ended(folder: Path) -> None:
+    (folder / "trace.jsonl").unlink()
+
+    story = data(page(folder))["stories"][0]
+
+    assert not story["traced"]
+    assert story["steps"] == story["events"] == []
+    leader = next(one for one in story["replicas"] if one["role"] == "leader")
+    assert leader["leo"] == 5
+    assert leader["log"][0] == [0, 0, 3]
+
+
+def test_a_valid_run_says_what_was_looked_at(tmp_path: Path) -> None:
+    folder = judged(tmp_path, "traced-and-in-order")
+
+    text = page(folder)
+
+    assert "<title>valid - traced-and-in-order</title>" in text
+    assert "Looked at:" in text
+    assert data(text)["stories"] == []
+    assert 'id="logs"' not in text
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("verdict.json", "was not judged yet"),
+    ("history.jsonl", "there is no history.jsonl"),
+])
+def test_what_is_missing_is_said(folder: Path, name: str, said: str) -> None:
+    (folder / name).unlink()
+
+    assert said in page(folder)
+
+
+@pytest.mark.parametrize("name", ["history.jsonl", "trace.jsonl", "replicas.jsonl"])
+def test_broken_lines_are_passed_over(folder: Path, name: str) -> None:
+    edit_lines(folder / name, lambda lines: ["{broken", "[1, 2]", *lines, '{"time": "x"}'])
+
+    text = page(folder)
+
+    assert "invalid" in text
+    if name != "replicas.jsonl":
+        assert f"{name}: 2 line(s) are no JSON objects" in text
+
+
+def test_dumps_that_are_gone_and_a_mistyped_run_json_still_make_a_page(folder: Path) -> None:
+    shutil.rmtree(folder / "logs")
+    assert "invalid" in page(folder)
+
+    edit_run(folder, partitions=[1, 2])
+    assert "`partitions` is no object" in page(folder)
+
+    (folder / "run.json").write_text("{")
+    assert "cannot read" in page(folder)
+
+
+def test_the_command_names_the_file_and_refuses_what_is_no_run(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "here.html"
+
+    answer = floodmark("report", folder, "--out", out)
+
+    assert (answer.code, answer.last) == (0, str(out))
+    assert out.read_text().startswith("<!DOCTYPE html>")
+    assert floodmark("report", folder).last == str(folder / "report.html")
+    assert floodmark("report", tmp_path / "absent").code == 2
+    assert floodmark("report", folder, "--out", tmp_path).code == 2
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert floodmark("report", empty).code == 4
+
+
+# -- what the page is made of -------------------------------------------------------------------------------
+
+
+def test_a_log_is_followed_and_what_was_cut_is_remembered_until_it_is_back() -> None:
+    log = ReplicaLog()
+    log.apply({"event": "append", "offset": 0, "count": 4, "epochs": [[0, 0], [1, 3]], "leo": 4, "hw": 2})
+    assert log.log == [(0, 0, 3), (1, 3, 4)]
+
+    log.apply({"event": "truncate", "from": 4, "to": 2, "leo": 2, "hw": 2})
+    assert (log.log, log.cut) == ([(0, 0, 2)], [(0, 2, 3), (1, 3, 4)])
+
+    log.apply({"event": "append", "offset": 2, "count": 2, "epochs": [[0, 2]], "leo": 4, "hw": 2})
+    assert (log.log, log.cut) == ([(0, 0, 4)], [(1, 3, 4)])  # offset 3 is there, but of another epoch
+
+
+def test_epochs_of_an_append_may_begin_before_it() -> None:
+    assert stretches([[0, 0], [2, 5]], 3, 7) == [(0, 3, 5), (2, 5, 7)]
+    assert stretches([], 3, 5) == [(-1, 3, 5)]
+    assert without([(0, 0, 9)], (0, 3, 5)) == [(0, 0, 3), (0, 5, 9)]
+
+
+def test_a_fault_lasts_until_what_undoes_it_comes_to_its_node() -> None:
+    lines = [
+        {"time": 10, "f": "kill", "index": 0, "fault": {"nodes": ["n1"], "began": 8}},
+        {"time": 12, "f": "pause", "index": 1, "fault": {"nodes": ["n2"]}},
+        {"time": 15, "f": "start", "index": 2, "fault": {"nodes": ["n1"]}},
+        {"time": 16, "f": "expire", "index": 3, "fault": {"nodes": ["n1"]}},
+    ]
+
+    spans = spans_of(lines, 99)
+
+    assert [(span.f, span.node, span.began_ns, span.until_ns, span.mended) for span in spans] == [
+        ("kill", "n1", 8, 15, True), ("pause", "n2", 12, 99, False), ("expire", "n1", 16, None, False)]
+
+
+def test_availability_of_a_fault_by_hand() -> None:
+    seen = Clients(acks_ns={0: [5, 10, 60, 70], 1: [5, 40, 45, 75]}, failures_ns=[3, 25])
+
+    told = availability(seen, 20, 50)
+
+    assert (told.first_failure_ns, told.longest_gap_ns, told.gap_partition) == (5, 50, 0)
+    assert told.first_ack_ns == 25  # of partition 1, which took longer than partition 0
+
+
+def test_the_facts_of_a_small_run(folder: Path) -> None:
+    facts = facts_of(folder)
+
+    assert [(span.f, span.node) for span in facts.spans][:2] == [("kill", "n1"), ("pause", "n2")]
+    assert len(facts.traced.truncations) == 3
+    assert facts.lost == ((0, 3),)
+    assert facts.problems == ()

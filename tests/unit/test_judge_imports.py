@@ -1,5 +1,5 @@
-"""What `floodmark check` imports before Spark's JVM starts: nothing that takes long. The rest is imported while
-the JVM starts (checkers/spark/session.py)."""
+"""What `floodmark check` imports before Spark's JVM starts: nothing that takes long. The rest is imported
+meanwhile (checkers/spark/session.py)."""
 
 import subprocess
 import sys

@@ -19,7 +19,7 @@ def faults_in(line: bytes) -> frozenset[str]:
     if not _NEMESIS.search(line):
         return frozenset()
     fs = [f for f in (found.decode() for found in _F.findall(line)) if f in FAULTS]
-    told = frozenset(fs) - ({"elect"} if _CLEAN.search(line) else frozenset())
+    named = frozenset(fs) - ({"elect"} if _CLEAN.search(line) else frozenset())
     if len(fs) >= max(1, line.count(b'"fault"')):
-        return told
-    return told | LOSES | ({"elect"} if b"unclean" in line else frozenset())
+        return named
+    return named | LOSES | ({"elect"} if b"unclean" in line else frozenset())

@@ -224,8 +224,8 @@ def test_what_is_silent(tmp_path: Path) -> None:
 
 def traced(tale: Tale, *rulings: dict[str, Any]) -> dict[str, Any]:
     tale.trace = []
-    lines = [{"node": "controller", "seq": seq, "broker": None, "clean": None, "leader": None, "isr": None,
-              "epoch": None, "partition": None, **line} for seq, line in enumerate(rulings)]  # fmt: skip
+    lines = [{"node": "controller", "at": seq, "seq": seq, "broker": None, "clean": None, "leader": None,
+              "isr": None, "epoch": None, "partition": None, **line} for seq, line in enumerate(rulings)]  # fmt: skip
     nodes = {node: NodeSeqs(lines=1, seqs=((0, 0),)) for node in ("n1", "n2", "n3", "controller")}
     return {"traced": TraceSummary(nodes=nodes, rulings=lines)}
 
@@ -265,7 +265,7 @@ def test_one_that_was_not_is_a_finding(tmp_path: Path) -> None:
         run(other, tmp_path / "b", **traced(other, elect(5, 3, clean=True))),
     ]
     (row,) = driver_findings(7, runs[0])
-    assert row.keys() <= set(FINDINGS.names)
+    assert row.keys() <= {*FINDINGS.names, "at"}  # at: where the line to blame stands (examples.py)
     assert (row["run"], row["name"], row["seen"], row["nodes"]) == (7, names.UNCLEAN_ELECTION, 3, ["n1"])
     assert driver_findings(8, runs[1]) == []
 

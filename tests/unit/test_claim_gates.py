@@ -225,7 +225,8 @@ def test_what_is_silent(tmp_path: Path) -> None:
 def traced(tale: Tale, *rulings: dict[str, Any]) -> dict[str, Any]:
     tale.trace = []
     lines = [{"node": "controller", "at": seq, "seq": seq, "broker": None, "clean": None, "leader": None,
-              "isr": None, "epoch": None, "partition": None, **line} for seq, line in enumerate(rulings)]  # fmt: skip
+              "isr": None, "epoch": None, "partition": None, **line}
+             for seq, line in enumerate(rulings)]  # fmt: skip
     nodes = {node: NodeSeqs(lines=1, seqs=((0, 0),)) for node in ("n1", "n2", "n3", "controller")}
     return {"traced": TraceSummary(nodes=nodes, rulings=lines)}
 

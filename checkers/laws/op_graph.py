@@ -202,7 +202,7 @@ def strongly_connected(source: Ints, target: Ints, count: int) -> Ints:
     starts: list[int] = np.searchsorted(source[order], np.arange(count + 1)).tolist()
     labels, open_, met = [-1] * count, bytearray(count), [0] * count
     low, stack, counter, number = [0] * count, [], 0, 0
-    for root in np.unique(source).tolist():
+    for root in np.flatnonzero(np.bincount(source, minlength=count)).tolist():
         if met[root]:
             continue
         path, places = [root], [starts[root]]
@@ -281,8 +281,7 @@ def shortest_cycles(graph: Graph, kinds: frozenset[int], labels: Ints) -> Iterat
 
 
 def pairs_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Pairs:
-    edges = graph.among(kinds & {*DEPENDENCIES}, labels >= 0)
-    edges = edges[labels[graph.source[edges]] == labels[graph.target[edges]]]
+    edges = edges_within(graph, kinds, labels)
     source, target = graph.source[edges], graph.target[edges]
     order = np.lexsort((edges, graph.kind[edges] == RW, target, source))
     edges, source, target = edges[order], source[order], target[order]
@@ -296,10 +295,16 @@ def pairs_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Pairs:
 def starts_of(graph: Graph, kinds: frozenset[int], labels: Ints) -> Ints:
     """Every cycle has an edge that time does not agree with: the search begins with the sources of those, and
     with who began last, for there time is turned."""
-    edges = graph.among(kinds & {*DEPENDENCIES}, labels >= 0)
-    edges = edges[labels[graph.source[edges]] == labels[graph.target[edges]]]
-    starts = np.unique(graph.source[edges[graph.against(edges)]])
+    edges = edges_within(graph, kinds, labels)
+    edges = edges[graph.against(edges)]
+    starts = np.flatnonzero(np.bincount(graph.source[edges], minlength=len(labels)))
     return starts[np.lexsort((starts, -graph.inv[starts]))]
+
+
+def edges_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Ints:
+    """The listed edges of these kinds inside a component."""
+    edges = graph.among(kinds & {*DEPENDENCIES}, labels >= 0)
+    return edges[labels[graph.source[edges]] == labels[graph.target[edges]]]
 
 
 def cycles_of_two(

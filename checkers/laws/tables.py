@@ -105,9 +105,9 @@ TABLES: Mapping[str, pa.Schema] = {
 
 # What units of partitions send to the one unit of their run, if it has transactions (transactions.py).
 SENT_ON: Mapping[str, pa.Schema] = {
-    # One row an edge between two lines x and y. kind: y read a value that x wrote (WR); y wrote the record
-    # after x's (WW); y wrote the record after the last one that x read of the partition (RW). partition,
-    # offset, value: the record that was read, the earlier one, the last one read (no value).
+    # One row a kind of edge between two lines x and y. kind: y read a value that x wrote (WR); y wrote the
+    # record after x's (WW); y wrote the record after the last one that x read of the partition (RW).
+    # partition, offset, value: the lowest record that was read, the earlier one, the last one read (no value).
     "dependencies": _schema(kind=pa.int8(), x=INT, y=INT, partition=INT, offset=INT, value=INT),
     # How many edges a run has in the unit, though there be too many to send.
     "dependency_counts": _schema(edges=INT),

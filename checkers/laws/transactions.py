@@ -66,8 +66,8 @@ def dependencies(unit: Unit) -> None:
             union all select run, partition, acked, value, writer from txn_writers where acked is not null)
         group by run, partition, "offset" having min(value) = max(value)""",
     )
-    unit.make("dependencies", f"{_WR} union all {_WW} union all {_RW}")
-    unit.make("dependency_counts", "select run, count(*) as edges from dependencies group by run")
+    unit.make("dependencies", _DEPENDENCIES)
+    unit.make("dependency_counts", "select run, sum(records)::bigint as edges from dependencies group by run")
     unit.make("own_reads", _OWN_READS)
 
 
@@ -99,6 +99,11 @@ _RW = f"""select d.run, {RW}::tinyint, d."at", n.writer, d.partition, d."offset"
     asof join txn_records n
         on n.run = d.run and n.partition = d.partition and d."offset" < n."offset"
     where n.writer is not null"""
+# Of the edges of a kind between two lines that with the lowest record; a count of all of them.
+_DEPENDENCIES = f"""select run, kind, x, y, lowest.partition, lowest."offset", lowest.value, records
+    from (select run, kind, x, y, count(*) as records,
+            min({{'partition': partition, 'offset': "offset", 'value': value}}) as lowest
+        from ({_WR} union all {_WW} union all {_RW}) group by run, kind, x, y)"""
 # A value counts once, of the first txn that both sends and reads it: a second answer adds nothing.
 _OWN_READS = """with shown as (
         select run, partition, value, "at", s.index, s.process, min(d."offset") as "offset", asked_index

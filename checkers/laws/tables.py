@@ -107,7 +107,8 @@ TABLES: Mapping[str, pa.Schema] = {
 SENT_ON: Mapping[str, pa.Schema] = {
     # One row a kind of edge between two lines x and y. kind: y read a value that x wrote (WR); y wrote the
     # record after x's (WW); y wrote the record after the last one that x read of the partition (RW).
-    # partition, offset, value: the lowest record that was read, the earlier one, the last one read (no value).
+    # partition, offset, value: the lowest record that was read, the earlier one, the last one read (without
+    # a value).
     "dependencies": _schema(kind=pa.int8(), x=INT, y=INT, partition=INT, offset=INT, value=INT),
     # How many edges a run has in the unit, though there be too many to send.
     "dependency_counts": _schema(edges=INT),

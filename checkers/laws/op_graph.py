@@ -304,7 +304,8 @@ def starts_of(graph: Graph, kinds: frozenset[int], labels: Ints) -> Ints:
 def edges_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Ints:
     """The listed edges of these kinds inside a component."""
     edges = graph.among(kinds & {*DEPENDENCIES}, labels >= 0)
-    return edges[labels[graph.source[edges]] == labels[graph.target[edges]]]
+    inside: Ints = edges[labels[graph.source[edges]] == labels[graph.target[edges]]]
+    return inside
 
 
 def cycles_of_two(

@@ -57,8 +57,8 @@ UNIT_BYTES = 160 << 20  # of files
 ACROSS_BYTES = 384 << 20  # of files: of 460 MB the lines and values of a task took 0.3 GB
 MEMORY_SHARE = 0.6  # of the machine's memory, for the databases of all its tasks together
 # Of one unit's database, however much there is. A unit of 920 MB of files, 13 million rows, took 2.4 GB as
-# Arrow tables, 1.5 GB in the database; with a limit of 600 MB a seventh more CPU time; 440 MB were too few.
-MOST_MEMORY_MB = 1536
+# Arrow tables, 1.5 GB in the database; with a limit of 600 MB a seventh more CPU time.
+MOST_MEMORY_MB = 1024
 ROW_BYTES = 190  # what a row of a unit took there as an Arrow table, while laws were asked of it
 LINES, VALUES = "lines", "values"  # tables that are dealt by hash, of lines by process and of values
 DRIVER = 0  # the partition of the shuffle that has what the driver is told

@@ -52,6 +52,15 @@ class Unit:
         """A table of what this selects, computed once; it spills to disk where memory is short."""
         self._run(f'create temp table "{name}" as {select}')
 
+    def extend(self, name: str, select: str) -> None:
+        """More rows of a table that `make` has made."""
+        self._run(f'insert into "{name}" {select}')
+
+    def slices(self, rows: int, *tables: str) -> int:
+        """How many slices of so many rows these tables have together, at least one."""
+        total = sum(len(self._db.table(name)) for name in tables)
+        return max(1, -(-total // rows))
+
     def view(self, name: str, select: str) -> None:
         """A name for what this selects, computed anew wherever it is asked, as far as it is."""
         self._run(f'create temp view "{name}" as {select}')

@@ -16,8 +16,8 @@ Rules
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,167 +40,73 @@ _FLAG = "(?:true|false)"
 # -- what a value may be ------------------------------------------------------------------------------------
 
 
-class Type(Protocol):
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Type:
     """What values a field may have, null aside."""
 
-    @property
-    def arrow(self) -> pa.DataType | None:
-        """Of the column; None: no check asks for what is there, and it is no column."""
-        ...
-
-    @property
-    def usual(self) -> str | None:
-        """How most of them are written, as a regular expression of RE2; None: in a usual line none is."""
-        ...
-
-    def fits(self, value: Any) -> bool:
-        """Whether it may be this, of those that json knows."""
-        ...
-
-    def as_column(self, value: Any) -> Any:
-        """One that fits, as its column has it."""
-        ...
+    fits: Callable[[Any], bool]  # whether it may be this, of those that json knows
+    # Most of them as they are written, as a regular expression of RE2; None: in a usual line there is none.
+    usual: str | None = None
+    arrow: pa.DataType | None = None  # of the column; None: no check asks for what is there, it has none
+    as_column: Callable[[Any], Any] = _same  # one that fits, as its column has it
+    least: int | None = None  # of integers
 
 
-@dataclass(frozen=True, slots=True)
-class Int:
+def integer(least: int = LOWEST) -> Type:
     """An integer of 64 bits."""
-
-    least: int = LOWEST
-
-    @property
-    def arrow(self) -> pa.DataType:
-        return pa.int64()
-
-    @property
-    def usual(self) -> str:
-        return {0: _NATURAL, -1: f"(?:-1|{_NATURAL})", LOWEST: f"-?{_NATURAL}"}[self.least]
-
-    def fits(self, value: Any) -> bool:
-        return type(value) is int and self.least <= value <= HIGHEST
-
-    def as_column(self, value: Any) -> Any:
-        return value
+    usual = {0: _NATURAL, -1: f"(?:-1|{_NATURAL})", LOWEST: f"-?{_NATURAL}"}[least]
+    return Type(
+        fits=lambda value: type(value) is int and least <= value <= HIGHEST,
+        usual=usual, arrow=pa.int64(), least=least,
+    )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """true or false."""
-
-    @property
-    def arrow(self) -> pa.DataType:
-        return pa.bool_()
-
-    @property
-    def usual(self) -> str:
-        return _FLAG
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, bool)
-
-    def as_column(self, value: Any) -> Any:
-        return value
+def _without_halves(text: str) -> str:
+    """Half of a surrogate pair, which JSON's escapes can say and UTF-8 cannot, becomes a ?."""
+    return text.encode(errors="replace").decode()
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A text. Half of a surrogate pair, which JSON's escapes can say and UTF-8 cannot, becomes a ?."""
-
-    @property
-    def arrow(self) -> pa.DataType:
-        return pa.string()
-
-    @property
-    def usual(self) -> str:
-        return _TEXT
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, str)
-
-    def as_column(self, value: Any) -> Any:
-        return value.encode(errors="replace").decode()
+FLAG = Type(fits=lambda value: isinstance(value, bool), usual=_FLAG, arrow=pa.bool_())
+TEXT = Type(
+    fits=lambda value: isinstance(value, str), usual=_TEXT, arrow=pa.string(), as_column=_without_halves
+)
+# What is a text, and would do no harm if it were something else: a name that only people read, or that checks
+# compare with theirs.
+WORD = replace(
+    TEXT,
+    fits=lambda _: True,
+    as_column=lambda value: _without_halves(value if isinstance(value, str) else json.dumps(value)),
+)
+# An object of whatever fields. Whoever needs it looks at the line.
+OBJECT = Type(fits=lambda value: isinstance(value, dict))
+# What may be there besides, whatever it is: declared for no other reason than that lines with it are usual.
+ANYTHING = Type(fits=lambda _: True, usual=f"(?:{_TEXT}|-?{_NATURAL}|{_FLAG})")
 
 
-@dataclass(frozen=True, slots=True)
-class Word(Text):
-    """What is a text, and would do no harm if it were something else: a name that only people read, or that
-    checks compare with theirs."""
-
-    def fits(self, value: Any) -> bool:
-        return True
-
-    def as_column(self, value: Any) -> Any:
-        return Text.as_column(self, value if isinstance(value, str) else json.dumps(value))
+def unasked(of: Type) -> Type:
+    """A value of this type that no check looks at."""
+    return Type(fits=of.fits, usual=of.usual)
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
-    """An object of whatever fields. Whoever needs it looks at the line."""
-
-    @property
-    def arrow(self) -> None:
-        return None
-
-    @property
-    def usual(self) -> None:
-        return None
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, dict)
-
-    def as_column(self, value: Any) -> Any:
-        raise NotImplementedError("it has no column")
-
-
-@dataclass(frozen=True, slots=True)
-class Unasked:
-    """A value that no check looks at: of this type, or, without one, whatever it is (then the field is
-    declared for no other reason than that lines which have it are usual ones)."""
-
-    of: Type | None = None
-
-    @property
-    def arrow(self) -> None:
-        return None
-
-    @property
-    def usual(self) -> str | None:
-        return f"(?:{_TEXT}|-?{_NATURAL}|{_FLAG})" if self.of is None else self.of.usual
-
-    def fits(self, value: Any) -> bool:
-        return self.of is None or self.of.fits(value)
-
-    def as_column(self, value: Any) -> Any:
-        raise NotImplementedError("it has no column")
-
-
-@dataclass(frozen=True, slots=True)
-class List:
+def list_of(of: Type, length: int | None = None) -> Type:
     """A list of such, of which none is null; of so many, where there is a `length`."""
-
-    of: Type
-    length: int | None = None
-
-    @property
-    def arrow(self) -> pa.DataType:
-        return pa.list_(self.of.arrow)
-
-    @property
-    def usual(self) -> str:
-        if self.length is not None:
-            return r"\[" + ", ?".join([str(self.of.usual)] * self.length) + r"\]"
-        return rf"\[(?:{self.of.usual}(?:, ?{self.of.usual})*)?\]"
-
-    def fits(self, value: Any) -> bool:
-        of = self.of.fits
-        return (
+    usual = rf"\[(?:{of.usual}(?:, ?{of.usual})*)?\]"
+    if length is not None:
+        usual = r"\[" + ", ?".join([str(of.usual)] * length) + r"\]"
+    return Type(
+        fits=lambda value: (
             isinstance(value, list)
-            and (self.length is None or len(value) == self.length)
-            and all(each is not None and of(each) for each in value)
-        )
-
-    def as_column(self, value: Any) -> Any:
-        return [self.of.as_column(each) for each in value]
+            and (length is None or len(value) == length)
+            and all(each is not None and of.fits(each) for each in value)
+        ),
+        usual=usual,
+        arrow=pa.list_(of.arrow),
+        as_column=lambda value: [of.as_column(each) for each in value],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,31 +117,6 @@ class Field:
     type: Type
     needed: bool = False
     named: bool = False
-
-
-@dataclass(frozen=True)
-class Item:
-    """An object with these fields."""
-
-    fields: Sequence[Field]
-
-    @cached_property
-    def _fields(self) -> "Fields":
-        return Fields(self.fields)
-
-    @property
-    def arrow(self) -> pa.DataType:
-        return pa.struct(self._fields.columns)
-
-    @property
-    def usual(self) -> str:
-        return self._fields.usual
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, dict) and self._fields.fit(value)
-
-    def as_column(self, value: Any) -> Any:
-        return self._fields.as_columns(value)
 
 
 class Twice(dict[str, Any]):
@@ -294,6 +175,17 @@ class Fields:
             for each in self._fields
             if each.name in row and each.type.arrow is not None
         }
+
+
+def item(*several: Field) -> Type:
+    """An object with these fields."""
+    fields = Fields(several)
+    return Type(
+        fits=lambda value: isinstance(value, dict) and fields.fit(value),
+        usual=fields.usual,
+        arrow=pa.struct(fields.columns),
+        as_column=fields.as_columns,
+    )
 
 
 # -- what lines of some sort must have ----------------------------------------------------------------------
@@ -465,15 +357,15 @@ def validity(column: pa.Array) -> Mask:
 
 TYPES = ("invoke", "ok", "fail", "info")
 CLIENT_FS = ("send", "poll", "txn", "assign", "subscribe", "crash", "list_offsets")
-PLACE = Int(0)
+PLACE = integer(0)
 
 _PARTITION = Field(name="partition", type=PLACE, needed=True)
-_VALUE = Field(name="value", type=Int(), needed=True)
+_VALUE = Field(name="value", type=integer(), needed=True)
 _OFFSET = Field(name="offset", type=PLACE, needed=True)
-_EPOCH = Field(name="epoch", type=Unasked(Int()))
-_SEND = Item((_PARTITION, _VALUE, Field(name="offset", type=PLACE), _EPOCH))
-_READ = Item((_PARTITION, _OFFSET, _VALUE, _EPOCH))
-_END = Item((_PARTITION, _OFFSET))
+_EPOCH = Field(name="epoch", type=unasked(integer()))
+_SEND = item(_PARTITION, _VALUE, Field(name="offset", type=PLACE), _EPOCH)
+_READ = item(_PARTITION, _OFFSET, _VALUE, _EPOCH)
+_END = item(_PARTITION, _OFFSET)
 
 _CLIENT: Mapping[str, Ask] = {"process": Between(0)}
 _OK: Mapping[str, Ask] = {**_CLIENT, "type": OneOf(("ok",))}
@@ -482,15 +374,15 @@ HISTORY = Table(
     fields=(
         Field(name="index", type=PLACE, needed=True),
         Field(name="time", type=PLACE, needed=True),
-        Field(name="process", type=Int(NEMESIS), needed=True),
-        Field(name="type", type=Text(), needed=True),
-        Field(name="f", type=Text(), needed=True),
-        Field(name="sends", type=List(_SEND)),
-        Field(name="reads", type=List(_READ)),
-        Field(name="offsets", type=List(_END)),
-        Field(name="partitions", type=List(PLACE)),
-        Field(name="error", type=Unasked(Text())),
-        Field(name="fault", type=Object()),
+        Field(name="process", type=integer(NEMESIS), needed=True),
+        Field(name="type", type=TEXT, needed=True),
+        Field(name="f", type=TEXT, needed=True),
+        Field(name="sends", type=list_of(_SEND)),
+        Field(name="reads", type=list_of(_READ)),
+        Field(name="offsets", type=list_of(_END)),
+        Field(name="partitions", type=list_of(PLACE)),
+        Field(name="error", type=unasked(TEXT)),
+        Field(name="fault", type=OBJECT),
     ),
     rules=(
         Rule(needs={"type": OneOf(TYPES)}),
@@ -515,14 +407,14 @@ CARRIED_BY: Mapping[str, Sequence[str]] = {
 }
 
 _ENTRY = (
-    Field(name="node", type=Text(), needed=True),
+    Field(name="node", type=TEXT, needed=True),
     _PARTITION,
     _OFFSET,
-    Field(name="epoch", type=Int(-1), needed=True),
-    Field(name="value", type=Int(), named=True),
-    Field(name="crc", type=Int(), needed=True),
-    Field(name="crc_ok", type=Flag()),
-    Field(name="aborted", type=Flag()),
+    Field(name="epoch", type=integer(-1), needed=True),
+    Field(name="value", type=integer(), named=True),
+    Field(name="crc", type=integer(), needed=True),
+    Field(name="crc_ok", type=FLAG),
+    Field(name="aborted", type=FLAG),
 )
 
 
@@ -543,26 +435,26 @@ def _of(*events: str, **more: Ask) -> dict[str, Ask]:
 
 TRACE = Table(
     fields=(
-        Field(name="time", type=Int(), needed=True),
-        Field(name="node", type=Text(), needed=True),
+        Field(name="time", type=integer(), needed=True),
+        Field(name="node", type=TEXT, needed=True),
         Field(name="seq", type=PLACE, needed=True),
-        Field(name="partition", type=Int()),
-        Field(name="event", type=Text(), needed=True),
-        *(Field(name=name, type=Int()) for name in ("epoch", "leo", "hw")),
-        Field(name="role", type=Word()),
-        Field(name="follower", type=Unasked()),
-        Field(name="offset", type=Int()),
-        Field(name="follower_epoch", type=Unasked()),
-        Field(name="count", type=Int()),
-        Field(name="epochs", type=List(List(Int(), length=2))),
-        Field(name="acks", type=Word()),
-        *(Field(name=name, type=Int()) for name in ("from", "to")),
-        Field(name="why", type=Word()),
-        Field(name="leader", type=Text()),
-        Field(name="isr", type=List(Text())),
-        *(Field(name=name, type=Int()) for name in ("start", "partition_epoch")),
-        Field(name="broker", type=Text()),
-        Field(name="clean", type=Flag()),
+        Field(name="partition", type=integer()),
+        Field(name="event", type=TEXT, needed=True),
+        *(Field(name=name, type=integer()) for name in ("epoch", "leo", "hw")),
+        Field(name="role", type=WORD),
+        Field(name="follower", type=ANYTHING),
+        Field(name="offset", type=integer()),
+        Field(name="follower_epoch", type=ANYTHING),
+        Field(name="count", type=integer()),
+        Field(name="epochs", type=list_of(list_of(integer(), length=2))),
+        Field(name="acks", type=WORD),
+        *(Field(name=name, type=integer()) for name in ("from", "to")),
+        Field(name="why", type=WORD),
+        Field(name="leader", type=TEXT),
+        Field(name="isr", type=list_of(TEXT)),
+        *(Field(name=name, type=integer()) for name in ("start", "partition_epoch")),
+        Field(name="broker", type=TEXT),
+        Field(name="clean", type=FLAG),
     ),
     rules=(
         Rule(where=_of("append"), needs={**_STATE, "role": _ROLE, "offset": Between(0), "count": Between(1)}),

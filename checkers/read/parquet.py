@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.read.field_table import HIGHEST, Flag, Int, dump_of, one_array, validity, values
+from checkers.read.field_table import FLAG, HIGHEST, dump_of, one_array, validity, values
 from checkers.read.json_lines import Rows
 from checkers.read.ranges import Range
 
 _FIELDS = dump_of("").fields
-NUMBERS = tuple(each.name for each in _FIELDS if isinstance(each.type, Int))
-FLAGS = tuple(each.name for each in _FIELDS if isinstance(each.type, Flag))
+NUMBERS = tuple(each.name for each in _FIELDS if each.type.least is not None)
+FLAGS = tuple(each.name for each in _FIELDS if each.type is FLAG)
 VALUELESS = "it has no column value"
 
 
@@ -77,7 +77,7 @@ def _rows(read: pa.Table, node: str) -> Rows:
         column = column.cast(kind, safe=False)
         if field.needed:
             good &= validity(column)
-        if isinstance(field.type, Int):
+        if field.type.least is not None:
             good &= values(column, field.type.least) >= field.type.least
         columns[field.name] = column.dictionary_encode() if field.name == "node" else column
     good &= table.keeps_rules(columns)

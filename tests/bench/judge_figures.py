@@ -268,7 +268,12 @@ def checked(folders: Sequence[Path], words: Sequence[str] = (), beside: Sequence
     """One call on these folders, watched. words: more of its command line. beside: processes that work for
     it, which count with what they use from now on."""
     command = [sys.executable, "-m", "harness", "check", *words, *map(str, folders)]
-    return watched(command, JUDGED, beside)
+    try:
+        return watched(command, JUDGED, beside)
+    except SystemExit as failed:
+        errors = [folder / "judge-error.txt" for folder in folders]
+        told = [path.read_text(errors="replace") for path in errors if path.exists()]
+        raise SystemExit("\n".join([str(failed), *told])) from failed
 
 
 def watched(command: Sequence[str], codes: Mapping[int, str], beside: Sequence[int] = ()) -> Cost:

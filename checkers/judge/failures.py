@@ -59,10 +59,12 @@ def words_of(error: BaseException) -> str:
         message = str(error).strip()
     except Exception:  # py4j asks the JVM, which may be gone
         message = ""
-    _, in_worker, rest = message.partition(_TRACEBACK)
+    before, in_worker, rest = message.partition(_TRACEBACK)
     lost = _LOST.search(message)
-    if in_worker and (errors := [line for line in rest.splitlines() if line[:1].strip()]):
-        words = errors[0]
+    margin = before.rpartition("\n")[2]  # of a worker that did not start all is indented
+    line = rf"^{margin if margin.isspace() else ''}(\S.*)"
+    if in_worker and (error_line := re.search(line, rest, re.MULTILINE)):
+        words = error_line[1]
     elif lost is not None:
         words = f"{type(error).__name__}: {lost[1]}"
     else:

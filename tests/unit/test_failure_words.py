@@ -1,0 +1,33 @@
+"""What broke a task is told in one line: the type and the message of the error that did it."""
+
+import pytest
+
+from checkers.judge.failures import failure_of
+
+WORKS = """An error occurred while calling z:PythonRDD.collectAndServe.
+: SparkException: Lost task 0.0 in stage 1.0 (host executor 1): Python: Traceback (most recent call last):
+  File "worker.py", line 5, in main
+    process()
+KeyError: 'epoch'
+
+	at org.apache.spark.api.python.BasePythonRunner
+"""
+STARTS = """Lost task 0.0 in stage 0.0 (host executor 1): org.apache.spark.SparkException:
+Error from python worker:
+  Traceback (most recent call last):
+    File "daemon.py", line 7, in <module>
+      from checkers.judge import two_passes
+  ImportError: cannot import name 'two_passes'
+PYTHONPATH was:
+  /opt/spark
+"""
+
+
+@pytest.mark.parametrize(("said", "words"), [
+    (WORKS, "KeyError: 'epoch'"),
+    (STARTS, "ImportError: cannot import name 'two_passes'"),
+    ("Lost task 1.0 in stage 0.0 (host executor 2): ExecutorLost\nmore", "RuntimeError: ExecutorLost"),
+    ("nothing is known\nof it", "RuntimeError: nothing is known"),
+])  # fmt: skip
+def test_one_line_tells_what_broke_it(said: str, words: str) -> None:
+    assert failure_of(RuntimeError(said)).words == words

@@ -261,7 +261,7 @@ def read_trace(path: Path, folder: Folder) -> None:
     except OSError:
         return
     good = [event for event in parsed if event is not None and is_int(event.get("time"))
-            and is_text(event.get("node")) and is_int(event.get("seq"))]
+            and is_text(event.get("node")) and is_int(event.get("seq")) and is_text(event.get("event"))]
     seqs: dict[str, list[int]] = {}
     for event in good:
         seqs.setdefault(event["node"], []).append(event["seq"])

@@ -18,7 +18,8 @@ def campaign() -> None:
 
 @campaign.command("run")
 @click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=PLAN_FILE)
-@click.option("--preset", metavar="NAME", help="smoke, nightly or soak, instead of a plan.")
+@click.option("--preset", metavar="NAME", show_default="none: PLAN.toml is the plan",
+              help="smoke, nightly or soak, instead of a plan.")
 @click.option("--for", "budget", metavar="TIME", show_default="what the plan says",
               help="How long, all in all: 90s, 20min, 4h.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/campaign-TIME",
@@ -70,7 +71,8 @@ def campaign_diff(before: Path, after: Path, ledger: Path | None) -> int:
 
 @campaign.command("mark")
 @click.argument("signature")
-@click.option("--ledger", type=LEDGER_FILE, required=True, help="The ledger that has it.")
+@click.option("--ledger", type=LEDGER_FILE, default=Path("histories/runs/ledger.json"), show_default=True,
+              help="The ledger that has it.")
 @click.option("--known", metavar="REASON", help="It is known: campaigns list it and pass.")
 @click.option("--not-known", "unknown", is_flag=True, help="It is not known any more.")
 @click.option("--note", metavar="TEXT", help="A note beside it.")

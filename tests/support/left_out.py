@@ -12,6 +12,7 @@ KINDS: Mapping[str, str] = {
     "kafka": "they start real Apache Kafka: pytest -m kafka",
     "kcat": "they need kcat: apt-get install kcat",
     "java": "they need a JDK and Maven: apt-get install default-jdk-headless maven",
+    "browser": "they open pages in Debian's chromium: apt-get install chromium",
     "spark": "they need Java 17 or newer: pytest -m spark",
     "cluster": "they start brokers on loopback: pytest -m cluster",
 }

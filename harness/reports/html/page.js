@@ -131,7 +131,7 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     copying();
     floodmarkPage.data = await unpacked("data");
     if (floodmarkPage.data.stories.length) { listen(); openStory(0); }
-    if (floodmarkPage.drawRun) await floodmarkPage.drawRun();
+    await floodmarkCharts.start();
     document.documentElement.dataset.ready = "yes";
   })();
 })();

@@ -12,7 +12,6 @@ import base64
 import gzip
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from string import Template
 from typing import Any
 
@@ -21,8 +20,10 @@ import orjson
 from harness import __version__
 from harness.commands import telling
 from harness.commands.words import PERMITS, many, seconds
+from harness.reports.html import charts
+from harness.reports.html.charts import own
 from harness.reports.html.clients import availability
-from harness.reports.html.data import data_of
+from harness.reports.html.data import data_of, nodes_of
 from harness.reports.html.facts import Event, RunFacts, counted_elections
 from harness.verdict import BUG
 from nemesis.ledger import MENDING
@@ -53,6 +54,7 @@ def page_of(facts: RunFacts) -> bytes:
             trouble(facts),
             verdict_card(facts),
             viewer_card(facts),
+            charts.section(facts),
             availability_card(facts),
             other_findings(facts),
             unknown_card(facts),
@@ -73,16 +75,12 @@ def page_of(facts: RunFacts) -> bytes:
             f"<style>{own('page.css')}</style></head><body>",
             body,
             block("data", data_of(facts)),
-            *(f"<script>{own(name)}</script>" for name in ("viewer.js", "page.js")),
+            *chart_blocks(facts),
+            *(f"<script>{own(name)}</script>" for name in ("viewer.js", "charts.js", "page.js")),
             "</body></html>",
             "",
         ]
     ).encode()
-
-
-def own(name: str) -> str:
-    """A file of this package."""
-    return (files(__package__) / name).read_text(encoding="utf-8")
 
 
 def block(name: str, value: object) -> str:
@@ -92,6 +90,12 @@ def block(name: str, value: object) -> str:
         return packed(name, data)
     safe = data.decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return f'<script type="application/json" id="{name}">{safe}</script>'
+
+
+def chart_blocks(facts: RunFacts) -> list[str]:
+    """The specifications of the drawings, and the library that draws them."""
+    return [packed(name, value.encode(), "text") if isinstance(value, str) else block(name, value)
+            for name, value in charts.blocks(facts, nodes_of(facts))]  # fmt: skip
 
 
 def packed(name: str, data: bytes, kind: str = "json") -> str:
@@ -146,8 +150,10 @@ def trouble(facts: RunFacts) -> str:
     if not told:
         return ""
     lines = "".join(f"<li>{esc(line)}</li>" for line in told)
-    return ('<section class="card"><b class="doubt">This page is not the whole story</b>'
-            f"<ul>{lines}</ul></section>")
+    return (
+        '<section class="card"><b class="doubt">This page is not the whole story</b>'
+        f"<ul>{lines}</ul></section>"
+    )
 
 
 def verdict_card(facts: RunFacts) -> str:
@@ -282,6 +288,7 @@ def availability_card(facts: RunFacts) -> str:
                 "mended, then acked in every partition after",
             ),
             rows,
+            kind="times",
         )
         + more
         + "</div></section>"
@@ -295,7 +302,9 @@ def interval(time_ns: int | None) -> str:
     return f"{time_ns / 1e6:.1f} ms" if time_ns < 1_000_000_000 else seconds(time_ns)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]], classes: Sequence[str] = ()) -> str:
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[object]], classes: Sequence[str] = (), *, kind: str = ""
+) -> str:
     head = "".join(f"<th>{esc(one)}</th>" for one in heads)
     shut = "".join(
         f'<tr class="{classes[at] if at < len(classes) else ""}">'
@@ -303,7 +312,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], classes: Seque
         + "</tr>"
         for at, row in enumerate(rows)
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{shut}</tbody></table>"
+    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{shut}</tbody></table>'
 
 
 def other_findings(facts: RunFacts) -> str:

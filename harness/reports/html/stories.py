@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from checkers.laws import finding_names as names
 from checkers.text.explain import EXPLANATIONS
 from checkers.text.semantics import FACTS
 from harness.commands.accounts import facts_at_hand, meaning
@@ -124,6 +125,10 @@ def candidates(course: Course, shown: Shown | None) -> Iterator[Step]:
             yield step_of(evidence, line, name_of(line), 2)
         elif line.event == "truncate" or began_there:
             yield step_of(evidence, line, name_of(line), 3)
+    if shown is not None:
+        for line in appends_there(evidence, shown):
+            yield step_of(evidence, line, f"{line.node} appends there", 1)
+        yield from (step_of(evidence, line, name_of(line), 3) for line in of_the_event(shown, "elect"))
     if shown is not None and (line_over := overwriting(evidence, shown)) is not None:
         yield step_of(evidence, line_over, f"{line_over.node} appends there", 2)
     before = [
@@ -197,6 +202,25 @@ def name_of(line: TraceLine) -> str:
         "append": f"{node} appends",
         "hw": f"{node} moves its HW",
     }.get(line.event, f"{node}: {line.event}")
+
+
+def appends_there(evidence: Evidence, shown: Shown) -> Iterator[TraceLine]:
+    """Of logs that part: who put which epoch's record at the offset, each once."""
+    offset, seen = evidence.number("offset"), set[tuple[str, int | None]]()
+    if evidence.name not in (names.DIVERGED, names.EPOCH_LINEAGE, names.TWO_LEADERS) or offset is None:
+        return
+    for line in of_the_event(shown, "append"):
+        first, count = line.whole_number("offset"), line.whole_number("count")
+        whose = line.word("node"), line.whole_number("epoch")
+        if first is not None and count is not None and first <= offset < first + count and whose not in seen:
+            seen.add(whose)
+            yield line
+
+
+def of_the_event(shown: Shown, event: str) -> Iterator[TraceLine]:
+    """The partition's lines of that event."""
+    yield from (TraceLine(number=number, fields=line) for number, line in shown.events
+                if text(line, "event") == event)  # fmt: skip
 
 
 def overwriting(evidence: Evidence, shown: Shown) -> TraceLine | None:

@@ -1,0 +1,272 @@
+// The run through time: fills the drawings' data for the time looked at, draws them, and lets a reader zoom by
+// dragging. The cursor and the brush are two lines over all drawings.
+"use strict";
+
+const floodmarkCharts = (() => {
+  const TYPES = ["ok", "fail", "info"], KINDS = ["send", "poll", "other"];
+  const SINGLE = 400, COLUMN = 4; // ops shown one by one; pixels of a column
+
+  // -- pure: from the ops to what is drawn of them --------------------------------------------------------
+
+  /** The ops' columns with their times in ms. */
+  function opsOf(columns) {
+    const began = new Float64Array(columns.began.length);
+    let time = 0;
+    columns.began.forEach((more, at) => { time += more; began[at] = time / 1000; });
+    return { began, lasted: columns.lasted, what: columns.what, records: columns.records, count: began.length };
+  }
+
+  /** Counts, latencies and rates by column of pixels between two times; and the single ops, if they are few. */
+  function binned(ops, from, to, columns) {
+    const width = (to - from) / columns;
+    const bins = Array.from({ length: columns }, () => ({ counts: [0, 0, 0], times: [], acked: 0 }));
+    const single = [];
+    let seen = 0;
+    for (let at = 0; at < ops.count; at += 1) {
+      const ended = ops.began[at] + ops.lasted[at] / 1000;
+      if (ended < from || ended > to) continue;
+      seen += 1;
+      const bin = bins[Math.min(columns - 1, Math.floor((ended - from) / width))];
+      const type = ops.what[at] % 3, kind = Math.floor(ops.what[at] / 3);
+      bin.counts[type] += 1;
+      if (type === 0) {
+        bin.times.push(ops.lasted[at] / 1000);
+        if (kind === 0) bin.acked += ops.records[at];
+      }
+      if (seen <= SINGLE) single.push({ t: ended, y: 0.5, type: TYPES[type], op: KINDS[kind], lasted: span(ops.lasted[at] / 1000), at: clock(ended) });
+    }
+    return { bins, width, single: seen <= SINGLE ? single : [], few: seen <= SINGLE };
+  }
+
+  /** Rows for the drawings' data. */
+  function rowsOf(told, from) {
+    const counts = [], latency = [], rates = [];
+    told.bins.forEach((bin, at) => {
+      const begins = from + at * told.width, middle = begins + told.width / 2;
+      let below = 0;
+      for (const type of [0, 2, 1]) {
+        const count = bin.counts[type];
+        if (count && !told.few) {
+          counts.push({ from: begins, to: begins + told.width, from_count: below, to_count: below + count,
+            type: TYPES[type], count, at: clock(begins) });
+        }
+        below += count;
+      }
+      rates.push({ t: middle, acked: (bin.acked / told.width) * 1000 });
+      if (!bin.times.length) { latency.push({ t: middle, p50: null, p99: null, max: null }); return; }
+      const sorted = bin.times.sort((a, b) => a - b);
+      const part = (share) => Math.max(0.001, sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]);
+      latency.push({ t: middle, p50: part(0.5), p99: part(0.99), max: part(1) });
+    });
+    return { counts, latency, rates, ops: told.single };
+  }
+
+  /** LEO and HW as steps, with a gap while the node was down. */
+  function pointsOf(points, downs, end) {
+    const rows = [];
+    let last = null;
+    const gaps = [...downs].sort((a, b) => a.from - b.from);
+    for (const [t, leo, hw] of points) {
+      while (gaps.length && gaps[0].from <= t) {
+        const gap = gaps.shift();
+        if (last) rows.push({ ...last, t: Math.max(last.t, gap.from) });
+        rows.push({ t: gap.from, leo: null, hw: null });
+        last = null;
+      }
+      last = { t, leo, hw };
+      rows.push(last);
+    }
+    if (last) rows.push({ ...last, t: Math.max(last.t, gaps.length ? gaps[0].from : end) });
+    return rows;
+  }
+
+  /** The points between two times, the last before begins with the first time and the last one goes on. */
+  function within(points, from, to) {
+    const inside = points.filter((one) => one.t >= from && one.t <= to);
+    const before = points.filter((one) => one.t < from).pop();
+    if (before && before.leo !== null) inside.unshift({ ...before, t: from });
+    const last = inside[inside.length - 1];
+    if (last && last.leo !== null && last.t < to && points.some((one) => one.t > to)) inside.push({ ...last, t: to });
+    return inside;
+  }
+
+  const span = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(3)} s` : `${ms.toFixed(3)} ms`);
+  const clock = (ms) => `${(ms / 1000).toFixed(3)} s`;
+
+  // -- drawing --------------------------------------------------------------------------------------------
+
+  const DOWN = ["kill", "stop", "power cut", "disk"];
+  const views = new Map();
+  let data, ops, specs, zoom, partition;
+  const byId = (id) => document.getElementById(id);
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  function config() {
+    const ink = css("--ink"), grey = css("--grey"), faint = css("--faint");
+    const epochs = [0, 1, 2, 3, 4].map((each) => css(`--e${each}`));
+    const band = { fill: css("--band"), color: css("--band"), opacity: 0.85 };
+    return {
+      background: "transparent", aria: false, font: getComputedStyle(document.body).fontFamily,
+      view: { stroke: null }, range: { category: epochs, ordinal: [css("--e2"), css("--e1"), css("--red")] },
+      axis: { labelColor: grey, titleColor: grey, gridColor: faint, domainColor: faint, tickColor: faint, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal" },
+      axisY: { labelColor: ink, titleColor: ink },
+      text: { color: ink, fontSize: 11.5 }, point: { opacity: 1 },
+      style: {
+        band, strike: { color: css("--band-edge") }, bandtext: { fill: ink, fontSize: 11 }, cut: { color: css("--red"), stroke: css("--red"), fill: css("--red"), strokeWidth: 1.6 },
+        leo: { color: ink, strokeWidth: 1.7 }, hw: { color: css("--blue"), strokeWidth: 2.2 },
+        p50: { color: css("--blue"), strokeWidth: 2 }, p99: { color: css("--amber"), strokeWidth: 1.6 },
+        longest: { color: css("--red"), strokeWidth: 1 }, acked: { color: css("--green"), strokeWidth: 2 },
+      },
+    };
+  }
+
+  /** The rows that do not depend on the time looked at, but on the partition. */
+  function fixedRows() {
+    const bands = [], labels = [], strikes = [];
+    for (const one of data.spans) {
+      for (const node of one.node === null ? data.nodes : [one.node]) {
+        const row = { node, label: one.label, from: one.from, to: one.to, at: clock(one.from), lasted: span(one.to - one.from) };
+        (one.lasts ? bands : strikes).push(row);
+      }
+    }
+    const here = (one) => one.p === partition;
+    const coloured = (epoch) => `e${(((epoch || 0) % 5) + 5) % 5}`;
+    const elections = data.elections.filter(here).map((one) => ({ t: one.t, node: "controller", colour: coloured(one.epoch),
+      elected: one.leader, epoch: one.epoch, isr: one.isr, at: clock(one.t), clean: one.clean }));
+    const faults = data.spans.filter((one) => one.lasts).map((one) => ({ label: one.label + (one.node ? ` ${one.node}` : ""),
+      from: one.from, to: one.to, at: clock(one.from), lasted: span(one.to - one.from) }));
+    return {
+      bands, faults, labels, strikes, elections, unclean: elections.filter((one) => !one.clean),
+      reigns: data.reigns.filter(here).map((one) => ({ ...one, to: alive(one), colour: coloured(one.epoch), leads: one.node, partition: one.p })),
+      cuts: data.truncations.filter(here).map((one) => ({ ...one, truncated: `from ${one.from} to ${one.to}`, at: clock(one.t) })),
+      lost: data.acked.filter((one) => one.lost && here(one)).map((one) => ({ t: one.t, y: 0.5, at: clock(one.t), what: `value ${one.v} acked: lost` })),
+      ...Object.fromEntries(data.nodes.map((node) => [`points-${node}`, pointsOf(
+        (data.points.find((one) => one.node === node && one.p === partition) || { at: [] }).at,
+        data.spans.filter((one) => one.node === node && DOWN.includes(one.label)), data.span[1])])),
+    };
+  }
+
+  /** When a leader's time ended: at the latest with its process. */
+  function alive(reign) {
+    const ends = data.spans.filter((one) => one.node === reign.node && DOWN.includes(one.label)
+      && one.from >= reign.from && one.from < reign.to).map((one) => one.from);
+    return Math.min(reign.to, ...ends);
+  }
+
+  /** Names of bands, where the band is wide enough for its name. */
+  function labelRows(rows, columns) {
+    const pixel = (zoom[1] - zoom[0]) / (columns * COLUMN), labels = [];
+    for (const one of rows.bands) {
+      const from = Math.max(one.from, zoom[0]), room = (Math.min(one.to, zoom[1]) - from) / pixel;
+      const label = [one.label, one.label.split(",")[0]].find((words) => words.length * 6.2 + 6 < room);
+      if (label && from < zoom[1]) labels.push({ ...one, from, label });
+    }
+    return labels;
+  }
+
+  function columnsOf() { return Math.max(20, Math.floor(plotWidth() / COLUMN)); }
+  function plotWidth() { return Math.max(160, byId("plot-rails").clientWidth - 86 - 14); }
+
+  async function draw() {
+    const rows = fixedRows(), columns = columnsOf();
+    Object.assign(rows, rowsOf(binned(ops, zoom[0], zoom[1], columns), zoom[0]));
+    rows.labels = labelRows(rows, columns);
+    for (const node of data.nodes) rows[`points-${node}`] = within(rows[`points-${node}`], zoom[0], zoom[1]);
+    for (const [id, spec] of Object.entries(specs)) {
+      const filled = JSON.parse(JSON.stringify(spec));
+      filled.datasets = {};
+      filled.params[0].value = zoom[0];
+      filled.params[1].value = zoom[1];
+      filled.config = config();
+      filled.padding = { left: 2, right: 12, top: 4, bottom: 4 };
+      filled.vconcat.forEach((view) => {
+        view.width = plotWidth();
+        view.layer.forEach((layer) => { filled.datasets[layer.data.name] = rows[layer.data.name] || []; });
+      });
+      if (views.has(id)) views.get(id).finalize();
+      const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+      views.set(id, await vegaEmbed(byId(id), filled, { actions: false, renderer: "svg", logLevel: 1, tooltip: { theme: dark ? "dark" : "light" } }));
+    }
+    byId("shown-time").textContent = `${clock(zoom[0])} to ${clock(zoom[1])}`;
+    byId("zoom-out").hidden = zoom[0] <= data.span[0] && zoom[1] >= data.span[1];
+    placeCursor(floodmarkPage.cursor);
+  }
+
+  // -- cursor, zoom ---------------------------------------------------------------------------------------
+
+  /** Where the plots' own area is, on the page. */
+  function area() {
+    const inner = byId("plot-rails").querySelector(".mark-group.role-scope .background");
+    return inner ? inner.getBoundingClientRect() : null;
+  }
+
+  function placeCursor(time) {
+    const box = area();
+    document.querySelectorAll(".cursor").forEach((line) => {
+      line.hidden = time === null || time < zoom[0] || time > zoom[1] || !box;
+      if (line.hidden) return;
+      const left = box.left + ((time - zoom[0]) / (zoom[1] - zoom[0])) * box.width;
+      line.style.left = `${left - line.parentElement.getBoundingClientRect().left}px`;
+      line.dataset.time = String(time);
+    });
+  }
+
+  function listen() {
+    const plots = byId("plots"), brush = byId("brush");
+    let from = null;
+    const timeAt = (x) => {
+      const box = area();
+      return zoom[0] + (Math.max(0, Math.min(1, (x - box.left) / box.width))) * (zoom[1] - zoom[0]);
+    };
+    plots.addEventListener("pointerdown", (event) => {
+      if (event.button === 0 && event.target.closest(".plot") && area()) { from = event.clientX; event.preventDefault(); }
+    });
+    addEventListener("pointermove", (event) => {
+      if (from === null) return;
+      const left = plots.getBoundingClientRect().left;
+      brush.hidden = Math.abs(event.clientX - from) < 6;
+      brush.style.left = `${Math.min(from, event.clientX) - left}px`;
+      brush.style.width = `${Math.abs(event.clientX - from)}px`;
+    });
+    addEventListener("pointerup", (event) => {
+      if (from === null) return;
+      const times = [timeAt(from), timeAt(event.clientX)].sort((a, b) => a - b);
+      from = null;
+      if (!brush.hidden && times[1] - times[0] > 0.01) zoomTo(times);
+      brush.hidden = true;
+    });
+    plots.addEventListener("dblclick", (event) => { if (event.target.closest(".plot")) zoomTo(data.span); });
+    byId("zoom-out").addEventListener("click", () => zoomTo(data.span));
+    byId("zoom-finding").addEventListener("click", () => zoomTo(data.opens));
+    byId("partition").addEventListener("change", (event) => { partition = Number(event.target.value); draw(); });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+    let waiting = null, width = plotWidth();
+    addEventListener("resize", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(() => { if (plotWidth() !== width) { width = plotWidth(); draw(); } }, 150);
+    });
+  }
+
+  function zoomTo(times) { zoom = [...times]; return draw(); }
+
+  async function start() {
+    if (!byId("plots")) return;
+    data = floodmarkPage.data;
+    ops = opsOf(data.ops);
+    zoom = [...data.opens];
+    partition = data.partitions[0];
+    specs = await floodmarkPage.unpacked("specs");
+    const script = document.createElement("script");
+    script.textContent = await floodmarkPage.unpacked("vega");
+    document.head.append(script);
+    byId("partition").innerHTML = data.partitions.map((one) => `<option>${Number(one)}</option>`).join("");
+    byId("choose-partition").hidden = data.partitions.length < 2;
+    byId("zoom-finding").hidden = data.opens[0] <= data.span[0] && data.opens[1] >= data.span[1];
+    listen();
+    await draw();
+    floodmarkPage.listeners.push(placeCursor);
+    floodmarkPage.reset = () => zoomTo(data.opens);
+  }
+
+  return { opsOf, binned, rowsOf, pointsOf, within, start, zoomTo };
+})();

@@ -1,0 +1,229 @@
+"""The run through time, as Vega-Lite specifications: rails of nodes, controller and clients; LEO and HW of
+each replica; latency and throughput. And the library that draws them, to stand inside the page.
+
+Rules
+1. A specification names its data; charts.js fills it in for the time that is looked at, and draws.
+2. No text of a run is in an expression: nodes are values of data, and titles of axes.
+3. All drawings have the same left and right margin, so that one cursor crosses them all.
+
+The library is Vega-Lite, as vl-convert bundles it: 0.9 MB, 0.3 compressed. Plotly's is 4.8 MB, 1.5
+compressed.
+"""
+
+import functools
+from collections.abc import Iterator
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from harness.reports.html.facts import RunFacts
+
+LEFT = 86  # pixels for the names of lanes and axes
+LANE = 34
+Spec = dict[str, Any]
+
+
+@functools.cache
+def library() -> str | None:
+    """The script of Vega and Vega-Lite; None where vl-convert is not installed."""
+    try:
+        import vl_convert
+    except ImportError:
+        return None
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+
+
+def own(name: str) -> str:
+    """A file of this package."""
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def section(facts: RunFacts) -> str:
+    """The frame of the drawings."""
+    if library() is None:
+        return (
+            '<section><h2>The run</h2><div class="card">Without vl-convert-python there are no drawings of '
+            "the run: pip install vl-convert-python, and make this page again.</div></section>"
+        )
+    if not facts.clients.lines and not facts.traced.is_there:
+        return ""
+    logs = own("logs.html") if facts.traced.points else ""
+    return Template(own("run.html")).substitute(logs=logs)
+
+
+def specs(nodes: list[str], *, logs: bool) -> dict[str, Spec]:
+    """One for each drawing, by the element that it goes into."""
+    drawn = {
+        "plot-rails": stacked([rails(nodes), clients()]),
+        "plot-load": stacked([latency(), throughput()]),
+    }
+    return (
+        {**drawn, "plot-logs": stacked([replica(node, last=node == nodes[-1]) for node in nodes])}
+        if logs
+        else drawn
+    )
+
+
+def stacked(views: list[Spec]) -> Spec:
+    return {
+        "vconcat": views,
+        "spacing": 10,
+        "params": [{"name": "t0", "value": 0}, {"name": "t1", "value": 1}],
+        "resolve": {"scale": {"color": "independent", "shape": "independent"}},
+    }
+
+
+def x(field: str, *, axis: bool = False) -> Spec:
+    """A time in ms, in the window that the page shows."""
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": None,
+        "scale": {"domainMin": {"expr": "t0"}, "domainMax": {"expr": "t1"}, "nice": False, "zero": False},
+        "axis": {
+            "labelExpr": "t1 - t0 > 20000 ? format(datum.value / 1000, ',') + ' s' : "
+            "format(datum.value, ',') + ' ms'",
+            "tickCount": 8,
+            "labels": axis,
+            "ticks": axis,
+            "labelFlush": True,
+        },
+    }
+
+
+def lane(field: str, lanes: list[str]) -> Spec:
+    return {
+        "field": field,
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": lanes},
+        "axis": {
+            "minExtent": LEFT,
+            "maxExtent": LEFT,
+            "domain": False,
+            "ticks": False,
+            "grid": True,
+            "labelFontWeight": "bold",
+            "labelLimit": LEFT - 8,
+            "labelAlign": "left",
+            "labelPadding": LEFT - 2,
+        },
+    }
+
+
+def number(field: str, title: str | list[str], *, ticks: int = 3, **scale: Any) -> Spec:
+    """A number, its name in the margin where the lanes have theirs."""
+    axis = {
+        "minExtent": LEFT,
+        "maxExtent": LEFT,
+        "tickCount": ticks,
+        "domain": False,
+        "labelExpr": "datum.value ? format(datum.value, datum.value < 10 ? '.3~r' : ',d') : ''",
+        "titleAngle": 0,
+        "titleAlign": "left",
+        "titleX": 2 - LEFT,
+        "titleFontWeight": "bold",
+        "titleLimit": LEFT - 34,
+        "titleBaseline": "middle",
+    }
+    return {"field": field, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
+
+
+def tips(*names: str) -> list[Spec]:
+    return [{"field": name} for name in names]
+
+
+EPOCHS = {"field": "colour", "type": "nominal", "legend": None,
+          "scale": {"domain": ["e0", "e1", "e2", "e3", "e4"], "range": "category"}}  # fmt: skip
+
+
+def layer(data: str, kind: str, mark: Spec, **encoding: Any) -> Spec:
+    """A mark of the named data, cut off at the drawing's edge."""
+    told = {channel: value for channel, value in encoding.items() if value is not None}
+    return {"data": {"name": data}, "mark": {"type": kind, "clip": True, **mark}, "encoding": told}
+
+
+def rails(nodes: list[str]) -> Spec:
+    """A lane a node and one for the controller: faults, who leads, truncations; elections."""
+    lanes = [*nodes, "controller"]
+    y, high = lane("node", lanes), LANE - 8
+    solid = {"condition": {"test": "datum.blamed", "value": 1}, "value": 0}
+    return {"height": LANE * len(lanes), "width": 400, "layer": [
+        layer("bands", "bar", {"height": high, "style": "band"}, x=x("from"), x2={"field": "to"}, y=y,
+              tooltip=tips("label", "node", "at", "lasted")),
+        layer("strikes", "tick", {"thickness": 2, "height": high, "style": "strike"}, x=x("from"), y=y,
+              tooltip=tips("label", "node", "at")),
+        layer("reigns", "bar", {"height": 6, "cornerRadius": 3}, x=x("from"), x2={"field": "to"}, y=y,
+              color=EPOCHS, tooltip=tips("leads", "epoch", "partition")),
+        layer("labels", "text", {"align": "left", "dx": 4, "dy": 9, "style": "bandtext"}, x=x("from"), y=y,
+              text={"field": "label"}),
+        layer("cuts", "point", {"shape": "triangle-down", "size": 70, "filled": True, "yOffset": 11,
+                                "style": "cut"},
+              x=x("t"), y=y, fillOpacity=solid, tooltip=tips("truncated", "node", "at")),
+        layer("elections", "point", {"filled": True, "size": 75}, x=x("t"), y=y, color=EPOCHS,
+              tooltip=tips("elected", "epoch", "isr", "at")),
+        layer("unclean", "point", {"shape": "diamond", "size": 130, "style": "cut", "fillOpacity": 0},
+              x=x("t"), y=y, tooltip=tips("elected", "epoch", "isr", "at")),
+    ]}  # fmt: skip
+
+
+def clients() -> Spec:
+    """Counts a column of pixels, and single ops where there are few enough."""
+    types, axis = ["ok", "info", "fail"], x("t", axis=True)
+    colour = {"field": "type", "type": "nominal", "legend": None,
+              "scale": {"domain": types, "range": "ordinal"}}
+    shape = {"field": "type", "type": "nominal", "legend": None,
+             "scale": {"domain": types, "range": ["circle", "square", "cross"]}}  # fmt: skip
+    middle = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [0, 1]}}
+    counts = number("from_count", "clients", ticks=2, nice=True)
+    return {"height": 58, "width": 400, "resolve": {"scale": {"y": "independent"}}, "layer": [
+        layer("counts", "rect", {}, x=x("from", axis=True), x2={"field": "to"}, color=colour, y=counts,
+              y2={"field": "to_count"}, tooltip=tips("type", "count", "at")),
+        layer("ops", "point", {"filled": True, "size": 60}, x=axis, y=middle, color=colour, shape=shape,
+              tooltip=tips("op", "type", "lasted", "at")),
+        layer("lost", "point", {"size": 150, "style": "cut", "filled": False, "strokeWidth": 2.5}, x=axis,
+              y=middle, tooltip=tips("what", "at")),
+        layer("lost", "text", {"align": "left", "dx": 11, "style": "bandtext"}, x=axis, y=middle,
+              text={"field": "what"}),
+    ]}  # fmt: skip
+
+
+def behind(*, axis: bool = False) -> Spec:
+    """The faults, as bands over the whole height."""
+    return layer("faults", "rect", {"style": "band"}, x=x("from", axis=axis), x2={"field": "to"},
+                 tooltip=tips("label", "at", "lasted"))  # fmt: skip
+
+
+def line(data: str, field: str, y: Spec, style: str, *, axis: bool = False, **mark: Any) -> Spec:
+    return layer(data, "line", {"style": style, "strokeJoin": "round", **mark}, x=x("t", axis=axis),
+                 y={**y, "field": field}, order={"field": "t", "type": "quantitative"})  # fmt: skip
+
+
+def replica(node: str, *, last: bool) -> Spec:
+    """Steps, for that is how a LEO moves. Its data are named by its lane, for a name may be anything."""
+    y, steps = number("leo", node, ticks=2, zero=False, padding=5), "step-after"
+    return {"height": 56, "width": 400, "layer": [
+        line(f"points-{node}", field, y, field, axis=last, interpolate=steps)
+        for field in ("leo", "hw")]}  # fmt: skip
+
+
+def latency() -> Spec:
+    y = number("p50", ["ms of", "an op"], type="log", nice=False, padding=6)
+    fields = (("max", "longest"), ("p99", "p99"), ("p50", "p50"))
+    return {"height": 110, "width": 400, "layer": [behind(), *(
+        line("latency", field, y, style, point={"size": 12, "style": style})
+        for field, style in fields)]}  # fmt: skip
+
+
+def throughput() -> Spec:
+    y = number("acked", ["acked", "in 1 s"], nice=True)
+    return {"height": 90, "width": 400, "layer": [
+        behind(axis=True), line("rates", "acked", y, "acked", axis=True)]}  # fmt: skip
+
+
+def blocks(facts: RunFacts, nodes: list[str]) -> Iterator[tuple[str, Any]]:
+    """What the drawings need in the page: (name, JSON) and the library's text."""
+    bundle = library()
+    if bundle is not None and section(facts):
+        yield "specs", specs(nodes, logs=bool(facts.traced.points))
+        yield "vega", bundle

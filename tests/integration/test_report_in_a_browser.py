@@ -1,0 +1,206 @@
+"""The page of a run as a reader opens it: stepped to the loss, its drawing compared with the trace."""
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import chromium, opened
+from command_line import edit_lines, edit_run
+from judged_runs import VALID, judged, judged_names
+
+from harness.commands.report import write_report
+from harness.reports.html.replica_log import ReplicaLog
+
+pytestmark = pytest.mark.browser
+LOST = "double-failover"
+NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+OPS = 100_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+def logs_at(folder: Path, number: int) -> dict[str, ReplicaLog]:
+    """The replicas' logs after that line of the trace, from the file alone."""
+    logs: dict[str, ReplicaLog] = {}
+    for line in (folder / "trace.jsonl").read_text().splitlines()[:number]:
+        event = json.loads(line)
+        if event.get("partition") == 0 and "leo" in event:
+            logs.setdefault(event["node"], ReplicaLog()).apply(event)
+    return logs
+
+
+def epochs_of(log: ReplicaLog) -> dict[int, str]:
+    return {offset: str(epoch) for epoch, first, behind in log.log for offset in range(first, behind)}
+
+
+def test_the_lost_write_is_stepped_through_as_the_trace_tells_it(tmp_path: Path, browser: Any) -> None:
+    """At every step each replica's LEO, HW and records are those of the trace up to that line."""
+    folder = judged(tmp_path, LOST)
+    with opened(browser, write_report(folder)) as seen:
+        story = seen.page.evaluate("floodmarkPage.data.stories[0]")
+        seen.page.keyboard.press("Escape")
+        names = []
+        for _ in story["steps"]:
+            seen.page.keyboard.press("ArrowLeft")
+        for step in story["steps"]:
+            names.append(seen.page.text_content("[aria-current=step]"))
+            number = story["events"][step["at"]].get("line")
+            assert seen.page.text_content("#said") == step["text"]
+            if number is not None:
+                for node, log in logs_at(folder, number).items():
+                    drawn = seen.logs()[node]
+                    there = {box[0]: box[1] for box in drawn["boxes"] if box[3] != "gone"}
+                    assert (drawn["leo"], drawn["hw"], there) == (log.leo, log.hw, epochs_of(log)), step
+            seen.page.keyboard.press("ArrowRight")
+        assert all(step["name"] in name for name, step in zip(names, story["steps"], strict=True))
+        assert (seen.said, seen.asked) == ([], [])
+
+
+def test_it_opens_at_the_loss_and_shows_what_is_gone(tmp_path: Path, browser: Any) -> None:
+    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+        logs = seen.logs()
+
+        assert "n3 truncates" in seen.page.text_content("[aria-current=step]")
+        assert [3, "null", "3", "gone", "3"] in logs["n3"]["boxes"]
+        assert [3, "0", "3", "there", ""] in logs["n1"]["boxes"]
+        assert (logs["n1"]["up"], logs["n3"]["leo"], logs["n3"]["hw"]) == ("down", 3, 3)
+
+        seen.page.click("#steps li:last-child button")
+
+        assert [3, "2", "4", "replaced", "3"] in seen.logs()["n3"]["boxes"]
+
+
+def test_nothing_is_asked_of_anybody_and_every_drawing_is_there(tmp_path: Path, browser: Any) -> None:
+    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+        for drawing in ("plot-rails", "plot-logs", "plot-load"):
+            assert seen.page.evaluate(f"document.querySelectorAll('#{drawing} svg path').length") > 3
+        assert (seen.said, seen.asked) == ([], [])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1240, 390])
+def test_nothing_scrolls_sideways(tmp_path: Path, browser: Any, width: int, scheme: str) -> None:
+    with opened(browser, write_report(judged(tmp_path, LOST)), width=width, scheme=scheme) as seen:
+        assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+        assert seen.said == []
+
+
+def test_one_cursor_crosses_every_drawing_and_a_drag_zooms(tmp_path: Path, browser: Any) -> None:
+    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+        page = seen.page
+        page.click("#steps li:first-child button")
+        times = page.evaluate("[...document.querySelectorAll('.cursor')].map((one) => one.dataset.time)")
+        assert len(times) == 3
+        assert len(set(times)) == 1
+
+        before = page.text_content("#shown-time")
+        page.locator("#plot-rails").scroll_into_view_if_needed()
+        box = page.locator("#plot-rails").bounding_box()
+        page.mouse.move(box["x"] + 300, box["y"] + 40)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 500, box["y"] + 40, steps=4)
+        page.mouse.up()
+        page.wait_for_function(f"document.getElementById('shown-time').textContent !== {json.dumps(before)}")
+
+        page.locator("#plot-rails").dblclick(position={"x": 400, "y": 40})
+        page.wait_for_function("document.getElementById('zoom-out').hidden")
+        page.keyboard.press("Escape")
+        page.wait_for_function(f"document.getElementById('shown-time').textContent === {json.dumps(before)}")
+
+
+def test_a_strangers_text_is_shown_and_not_obeyed(tmp_path: Path, browser: Any) -> None:
+    folder = judged(tmp_path, LOST)
+    edit_run(folder, nodes=[NASTY, "n2", "n3"], partitions={"0": {
+        "topic": "log", "partition": 0, "replicas": [NASTY, "n2", "n3"], "cleanup": "delete"}})
+    for name in ("trace.jsonl", "history.jsonl", "replicas.jsonl"):
+        edit_lines(folder / name, lambda lines: [line.replace('"n1"', json.dumps(NASTY)) for line in lines])
+
+    with opened(browser, write_report(folder)) as seen:
+        assert NASTY in seen.logs()
+        seen.page.click("#steps li:first-child button")
+        assert NASTY in seen.page.text_content("#said")
+        assert seen.page.evaluate("document.querySelectorAll('img').length") == 0
+        assert (seen.said, seen.asked) == ([], [])
+
+
+def test_the_viewer_follows_every_saved_run_as_python_does(tmp_path: Path, browser: Any) -> None:
+    """Its state after each event is that of replica_log.py, and its drawing is a drawing."""
+    compared = 0
+    for name in judged_names():
+        with opened(browser, write_report(judged(tmp_path, name))) as seen:
+            assert seen.said == [], name
+            for number, story in enumerate(seen.page.evaluate("floodmarkPage.data.stories")):
+                logs = {one["node"]: log_of(one) for one in story["replicas"]}
+                states = seen.page.evaluate(
+                    """(number) => { const story = floodmarkPage.data.stories[number];
+                    return story.events.map((_, at) => floodmarkViewer.stateAt(story, at).replicas); }""",
+                    number)
+                for event, state in zip(story["events"], states, strict=True):
+                    if event["n"] in logs and event["e"] != "nemesis":
+                        logs[event["n"]].apply({**event, "event": event["e"]})
+                    for replica in state:
+                        log = logs[replica["node"]]
+                        assert [tuple(one) for one in replica["log"]] == log.log, (name, event)
+                        assert [tuple(one) for one in replica["cut"]] == log.cut, (name, event)
+                        assert (replica["leo"], replica["hw"]) == (log.leo, log.hw), (name, event)
+                        compared += 1
+    assert compared > 2_000
+
+
+def log_of(one: dict[str, Any]) -> ReplicaLog:
+    return ReplicaLog(log=[tuple(each) for each in one["log"]], cut=[tuple(each) for each in one["cut"]],
+                      leo=one["leo"], hw=one["hw"], epoch=one["epoch"], role=one["role"])
+
+
+def big(folder: Path) -> Path:
+    """A run of OPS ops over three traced replicas."""
+    folder.mkdir()
+    (folder / "logs").mkdir()
+    chance = random.Random(7)
+    nodes = ["n1", "n2", "n3"]
+    history, trace = [], []
+    for at in range(OPS):
+        asked = at * 300_000
+        ended = asked + chance.randrange(1_000_000, 20_000_000)
+        send = {"partition": 0, "value": at}
+        history.append((asked, {"process": at % 100, "type": "invoke", "f": "send", "sends": [send]}))
+        outcome = chance.choice(["ok"] * 50 + ["fail"])
+        history.append((ended, {"process": at % 100, "type": outcome, "f": "send",
+                                "sends": [{**send, "offset": at}]}))
+        for node in nodes:
+            trace.append({"time": asked + 500_000, "node": node, "seq": at, "partition": 0, "event": "append",
+                          "role": "leader" if node == "n1" else "follower", "offset": at, "count": 1,
+                          "epochs": [[0, at]], "epoch": 0, "leo": at + 1, "hw": at})
+    history.sort(key=lambda one: one[0])
+    (folder / "history.jsonl").write_text("".join(
+        json.dumps({"index": index, "time": when, **op}) + "\n" for index, (when, op) in enumerate(history)))
+    (folder / "trace.jsonl").write_text("".join(json.dumps(line) + "\n" for line in trace))
+    (folder / "verdict.json").write_text(json.dumps(VALID))
+    (folder / "run.json").write_text(json.dumps({
+        "format": 1, "version": "0.1.0", "seed": 7, "cluster": "local", "rules": "kip-320", "workload": "log",
+        "nodes": nodes, "ended": "done", "schedule": [], "died": [],
+        "partitions": {"0": {"topic": "log", "partition": 0, "replicas": nodes, "cleanup": "delete"}}}))
+    return folder
+
+
+def test_a_hundred_thousand_ops_are_a_small_page_that_opens_at_once(tmp_path: Path, browser: Any) -> None:
+    file = write_report(big(tmp_path / "big"))
+
+    assert file.stat().st_size < 10_000_000
+    began = time.monotonic()
+    with opened(browser, file) as seen:
+        taken_s = time.monotonic() - began
+        assert taken_s < 3
+        assert seen.said == []
+        assert seen.page.evaluate("document.querySelectorAll('svg *').length") < 6_000
+        ops = seen.page.evaluate("floodmarkPage.data.ops.began.length")
+        assert ops == OPS
+    print(f"{file.stat().st_size / 1e6:.2f} MB, open and drawn in {taken_s:.2f} s")

@@ -5,10 +5,15 @@ from typing import Any
 
 import click
 
-from harness.cli_options import RUN_FOLDER, exits
+from harness.cli_options import RUN_FOLDER, exits, file_option
 
 PLAN_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 LEDGER_FILE = click.Path(path_type=Path, dir_okay=False)
+junit_option = file_option(
+    "--junit", "junit_file",
+    "Write a JUnit report, a test case for each signature and each case of the plan, to FILE.")
+markdown_option = file_option(
+    "--markdown", "markdown_file", "Write a page, fit for a GitHub step summary, to FILE.")
 
 
 @click.group()
@@ -30,26 +35,31 @@ def campaign() -> None:
 @click.option("--ledger", type=LEDGER_FILE, show_default="ledger.json beside the campaign's folder",
               help="What all campaigns know of each signature.")
 @click.option("--keep", is_flag=True, help="Keep valid runs whole, too.")
+@junit_option
+@markdown_option
 @exits
-def campaign_run(**options: Any) -> int:
+def campaign_run(junit_file: Path | None, markdown_file: Path | None, **options: Any) -> int:
     """Run a campaign: a matrix of systems, loads and faults, for as long as there is time.
 
     Exit codes: 1 a bug was found that is not marked as known; 4 the harness failed in a run; 3 of a run
     nobody can tell; 0 none of these.
     """
-    from harness.commands.campaign import Asked, run_campaign
+    from harness.commands.campaign import Asked, Reports, run_campaign
 
-    return run_campaign(Asked(**options))
+    reports = Reports(junit_file=junit_file, markdown_file=markdown_file)
+    return run_campaign(Asked(reports=reports, **options))
 
 
 @campaign.command("resume")
 @click.argument("folder", type=RUN_FOLDER)
+@junit_option
+@markdown_option
 @exits
-def campaign_resume(folder: Path) -> int:
+def campaign_resume(folder: Path, junit_file: Path | None, markdown_file: Path | None) -> int:
     """Go on with the campaign in FOLDER, however it ended. Exit codes as of run."""
-    from harness.commands.campaign import resume_campaign
+    from harness.commands.campaign import Reports, resume_campaign
 
-    return resume_campaign(folder)
+    return resume_campaign(folder, Reports(junit_file=junit_file, markdown_file=markdown_file))
 
 
 @campaign.command("diff")

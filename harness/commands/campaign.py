@@ -8,7 +8,8 @@ import asyncio
 import datetime
 import secrets
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,17 @@ from harness.campaign import ledger as ledgers
 from harness.campaign.cases import Case
 from harness.campaign.difference import Counted
 from harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
-from harness.campaign.ledger import Entry, Ledger
+from harness.campaign.ledger import Ledger
 from harness.campaign.plan import PRESETS, Plan, load, presets, read
 from harness.campaign.quantities import seconds, time_words
-from harness.campaign.rates import per_100
 from harness.campaign.signatures import Signature
+from harness.commands.campaign_junit import campaign_junit
+from harness.commands.campaign_markdown import campaign_markdown
 from harness.commands.campaign_play import options_of, scenario_options
 from harness.commands.campaign_processes import JudgeProcess
+from harness.commands.campaign_results import ABSENT, STUCK, Results, results_of
 from harness.commands.campaign_run import Bounds, Conductor, found_in
+from harness.commands.check import refuse_no_files, written
 from harness.commands.failures import sigterm_kept
 from harness.commands.harmless import harmless
 from harness.commands.rulings import EXITS, HARNESS, INVALID
@@ -45,6 +49,18 @@ Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """Files for CI servers; None: not asked for. UsageError for what is no plain file."""
+
+    junit_file: Path | None = None
+    markdown_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        files = {"--junit": self.junit_file, "--markdown": self.markdown_file}
+        refuse_no_files({option: file for option, file in files.items() if file is not None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """The command line's words. out: the campaign's folder; ledger: None is LEDGER beside it."""
 
@@ -56,6 +72,7 @@ class Asked:
     runs: int | None = None
     ledger: Path | None = None
     keep: bool = False
+    reports: Reports = Reports()
 
 
 # -- run and resume -----------------------------------------------------------------------------------------
@@ -90,24 +107,53 @@ def run_campaign(asked: Asked) -> int:
         about, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     click.echo(f"{many(len(plan.cases), 'case')}, {time_words(budget_s)}, seed {about['seed']}; folder "
                f"{harmless(str(folder))}", err=True)
-    return carried_on(folder)
+    return carried_on(folder, asked.reports)
 
 
-def resume_campaign(folder: Path) -> int:
+def resume_campaign(folder: Path, reports: Reports) -> int:
     """A campaign that was ended somehow goes on; one that is done says so."""
-    return carried_on(folder)
+    return carried_on(folder, reports)
 
 
-def carried_on(folder: Path) -> int:
+def carried_on(folder: Path, reports: Reports) -> int:
+    """The reports are written however the campaign ends, and say how."""
     at = CampaignAt(folder=folder.resolve())
     about = at.about()
     plan = read(str(about["plan"]), f"the plan in {at.about_path}")
+    matrix = [one.case for one in plan.cases]
     with alone(at.folder):
-        state = conducted(at, plan, about)
-    ledger = ledgers.load(Path(about["ledger"]))
-    click.echo(harmless(summary(state, ledger), breaks=True))
+        try:
+            state = conducted(at, plan, about)
+            ledger = ledgers.load(Path(about["ledger"]))
+        except Exception as error:
+            write_reports(as_it_stands(at, about, matrix, str(folder), str(error) or repr(error)), reports)
+            raise
+    results = results_of(state, ledger, about, matrix, folder=str(folder))
+    unwritten = write_reports(results, reports)
+    click.echo(harmless(summary(results), breaks=True))
     click.echo(harmless(str(folder)))
-    return exit_code(state, ledger)
+    return worst([exit_code(state, ledger), *unwritten])
+
+
+def as_it_stands(at: CampaignAt, about: Mapping[str, Any], matrix: Sequence[Case], folder: str,
+                 trouble: str) -> Results:
+    """Of a campaign that something has ended: as far as its files can be read."""
+    state, ledger = State(), Ledger()
+    with suppress(FloodmarkError):
+        state = at.state()
+        ledger = ledgers.load(Path(about["ledger"]))
+    return results_of(state, ledger, about, matrix, folder=folder, trouble=trouble)
+
+
+def write_reports(results: Results, reports: Reports) -> list[int]:
+    """The files that CI servers show, those that were asked for; [EXIT_HARNESS] for each that could not be
+    written."""
+    codes: list[int] = []
+    if (junit_file := reports.junit_file) is not None:
+        codes += written(lambda: write_whole(junit_file, campaign_junit(results, datetime.datetime.now())))
+    if (markdown_file := reports.markdown_file) is not None:
+        codes += written(lambda: write_whole(markdown_file, campaign_markdown(results)))
+    return codes
 
 
 def conducted(at: CampaignAt, plan: Plan, about: Mapping[str, Any]) -> State:
@@ -194,56 +240,28 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
 # -- what came of it ----------------------------------------------------------------------------------------
 
 
-def summary(state: State, ledger: Ledger) -> str:
+def summary(results: Results) -> str:
     """The line of the night, a table of signatures, the harness's own failures."""
-    runs = state.runs.values()
-    judged = [run.judged for run in runs if run.judged is not None]
-    acked = sum(line["acked"] for line in judged)
-    strikes = sum(sum(line["faults"].values()) for line in judged)
-    kinds = [line["kind"] for line in judged]
-    counts = [f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds), key=_worst_first)]
-    failed = [run for run in runs if run.why is not None]
-    counts += [f"{len(failed)} not made"] if failed else []
-    lines = [f"{many(len(state.runs), 'run')}: {', '.join(counts) or 'none judged'}; {acked:,} acked writes, "
-             f"{strikes:,} faults, {time_words(state.spent_s)}; {state.why_ended}"]
-    found = found_in(state)
+    lines = [results.line]
+    found = [cause for cause in results.causes if cause.standing != ABSENT]
     if found:
         rows: list[Row] = [("signature", "what", "runs", "rate", "again", "seen")]
-        rows += [_row(signature, ledger.of(signature), len(found[signature]), state, ledger)
-                 for signature in sorted(found, key=lambda one: (one.klass != BUG, -len(found[one]), one))]
+        rows += [(one.id, one.signature.sentence, str(one.runs), one.rate, one.again, one.word)
+                 for one in found]
         lines += ["", aligned(rows)]
     lines += [f"  not made: {run.case.title} seed {run.seed}: {str(run.why).splitlines()[0]}"
-              for run in failed]
+              for run in results.not_made]
     return "\n".join(lines)
-
-
-def _row(signature: Signature, entry: Entry | None, runs: int, state: State, ledger: Ledger) -> Row:
-    of = sum(run.judged is not None and run.case.system == signature.system
-             for run in state.runs.values())
-    word, again = signature.klass, "-"
-    if entry is not None:
-        seen = ledger.seen(entry)
-        word = "known: " + entry.known["reason"] if entry.known else "new" if len(seen) == 1 else "since " + (
-            ledger.nights[seen[0]].began[:10])
-        if signature.klass != BUG:
-            word = "permitted"
-        again = f"{entry.reproduced[0]}/{entry.reproduced[1]}" if entry.reproduced[1] else "-"
-    id_ = entry.id if entry is not None else signature.id
-    return (id_, signature.sentence, str(runs), per_100(runs, of), again, word)
-
-
-def _worst_first(kind: str) -> tuple[int, str]:
-    order = [INVALID, "stuck", *EXITS]
-    return (order.index(kind) if kind in order else len(order), kind)
 
 
 def exit_code(state: State, ledger: Ledger) -> int:
     """By what is not known yet; see the module's head."""
     if any(signature.klass == BUG and not is_known(ledger, signature) for signature in found_in(state)):
         return EXIT_INVALID
-    kinds = {run.judged["kind"] for run in state.runs.values() if run.judged is not None} - {INVALID, "stuck"}
-    if any(run.why is not None for run in state.runs.values()):
-        kinds.add(HARNESS)
+    runs = state.runs.values()
+    kinds = {run.judged["kind"] for run in runs if run.judged is not None} - {INVALID, STUCK}
+    if any(run.why is not None for run in runs) or not any(run.done for run in runs):
+        kinds.add(HARNESS)  # also of a campaign without a single run: it has looked at nothing
     return worst(EXITS[kind] for kind in kinds)
 
 

@@ -13,7 +13,7 @@ Rules
 
 import datetime
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 from xml.etree import ElementTree
 
@@ -38,45 +38,63 @@ Counts = Mapping[str, int]
 
 def junit(outcomes: Sequence[Outcome], now: datetime.datetime) -> bytes:
     """The file."""
-    kinds = [kind_of(outcome) for outcome in outcomes]
     seconds = [seconds_of(outcome.folder) for outcome in outcomes]
+    names = numbered(outcome.tested for outcome in outcomes)
+    cases = [case_of(name, outcome, took_s) for name, outcome, took_s in zip(
+        names, outcomes, seconds, strict=True)]
+    return document(cases, properties_of(names, outcomes), now, sum(one or 0.0 for one in seconds))
+
+
+def document(cases: Sequence[ElementTree.Element], properties: Iterable[tuple[str, str]],
+             now: datetime.datetime, took_s: float) -> bytes:
+    """One suite of these cases."""
     counts = {
-        "tests": str(len(outcomes)),
-        "failures": str(kinds.count("failure")),
-        "errors": str(kinds.count("error")),
-        "time": f"{sum(one or 0.0 for one in seconds):.3f}",
+        "tests": str(len(cases)),
+        "failures": str(with_outcome(cases, "failure")),
+        "errors": str(with_outcome(cases, "error")),
+        "time": f"{took_s:.3f}",
     }
     root = ElementTree.Element("testsuites", {"name": "floodmark", **counts})
     suite = ElementTree.SubElement(root, "testsuite", {
         "name": "floodmark",
         **counts,
-        "skipped": str(kinds.count("skipped")),
+        "skipped": str(with_outcome(cases, "skipped")),
         "timestamp": now.isoformat(timespec="seconds"),
     })
-    properties = ElementTree.SubElement(suite, "properties")
-    names = numbered(outcome.tested for outcome in outcomes)
-    for name, value in [("floodmark", __version__), *properties_of(names, outcomes)]:
-        ElementTree.SubElement(properties, "property", {"name": visible(name), "value": visible(value)})
-    for name, outcome, kind, took_s in zip(names, outcomes, kinds, seconds, strict=True):
-        suite.append(case_of(name, outcome, kind, took_s))
+    there = ElementTree.SubElement(suite, "properties")
+    for name, value in [("floodmark", __version__), *properties]:
+        ElementTree.SubElement(there, "property", {"name": visible(name), "value": visible(value)})
+    suite.extend(cases)
     ElementTree.indent(root)
     file = io.BytesIO()
     ElementTree.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
     return file.getvalue() + b"\n"
 
 
-def case_of(name: str, outcome: Outcome, kind: str | None, took_s: float | None) -> ElementTree.Element:
-    """One folder. Its report stands where servers show text: in the outcome, else in system-out."""
-    attributes = {"classname": "floodmark", "name": visible(name)}
+def with_outcome(cases: Sequence[ElementTree.Element], kind: str) -> int:
+    return sum(case.find(kind) is not None for case in cases)
+
+
+def case_of(name: str, outcome: Outcome, took_s: float | None) -> ElementTree.Element:
+    """One folder."""
+    return junit_case(name, kind_of(outcome), report_of(outcome), type_=type_of(outcome), why=why(outcome),
+                      took_s=took_s)
+
+
+def junit_case(name: str, kind: str | None, text: str, *, type_: str = "", why: str = "",
+               took_s: float | None = None, group: str = "floodmark") -> ElementTree.Element:
+    """kind: failure, error, skipped, or None of a case that passed. The text stands where servers show it: in
+    the outcome, else in system-out."""
+    attributes = {"classname": group, "name": visible(name)}
     attributes |= {"time": f"{took_s:.3f}"} if took_s is not None else {}
     case = ElementTree.Element("testcase", attributes)
-    report = visible(cut(report_of(outcome), REPORT_CHARS))
+    text = visible(cut(text, REPORT_CHARS))
     if kind is not None:
         told = ElementTree.SubElement(case, kind, {
-            "type": type_of(outcome), "message": visible(cut(why(outcome), MESSAGE_CHARS))})
-        told.text = report
+            "type": type_, "message": visible(cut(why, MESSAGE_CHARS))})
+        told.text = text
     if kind in (None, "skipped"):
-        ElementTree.SubElement(case, "system-out").text = report
+        ElementTree.SubElement(case, "system-out").text = text
     return case
 
 

@@ -1,0 +1,113 @@
+"""`floodmark campaign ... --junit FILE`: a campaign as a JUnit report. Pure.
+
+Rules
+1. Three groups of test cases (their classname), so that nobody takes one for another: `floodmark.signature`
+   (a cause of violations), `floodmark.stuck` (a cause by which clusters no longer answer) and
+   `floodmark.case` (a case of the plan: whether its runs were made and could be judged). And a single one,
+   `floodmark.campaign`: whether the campaign came to its end.
+2. A signature that nobody has marked as known is a failure; a known one is skipped, with its reason; one that
+   is in the ledger and did not come this time passes, and so does what the guarantees permit. Of a case what
+   the harness could not make is an error, what nobody can tell a failure; a case without a run is skipped.
+3. Names are the same from night to night: a signature's sentence, a case's title.
+"""
+
+import datetime
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+from harness.campaign.journal import RunState
+from harness.commands.campaign_results import ABSENT, KNOWN, Cause, Cell, Results
+from harness.commands.gate_junit import document, junit_case
+from harness.commands.outcomes import one_line
+from harness.commands.words import many
+
+CAMPAIGN, SIGNATURE, STUCK_GROUP, CASE = (
+    "floodmark.campaign", "floodmark.signature", "floodmark.stuck", "floodmark.case")  # fmt: skip
+TO_ITS_END = "the campaign came to its end"
+
+
+def campaign_junit(results: Results, now: datetime.datetime) -> bytes:
+    """The file."""
+    cases = [ending(results), *(signature_case(cause) for cause in results.causes),
+             *(matrix_case(cell, results) for cell in results.cells)]
+    return document(cases, properties(results), now, sum(cell.took_s for cell in results.cells))
+
+
+def ending(results: Results) -> ElementTree.Element:
+    return junit_case(TO_ITS_END, "error" if results.trouble else None, results.heading, type_="harness",
+                      why=one_line(results.trouble), group=CAMPAIGN)
+
+
+def signature_case(cause: Cause) -> ElementTree.Element:
+    kind = "failure" if cause.fails else "skipped" if cause.standing == KNOWN else None
+    why = f"known: {cause.reason}" if cause.standing == KNOWN else told(cause)
+    return junit_case(cause.signature.sentence, kind, "\n".join(lines_of(cause)), why=one_line(why),
+                      type_=cause.signature.finding, group=STUCK_GROUP if cause.is_stuck else SIGNATURE)
+
+
+def told(cause: Cause) -> str:
+    """On one line: what, how often, which run, and what to type."""
+    parts = [cause.signature.sentence, f"{cause.word}, in {cause.rate}"]
+    parts += [f"smallest run {cause.smallest}", cause.commands[-1]] if cause.commands else []
+    return "; ".join(parts)
+
+
+def lines_of(cause: Cause) -> Iterator[str]:
+    yield f"{cause.signature.sentence}"
+    yield f"signature   {cause.id}: {cause.word}"
+    if cause.standing != ABSENT:
+        yield f"rate        {cause.rate}: {cause.runs} of {cause.of}"
+    if cause.first:
+        yield f"seen        first {cause.first}, last {cause.last}"
+    if cause.reproduced[1]:
+        yield f"reproduced  {cause.again}"
+    if cause.smallest:
+        yield f"smallest    {cause.smallest}"
+    yield from cause.commands
+
+
+def matrix_case(cell: Cell, results: Results) -> ElementTree.Element:
+    """One outcome at most: the harness's failures before what cannot be told, both in the text."""
+    not_made, untold = [], []
+    for run in cell.runs:
+        if run.why is not None:
+            not_made.append(f"{named(run, results)}: not made: {run.why}")
+        elif run in results.harness:
+            not_made.append(f"{named(run, results)}: {(run.judged or {}).get('kind')}")
+        elif run in results.untold:
+            untold.append(f"{named(run, results)}: nobody can tell: floodmark show {results.where(run)}")
+    kind, why = None, ""
+    if not_made or untold:
+        kind = "error" if not_made else "failure"
+        counts = [f"{len(lines)} {word}" for lines, word in (
+            (not_made, "not made"), (untold, "that nobody can tell")) if lines]
+        why = f"{', '.join(counts)} of {many(len(cell.runs), 'run')}; {(not_made or untold)[0]}"
+    elif not cell.runs:
+        kind, why = "skipped", "no run of it was begun"
+    return junit_case(cell.name, kind, "\n".join([made(cell), *not_made, *untold]), why=one_line(why),
+                      type_="harness" if not_made else "unknown", took_s=cell.took_s, group=CASE)
+
+
+def made(cell: Cell) -> str:
+    """`3 runs: 1 invalid, 2 valid; signatures: ...`."""
+    kinds: dict[str, int] = {}
+    for run in cell.runs:
+        kind = "not made" if run.why is not None else (run.judged or {}).get("kind", "not judged")
+        kinds[kind] = kinds.get(kind, 0) + 1
+    counts = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    return f"{many(len(cell.runs), 'run')}{f': {counts}' if counts else ''}"
+
+
+def named(run: RunState, results: Results) -> str:
+    return f"{results.where(run)} (seed {run.seed})"
+
+
+def properties(results: Results) -> Iterator[tuple[str, str]]:
+    yield "campaign", results.folder
+    for cause in results.causes:
+        sentence = cause.signature.sentence
+        yield f"{sentence}: signature", cause.id
+        yield f"{sentence}: seen", cause.word
+        yield f"{sentence}: rate", cause.rate
+        if cause.smallest:
+            yield f"{sentence}: folder", cause.smallest

@@ -1,0 +1,229 @@
+"""What a campaign has come to, as data for all who report it: signatures, the matrix, failures. Pure.
+
+Rules
+1. A violation, a cluster that got stuck and a failure of the harness are three things, in lists of their own.
+2. What fails the campaign's exit code is exactly what `fails` says of a signature, and `trouble`, `not_made`,
+   `harness` and `untold`: reports for CI servers are red where the exit code is not 0.
+3. Folders are named as the campaign's folder was named by whoever asked: the commands of a report can be
+   typed where its campaign was run.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkers.laws import finding_names as checks
+from harness.campaign.cases import Case
+from harness.campaign.journal import RECORDED, RunState, State
+from harness.campaign.ledger import Ledger
+from harness.campaign.quantities import time_words
+from harness.campaign.rates import per_100
+from harness.campaign.signatures import Signature
+from harness.commands.campaign_run import found_in
+from harness.commands.case_names import numbered
+from harness.commands.rulings import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
+from harness.commands.words import many
+from harness.verdict import BUG
+
+STUCK = checks.STUCK  # also the kind of a run that shows nothing worse
+NEW, OLD, KNOWN, PERMITTED, ABSENT = "new", "seen before", "known", "permitted", "not seen"
+_ORDER = (NEW, OLD, KNOWN, PERMITTED, ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One signature: what this campaign saw of it, and what the ledger knows."""
+
+    id: str
+    signature: Signature
+    standing: str  # NEW, OLD (in an earlier campaign, marked by nobody), KNOWN, PERMITTED or ABSENT
+    runs: int  # that showed it
+    of: int  # runs of its system that were judged
+    reason: str = ""  # why it is known
+    first: str = ""  # the day of the first campaign that showed it; "": not in the ledger
+    last: str = ""
+    reproduced: tuple[int, int] = (0, 0)  # k of N
+    smallest: str = ""  # the folder of the smallest run that shows it
+
+    @property
+    def fails(self) -> bool:
+        return self.standing in (NEW, OLD)
+
+    @property
+    def is_stuck(self) -> bool:
+        return self.signature.finding == STUCK
+
+    @property
+    def word(self) -> str:
+        """`new`, `since 2026-11-20`, `known: KAFKA-1234`."""
+        if self.standing == OLD:
+            return f"since {self.first}"
+        return f"{KNOWN}: {self.reason}" if self.standing == KNOWN else self.standing
+
+    @property
+    def rate(self) -> str:
+        return per_100(self.runs, self.of)
+
+    @property
+    def again(self) -> str:
+        """`4/5`; `-`: nobody has tried."""
+        return f"{self.reproduced[0]}/{self.reproduced[1]}" if self.reproduced[1] else "-"
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Look, and again; nothing where no folder is known."""
+        return tuple(shlex.join(["floodmark", word, self.smallest])
+                     for word in ("show", "reproduce") if self.smallest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One case of the matrix and the runs that were made of it."""
+
+    name: str  # the same from night to night
+    case: Case
+    runs: tuple[RunState, ...]
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """A campaign as it stands. trouble: what kept it from its end; "": nothing."""
+
+    line: str  # of the night: runs, acked writes, faults, time
+    causes: tuple[Cause, ...] = ()  # new ones first
+    cells: tuple[Cell, ...] = ()
+    not_made: tuple[RunState, ...] = ()  # the harness made no run
+    harness: tuple[RunState, ...] = ()  # it made one that is none
+    untold: tuple[RunState, ...] = ()  # nobody can tell what came of it
+    trouble: str = ""
+    folder: str = ""
+
+    @property
+    def violations(self) -> tuple[Cause, ...]:
+        return tuple(cause for cause in self.causes if not cause.is_stuck and cause.standing != ABSENT)
+
+    @property
+    def stuck(self) -> tuple[Cause, ...]:
+        return tuple(cause for cause in self.causes if cause.is_stuck and cause.standing != ABSENT)
+
+    @property
+    def heading(self) -> str:
+        """`2 new, 1 known; 412 runs: 2 invalid, 410 valid; ...`."""
+        there = [cause for cause in self.causes if cause.standing != ABSENT]
+        counts = [f"{sum(cause.standing == standing for cause in there)} {standing}"
+                  for standing in _ORDER if any(cause.standing == standing for cause in there)]
+        heading = f"{', '.join(counts) or 'nothing found'}; {self.line}"
+        return f"{heading}; it did not end: {self.trouble}" if self.trouble else heading
+
+    def where(self, run: RunState) -> str:
+        return str(Path(self.folder) / run.folder)
+
+
+def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: Sequence[Case], *,
+               folder: str, trouble: str = "") -> Results:
+    """about: campaign.json; matrix: the plan's cases, in their order."""
+    runs = tuple(state.runs.values())
+    kinds = {run.number: str(run.judged["kind"]) for run in runs if run.judged is not None}
+    if not any(run.done for run in runs):
+        trouble = trouble or f"no run was made ({state.why_ended})"
+    return Results(
+        line=line_of(state),
+        causes=tuple(causes_of(state, ledger, str(about.get("id", "")), folder)),
+        cells=tuple(cells_of(state, matrix)),
+        not_made=tuple(run for run in runs if run.why is not None),
+        harness=tuple(run for run in runs if kinds.get(run.number) in (HARNESS, CUT_SHORT)),
+        untold=tuple(run for run in runs if kinds.get(run.number) == UNKNOWN),
+        trouble=trouble,
+        folder=folder,
+    )
+
+
+def line_of(state: State) -> str:
+    """`412 runs: 2 invalid, 410 valid; 1,900,000 acked writes, 1,200 faults, 3 h 58 min; the time is over`.
+    """
+    judged = [run.judged for run in state.runs.values() if run.judged is not None]
+    acked = sum(line["acked"] for line in judged)
+    strikes = sum(sum(line["faults"].values()) for line in judged)
+    kinds = [line["kind"] for line in judged]
+    counts = [f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds), key=_worst_first)]
+    failed = sum(run.why is not None for run in state.runs.values())
+    counts += [f"{failed} not made"] if failed else []
+    told = (f"{many(len(state.runs), 'run')}: {', '.join(counts) or 'none judged'}; {acked:,} acked writes, "
+            f"{strikes:,} faults, {time_words(state.spent_s)}")
+    return f"{told}; {state.why_ended}" if state.why_ended is not None else told
+
+
+def _worst_first(kind: str) -> tuple[int, str]:
+    order = [INVALID, STUCK, *EXITS]
+    return (order.index(kind) if kind in order else len(order), kind)
+
+
+# -- signatures ---------------------------------------------------------------------------------------------
+
+
+def causes_of(state: State, ledger: Ledger, night: str, folder: str) -> list[Cause]:
+    """Those that the campaign saw, the new ones first; then those of the ledger that its systems did not show
+    this time."""
+    judged: dict[str, int] = {}
+    for run in state.runs.values():
+        if run.judged is not None:
+            judged[run.case.system] = judged.get(run.case.system, 0) + 1
+    found = found_in(state)
+    absent = [entry.signature for entry in ledger.entries.values()
+              if entry.signature not in found and entry.signature.system in judged]
+    causes = [
+        cause_of(signature, ledger, found.get(signature, ()), of=judged.get(signature.system, 0), night=night,
+                 folder=folder)
+        for signature in (*found, *absent)
+    ]  # fmt: skip
+    return sorted(causes, key=lambda one: (_ORDER.index(one.standing), -one.runs, one.signature))
+
+
+def cause_of(signature: Signature, ledger: Ledger, showing: Sequence[RunState], *, of: int, night: str,
+             folder: str) -> Cause:
+    """night: the campaign's id, as the ledger has it."""
+    entry = ledger.of(signature)
+    days = [ledger.nights[name].began[:10] for name in ledger.seen(entry)] if entry is not None else []
+    smallest = entry.smallest.folder if entry is not None and entry.smallest is not None else ""
+    if showing:
+        least = min(showing, key=lambda run: (run.judged or {}).get("size_bytes", 0))
+        smallest = str(Path(folder) / least.folder)
+    earlier = entry is not None and set(entry.found) - {night}
+    standing = OLD if earlier else NEW
+    if entry is not None and entry.known is not None:
+        standing = KNOWN
+    if signature.klass != BUG:
+        standing = PERMITTED
+    return Cause(
+        id=entry.id if entry is not None else signature.id,
+        signature=signature,
+        standing=standing if showing else ABSENT,
+        runs=len(showing),
+        of=of,
+        reason=str(entry.known["reason"]) if entry is not None and entry.known is not None else "",
+        first=days[0] if days else "",
+        last=days[-1] if days else "",
+        reproduced=entry.reproduced if entry is not None else (0, 0),
+        smallest=smallest,
+    )
+
+
+# -- the matrix ---------------------------------------------------------------------------------------------
+
+
+def cells_of(state: State, matrix: Sequence[Case]) -> list[Cell]:
+    """Every case of the plan, then those of runs that an earlier night's find asked for."""
+    took_s: dict[int, float] = {}
+    for line in state.lines:
+        if line["event"] == RECORDED:
+            took_s[int(line["run"])] = float(line.get("took_s") or 0.0)
+    runs: dict[Case, list[RunState]] = {case: [] for case in matrix}
+    for run in state.runs.values():
+        runs.setdefault(run.case, []).append(run)
+    return [
+        Cell(name=name, case=case, runs=tuple(mine), took_s=sum(took_s.get(run.number, 0.0) for run in mine))
+        for name, (case, mine) in zip(numbered(case.title for case in runs), runs.items(), strict=True)
+    ]

@@ -1,0 +1,242 @@
+"""What CI servers get to see of a campaign: its JUnit report and its page, without a cluster or Spark."""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import orjson
+import pytest
+
+from harness.campaign.cases import Case
+from harness.campaign.journal import BEGAN, ENDED, FAILED, JUDGED, OPENED, RECORDED, State, state_of
+from harness.campaign.ledger import Ledger, Night
+from harness.campaign.signatures import Signature
+from harness.commands import campaign
+from harness.commands.campaign import Reports, exit_code, summary
+from harness.commands.campaign_junit import campaign_junit
+from harness.commands.campaign_markdown import campaign_markdown
+from harness.commands.campaign_results import Results, results_of
+from harness.commands.campaign_run import noted
+from harness.errors import FloodmarkError, UsageError
+
+NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
+ABOUT: Mapping[str, Any] = {"id": "night2", "began": "2026-03-01T02:00:00+00:00", "version": "0.1.0",
+                            "commit": None}
+CRASH, CUT = Case(rules="kip-279", nemesis="crash"), Case(rules="kip-279", nemesis="cut")
+LOST = Signature(system="kip-279", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
+                 how="", step="truncate as follower")
+GONE = replace(LOST, finding="diverged")
+HUNG = replace(LOST, finding="stuck", step="")
+ALLOWED = replace(LOST, klass="permitted", permitted_by="acks")
+EARLIER = Night(began="2026-02-01T02:00:00+00:00", version="0.1.0", commit=None, runs={"kip-279": 50})
+
+
+def night(*outcomes: tuple[Case, str, tuple[Signature, ...]], why: str | None = "the time is over") -> State:
+    """kind `not made`: what the harness said is in the place of a verdict."""
+    lines: list[Mapping[str, Any]] = [{"event": OPENED, "time_s": 0}]
+    for number, (case, kind, shown) in enumerate(outcomes, 1):
+        of = {"run": number, "time_s": 10.0 * number}
+        lines.append({"event": BEGAN, "case": case.as_json(), "seed": 100 + number, "folder": f"runs/{number}",
+                      **of})
+        if kind == "not made":
+            lines.append({"event": FAILED, "why": "n1 did not start\nits log", **of})
+            continue
+        lines.append({"event": RECORDED, "took_s": 9.5, **of})
+        lines.append({"event": JUDGED, "kind": kind, "acked": 1000, "faults": {"kill": 2},
+                      "size_bytes": 5000 - number, "signatures": [asdict(one) for one in shown], **of})
+    return state_of([*lines, *([{"event": ENDED, "why": why, "time_s": 100}] if why else [])])
+
+
+def results(state: State, ledger: Ledger | None = None, **besides: Any) -> Results:
+    known = noted(ledger or Ledger(), state, ABOUT, Path("/nights/monday"))
+    return results_of(state, known, ABOUT, [CRASH, CUT], folder="nights/monday", **besides)
+
+
+def cases(of: Results) -> dict[str, ElementTree.Element]:
+    """By name; each name once, and the suite's sums are those of its cases."""
+    (suite,) = ElementTree.fromstring(campaign_junit(of, NOW))
+    found = {f"{case.attrib['classname']}: {case.attrib['name']}": case for case in suite.iter("testcase")}
+    assert len(found) == int(suite.attrib["tests"]) == len(list(suite.iter("testcase")))
+    for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        assert int(suite.attrib[name]) == len(list(suite.iter(kind)))
+    return found
+
+
+def outcome(case: ElementTree.Element) -> tuple[str | None, str]:
+    told = [one for one in case if one.tag in ("failure", "error", "skipped")]
+    assert len(told) <= 1
+    return (told[0].tag, told[0].attrib["message"]) if told else (None, case.findtext("system-out") or "")
+
+
+MIXED = night((CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CRASH, "invalid", (LOST,)),
+              (CUT, "stuck", (HUNG,)), (CUT, "not made", ()))
+
+
+def test_a_new_bug_is_a_failure_with_all_that_one_needs() -> None:
+    found = cases(results(MIXED))
+    kind, why = outcome(found[f"floodmark.signature: {LOST.sentence}"])
+    assert kind == "failure"
+    for words in (LOST.sentence, "new", "50 per 100 runs (15 to 85)", "smallest run nights/monday/runs/3",
+                  "floodmark reproduce nights/monday/runs/3"):
+        assert words in why
+    assert outcome(found["floodmark.campaign: the campaign came to its end"])[0] is None
+
+
+def test_stuck_clusters_and_what_was_not_made_are_other_test_cases() -> None:
+    found = cases(results(MIXED))
+    assert outcome(found[f"floodmark.stuck: {HUNG.sentence}"])[0] == "failure"
+    kind, why = outcome(found["floodmark.case: kip-279 cut"])
+    assert (kind, why) == (
+        "error", "1 not made of 2 runs; nights/monday/runs/5 (seed 105): not made: n1 did not start its log")
+    assert outcome(found["floodmark.case: kip-279 crash"]) == (None, "3 runs: 2 invalid, 1 valid")
+
+
+def test_a_known_bug_is_skipped_with_its_reason_and_one_of_another_night_is_not() -> None:
+    state = night((CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)))
+    before = Ledger(nights={"night1": EARLIER})
+    for signature in (LOST, GONE):
+        before = before.finding(signature, "night1", 3, faults={}, smallest=None)
+    before = before.marking(LOST.id, reason="KAFKA-1211", since="2026-02-02")
+    found = cases(results(state, before))
+    assert outcome(found[f"floodmark.signature: {LOST.sentence}"]) == ("skipped", "known: KAFKA-1211")
+    kind, why = outcome(found[f"floodmark.signature: {GONE.sentence}"])
+    assert (kind, "; since 2026-02-01, in" in why) == ("failure", True)
+
+
+def test_a_signature_that_did_not_come_passes_under_its_name_and_of_a_system_not_run_is_left_out() -> None:
+    other = replace(LOST, system="kip-101")
+    before = Ledger(nights={"night1": EARLIER})
+    for signature in (GONE, other):
+        before = before.finding(signature, "night1", 3, faults={}, smallest=None)
+    of = results(night((CRASH, "valid", ())), before)
+    found = cases(of)
+    assert outcome(found[f"floodmark.signature: {GONE.sentence}"])[0] is None
+    assert f"floodmark.signature: {other.sentence}" not in found
+    assert GONE.sentence not in summary(of)  # what was printed is what was found
+
+
+def test_names_are_the_same_from_night_to_night() -> None:
+    one = cases(results(night((CRASH, "invalid", (LOST,)))))
+    two = cases(results(night((CUT, "valid", ()), (CUT, "valid", ()), (CRASH, "invalid", (LOST,)))))
+    assert one.keys() == two.keys()
+    assert outcome(one["floodmark.case: kip-279 cut"]) == ("skipped", "no run of it was begun")
+
+
+KINDS = ("valid", "unknown", "failed in the harness", "interrupted", "not made", "invalid", "stuck", "known",
+         "permitted")
+
+
+@pytest.mark.parametrize(("first", "second"), product(KINDS, repeat=2))
+def test_a_report_is_red_where_the_exit_code_is_not_0(first: str, second: str) -> None:
+    shown = {"invalid": LOST, "stuck": HUNG, "known": GONE, "permitted": ALLOWED}
+    told = {"known": "invalid", "permitted": "valid"}
+    state = night(*((CRASH, told.get(kind, kind), (shown[kind],) if kind in shown else ())
+                    for kind in (first, second)))
+    ledger = noted(Ledger(), state, ABOUT, Path("/nights"))
+    if "known" in (first, second):
+        ledger = ledger.marking(GONE.id, reason="KAFKA-1", since="2026")
+    of = results_of(state, ledger, ABOUT, [CRASH], folder="nights")
+    (suite,) = ElementTree.fromstring(campaign_junit(of, NOW))
+    red = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
+    assert (red > 0) == (exit_code(state, ledger) != 0)
+
+
+def test_a_campaign_without_a_run_has_looked_at_nothing() -> None:
+    state = night()
+    assert exit_code(state, Ledger()) == 4
+    assert outcome(cases(results(state))["floodmark.campaign: the campaign came to its end"]) == (
+        "error", "no run was made (the time is over)")
+    assert outcome(cases(results(night((CRASH, "valid", ()))))[
+        "floodmark.campaign: the campaign came to its end"])[0] is None
+
+
+# -- the page -----------------------------------------------------------------------------------------------
+
+
+def test_a_page_begins_with_the_night_and_mixes_nothing() -> None:
+    state = night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (LOST,)), (CUT, "stuck", (HUNG,)),
+                  (CUT, "not made", ()), (CUT, "unknown", ()))
+    before = Ledger(nights={"night1": EARLIER}).finding(GONE, "night1", 1, faults={}, smallest=None)
+    before = before.marking(GONE.id, reason="KAFKA-1", since="2026")
+    page = campaign_markdown(results(state, before)).decode()
+    first, _, rest = page.partition("\n")
+    assert first == ("## floodmark: 2 new, 1 known; 5 runs: 2 invalid, 1 stuck, 1 unknown, 1 not made; "
+                     "4,000 acked writes, 8 faults, 1 min 40 s; the time is over")
+    tables = dict(part.partition("\n")[::2] for part in ("top\n" + rest).split("\n### "))
+    assert "lost-write" in tables["top"]
+    assert tables["top"].index("| new |") < tables["top"].index("| known: KAFKA-1 |")
+    assert "stuck" not in tables["top"]
+    assert "| new | stuck" in tables["Clusters that got stuck"]
+    assert "| kip-279 cut | 104 | n1 did not start its log |" in tables["The harness failed"]
+    assert "| kip-279 cut | 105 | unknown: nights/monday/runs/5 |" in tables["Nobody can tell"]
+    assert "floodmark reproduce nights/monday/runs/2\n```" in rest
+    assert "floodmark reproduce nights/monday/runs/1\n" not in rest  # it is known
+
+
+def test_a_night_that_found_nothing_is_one_line() -> None:
+    page = campaign_markdown(results(night((CRASH, "valid", ())))).decode()
+    assert page == ("## floodmark: nothing found; 1 run: 1 valid; 1,000 acked writes, 2 faults, 1 min 40 s; "
+                    "the time is over\n")
+
+
+def test_words_of_a_run_are_no_markup_and_a_page_has_a_limit() -> None:
+    hostile = replace(LOST, how="<script>alert(1)</script> | ![x](http://x)\x1b[31m\nnext")
+    of = results(night((CRASH, "invalid", (hostile,))))
+    page = campaign_markdown(of).decode()
+    assert "<script>" not in page
+    assert "![" not in page
+    assert "\x1b" not in page
+    assert "floodmark.signature" in next(iter(
+        name for name, case in cases(of).items() if outcome(case)[0] == "failure"))
+    many_runs = night(*((CRASH, "invalid", (replace(LOST, step=f"step {chr(97 + number // 26)}{number}"),))
+                        for number in range(200)))
+    small = campaign_markdown(results(many_runs), limit=20_000)
+    assert len(small) < 20_000
+    assert b"Cut for length" in small
+
+
+# -- written however it ends --------------------------------------------------------------------------------
+
+
+def folder_of(tmp_path: Path) -> Path:
+    folder = tmp_path / "night"
+    folder.mkdir()
+    (folder / "campaign.json").write_bytes(orjson.dumps({
+        **ABOUT, "format": 1, "plan": "for = '1min'", "ledger": str(tmp_path / "ledger.json"),
+        "budget_s": 60, "runs": None, "keep": False, "bank": [], "seed": 1}))
+    return folder
+
+
+def test_reports_are_written_when_something_ends_the_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> State:
+        raise FloodmarkError("interrupted; it goes on with: floodmark campaign resume night")
+
+    monkeypatch.setattr(campaign, "conducted", interrupted)
+    reports = Reports(junit_file=tmp_path / "junit.xml", markdown_file=tmp_path / "summary.md")
+    with pytest.raises(FloodmarkError, match="interrupted"):
+        campaign.resume_campaign(folder_of(tmp_path), reports)
+    (suite,) = ElementTree.fromstring((tmp_path / "junit.xml").read_bytes())
+    (error,) = suite.iter("error")
+    assert error.attrib["message"].startswith("interrupted; it goes on with")
+    assert "it did not end: interrupted" in (tmp_path / "summary.md").read_text()
+
+
+def test_what_cannot_be_written_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(campaign, "conducted", lambda *_: night((CRASH, "valid", ())))
+    folder = folder_of(tmp_path)
+    assert campaign.resume_campaign(folder, Reports()) == 0
+    assert campaign.resume_campaign(folder, Reports(junit_file=tmp_path / "none" / "junit.xml")) == 4
+    assert "junit.xml" in capsys.readouterr().err
+
+
+def test_a_folder_is_no_file_for_a_report(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--junit"):
+        Reports(junit_file=tmp_path)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from xml.etree import ElementTree
 
 import orjson
 import pytest
@@ -101,6 +102,22 @@ def test_a_campaign_killed_again_and_again_is_the_same_campaign(tmp_path: Path) 
         assert sorted(path.name for path in (folder / run.folder).iterdir()) == ["run.json", "verdict.json"]
 
     known_then_nothing_new(tmp_path, folder, ledger)
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_ctrl_c_leaves_reports_that_say_so(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN)
+    folder, junit, page = tmp_path / "night", tmp_path / "junit.xml", tmp_path / "summary.md"
+    with begun(tmp_path, "run", "plan.toml", "--out", "night", "--junit", junit, "--markdown", page) as process:
+        wait_until("a run to be begun", lambda: BEGAN in events(folder) or process.poll() is not None, WAIT_S)
+        process.send_signal(signal.SIGINT)
+        _, complained = process.communicate(timeout=WAIT_S)
+    assert (process.returncode, "interrupted" in complained) == (4, True), complained
+    (suite,) = ElementTree.fromstring(junit.read_bytes())
+    assert [error.attrib["message"].split(";")[0] for error in suite.iter("error")] == ["interrupted"]
+    assert "it did not end: interrupted" in page.read_text()
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
 
 
 def known_then_nothing_new(tmp_path: Path, folder: Path, ledger: Path) -> None:

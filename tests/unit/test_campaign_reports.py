@@ -130,7 +130,7 @@ KINDS = ("valid", "unknown", "failed in the harness", "interrupted", "not made",
          "permitted")
 
 
-@pytest.mark.parametrize(("first", "second"), product(KINDS, repeat=2))
+@pytest.mark.parametrize(("first", "second"), [*product(KINDS, repeat=2)])
 def test_a_report_is_red_where_the_exit_code_is_not_0(first: str, second: str) -> None:
     shown = {"invalid": LOST, "stuck": HUNG, "known": GONE, "permitted": ALLOWED}
     told = {"known": "invalid", "permitted": "valid"}
@@ -233,7 +233,8 @@ def test_what_cannot_be_written_is_no_success(
     monkeypatch.setattr(campaign, "conducted", lambda *_: night((CRASH, "valid", ())))
     folder = folder_of(tmp_path)
     assert campaign.resume_campaign(folder, Reports()) == 0
-    assert campaign.resume_campaign(folder, Reports(junit_file=tmp_path / "none" / "junit.xml")) == 4
+    (tmp_path / "file").touch()
+    assert campaign.resume_campaign(folder, Reports(junit_file=tmp_path / "file" / "junit.xml")) == 4
     assert "junit.xml" in capsys.readouterr().err
 
 

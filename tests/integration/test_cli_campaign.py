@@ -109,7 +109,8 @@ def test_a_campaign_killed_again_and_again_is_the_same_campaign(tmp_path: Path) 
 def test_ctrl_c_leaves_reports_that_say_so(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)
     folder, junit, page = tmp_path / "night", tmp_path / "junit.xml", tmp_path / "summary.md"
-    with begun(tmp_path, "run", "plan.toml", "--out", "night", "--junit", junit, "--markdown", page) as process:
+    words = ("run", "plan.toml", "--out", "night", "--junit", junit, "--markdown", page)
+    with begun(tmp_path, *words) as process:
         wait_until("a run to be begun", lambda: BEGAN in events(folder) or process.poll() is not None, WAIT_S)
         process.send_signal(signal.SIGINT)
         _, complained = process.communicate(timeout=WAIT_S)

@@ -40,8 +40,8 @@ def night(*outcomes: tuple[Case, str, tuple[Signature, ...]], why: str | None = 
     lines: list[Mapping[str, Any]] = [{"event": OPENED, "time_s": 0}]
     for number, (case, kind, shown) in enumerate(outcomes, 1):
         of = {"run": number, "time_s": 10.0 * number}
-        lines.append({"event": BEGAN, "case": case.as_json(), "seed": 100 + number, "folder": f"runs/{number}",
-                      **of})
+        lines.append({"event": BEGAN, "case": case.as_json(), "seed": 100 + number,
+                      "folder": f"runs/{number}", **of})
         if kind == "not made":
             lines.append({"event": FAILED, "why": "n1 did not start\nits log", **of})
             continue

@@ -28,6 +28,7 @@ from harness.commands.gate_junit import junit
 from harness.commands.gate_markdown import markdown
 from harness.commands.harmless import harmless, harmless_data
 from harness.commands.outcomes import Outcome, Told, report_of
+from harness.commands.report import page_beside
 from harness.commands.rulings import HARNESS, LISTS, Ruling, fails, ruling, summary
 from harness.errors import FloodmarkError, UsageError
 from harness.places import Place
@@ -122,18 +123,20 @@ def judge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HE
     if (together := through.json_file) is not None:
         codes += written(lambda: write_json(together, folders, verdicts))
     codes += write_reports(outcomes, through)  # before anything is said: whoever listens may have gone
-    tell(outcomes)
+    tell(outcomes, [page_beside(one.folder, one.ruling, one.told, one.reading) for one in outcomes])
     return codes
 
 
-def tell(outcomes: Sequence[Outcome]) -> None:
-    """Prints the reports, of several the sum first; each ends with its folder."""
+def tell(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:
+    """Prints the reports, of several the sum first; each ends with its page, if any, and its folder."""
     if len(outcomes) > 1:
         click.echo(summary(outcome.ruling for outcome in outcomes) + "\n")
-    for outcome in outcomes:
+    for outcome, page in zip(outcomes, pages, strict=True):
         if outcome is not outcomes[0]:
             click.echo("")
         click.echo(report_of(outcome))
+        if page is not None:
+            click.echo(harmless(f"  page       {page}"))
         click.echo(harmless(str(outcome.folder)))
 
 

@@ -18,6 +18,7 @@ from harness import catalog
 from harness.commands import telling
 from harness.commands.check import UNSAVED, Gate, about_of, save, tell_failure, write_json, written
 from harness.commands.harmless import harmless, harmless_data
+from harness.commands.report import page_beside
 from harness.commands.rulings import Ruling, ruling, summary
 from harness.commands.show import latest, read_verdict
 from harness.commands.words import many, told_class
@@ -52,6 +53,8 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
         differing += bool(lines)
         then = None if before is None else ruling(before, about, through.policy)
         rulings.append(ruling(now, about, through.policy, failed=failed))
+        if verdict.counts:
+            page_beside(folder, rulings[-1], now, renew=True)
         click.echo("\n".join([heading(folder, then, rulings[-1], lines), *lines]))
         click.echo(harmless(str(folder)))
     codes = [each.code for each in rulings]

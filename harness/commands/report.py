@@ -6,13 +6,19 @@ from typing import Any
 
 import click
 
+from checkers.judge.report import is_run
 from harness.commands.harmless import harmless
+from harness.commands.rulings import INVALID, Ruling
 from harness.commands.show import latest
+from harness.commands.telling import Reading
 from harness.errors import FloodmarkError, UsageError
+from harness.places import Place
 from harness.reports.html.facts import facts_of
 from harness.reports.html.page import page_of
 from harness.run import Run, write_whole
 from harness.verdict import EXIT_VALID
+
+Told = Mapping[str, Any]
 
 REPORT = "report.html"
 
@@ -24,15 +30,34 @@ def report_run(folder: Path | None, out: Path | None) -> int:
         raise UsageError(f"{run.folder} does not exist")
     if not run.has(run.about_path):
         raise FloodmarkError(f"{run.folder} is no run folder: it has no run.json; name the folder of a run")
-    file = run.folder / REPORT if out is None else out
-    if file.is_dir():
-        raise UsageError(f"--out: {file} is a folder; name a file to be (re)placed")
-    click.echo(harmless(str(write_report(run.folder, file))))
+    if out is not None and (out.is_symlink() or (out.exists() and not out.is_file())):
+        raise UsageError(f"--out: {out} is there and is no plain file; name a file to be (re)placed")
+    click.echo(harmless(str(write_report(run.folder, out))))
     return EXIT_VALID
 
 
-def write_report(folder: Path, file: Path | None = None, verdict: Mapping[str, Any] | None = None) -> Path:
+def write_report(folder: Path, file: Path | None = None, *, verdict: Told | None = None,
+                 reading: Reading | None = None) -> Path:
     """The page of a run folder, whole or as it was before. FloodmarkError where it cannot be written."""
     file = folder / REPORT if file is None else file
-    write_whole(file, page_of(facts_of(folder, verdict)))
+    write_whole(file, page_of(facts_of(folder, verdict, reading)))
     return file
+
+
+def page_beside(folder: Place, ruled: Ruling, told: Told, reading: Reading | None = None, *,
+                renew: bool = False) -> Path | None:
+    """Beside a run that was just judged, if it is invalid; a page that is there already is made anew, so that
+    it tells of no older verdict (`renew`: no other is). A page is a help, never the gate: whatever keeps it
+    from being made is a remark on stderr."""
+    if not isinstance(folder, Path) or not is_run(folder):
+        return None
+    if (renew or ruled.kind != INVALID) and not (folder / REPORT).is_file():
+        return None
+    try:
+        return write_report(folder, verdict=told, reading=reading)
+    except FloodmarkError as error:
+        why = str(error)
+    except Exception as error:
+        why = f"a bug of floodmark's own ({type(error).__name__}: {error})"
+    click.echo(harmless(f"floodmark: {folder}: its page was not written: {why}"), err=True)
+    return None

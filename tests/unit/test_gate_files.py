@@ -395,7 +395,7 @@ def test_files_are_written_before_anything_is_said(
         runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`floodmark check ... | head` has its report too."""
 
-    def gone(_: object) -> None:
+    def gone(*_: object) -> None:
         raise BrokenPipeError
 
     monkeypatch.setattr(check, "tell", gone)

@@ -10,13 +10,19 @@ The library is Vega-Lite, as vl-convert bundles it: 0.9 MB, 0.3 compressed. Plot
 compressed.
 """
 
+import contextlib
 import functools
+import os
 from collections.abc import Iterator
+from importlib.metadata import version
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any
 
+from harness.errors import FloodmarkError
 from harness.reports.html.facts import RunFacts
+from harness.run import write_whole
 
 LEFT = 86  # pixels for the names of lanes and axes
 LANE = 34
@@ -25,12 +31,21 @@ Spec = dict[str, Any]
 
 @functools.cache
 def library() -> str | None:
-    """The script of Vega and Vega-Lite; None where vl-convert is not installed."""
+    """The script of Vega and Vega-Lite; None where vl-convert is not installed. To bundle it takes more than
+    a second, so it is kept in the user's cache."""
     try:
         import vl_convert
     except ImportError:
         return None
-    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "floodmark"
+    kept = cache / f"vega-{version('vl-convert-python')}.js"
+    try:
+        return kept.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        told = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    with contextlib.suppress(FloodmarkError):  # a cache that cannot be written is none
+        write_whole(kept, told.encode())
+    return told
 
 
 def own(name: str) -> str:

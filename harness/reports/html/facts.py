@@ -70,13 +70,15 @@ class RunFacts:
         return telling.worst_first((self.verdict or {}).get("findings") or ())
 
 
-def facts_of(folder: Path, verdict: Told | None = None) -> RunFacts:
-    """Read once. verdict: as verdict.json has it, where the caller has just made it."""
+def facts_of(
+    folder: Path, verdict: Told | None = None, reading: telling.Reading | None = None
+) -> RunFacts:
+    """Read once. verdict: as verdict.json has it, and its reading, where the caller has just made them."""
     run, problems = Run(folder=folder.resolve()), list[str]()
     about, verdict = told_by(run, verdict, problems)
     gathering = telling.gathering_of(run, verdict or {}, about)
     findings = telling.worst_first((verdict or {}).get("findings") or ())
-    reading = telling.reading_of(run.folder, verdict or {}, about or None)
+    reading = reading or telling.reading_of(run.folder, verdict or {}, about or None)
     courses = courses_of(gathering, reading)
     nears = [near for course in courses.values()
              if (near := near_of(course.evidence, gathering.files)) is not None]  # fmt: skip

@@ -49,7 +49,7 @@ def values(unit: Unit) -> None:
 
 # Not all of what joins and groups hold can go to disk: those of 13 million rows at once had too little with
 # 440 MB, and with so many a time they had enough.
-SLICE_ROWS = 4_000_000
+SLICE_ROWS = 1_000_000
 
 
 def _of_slice(number: int, slices: int) -> str:

@@ -25,7 +25,7 @@ import duckdb
 import laws_shapes
 import pyarrow as pa
 
-from checkers import laws
+from checkers.laws.families import FAMILIES
 from checkers.laws.unit import Family, Unit
 
 EACH_WITH_EACH = ("NESTED_LOOP_JOIN", "BLOCKWISE_NL_JOIN", "CROSS_PRODUCT")
@@ -102,7 +102,7 @@ def counted_lines(work: Work, family: str) -> Iterator[None]:
 
 
 def work_of(
-    tables: Mapping[str, pa.Table], families: Sequence[Family] = laws.FAMILIES, *, lines: bool = True
+    tables: Mapping[str, pa.Table], families: Sequence[Family] = FAMILIES, *, lines: bool = True
 ) -> Work:
     work = Work()
     with duckdb.connect(config={"threads": 1}) as db:

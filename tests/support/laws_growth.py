@@ -25,6 +25,7 @@ import duckdb
 import laws_shapes
 import pyarrow as pa
 
+from checkers import laws
 from checkers.laws.families import FAMILIES
 from checkers.laws.unit import Family, Unit
 

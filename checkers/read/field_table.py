@@ -2,22 +2,27 @@
 
 format.md's tables, declared once. Of these declarations are made: `Table.is_good`, which judges one line as
 Python's objects; `Table.usual`, a regular expression that lines match whose fields are all of their types, in
-the order of the declarations; `Table.keeps_rules`, which judges many of these at once as Arrow's columns. A
-test holds them together on lines that break anything (tests/unit/test_field_table.py).
+the order that the file's own lines show; `Table.keeps_rules`, which judges many of these at once as Arrow's
+columns. A test holds them together on lines that break anything (tests/unit/test_field_table.py).
 
 Rules
 1. A field that nobody declares is nobody's business, whatever it holds. null is as good as absent, but where
    `named` asks that a field be there, null or not.
 2. An integer has 64 bits; 1.0 is none, nor is true. A text is a text, a list holds no null.
 3. A type says what a value may be wherever it stands; a Rule says what lines of some sort must have besides.
-4. Not every good line is a usual one, but whatever reads JSON reads a usual line alike: no name comes twice,
-   texts are printable ASCII without escapes, numbers have fewer digits than 64 bits hold.
+4. Not every good line is a usual one, but whatever reads JSON reads a usual line alike, whichever lines the
+   expression was made from: no name comes twice, for each has one place, those of fields that nobody declares
+   too; no name has escapes, texts are valid UTF-8, numbers have fewer digits than 64 bits hold.
 """
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,8 +38,24 @@ Row = Mapping[str, Any]
 HIGHEST = (1 << 63) - 1
 LOWEST = -(1 << 63)
 _NATURAL = "(?:0|[1-9][0-9]{0,17})"
-_TEXT = r'"[ !#-\[\]-~]*"'
 _FLAG = "(?:true|false)"
+_TAIL = r"[\x80-\xbf]"
+_UTF_8 = "|".join((  # beyond ASCII, byte by byte (table 3-7 of the Unicode standard)
+    rf"[\xc2-\xdf]{_TAIL}", rf"\xe0[\xa0-\xbf]{_TAIL}", rf"[\xe1-\xec\xee\xef]{_TAIL}{{2}}",
+    rf"\xed[\x80-\x9f]{_TAIL}", rf"\xf0[\x90-\xbf]{_TAIL}{{2}}", rf"[\xf1-\xf3]{_TAIL}{{3}}",
+    rf"\xf4[\x80-\x8f]{_TAIL}{{2}}",
+))  # fmt: skip
+_HEX = "[0-9A-Fa-f]"
+_ESCAPE = "|".join((  # of surrogates those in pairs
+    r'\\["\\/bfnrt]', rf"\\u[0-9A-CE-Fa-ce-f]{_HEX}{{3}}", rf"\\u[Dd][0-7]{_HEX}{{2}}",
+    rf"\\u[Dd][89ABab]{_HEX}{{2}}\\u[Dd][C-Fc-f]{_HEX}{{2}}",
+))  # fmt: skip
+_TEXT = rf'"(?:[ !#-\[\]-~]|{_UTF_8}|{_ESCAPE})*"'
+_COMMA = " *, *"
+_PLAIN = rf"(?:{_TEXT}|-?{_NATURAL}(?:\.[0-9]{{1,17}})?(?:[Ee][+-]?[0-9]{{1,2}})?|{_FLAG})"
+_NAME = re.compile(r'[^"\\\x00-\x1f\x7f\ud800-\udfff]*')  # without escapes
+_MOST_UNKNOWN = 16  # fields that nobody declares, in an object of a usual line
+_FIRST = 8  # items of a list, that show how the others are written
 
 
 # -- what a value may be ------------------------------------------------------------------------------------
@@ -49,8 +70,9 @@ class Type:
     """What values a field may have, null aside."""
 
     fits: Callable[[Any], bool]  # whether it may be this, of those that json knows
-    # Most of them as they are written, as a regular expression of RE2; None: in a usual line there is none.
-    usual: str | None = None
+    # Most of them as they are written, in a file that has these, as a regular expression of RE2 over bytes.
+    # None: in a usual line there is none.
+    usual: Callable[[Sequence[Any]], str] | None = None
     arrow: pa.DataType | None = None  # of the column; None: no check asks for what is there, it has none
     as_column: Callable[[Any], Any] = _same  # one that fits, as its column has it
     least: int | None = None  # of integers
@@ -61,7 +83,7 @@ def integer(least: int = LOWEST) -> Type:
     usual = {0: _NATURAL, -1: f"(?:-1|{_NATURAL})", LOWEST: f"-?{_NATURAL}"}[least]
     return Type(
         fits=lambda value: type(value) is int and least <= value <= HIGHEST,
-        usual=usual, arrow=pa.int64(), least=least,
+        usual=lambda _: usual, arrow=pa.int64(), least=least,
     )  # fmt: skip
 
 
@@ -70,9 +92,12 @@ def _without_halves(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-FLAG = Type(fits=lambda value: isinstance(value, bool), usual=_FLAG, arrow=pa.bool_())
+FLAG = Type(fits=lambda value: isinstance(value, bool), usual=lambda _: _FLAG, arrow=pa.bool_())
 TEXT = Type(
-    fits=lambda value: isinstance(value, str), usual=_TEXT, arrow=pa.string(), as_column=_without_halves
+    fits=lambda value: isinstance(value, str),
+    usual=lambda _: _TEXT,
+    arrow=pa.string(),
+    as_column=_without_halves,
 )
 # What is a text, and would do no harm if it were something else: a name that only people read, or that checks
 # compare with theirs.
@@ -83,8 +108,7 @@ WORD = replace(
 )
 # An object of whatever fields. Whoever needs it looks at the line.
 OBJECT = Type(fits=lambda value: isinstance(value, dict))
-# What may be there besides, whatever it is: declared for no other reason than that lines with it are usual.
-ANYTHING = Type(fits=lambda _: True, usual=f"(?:{_TEXT}|-?{_NATURAL}|{_FLAG})")
+UNKNOWN = Type(fits=lambda _: True, usual=lambda _: _PLAIN)  # of a field that nobody declares
 
 
 def unasked(of: Type) -> Type:
@@ -94,9 +118,14 @@ def unasked(of: Type) -> Type:
 
 def list_of(of: Type, length: int | None = None) -> Type:
     """A list of such, of which none is null; of so many, where there is a `length`."""
-    usual = rf"\[(?:{of.usual}(?:, ?{of.usual})*)?\]"
-    if length is not None:
-        usual = r"\[" + ", ?".join([str(of.usual)] * length) + r"\]"
+    assert of.usual is not None
+    usual_item = of.usual
+
+    def usual(lists: Sequence[Any]) -> str:
+        each = usual_item([one for some in lists if isinstance(some, list) for one in some[:_FIRST]])
+        items = f"(?:{each}(?:{_COMMA}{each})*)?" if length is None else _COMMA.join([each] * length)
+        return rf"\[ *{items} *\]"
+
     return Type(
         fits=lambda value: (
             isinstance(value, list)
@@ -131,6 +160,7 @@ class Fields:
     def __init__(self, fields: Sequence[Field]) -> None:
         assert fields[0].needed
         self._fields = fields
+        self._by_name = {each.name: each for each in fields}
         self._fits = {each.name: each.type.fits for each in fields}
         self._needed = [each.name for each in fields if each.needed]
         self._named = [each.name for each in fields if each.named]
@@ -139,16 +169,40 @@ class Fields:
     def columns(self) -> list[tuple[str, pa.DataType]]:
         return [(each.name, each.type.arrow) for each in self._fields if each.type.arrow is not None]
 
-    @property
-    def usual(self) -> str:
-        """What an object matches that has nothing but these, in this order."""
-        usual = ""
-        for each in self._fields:
-            if each.type.usual is not None:
-                value = each.type.usual if each.needed else f"(?:{each.type.usual}|null)"
-                member = rf'{", ?" if usual else ""}"{each.name}": ?{value}'
-                usual += member if each.needed or each.named else f"(?:{member})?"
-        return rf"\{{{usual}\}}"
+    def usual(self, objects: Sequence[Any]) -> str:
+        """What those match whose fields stand in the order that these show."""
+        rows = [each for each in objects if isinstance(each, dict)]
+        usual, begun = "", False  # begun: a field stands before, whatever is left out
+        for name in self._order(rows):
+            each = self._by_name.get(name, Field(name=name, type=UNKNOWN))
+            assert each.type.usual is not None
+            value = each.type.usual([row[name] for row in rows if name in row])
+            member = f'"{re.escape(name)}" *: *' + (value if each.needed else f"(?:{value}|null)")
+            if each.needed or each.named:
+                usual += _COMMA + member if begun else member
+                begun = True
+            else:
+                usual += f"(?:{_COMMA}{member})?" if begun else f"(?:{member}{_COMMA})?"
+        return rf"\{{ *{usual} *\}}"
+
+    def _order(self, rows: Sequence[Row]) -> Sequence[str]:
+        """The fields of usual objects. Where these contradict each other, more of them agree with this order
+        than with the other; where they say nothing, it is that of the declarations."""
+        unknown = Counter(name for row in rows for name in row if name not in self._by_name)
+        declared = [each.name for each in self._fields if each.type.usual is not None]
+        found = [name for name, _ in unknown.most_common(_MOST_UNKNOWN) if _NAME.fullmatch(name)]
+        names = dict.fromkeys([*declared, *found])
+        agree = Counter(dict.fromkeys(pairwise(declared), 0))
+        for row in rows:
+            agree.update(pairwise(filter(names.__contains__, row)))
+        while True:
+            order: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(names, ()))
+            for name, following in agree:
+                order.add(following, name)
+            try:
+                return tuple(order.static_order())
+            except CycleError as error:
+                del agree[min(pairwise(error.args[1]), key=agree.__getitem__)]
 
     def fit(self, row: Row) -> bool:
         """Whether every field is what it may be. Of a name that comes twice all that it is given must be."""
@@ -283,7 +337,6 @@ class Table:
         self.rules = rules
         self._fields = Fields(fields)
         self.schema = pa.schema(self._fields.columns)
-        self.usual = self._fields.usual
         self._sort = sort
         words = {word for rule in rules for word in self._words(rule) or ()}
         self._rules = {
@@ -304,6 +357,10 @@ class Table:
         sort = row.get(self._sort)
         rules = self._rules.get(sort, self._other_rules) if isinstance(sort, str) else self._other_rules
         return all(_are_so(needs, row) for where, needs in rules if _are_so(where, row))
+
+    def usual(self, rows: Sequence[Any]) -> str:
+        """What lines match that are written as these are, the line feed included."""
+        return rf"^ *{self._fields.usual(rows)}[ \t\r\n]*$"
 
     def encoded(self, table: pa.Table) -> dict[str, pa.Array]:
         """The columns of a table of this schema, texts as dictionaries."""
@@ -442,9 +499,7 @@ TRACE = Table(
         Field(name="event", type=TEXT, needed=True),
         *(Field(name=name, type=integer()) for name in ("epoch", "leo", "hw")),
         Field(name="role", type=WORD),
-        Field(name="follower", type=ANYTHING),
         Field(name="offset", type=integer()),
-        Field(name="follower_epoch", type=ANYTHING),
         Field(name="count", type=integer()),
         Field(name="epochs", type=list_of(list_of(integer(), length=2))),
         Field(name="acks", type=WORD),

@@ -2,12 +2,15 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import plain_lines as plain
 import plain_read
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from checkers.read import json_lines
@@ -26,6 +29,7 @@ ODD = (
     "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809",
     "18446744073709551616", "1" * 5000, "NaN", "Infinity", "-Infinity", "'x'", '""', '"7"', '"x"', '"n1"',
     '"leader"', '"ok"', '"info"', '"send"', '"elect"', '"isr"', '"\\ud800"', '"\\u0000"', '"\N{SNOWMAN}"',
+    '"\\ud83d\\ude00"', '"\\ude00\\ud83d"', '"\N{GRINNING FACE}"', '"\\u0431\\/\\n"', '"\\x41"', '"\x01"',
     "[]", "[null]", "[1]", "[1,null]", '["n1"]', '["n1",2]', "[[1,2]]", "[[1,2,3]]", "[[1,null]]",
     "[null,[1,2]]", "{}", '{"a":[1]}', "[{}]", '[{"partition":0,"value":1,"offset":2}]',
     '[{"partition":0,"value":1}]',
@@ -106,15 +110,41 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
+def declared(table: Table, row: Line) -> Line:
+    return {each.name: row[each.name] for each in table.fields if each.name in row}
+
+
+def extended(_: Table, row: Line) -> Line:
+    """With names that mean something in a regular expression, and one that differs by its case alone."""
+    sends = [{"of": 1, **each} for each in row.get("sends", [])]
+    more = {"sends": sends} if sends else {}
+    return {".*": 1.5, **row, **more, "INDEX": "x", "a(b|c)+ [d]$": True, "x": None, "y": 1}
+
+
+WRITERS: dict[str, Callable[[Table, Line], Line]] = {
+    "declared": declared,
+    "as it comes": lambda _, row: row,
+    "sorted": lambda _, row: dict(sorted(row.items())),
+    "reversed": lambda _, row: dict(reversed(row.items())),
+    "extended": extended,
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("kind", LAWS)
-def test_a_usual_line_is_what_python_reads_in_it(kind: str) -> None:
+def test_a_usual_line_is_what_python_reads_in_it(
+    kind: str, writer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of every line that is given to DuckDB as it stands the columns say what the objects say."""
     table, _ = LAWS[kind]
-    names = [each.name for each in table.fields]
-    ordered = [{name: row[name] for name in names if name in row} for row in GOOD[kind]]
-    lines = [line for row in ordered for line in variants(row) if re.fullmatch(table.usual, line)]
-    rows = json_lines.rows_of("\n".join(lines).encode(), table)
-    said = [plain_read.object_of(line.encode()) for line in lines]
+    ordered = [WRITERS[writer](table, row) for row in GOOD[kind]]
+    usual = re.compile(table.usual(ordered).encode())
+    every = [line.encode(errors="surrogatepass") for row in ordered for line in variants(row)]
+    lines = [line for line in every if usual.match(line)]
+    monkeypatch.setattr(json_lines, "_sample", lambda _: ordered)
+    monkeypatch.delattr(json_lines, "as_usual")  # no line is read by Python
+    rows = json_lines.rows_of(b"\n".join(lines), table)
+    said = [plain_read.object_of(line) for line in lines]
     good = [place for place, row in enumerate(said) if row is not None and table.is_good(row)]
     assert None not in said
     assert rows.places.tolist() == good
@@ -123,6 +153,37 @@ def test_a_usual_line_is_what_python_reads_in_it(kind: str) -> None:
         assert without_nulls(row) == without_nulls(table.as_columns(said[place] or {})), lines[place]
     assert len(lines) > 100
     assert len(good) > 70
+
+
+def test_texts_of_usual_lines_are_utf_8() -> None:
+    """All sequences of the bytes at which UTF-8's ranges end, up to four."""
+    ends = bytes.fromhex("41 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff")
+    texts = [bytes(text) for size in range(1, 5) for text in product(ends, repeat=size)]
+    usual = HISTORY.usual([])
+    lines = pa.array([b'{"index":0,"time":0,"process":0,"type":"ok","f":"' + text + b'"}' for text in texts])
+    matches = pc.match_substring_regex(lines, usual).to_pylist()
+    assert [text for text, is_usual in zip(texts, matches, strict=True) if is_usual != is_utf_8(text)] == []
+    assert matches.count(True) > 1000
+
+
+def is_utf_8(text: bytes) -> bool:
+    with suppress(UnicodeDecodeError):
+        return bool(text.decode())
+    return False
+
+
+def test_no_name_comes_twice_in_a_usual_line() -> None:
+    """Whatever lines it is made from: of those that contradict each other the most frequent order counts."""
+    one = {**OP, "type": "fail", "f": "crash", "x": 1}
+    other = dict(reversed(one.items()))
+    for rows in ([one, other], [one, other, other], [], ["x", None, 17, [one]]):
+        usual = re.compile(HISTORY.usual(rows))
+        texts = [json.dumps(one), json.dumps(other)]
+        assert [bool(usual.match(text)) for text in texts] in ([True, False], [False, True], [False, False])
+        for text in texts:
+            for name in one:
+                assert not usual.match(text[:-1] + f', "{name}": 1}}')
+    assert re.match(HISTORY.usual([one, other, other]), json.dumps(other))
 
 
 @pytest.mark.parametrize("kind", LAWS)

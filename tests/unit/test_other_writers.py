@@ -1,0 +1,99 @@
+"""Folders that somebody else wrote have the verdict they have in floodmark's words, and are read as fast."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import here
+import pytest
+import real_like
+
+from checkers.judge.report import as_json
+from checkers.read import json_lines
+
+HISTORIES = Path(__file__).parents[2] / "histories"
+GOLDEN = sorted(path.parent for path in HISTORIES.glob("golden/*/run.json"))
+LINES = ("history.jsonl", "trace.jsonl", "logs/*.jsonl")
+
+
+def extended(value: Any, top: bool = True) -> Any:
+    """A field more in every object, but within faults."""
+    if isinstance(value, list):
+        return [extended(each, top=False) for each in value]
+    if not isinstance(value, dict):
+        return value
+    more = {"\N{SNOWMAN}": "h-1", "load": 0.25} if top else {"age_ms": None}
+    return {**more, **{name: extended(each, top=False) for name, each in value.items()}}
+
+
+def in_cyrillic(text: str) -> str:
+    """Names of nodes, and errors."""
+    text = re.sub(r"\bn([0-9])\b", "\N{CYRILLIC SMALL LETTER EN}\\1", text)
+    return re.sub('"error":"', '"error":"\N{CYRILLIC SMALL LETTER O}: ', text)
+
+
+WRITERS: dict[str, Callable[[Any], str]] = {
+    "sorted": lambda row: json.dumps(row, sort_keys=True),
+    "spaced": lambda row: json.dumps(row, separators=(" , ", " : ")),
+    "extended": lambda row: json.dumps(extended(row), ensure_ascii=False),
+    "UTF-8": lambda row: in_cyrillic(json.dumps(row, separators=(",", ":"))),
+    "escaped": lambda row: json.dumps(json.loads(in_cyrillic(json.dumps(row, separators=(",", ":"))))),
+}
+
+
+def rewritten(folder: Path, to: Path, writer: str) -> Path:
+    """The folder with each line written otherwise; those that are no JSON stay."""
+    shutil.copytree(folder, to)
+    if writer in ("UTF-8", "escaped"):
+        for path in [*to.glob("*.json"), *to.glob("*.jsonl")]:
+            path.write_text(in_cyrillic(path.read_text()))
+        for path in to.glob("logs/*"):
+            path.rename(path.with_name(in_cyrillic(path.name)))
+    for path in (path for each in LINES for path in to.glob(each)):
+        lines = path.read_text(errors="surrogateescape").split("\n")
+        text = "\n".join(line_of(line, writer) for line in lines)
+        path.write_text(text, errors="surrogateescape")
+    return to
+
+
+def line_of(line: str, writer: str) -> str:
+    try:
+        return WRITERS[writer](json.loads(line))
+    except ValueError:
+        return line
+
+
+def judged(folders: list[Path]) -> list[str]:
+    return [
+        json.dumps({name: each for name, each in as_json(verdict).items() if name != "timings_s"},
+                   ensure_ascii=False)
+        for verdict in here.judge(folders)
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def declared() -> list[str]:
+    return judged(GOLDEN)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_the_verdict_is_the_same(writer: str, declared: list[str], tmp_path: Path) -> None:
+    folders = [rewritten(folder, tmp_path / folder.name, writer) for folder in GOLDEN]
+    wanted = [in_cyrillic(each) if writer in ("UTF-8", "escaped") else each for each in declared]
+    for folder, found, want in zip(folders, judged(folders), wanted, strict=True):
+        assert json.loads(found) == json.loads(want), folder
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_python_reads_few_lines(writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = real_like.write(tmp_path / "run", ops=2000, trace=True)
+    odd, as_usual = [], json_lines.as_usual
+    monkeypatch.setattr(json_lines, "as_usual", lambda *line: odd.append(line) or as_usual(*line))
+    there = rewritten(folder, tmp_path / "other", writer)
+    lines = sum(len(path.read_bytes().splitlines()) for each in LINES for path in there.glob(each))
+    judged([there])
+    assert len(odd) < lines / 50
+    assert lines > 10_000

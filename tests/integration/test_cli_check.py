@@ -121,7 +121,9 @@ def test_the_reports_for_ci_servers_say_what_the_exit_codes_say(judged: Judged) 
         "empty", "file", "half-a-run", "no-run"}
     failure = cases[INVALID].find("failure")
     assert failure is not None
-    assert failure.text == judged.said(INVALID)
+    *said, page_line = judged.said(INVALID).splitlines()
+    assert page_line == f"  page       {judged.folder / INVALID / 'report.html'}"
+    assert failure.text == "\n".join(said)
     assert (failure.get("message") or "").startswith("lost-write: 1 finding, a bug. The send of 3 to")
     page = judged.markdown_file.read_text()
     assert page.startswith("## floodmark: 17 runs: 6 invalid, 4 failed in the harness, 4 unknown, 3 valid\n")

@@ -13,6 +13,7 @@ from command_line import edit_lines, edit_run, floodmark
 from judged_runs import judged, judged_names
 
 from harness.commands.report import write_report
+from harness.reports import html as report_html
 from harness.reports.html.clients import Clients, availability
 from harness.reports.html.facts import facts_of
 from harness.reports.html.replica_log import ReplicaLog, stretches, without
@@ -239,3 +240,38 @@ def test_the_facts_of_a_small_run(folder: Path) -> None:
     assert len(facts.traced.truncations) == 3
     assert facts.lost == ((0, 3),)
     assert facts.problems == ()
+
+
+# -- what is seen -------------------------------------------------------------------------------------------
+
+CSS = (Path(report_html.__file__).parent / "page.css").read_text()
+TEXTS = [("--ink", "--paper"), ("--ink", "--card"), ("--grey", "--paper"), ("--grey", "--card"),
+         ("--red", "--paper"), ("--red", "--card"), ("--green", "--paper"), ("--amber", "--paper"),
+         ("--blue", "--card"), ("--ink", "--band"), ("--ink", "--faint"),
+         *((f"--e{each}-text", f"--e{each}") for each in range(5))]  # fmt: skip
+
+
+def colours(scheme: str) -> dict[str, str]:
+    """The variables of a scheme; dark is light but for what it says anew."""
+    light, dark = CSS.split("@media (prefers-color-scheme: dark)")
+    told = dict(re.findall(r"(--[\w-]+): (#\w+)", light))
+    return told | (dict(re.findall(r"(--[\w-]+): (#\w+)", dark)) if scheme == "dark" else {})
+
+
+def luminance(colour: str) -> float:
+    """As WCAG 2 has it."""
+    digits = colour.removeprefix("#")
+    digits = "".join(each * 2 for each in digits) if len(digits) == 3 else digits
+    parts = [int(digits[at:at + 2], 16) / 255 for at in (0, 2, 4)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("text", "ground"), TEXTS)
+def test_text_stands_out_from_its_ground(scheme: str, text: str, ground: str) -> None:
+    told = colours(scheme)
+    lighter, darker = sorted((luminance(told[text]), luminance(told[ground])), reverse=True)
+
+    assert (lighter + 0.05) / (darker + 0.05) >= 4.5

@@ -206,6 +206,9 @@ const floodmarkCharts = (() => {
       line.hidden = time === null || time < zoom[0] || time > zoom[1] || !box;
       if (line.hidden) return;
       const left = box.left + ((time - zoom[0]) / (zoom[1] - zoom[0])) * box.width;
+      const plot = line.parentElement.querySelector(".plot");
+      line.style.top = `${plot.offsetTop}px`;
+      line.style.height = `${plot.offsetHeight - 22}px`; // not over the times below
       line.style.left = `${left - line.parentElement.getBoundingClientRect().left}px`;
       line.dataset.time = String(time);
     });

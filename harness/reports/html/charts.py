@@ -96,7 +96,7 @@ def x(field: str, *, axis: bool = False) -> Spec:
         "title": None,
         "scale": {"domainMin": {"expr": "t0"}, "domainMax": {"expr": "t1"}, "nice": False, "zero": False},
         "axis": {
-            "labelExpr": "t1 - t0 > 20000 ? format(datum.value / 1000, ',') + ' s' : "
+            "labelExpr": "t1 > 10000 ? format(datum.value / 1000, '.3~f') + ' s' : "
             "format(datum.value, ',') + ' ms'",
             "tickCount": 8,
             "labels": axis,
@@ -223,7 +223,7 @@ def replica(node: str, *, last: bool) -> Spec:
 
 
 def latency() -> Spec:
-    y = number("p50", ["ms of", "an op"], type="log", nice=False, padding=6)
+    y = number("p50", ["ms an", "op"], type="log", nice=False, padding=6)
     fields = (("max", "longest"), ("p99", "p99"), ("p50", "p50"))
     return {"height": 110, "width": 400, "layer": [behind(), *(
         line("latency", field, y, style, point={"size": 12, "style": style})
@@ -231,7 +231,7 @@ def latency() -> Spec:
 
 
 def throughput() -> Spec:
-    y = number("acked", ["acked", "in 1 s"], nice=True)
+    y = number("acked", ["acked", "/ s"], nice=True)
     return {"height": 90, "width": 400, "layer": [
         behind(axis=True), line("rates", "acked", y, "acked", axis=True)]}  # fmt: skip
 

@@ -34,6 +34,8 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     const step = story.steps.findIndex((one) => one.at === shown.at);
     const label = `the logs of partition ${story.partition}` + (event ? ` after: ${event.x}` : " in the end");
     byId("logs").innerHTML = viewer.svgOf(drawn, label);
+    const wide = Number(byId("logs").firstElementChild.getAttribute("width")) > 660;
+    document.querySelector(".viewer").classList.toggle("below", wide);
     const said = story.traced ? (step >= 0 ? story.steps[step].text : `${event.x}.`)
       : "What the final dumps hold. A trace would have shown how it came about, event by event.";
     byId("said").textContent = said;
@@ -50,6 +52,7 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     byId("slider").setAttribute("aria-valuetext", said);
     const long = drawn.end - drawn.start > viewer.SHOWN;
     byId("window").hidden = !long;
+    byId("legend-gone").textContent = story.traced ? "acked, no longer there" : "acked, not there";
     byId("legend-epochs").innerHTML = legendOf(drawn);
     if (event) floodmarkPage.moveTo(event.t);
   }

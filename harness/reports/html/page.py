@@ -308,7 +308,7 @@ def table(
     head = "".join(f"<th>{esc(one)}</th>" for one in heads)
     shut = "".join(
         f'<tr class="{classes[at] if at < len(classes) else ""}">'
-        + "".join(f"<td>{esc(cell)}</td>" for cell in row)
+        + "".join(f'<td data-head="{esc(of)}">{esc(cell)}</td>' for of, cell in zip(heads, row, strict=False))
         + "</tr>"
         for at, row in enumerate(rows)
     )

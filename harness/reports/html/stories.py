@@ -128,6 +128,7 @@ def candidates(course: Course, shown: Shown | None) -> Iterator[Step]:
     if shown is not None:
         for line in appends_there(evidence, shown):
             yield step_of(evidence, line, f"{line.node} appends there", 1)
+    if shown is not None and not evidence.ackers:
         yield from (step_of(evidence, line, name_of(line), 3) for line in of_the_event(shown, "elect"))
     if shown is not None and (line_over := overwriting(evidence, shown)) is not None:
         yield step_of(evidence, line_over, f"{line_over.node} appends there", 2)

@@ -5,13 +5,14 @@
 // 1. A replica's log is stretches [epoch, first offset, offset behind the last], followed as replica_log.py
 //    follows them: append, truncate and start change it, and what was cut is kept until it is back.
 // 2. A record that was acked by the instant and that a replica had and has no more is drawn as gone; where
-//    another stands in its place, that one is drawn and the lost value above it.
+//    another stands in its place, that one is drawn and the lost value above it. Without a trace nobody knows
+//    what a replica had: there every acked record that it lacks in the end is drawn so, as "not there".
 // 3. Every text goes through `escaped`.
 "use strict";
 
 const floodmarkViewer = (() => {
   const DOWN = ["kill", "stop", "power_cut", "disk"];
-  const BOX = 38, GAP = 2, HEIGHT = 34, ROW = 84, LEFT = 112, TOP = 30, BAR = 92, COLOURS = 5;
+  const GAP = 2, HEIGHT = 34, ROW = 84, LEFT = 112, TOP = 30, BAR = 92, COLOURS = 5;
   const SHOWN = 12; // offsets at once
 
   // -- the state at an instant ----------------------------------------------------------------------------
@@ -163,7 +164,7 @@ const floodmarkViewer = (() => {
   function isGone(story, replica, offset, epoch, value, promised) {
     if (promised.epoch !== null && promised.epoch === epoch) return false;
     if (value !== undefined && value === promised.value) return false;
-    if (!story.traced) return epoch !== null ? value !== undefined : offset < Math.max(replica.leo || 0, 0) || true;
+    if (!story.traced) return epoch === null || value !== undefined; // nobody knows whether it ever was here
     return replica.cut.some(([of, first, behind]) =>
       (promised.epoch === null || of === promised.epoch) && first <= offset && offset < behind);
   }
@@ -174,15 +175,17 @@ const floodmarkViewer = (() => {
 
   /** The drawing as the text of an SVG element. */
   function svgOf(drawn, label) {
+    const longest = Math.max(0, ...drawn.rows.flatMap((row) => row.boxes.map((box) => shownOf(box).length)));
+    const size = Math.max(38, Math.min(96, 9.2 * longest + 9)); // of a box: its value is to be read
     const bar = drawn.rows.some((row) => row.before) ? BAR : 0;
-    const x = (offset) => LEFT + bar + (offset - drawn.from) * (BOX + GAP);
+    const x = (offset) => LEFT + bar + (offset - drawn.from) * (size + GAP);
     const width = x(drawn.to) + (drawn.rows.some((row) => row.behind) ? BAR : 34);
     const height = TOP + drawn.rows.length * ROW;
     const parts = [];
     for (let offset = drawn.from; offset < drawn.to; offset += 1) {
-      parts.push(`<text class="offset" x="${x(offset) + BOX / 2}" y="16">${offset}</text>`);
+      parts.push(`<text class="offset" x="${x(offset) + size / 2}" y="16">${offset}</text>`);
     }
-    drawn.rows.forEach((row, at) => parts.push(rowOf(row, TOP + at * ROW, x, drawn, bar)));
+    drawn.rows.forEach((row, at) => parts.push(rowOf(row, TOP + at * ROW, x, drawn, bar, size)));
     return `<svg class="logs" role="img" aria-label="${escaped(label)}" viewBox="0 0 ${width} ${height}" ` +
       `width="${width}" height="${height}">${HATCH}${parts.join("")}</svg>`;
   }
@@ -190,7 +193,7 @@ const floodmarkViewer = (() => {
   const HATCH = '<defs><pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" ' +
     'patternTransform="rotate(45)"><rect width="2.4" height="7" class="hatch"/></pattern></defs>';
 
-  function rowOf(row, y, x, drawn, bar) {
+  function rowOf(row, y, x, drawn, bar, size) {
     const said = row.up || (row.role === "leader" ? `leads ${row.epoch}` : row.role) || "no role";
     const parts = [`<text class="node" x="2" y="${y + 20}">${escaped(row.node)}</text>`,
       `<text class="role" x="2" y="${y + 36}">${escaped(said)}</text>`];
@@ -198,7 +201,7 @@ const floodmarkViewer = (() => {
       parts.push(`<rect class="rest" x="${LEFT}" y="${y + 6}" width="${bar - 8}" height="${HEIGHT - 12}" rx="3"/>` +
         `<text class="resttext" x="${LEFT + (bar - 8) / 2}" y="${y + 21}">${row.before.toLocaleString("en")} before</text>`);
     }
-    row.boxes.forEach((box) => parts.push(boxOf(box, x(box.offset), y)));
+    row.boxes.forEach((box) => parts.push(boxOf(box, x(box.offset), y, size)));
     if (row.behind) {
       parts.push(`<rect class="rest" x="${x(drawn.to) + 4}" y="${y + 6}" width="${BAR - 10}" height="${HEIGHT - 12}" rx="3"/>` +
         `<text class="resttext" x="${x(drawn.to) + 4 + (BAR - 10) / 2}" y="${y + 21}">${row.behind.toLocaleString("en")} more</text>`);
@@ -208,27 +211,32 @@ const floodmarkViewer = (() => {
       `data-up="${escaped(row.up)}" data-leo="${row.leo}" data-hw="${row.hw}">${parts.join("")}</g>`;
   }
 
-  function boxOf(box, x, y) {
+  /** What stands in the box. */
+  function shownOf(box) {
+    if (box.state === "gone") return String(box.lost[0]);
+    return box.known ? (box.value === null ? "·" : String(box.value)) : "?";
+  }
+
+  function boxOf(box, x, y, width) {
     const there = box.state !== "gone";
-    const shown = there ? (box.known ? (box.value === null ? "·" : box.value) : "?") : box.lost[0];
-    const size = String(shown).length > 4 ? "small" : "";
+    const shown = shownOf(box), size = shown.length > 9 ? "small" : "";
     const colour = there ? (box.epoch < 0 ? "none" : `e${box.epoch % COLOURS}`) : "";
     const title = there
       ? `offset ${box.offset}, epoch ${box.epoch < 0 ? "unknown" : box.epoch}, ${box.known ? `value ${box.value}` : "value not looked up"}` +
         `${box.acked ? ", acked" : ""}${box.lost.length ? `; acked value ${box.lost.join(", ")} was here` : ""}`
-      : `offset ${box.offset}: acked value ${box.lost.join(", ")} is no longer here`;
+      : `offset ${box.offset}: acked value ${box.lost.join(", ")} is not here`;
     const parts = [`<title>${escaped(title)}</title>`,
-      `<rect class="box ${colour}" x="${x}" y="${y}" width="${BOX}" height="${HEIGHT}" rx="2"/>`];
+      `<rect class="box ${colour}" x="${x}" y="${y}" width="${width}" height="${HEIGHT}" rx="2"/>`];
     if (there && box.epoch >= COLOURS) {
-      parts.push(`<rect fill="url(#hatch)" x="${x}" y="${y}" width="${BOX}" height="${HEIGHT}" rx="2"/>`);
+      parts.push(`<rect fill="url(#hatch)" x="${x}" y="${y + HEIGHT - 7}" width="${width}" height="7"/>`);
     }
-    parts.push(`<text class="value ${colour} ${size}" x="${x + BOX / 2}" y="${y + 22}">${escaped(shown)}</text>`);
+    parts.push(`<text class="value ${colour} ${size}" x="${x + width / 2}" y="${y + 22}">${escaped(shown)}</text>`);
     if (box.state === "replaced") {
-      parts.push(`<rect class="lostedge" x="${x + 1.5}" y="${y + 1.5}" width="${BOX - 3}" height="${HEIGHT - 3}" rx="2"/>` +
-        `<text class="lostvalue" x="${x + BOX - 3}" y="${y - 3}">${escaped(box.lost[0])}</text>`);
+      parts.push(`<rect class="lostedge" x="${x + 1.5}" y="${y + 1.5}" width="${width - 3}" height="${HEIGHT - 3}" rx="2"/>` +
+        `<text class="lostvalue" x="${x + width - 3}" y="${y - 3}">${escaped(box.lost[0])}</text>`);
     }
     if (box.focus) {
-      parts.push(`<rect class="focus" x="${x - 0.5}" y="${y - 0.5}" width="${BOX + 1}" height="${HEIGHT + 1}" rx="3"/>`);
+      parts.push(`<rect class="focus" x="${x - 0.5}" y="${y - 0.5}" width="${width + 1}" height="${HEIGHT + 1}" rx="3"/>`);
     }
     return `<g class="record ${box.state}" data-offset="${box.offset}" data-epoch="${box.epoch}" ` +
       `data-value="${escaped(shown)}" data-lost="${escaped(box.lost.join(","))}" data-state="${box.state}">${parts.join("")}</g>`;

@@ -31,6 +31,7 @@ Ints = npt.NDArray[np.int64]
 _BLANK = b" \t\r\n"
 _LF = 10
 _SAMPLE = 100  # lines of a piece that show how the others are written, and as many by their bytes
+_LONG = 1 << 16  # bytes of a line that is not read to that end
 _NO_NUMBER = re.compile(rb"[:,\[\s-](?:NaN|Inf)")  # rapidjson takes these for numbers, and Arrow says nothing
 _SAFE_DIGITS = 20  # of 64 bits no integer has more
 _HUGE = sys.float_info.max  # stands for numbers that would be none, where nobody asks which they are
@@ -92,15 +93,14 @@ def _lines_of(data: bytes) -> pa.LargeBinaryArray:
 
 def _sample(lines: pa.LargeBinaryArray) -> list[Any]:
     """What some of the lines say, but for those that are no JSON. Of few long lines some are there, too."""
-    ends = np.frombuffer(lines.buffers()[1], dtype=np.int64)[1:]
-    if not len(ends):
-        return []
-    spread = np.linspace(0, 1, _SAMPLE, endpoint=False)
-    by_bytes = np.searchsorted(ends, spread * ends[-1], side="right")
+    bounds = np.frombuffer(lines.buffers()[1], dtype=np.int64)
+    by_lines, by_bytes = (np.arange(_SAMPLE) * size // _SAMPLE for size in (len(lines), bounds[-1]))
+    places = np.union1d(by_lines, np.searchsorted(bounds, by_bytes, side="right") - 1)
     sample = []
-    for place in np.union1d(by_bytes, (spread * len(ends)).astype(np.int64)).tolist():
-        with suppress(orjson.JSONDecodeError):
-            sample.append(orjson.loads(lines[place].as_py()))
+    for place in places[: len(lines)].tolist():
+        if bounds[place + 1] - bounds[place] <= _LONG:
+            with suppress(orjson.JSONDecodeError):
+                sample.append(orjson.loads(lines[place].as_py()))
     return sample
 
 

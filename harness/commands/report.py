@@ -1,5 +1,6 @@
 """`floodmark report`: the page of a run, one HTML file."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from harness.verdict import EXIT_VALID
 Told = Mapping[str, Any]
 
 REPORT = "report.html"
+AT_ONCE_BYTES = 256 << 20  # of history and trace: some ten seconds
 
 
 def report_run(folder: Path | None, out: Path | None) -> int:
@@ -53,6 +55,10 @@ def page_beside(folder: Place, ruled: Ruling, told: Told, reading: Reading | Non
         return None
     if (renew or ruled.kind != INVALID) and not (folder / REPORT).is_file():
         return None
+    if size_of(folder) > AT_ONCE_BYTES:
+        told_why = f"{folder}: the run is large, and its page takes a while: {command(folder)}"
+        click.echo(harmless(told_why), err=True)
+        return None
     try:
         return write_report(folder, verdict=told, reading=reading)
     except FloodmarkError as error:
@@ -61,3 +67,13 @@ def page_beside(folder: Place, ruled: Ruling, told: Told, reading: Reading | Non
         why = f"a bug of floodmark's own ({type(error).__name__}: {error})"
     click.echo(harmless(f"floodmark: {folder}: its page was not written: {why}"), err=True)
     return None
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of what a page is made of."""
+    run = Run(folder=folder)
+    return sum(path.stat().st_size for path in (run.history_path, run.trace_path) if run.has(path))
+
+
+def command(folder: Path) -> str:
+    return shlex.join(["floodmark", "report", str(folder)])

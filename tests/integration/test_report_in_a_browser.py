@@ -155,6 +155,35 @@ def test_the_viewer_follows_every_saved_run_as_python_does(tmp_path: Path, brows
     assert compared > 2_000
 
 
+def test_a_columns_counts_and_percentiles_are_those_of_its_ops(tmp_path: Path, browser: Any) -> None:
+    """By hand: ten ok sends of 1 to 10 ms and two that failed end in the first column, one info in the last;
+    what ended before and after is in none."""
+    columns = {"began": [0] * 14, "what": [0] * 10 + [1, 1, 2, 0],
+               "lasted": [*(each * 1000 for each in range(1, 11)), 500, 600, 99_000, 200_000],
+               "records": [2] * 10 + [0, 0, 0, 7]}  # fmt: skip
+    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+        told = seen.page.evaluate("""(columns) => { const charts = floodmarkCharts;
+            const bins = charts.binned(charts.opsOf(columns), 0.1, 100.1, 5);
+            return { few: bins.few, counts: bins.bins.map((one) => one.counts),
+                     rows: charts.rowsOf(bins, 0.1) };
+            }""", columns)
+
+    assert told["counts"] == [[10, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
+    assert told["few"]
+    assert len(told["rows"]["ops"]) == 13
+    assert told["rows"]["latency"][0] == {"t": 10.1, "p50": 6, "p99": 10, "max": 10}
+    assert told["rows"]["latency"][4]["p50"] is None
+    assert [round(one["acked"]) for one in told["rows"]["rates"]] == [1000, 0, 0, 0, 0]
+
+
+def test_a_line_breaks_where_the_node_was_down(tmp_path: Path, browser: Any) -> None:
+    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+        told = seen.page.evaluate(
+            "() => floodmarkCharts.pointsOf([[1, 5, 4], [9, 6, 5]], [{from: 3, to: 8}], 12)")
+
+    assert [(one["t"], one["leo"]) for one in told] == [(1, 5), (3, 5), (3, None), (9, 6), (12, 6)]
+
+
 def log_of(one: dict[str, Any]) -> ReplicaLog:
     return ReplicaLog(log=[tuple(each) for each in one["log"]], cut=[tuple(each) for each in one["cut"]],
                       leo=one["leo"], hw=one["hw"], epoch=one["epoch"], role=one["role"])

@@ -103,3 +103,14 @@ def test_nothing_is_written_into_what_is_no_run(tmp_path: Path) -> None:
     floodmark("check", folder)
 
     assert not (folder / "report.html").exists()
+
+
+def test_a_large_run_has_its_page_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = judged(tmp_path, LOST)
+    monkeypatch.setattr(report, "AT_ONCE_BYTES", 100)
+
+    answer = floodmark("check", folder)
+
+    assert (answer.code, answer.last) == (1, str(folder))
+    assert f"its page takes a while: floodmark report {folder}" in answer.err
+    assert not (folder / "report.html").exists()

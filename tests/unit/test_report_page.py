@@ -163,6 +163,16 @@ def test_broken_lines_are_passed_over(folder: Path, name: str) -> None:
         assert f"{name}: 2 line(s) are no JSON objects" in text
 
 
+def test_numbers_beyond_64_bits_and_times_out_of_order_make_a_page(folder: Path) -> None:
+    for name in ("history.jsonl", "trace.jsonl"):
+        edit_lines(folder / name, lambda lines: [
+            *lines, lines[-1].replace('"time":', f'"time":{2**63}, "was":'),
+            lines[-1].replace('"time":', f'"time":{2**63 - 1}, "was":'),
+            lines[-1].replace('"time":', '"time":-5, "was":'), lines[0]])
+
+    assert "invalid" in page(folder)
+
+
 def test_dumps_that_are_gone_and_a_mistyped_run_json_still_make_a_page(folder: Path) -> None:
     shutil.rmtree(folder / "logs")
     assert "invalid" in page(folder)
@@ -222,6 +232,13 @@ def test_a_fault_lasts_until_what_undoes_it_comes_to_its_node() -> None:
 
     assert [(span.f, span.node, span.began_ns, span.until_ns, span.mended) for span in spans] == [
         ("kill", "n1", 8, 15, True), ("pause", "n2", 12, 99, False), ("expire", "n1", 16, None, False)]
+
+
+def test_a_cut_is_one_fault_of_the_nodes_whose_links_it_drops() -> None:
+    cut, = spans_of([{"time": 5, "f": "cut", "fault": {"nodes": ["n1", "n3"], "kind": "halves"}},
+                     {"time": 9, "f": "heal", "fault": {"nodes": []}}], 99)  # fmt: skip
+
+    assert (cut.node, cut.nodes, cut.label, cut.until_ns) == (None, ("n1", "n3"), "cut, halves", 9)
 
 
 def test_availability_of_a_fault_by_hand() -> None:

@@ -124,7 +124,7 @@ const floodmarkCharts = (() => {
   function fixedRows() {
     const bands = [], labels = [], strikes = [];
     for (const one of data.spans) {
-      for (const node of one.node === null ? data.nodes : [one.node]) {
+      for (const node of one.node !== null ? [one.node] : one.nodes.length ? one.nodes : data.nodes) {
         const row = { node, label: one.label, from: one.from, to: one.to, at: clock(one.from), lasted: span(one.to - one.from) };
         (one.lasts ? bands : strikes).push(row);
       }

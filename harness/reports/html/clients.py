@@ -6,6 +6,7 @@ Rules
    counts and percentiles of them for whatever time is looked at.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from harness.op import NEMESIS
 from harness.reports.html.lines import Line, Lines, items, text, whole
 from harness.run import Run
 
-OPS_AT_MOST = 2_000_000
+OPS_AT_MOST = 500_000  # on a page; with more it would be too large to send
 TYPES = ("ok", "fail", "info")
 KINDS = ("send", "poll", "other")
 SETTLING = 1_000_000  # clients from here on settle the cluster and read it to the end
@@ -39,11 +40,11 @@ class Acked:
 class Clients:
     """The clients' side of a run."""
 
-    began_us: list[int] = field(default_factory=list)
-    lasted_us: list[int] = field(default_factory=list)
-    types: list[int] = field(default_factory=list)  # by TYPES
-    kinds: list[int] = field(default_factory=list)  # by KINDS
-    records: list[int] = field(default_factory=list)  # of an ok op: sent or read
+    began_us: "array[int]" = field(default_factory=lambda: array("q"))
+    lasted_us: "array[int]" = field(default_factory=lambda: array("q"))
+    types: "array[int]" = field(default_factory=lambda: array("B"))  # by TYPES
+    kinds: "array[int]" = field(default_factory=lambda: array("B"))  # by KINDS
+    records: "array[int]" = field(default_factory=lambda: array("i"))  # of an ok op: sent or read
     acks_ns: dict[int, list[int]] = field(default_factory=dict)  # partition -> when, in order
     failures_ns: list[int] = field(default_factory=list)  # invocations of ops that were not ok, in order
     acked: list[Acked] = field(default_factory=list)
@@ -67,7 +68,7 @@ def clients(run: Run, near: Sequence[Near]) -> Clients:
             told.nemesis.append({**line, "index": number - 1} if whole(line, "index") is None else line)
         elif text(line, "type") == "invoke":
             opened[process] = line
-        elif text(line, "type") in TYPES and len(told.types) < OPS_AT_MOST:
+        elif text(line, "type") in TYPES:
             ended(told, opened.pop(process, line), line, time, near)
     for line in opened.values():
         ended(told, line, {**line, "type": "info"}, told.last_ns, near)
@@ -75,6 +76,8 @@ def clients(run: Run, near: Sequence[Near]) -> Clients:
     for acks in told.acks_ns.values():
         acks.sort()
     told.problems = lines.problems
+    if len(told.types) > OPS_AT_MOST:
+        told.problems.append(f"the drawings show the first {OPS_AT_MOST:,} of {len(told.types):,} ops")
     return told
 
 

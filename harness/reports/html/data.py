@@ -24,7 +24,7 @@ def data_of(facts: RunFacts) -> dict[str, Any]:
         "opens": opening(facts),
         "stories": [event.story for event in facts.events if event.story is not None],
         "spans": [
-            {"node": span.node, "label": span.label, "from": ms(span.began_ns),
+            {"node": span.node, "nodes": span.nodes, "label": span.label, "from": ms(span.began_ns),
              "lasts": span.until_ns is not None,
              "to": ms(span.until_ns if span.until_ns is not None else span.began_ns)}
             for span in facts.spans[:MARKS]],

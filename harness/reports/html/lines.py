@@ -17,6 +17,7 @@ from harness.commands.harmless import harmless_data, is_plain
 from harness.run import Run
 
 BYTES_AT_MOST = 1 << 30
+MOST = 1 << 63
 
 Line = dict[str, Any]
 
@@ -68,9 +69,9 @@ def object_in(line: bytes) -> Line | None:
 
 
 def whole(fields: Line, name: str) -> int | None:
-    """An integer field; None where it is none."""
+    """An integer field of 64 bits; None where it is none."""
     value = fields.get(name)
-    return value if type(value) is int else None
+    return value if type(value) is int and -MOST <= value < MOST else None
 
 
 def text(fields: Line, name: str) -> str:

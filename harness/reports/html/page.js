@@ -113,7 +113,7 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
         byId("how").scrollIntoView({ block: "nearest" });
       }));
     document.addEventListener("keydown", (event) => {
-      if (event.altKey || event.ctrlKey || event.metaKey || event.target.tagName === "INPUT") return;
+      if (event.altKey || event.ctrlKey || event.metaKey || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
       if (event.key === "ArrowRight") stepBy(1);
       else if (event.key === "ArrowLeft") stepBy(-1);
       else if (event.key === "Escape") { openStory(shown.story); if (floodmarkPage.reset) floodmarkPage.reset(); }

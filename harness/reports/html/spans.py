@@ -1,7 +1,7 @@
 """The faults of a run as spans of time: when each was set about, when it was mended, and on whom. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.faults import FAULTS
 from harness.reports.html.lines import Line, items, text, whole
@@ -23,6 +23,7 @@ class Span:
     mended: bool = False
     index: int = -1  # of the nemesis's line
     kind: str = ""  # of a cut: majorities-ring, ...
+    nodes: tuple[str, ...] = ()  # of a cut: those whose links it drops
 
     @property
     def label(self) -> str:
@@ -56,7 +57,8 @@ def spans_of(nemesis: Sequence[Line], last_ns: int) -> list[Span]:
         elif f not in UNSEEN:
             known = FAULTS.get(f)
             lasts = known is not None and known.undone_by is not None
-            for node in nodes if nodes and f not in ("cut", "packet") else [None]:
+            of_links = f in ("cut", "packet") or not nodes
+            for node in [None] if of_links else nodes:
                 lasting += [(f, node, len(spans))] if lasts else []
                 spans.append(
                     Span(
@@ -66,6 +68,7 @@ def spans_of(nemesis: Sequence[Line], last_ns: int) -> list[Span]:
                         until_ns=last_ns if lasts else None,
                         index=whole(line, "index") or 0,
                         kind=text(fields, "kind"),
+                        nodes=tuple(nodes) if of_links else (),
                     )
                 )
     return spans
@@ -80,12 +83,4 @@ def mends(f: str, nodes: Sequence[str], of: str, node: str | None) -> bool:
 
 
 def ended(span: Span, time_ns: int) -> Span:
-    return Span(
-        f=span.f,
-        node=span.node,
-        began_ns=span.began_ns,
-        until_ns=max(time_ns, span.began_ns),
-        mended=True,
-        index=span.index,
-        kind=span.kind,
-    )
+    return replace(span, until_ns=max(time_ns, span.began_ns), mended=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.places import Far
-from harness.protocols import Cluster, Judge, PartitionSpec, Striker, Workload, WorkloadSettings
+from harness.protocols import Cluster, Judge, Measures, PartitionSpec, Striker, Workload, WorkloadSettings
 from harness.schedule import Schedule
 from harness.workers import HERE, Workers
 
@@ -35,6 +35,7 @@ OFFERS: Mapping[str, str] = {
 }
 ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
 JUDGE = "checkers.judge.job:SparkJudge"
+MEASURE = "checkers.stats.job:measure"
 HISTORY_TWIN = "checkers.read.history_twin:keep"
 WARM = "checkers.spark.session:context"
 LEAVE = "checkers.spark.session:leave"
@@ -126,6 +127,12 @@ def judge(workers: Workers = HERE) -> Judge:
         log.setLevel(logging.INFO)
         log.propagate = False
     made: Judge = _load(JUDGE)(workers)
+    return made
+
+
+def measure(folders: Sequence[Path]) -> Measures:
+    """What faults cost clients in these runs; each folder keeps its own."""
+    made: Measures = _load(MEASURE)(folders)
     return made
 
 

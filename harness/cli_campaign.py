@@ -41,8 +41,8 @@ def campaign() -> None:
 def campaign_run(junit_file: Path | None, markdown_file: Path | None, **options: Any) -> int:
     """Run a campaign: a matrix of systems, loads and faults, for as long as there is time.
 
-    Exit codes: 1 a bug was found that is not marked as known; 4 the harness failed in a run; 3 of a run
-    nobody can tell; 0 none of these.
+    Exit codes: 1 a bug was found that is not marked as known, or a run broke a gate of the plan; 4 the
+    harness failed in a run; 3 of a run nobody can tell; 0 none of these.
     """
     from harness.commands.campaign import Asked, Reports, run_campaign
 
@@ -102,3 +102,21 @@ def campaign_plan(preset: str) -> int:
     from harness.commands.campaign import show_plan
 
     return show_plan(preset)
+
+
+@campaign.command("stats")
+@click.argument("folders", metavar="FOLDER...", nargs=-1, required=True, type=RUN_FOLDER)
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
+              show_default="none", help="Write all figures to a JSON file.")
+@click.option("--parquet", type=RUN_FOLDER, show_default="none",
+              help="Write runs.parquet and faults.parquet into this folder, absent or empty.")
+@exits
+def campaign_stats(folders: tuple[Path, ...], json_file: Path | None, parquet: Path | None) -> int:
+    """Say what faults cost clients: availability and latency by kind of fault, the runs, the nights.
+
+    FOLDER is a campaign's folder, of which all runs count, or a run folder. Each run is measured once and
+    keeps its figures (measures.parquet). Exits 4 if a run could not be measured; the others count.
+    """
+    from harness.commands.campaign_stats import show_stats
+
+    return show_stats(folders, json_file, parquet)

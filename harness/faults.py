@@ -1,6 +1,6 @@
 """The faults by name: what each does, what undoes it, and which of them lose data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +44,20 @@ FAULTS: dict[str, Fault] = {
     )
 }
 LOSES = frozenset(f for f, fault in FAULTS.items() if fault.loses)
+MENDING = frozenset(fault.undone_by for fault in FAULTS.values() if fault.undone_by)
+UNSEEN = frozenset({"arm", "release"})  # a failpoint harms nobody until it is met
+_END_WITH_THE_PROCESS = frozenset({"pause"})
 
 
 def loses(f: str, args: Mapping[str, Any]) -> bool:
     """Whether such a strike takes data that had been written: what a full disk held before, it holds."""
     return f in LOSES and args.get("kind") != "full"
+
+
+def undoes(f: str, nodes: Sequence[str], of: str, node: str | None) -> bool:
+    """Whether an act (on these nodes; none named: on all) undoes a fault (node: on which; None: on none in
+    particular). A process that starts anew is not paused."""
+    fault = FAULTS.get(of)
+    if fault is None or (fault.undone_by != f and not (f == "start" and of in _END_WITH_THE_PROCESS)):
+        return False
+    return not nodes or node is None or node in nodes

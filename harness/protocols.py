@@ -349,3 +349,43 @@ class Judge(Protocol):
     """Reads run folders, gives a verdict for each, in order; a rotten folder spoils nobody else's."""
 
     def judge(self, folders: Sequence[Place]) -> list[Verdict]: ...
+
+
+class Answers(Protocol):
+    """What the measures of many runs say together; rows by their columns, None for null."""
+
+    @property
+    def runs(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def faults(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def by_kind(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def nights(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def trend(self) -> Sequence[Mapping[str, Any]]: ...
+
+    def write(self, folder: Path) -> None:
+        """All runs and all faults as Parquet files."""
+        ...
+
+
+class Measures(Protocol):
+    """What faults cost clients, of each run of a call by its position in it; checkers/stats says what each
+    figure is."""
+
+    @property
+    def failures(self) -> Mapping[int, str]:
+        """Those that could not be measured, and why."""
+        ...
+
+    @property
+    def unsaved(self) -> Mapping[int, str]:
+        """Those whose folders could not keep their measures, and why."""
+        ...
+
+    def run_rows(self) -> Mapping[int, Mapping[str, Any]]: ...
+
+    def answers(self, names: Mapping[int, tuple[str, str]]) -> Answers:
+        """names: of each position the night and the run."""
+        ...

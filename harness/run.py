@@ -22,6 +22,7 @@ from harness.places import Far, Place, is_named, is_regular_inside, open_inside,
 FORMAT = 1
 RUNS = Path("histories/runs")
 LATEST = "latest"
+MEASURES = "measures.parquet"  # of a run's folder: what its faults cost (checkers/stats)
 # Runs of a million partitions have about a third of this.
 ABOUT_BYTES_AT_MOST = 1 << 30
 REPLICAS_BYTES_AT_MOST = 1 << 31
@@ -167,6 +168,17 @@ def link_latest(folder: Path, runs: Path = RUNS) -> None:
         os.replace(fresh, link)
     except OSError:
         fresh.unlink(missing_ok=True)  # a convenience only: the folder itself is named on stdout
+
+
+def system_of(about: Mapping[str, Any]) -> str:
+    """Of run.json: `kip-320`, `kip-320+trunc_hw`: what runs, with its known-bad rules."""
+    bugs: list[str] = []
+    configs = about.get("config")
+    for config in (configs.values() if isinstance(configs, dict) else ()):
+        if isinstance(config, dict) and isinstance(named := config.get("floodmark.bugs"), str):
+            bugs = [word for word in named.split(",") if word]
+            break
+    return "+".join((str(about.get("rules", "?")), *sorted(bugs)))
 
 
 def write_whole(path: Place, data: bytes) -> None:

@@ -31,7 +31,7 @@
     rules = "kip-279"
     scenario = "double-failover"
 
-    [gates]                             # what a run must keep, besides being valid
+    [gates]                             # what a run must keep, besides being valid (gates.py)
     max_unavailable_s = 10
 
 Rules
@@ -49,6 +49,7 @@ from typing import Any, NoReturn
 
 from harness import catalog
 from harness.campaign.cases import Case, Weighted
+from harness.campaign.gates import GATES
 from harness.campaign.quantities import seconds, size_bytes
 from harness.errors import UsageError
 from harness.places import read_at_most
@@ -64,7 +65,6 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "cluster": ("cluster", "nodes", "links"),
     "nemesis": ("nemesis", "scenario", "interval", "overspend", "duration"),
 }
-GATES = ("max_unavailable_s", "max_recovery_s", "min_acked")
 _TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "gates", "except", *AXES)
 _NOT_YET = {"kafka": "Apache Kafka", "bootstrap": "a cluster of one's own"}
 _USUAL = {"rules": catalog.RULES[-1]}

@@ -38,6 +38,12 @@ def time_words(time_s: float) -> str:
     return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number)
 
 
+def brief_words(time_s: float) -> str:
+    """`0.123 ms`, `12.3 ms`, `1.23 s`, `123 s`: three digits."""
+    return f"{1000 * time_s:.3g} ms" if time_s < 0.9995 else f"{time_s:.3g} s" if time_s < 999.5 else (
+        f"{time_s:.0f} s")
+
+
 def size_words(size: int) -> str:
     """`512 MB`, `2.1 GB`."""
     for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):

@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from checkers.laws import finding_names as names
+from harness.run import system_of
 from harness.verdict import BUG
 
 Line = Mapping[str, Any]
@@ -106,17 +107,6 @@ def events_of(verdict: Line) -> set[int]:
     """The lines of the trace that a verdict's examples name."""
     return {_event(example) for found in verdict.get("findings") or ()
             for example in found.get("examples") or ()} - {-1}
-
-
-def system_of(about: Line) -> str:
-    """`kip-320`, `kip-320+trunc_hw`: what runs, with its known-bad rules."""
-    bugs: list[str] = []
-    configs = about.get("config")
-    for config in (configs.values() if isinstance(configs, dict) else ()):
-        if isinstance(config, dict) and isinstance(named := config.get("floodmark.bugs"), str):
-            bugs = [word for word in named.split(",") if word]
-            break
-    return "+".join((str(about.get("rules", "?")), *sorted(bugs)))
 
 
 def guarantees_of(about: Line) -> str:

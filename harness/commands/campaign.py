@@ -1,7 +1,8 @@
 """`floodmark campaign run | resume | diff | mark | plan`: nights of runs, and what they found.
 
-Exit codes of run and resume: 1 a bug was found that nobody has marked as known; else 4 the harness failed in
-a run; else 3 of a run nobody can tell; else 0, also where known bugs came again (they are listed).
+Exit codes of run and resume: 1 a bug was found that nobody has marked as known, or a run broke a gate of the
+plan; else 4 the harness failed in a run; else 3 of a run nobody can tell; else 0, also where known bugs came
+again (they are listed).
 """
 
 import asyncio
@@ -31,8 +32,8 @@ from harness.commands.campaign_junit import campaign_junit
 from harness.commands.campaign_markdown import campaign_markdown
 from harness.commands.campaign_play import options_of, scenario_options
 from harness.commands.campaign_processes import JudgeProcess
-from harness.commands.campaign_results import ABSENT, STUCK, Results, results_of
-from harness.commands.campaign_run import Bounds, Conductor, found_in
+from harness.commands.campaign_results import ABSENT, STUCK, Results, gates_of, results_of
+from harness.commands.campaign_run import GATE, Bounds, Conductor, found_in
 from harness.commands.check import refuse_no_files, written
 from harness.commands.failures import sigterm_kept
 from harness.commands.harmless import harmless
@@ -249,6 +250,8 @@ def summary(results: Results) -> str:
         rows += [(one.id, one.signature.sentence, str(one.runs), one.rate, one.again, one.word)
                  for one in found]
         lines += ["", aligned(rows)]
+    lines += [f"  gate: {run.case.title} seed {run.seed}: {gates_of(run)}; {run.folder}"
+              for run in results.gates]
     lines += [f"  not made: {run.case.title} seed {run.seed}: {str(run.why).splitlines()[0]}"
               for run in results.not_made]
     return "\n".join(lines)
@@ -259,7 +262,10 @@ def exit_code(state: State, ledger: Ledger) -> int:
     if any(signature.klass == BUG and not is_known(ledger, signature) for signature in found_in(state)):
         return EXIT_INVALID
     runs = state.runs.values()
-    kinds = {run.judged["kind"] for run in runs if run.judged is not None} - {INVALID, STUCK}
+    judged = [run.judged for run in runs if run.judged is not None]
+    if any(line.get("gates") for line in judged):
+        return EXIT_INVALID
+    kinds = {line["kind"] for line in judged} - {INVALID, STUCK, GATE}
     if any(run.why is not None for run in runs) or not any(run.done for run in runs):
         kinds.add(HARNESS)  # also of a campaign without a single run: it has looked at nothing
     return worst(EXITS[kind] for kind in kinds)

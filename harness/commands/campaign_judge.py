@@ -2,7 +2,7 @@
 
 Rules
 1. A line of JSON on stdin names run folders, {"folders": [...]}; the answer is one line for each, in order:
-   what a campaign keeps of a run (summary_of). The verdict is in the folder by then.
+   what a campaign keeps of a run (summary_of). The verdict and the measures are in the folder by then.
 2. Spark is started before the first question ({"ready": true} is said then), for its start takes a machine.
 3. When stdin ends whoever asked is gone: this process ends, and Spark with it, also in the midst of judging.
 """
@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from itertools import islice
 from pathlib import Path
 from queue import Queue
@@ -22,6 +22,7 @@ import orjson
 
 from checkers.judge import report
 from harness import catalog
+from harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from harness.campaign.signatures import events_of, signatures
 from harness.commands.rulings import ruling
 from harness.errors import FloodmarkError
@@ -44,8 +45,9 @@ def main() -> None:
         while (line := asked.get()) is not None:
             folders = [Path(folder) for folder in orjson.loads(line)["folders"]]
             busy.set()
-            for folder, verdict in zip(folders, judge.judge(folders), strict=True):
-                _say(out, answer(folder, verdict))
+            verdicts = judge.judge(folders)
+            for folder, verdict, more in zip(folders, verdicts, figures(folders), strict=True):
+                _say(out, {**answer(folder, verdict), **more})
             busy.clear()
     catalog.leave_judge()
 
@@ -73,6 +75,21 @@ def answer(folder: Path, verdict: Verdict) -> dict[str, Any]:
     except FloodmarkError as error:
         unsaved = str(error)
     return {**summary_of(Run(folder=folder), report.as_json(verdict)), "unsaved": unsaved}
+
+
+def figures(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """Of each run what its faults cost (`measures`: the figures of its row that gates ask for), or why nobody
+    can tell (`unmeasured`). Whatever goes wrong here, the verdicts stand."""
+    try:
+        measures = catalog.measure(folders)
+    except Exception as error:
+        return [{"unmeasured": f"{type(error).__name__}: {error}".splitlines()[0]} for _ in folders]
+    rows = measures.run_rows()
+    return [
+        {"measures": {name: rows[number][name] for name in (MAX_UNAVAILABLE_S, MAX_RECOVERY_S)}}
+        if number in rows else {"unmeasured": measures.failures.get(number, "no answer")}
+        for number in range(len(folders))
+    ]
 
 
 def summary_of(run: Run, verdict: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 Rules
 1. Three groups of test cases (their classname), so that nobody takes one for another: `floodmark.signature`
    (a cause of violations), `floodmark.stuck` (a cause by which clusters no longer answer) and
-   `floodmark.case` (a case of the plan: whether its runs were made and could be judged). And a single one,
+   `floodmark.case` (a case of the plan: whether its runs were made, could be judged and keep its gates). And a single one,
    `floodmark.campaign`: whether the campaign came to its end.
 2. A signature that nobody has marked as known is a failure; a known one is skipped, with its reason; one that
    is in the ledger and did not come this time passes, and so does what the guarantees permit. Of a case what
-   the harness could not make is an error, what nobody can tell a failure; a case without a run is skipped.
+   the harness could not make is an error, a broken gate and what nobody can tell a failure; a case without a run is skipped.
 3. Names are the same from night to night: a signature's sentence, a case's title.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from harness.campaign.journal import RunState
-from harness.commands.campaign_results import ABSENT, KNOWN, Cause, Cell, Results
+from harness.commands.campaign_results import ABSENT, KNOWN, Cause, Cell, Results, gates_of
 from harness.commands.gate_junit import document, junit_case
 from harness.commands.outcomes import one_line
 from harness.commands.words import many
@@ -68,8 +68,10 @@ def lines_of(cause: Cause) -> Iterator[str]:
 
 def matrix_case(cell: Cell, results: Results) -> ElementTree.Element:
     """One outcome at most: the harness's failures before what cannot be told, both in the text."""
-    not_made, untold = [], []
+    not_made, gates, untold = [], [], []
     for run in cell.runs:
+        if run in results.gates:
+            gates.append(f"{named(run, results)}: {gates_of(run)}")
         if run.why is not None:
             not_made.append(f"{named(run, results)}: not made: {run.why}")
         elif run in results.harness:
@@ -77,15 +79,15 @@ def matrix_case(cell: Cell, results: Results) -> ElementTree.Element:
         elif run in results.untold:
             untold.append(f"{named(run, results)}: nobody can tell: floodmark show {results.where(run)}")
     kind, why = None, ""
-    if not_made or untold:
+    if not_made or gates or untold:
         kind = "error" if not_made else "failure"
         counts = [f"{len(lines)} {word}" for lines, word in (
-            (not_made, "not made"), (untold, "that nobody can tell")) if lines]
-        why = f"{', '.join(counts)} of {many(len(cell.runs), 'run')}; {(not_made or untold)[0]}"
+            (not_made, "not made"), (gates, "that broke a gate"), (untold, "that nobody can tell")) if lines]
+        why = f"{', '.join(counts)} of {many(len(cell.runs), 'run')}; {(not_made or gates or untold)[0]}"
     elif not cell.runs:
         kind, why = "skipped", "no run of it was begun"
-    return junit_case(cell.name, kind, "\n".join([made(cell), *not_made, *untold]), why=one_line(why),
-                      type_="harness" if not_made else "unknown", took_s=cell.took_s, group=CASE)
+    return junit_case(cell.name, kind, "\n".join([made(cell), *not_made, *gates, *untold]), why=one_line(why),
+                      type_="harness" if not_made else "gate" if gates else "unknown", took_s=cell.took_s, group=CASE)
 
 
 def made(cell: Cell) -> str:

@@ -2,14 +2,14 @@
 
 Rules
 1. First the line of the night, then the signatures, new ones first, then what to type for those that fail.
-2. Clusters that got stuck, what the harness failed at, and what nobody can tell stand in tables of their own.
+2. Clusters that got stuck, runs that broke a gate, what the harness failed at, and what nobody can tell stand in tables of their own.
 3. Words of a run are never markup, and the page stays under a limit, as gate_markdown.py keeps them.
 """
 
 from collections.abc import Iterable, Sequence
 
 from harness.campaign.journal import RunState
-from harness.commands.campaign_results import ABSENT, Cause, Results
+from harness.commands.campaign_results import ABSENT, Cause, Results, gates_of
 from harness.commands.gate_markdown import LIMIT, RESERVED, cell, fenced, fitting, text
 from harness.commands.words import many
 
@@ -23,6 +23,8 @@ def campaign_markdown(results: Results, limit: int = LIMIT) -> bytes:
     page = f"## floodmark: {text(results.heading)}\n"
     page += table("", SIGNATURES, [row(cause) for cause in results.violations], limit)
     page += table("Clusters that got stuck", SIGNATURES, [row(cause) for cause in results.stuck], limit)
+    page += table("Runs that broke a gate", ("case", "seed", "gate", "run"), [
+        (run.case.title, str(run.seed), gates_of(run), results.where(run)) for run in results.gates], limit)
     page += table("The harness failed", ("case", "seed", "why"), [
         *((run.case.title, str(run.seed), str(run.why)) for run in results.not_made),
         *(judged(run, results) for run in results.harness)], limit)  # fmt: skip

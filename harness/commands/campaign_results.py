@@ -2,8 +2,8 @@
 
 Rules
 1. A violation, a cluster that got stuck and a failure of the harness are three things, in lists of their own.
-2. What fails the campaign's exit code is exactly what `fails` says of a signature, and `trouble`, `not_made`,
-   `harness` and `untold`: reports for CI servers are red where the exit code is not 0.
+2. What fails the campaign's exit code is exactly what `fails` says of a signature, and `trouble`, `gates`,
+   `not_made`, `harness` and `untold`: reports for CI servers are red where the exit code is not 0.
 3. Folders are named as the campaign's folder was named by whoever asked: the commands of a report can be
    typed where its campaign was run.
 """
@@ -16,12 +16,13 @@ from typing import Any
 
 from checkers.laws import finding_names as checks
 from harness.campaign.cases import Case
+from harness.campaign.gates import sentences
 from harness.campaign.journal import RECORDED, RunState, State
 from harness.campaign.ledger import Ledger
 from harness.campaign.quantities import time_words
 from harness.campaign.rates import per_100
 from harness.campaign.signatures import Signature
-from harness.commands.campaign_run import found_in
+from harness.commands.campaign_run import GATE, found_in
 from harness.commands.case_names import numbered
 from harness.commands.rulings import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
 from harness.commands.words import many
@@ -95,6 +96,7 @@ class Results:
     line: str  # of the night: runs, acked writes, faults, time
     causes: tuple[Cause, ...] = ()  # new ones first
     cells: tuple[Cell, ...] = ()
+    gates: tuple[RunState, ...] = ()  # broke a gate of the plan
     not_made: tuple[RunState, ...] = ()  # the harness made no run
     harness: tuple[RunState, ...] = ()  # it made one that is none
     untold: tuple[RunState, ...] = ()  # nobody can tell what came of it
@@ -133,6 +135,7 @@ def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: S
         line=line_of(state),
         causes=tuple(causes_of(state, ledger, str(about.get("id", "")), folder)),
         cells=tuple(cells_of(state, matrix)),
+        gates=tuple(run for run in runs if (run.judged or {}).get("gates")),
         not_made=tuple(run for run in runs if run.why is not None),
         harness=tuple(run for run in runs if kinds.get(run.number) in (HARNESS, CUT_SHORT)),
         untold=tuple(run for run in runs if kinds.get(run.number) == UNKNOWN),
@@ -157,8 +160,13 @@ def line_of(state: State) -> str:
 
 
 def _worst_first(kind: str) -> tuple[int, str]:
-    order = [INVALID, STUCK, *EXITS]
+    order = [INVALID, STUCK, GATE, *EXITS]
     return (order.index(kind) if kind in order else len(order), kind)
+
+
+def gates_of(run: RunState) -> str:
+    """The gates that it breaks, in words."""
+    return sentences((run.judged or {}).get("gates", ()))
 
 
 # -- signatures ---------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 
+from harness.campaign import gates
 from harness.campaign import ledger as ledgers
 from harness.campaign.cases import Case, Draw, draws
 from harness.campaign.journal import (
@@ -40,17 +41,18 @@ from harness.campaign.quantities import size_words, time_words
 from harness.campaign.signatures import Signature
 from harness.commands.campaign_processes import JudgeProcess, played
 from harness.commands.harmless import harmless
-from harness.commands.rulings import VALID
+from harness.commands.rulings import UNKNOWN, VALID
 from harness.commands.words import many
 from harness.errors import FloodmarkError
 from harness.load import end_all, raise_first
-from harness.run import Run
+from harness.run import MEASURES, Run
 from harness.verdict import BUG
 
 BATCH_S = 240.0  # of playing, then they are judged
 SETTLING_S = 15.0  # what a run takes besides its load, until one was seen
 ROOM_BYTES = 256 << 20  # on the disk, for a run, until one was seen
-KEPT = ("run.json", "verdict.json")  # of a valid run
+KEPT = ("run.json", "verdict.json", MEASURES)  # of a valid run
+GATE = "gate"  # a run that is valid and breaks a gate of the plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +205,8 @@ class Conductor:
         answers = await self.judge.judged(every)
         each_s = round((time.monotonic() - began_s) / len(every), 3)
         numbers = {run.folder: run.number for run in self.state.runs.values()}
-        for folder, answer in zip(folders, answers, strict=False):
+        for folder, judged in zip(folders, answers, strict=False):
+            answer = gated(judged, self.plan.gates)
             self._say(JUDGED, run=numbers[folder], judge_s=each_s, **answer)
             if answer["kind"] == VALID and not self.bounds.keep:
                 shrink(self.at.folder / folder)
@@ -336,6 +339,19 @@ def found_in(state: State) -> dict[Signature, list[RunState]]:
         for row in (run.judged or {}).get("signatures", ()):
             found.setdefault(_signature(row), []).append(run)
     return found
+
+
+def gated(answer: Mapping[str, Any], asked: Mapping[str, float]) -> dict[str, Any]:
+    """The judge's summary with the gates that the run breaks (`gates`). A valid one that breaks some is of
+    the kind GATE; one of which nobody can tell is unknown."""
+    measures = answer.get("measures")
+    broken = gates.broken(asked, {**(measures or {}), gates.MIN_ACKED: answer["acked"]})
+    kind = answer["kind"]
+    if kind == VALID and broken:
+        kind = GATE
+    elif kind == VALID and measures is None and gates.asks_for_measures(asked):
+        kind = UNKNOWN
+    return {**answer, "kind": kind, "gates": broken}
 
 
 def noted(ledger: Ledger, state: State, about: Mapping[str, Any], folder: Path) -> Ledger:

@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harness.faults import FAULTS
+from harness.faults import FAULTS, MENDING, UNSEEN, undoes
 from harness.reports.html.lines import Line, items, text, whole
-from nemesis.ledger import MENDING
 
-UNSEEN = frozenset({"arm", "release"})  # a failpoint harms nobody until it is met
-ENDS_WITH_THE_PROCESS = frozenset({"pause"})
 DOWN = frozenset({"kill", "stop", "power_cut", "disk"})
 
 
@@ -49,7 +46,7 @@ def spans_of(nemesis: Sequence[Line], last_ns: int) -> list[Span]:
         if f in MENDING:
             still = []
             for one in lasting:
-                if mends(f, nodes, one[0], one[1]):
+                if undoes(f, nodes, one[0], one[1]):
                     spans[one[2]] = ended(spans[one[2]], whole(line, "time") or 0)
                 else:
                     still.append(one)
@@ -72,14 +69,6 @@ def spans_of(nemesis: Sequence[Line], last_ns: int) -> list[Span]:
                     )
                 )
     return spans
-
-
-def mends(f: str, nodes: Sequence[str], of: str, node: str | None) -> bool:
-    """Whether an act undoes a fault: by its name, on its node; a process that starts anew is not paused."""
-    known = FAULTS.get(of)
-    if known is None or (known.undone_by != f and not (f == "start" and of in ENDS_WITH_THE_PROCESS)):
-        return False
-    return not nodes or node is None or node in nodes
 
 
 def ended(span: Span, time_ns: int) -> Span:

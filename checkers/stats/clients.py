@@ -1,0 +1,156 @@
+"""What clients asked and what became of it, as sorted times: the load of a run, partition by partition."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from checkers.laws.tables import TABLES
+from checkers.read.arrays import codes_of, concatenated
+from checkers.read.facts import HistoryFacts
+from checkers.read.folder import Folder
+from checkers.read.history_twin import with_twins
+from checkers.read.ranges import cut
+from checkers.read.tables import read_range
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+NEVER = np.iinfo(np.int64).max
+INVOKE, OK = "invoke", "ok"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ops:
+    """The load's ops, by their invocations. Times: ns; an op without an answer ends NEVER."""
+
+    at: Ints
+    began: Ints
+    ended: Ints
+    ok: Mask
+    sends: Mask  # f is send
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """A partition: when sends to it were invoked, answered and acked; each sorted."""
+
+    partition: int
+    began: Ints
+    ended: Ints
+    acked: Ints
+
+    def waits(self, ends_ns: int) -> tuple[Ints, Ints]:
+        """From when until when somebody waited for an ack, without one in between; the last wait may end
+        with the load."""
+        after = np.concatenate((np.array([-NEVER], dtype=np.int64), self.acked))
+        begin, end = self.since(after), np.append(self.acked, max(ends_ns, int(after[-1])))
+        kept = begin < end
+        return begin[kept], end[kept]
+
+    def since(self, instants: Ints) -> Ints:
+        """Of each instant, from when on somebody waits: this very instant where a send is open then, else the
+        next invocation; NEVER where there is none."""
+        begun = np.searchsorted(self.began, instants, side="right")
+        is_open = begun > np.searchsorted(self.ended, instants, side="right")
+        following = np.append(self.began, NEVER)[begun]
+        return np.where(is_open, instants, following)
+
+    def next_ack(self, instants: Ints) -> Ints:
+        """NEVER where none comes any more."""
+        return np.append(self.acked, NEVER)[np.searchsorted(self.acked, instants, side="right")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """What the history of a run says."""
+
+    facts: Sequence[HistoryFacts]
+    ops: Ops
+    partitions: tuple[Waited, ...]
+    ends_ns: int  # when the load ended; 0 where there was none
+    unanswered: int
+
+    @property
+    def nemesis(self) -> Iterator[str]:
+        for one in self.facts:
+            yield from one.nemesis
+
+
+def clients_of(folder: Folder) -> Clients:
+    """Reads the history. OSError where it cannot be read."""
+    assert folder.history is not None
+    facts: list[HistoryFacts] = []
+    tables: list[dict[str, pa.Table]] = []
+    for one in with_twins(cut(0, "history", None, folder.history)):
+        parsed = read_range(one, folder.settle_processes)
+        assert isinstance(parsed.facts, HistoryFacts)
+        facts.append(parsed.facts)
+        tables.append({name: parsed.tables[name] for name in ("lines", "sends")})
+    joined = concatenated(tables) if tables else {name: TABLES[name].empty_table()
+                                                  for name in ("lines", "sends")}
+    aside = [*folder.settle_processes, *folder.final_processes]
+    lines, sends = (_but(joined[name], aside) for name in ("lines", "sends"))
+    ops, times = _ops(lines), numbers(lines, "time")
+    ends_ns = int(times.max()) if len(times) else 0
+    return Clients(
+        facts=facts,
+        ops=ops,
+        partitions=tuple(_partitions(sends, ops)),
+        ends_ns=ends_ns,
+        unanswered=int((ops.ended == NEVER).sum()),
+    )
+
+
+def _but(table: pa.Table, processes: Sequence[int]) -> pa.Table:
+    """Without the lines of these processes."""
+    aside = np.isin(numbers(table, "process"), np.array(processes, dtype=np.int64))
+    return table.filter(pa.array(~aside)) if aside.any() else table
+
+
+def _ops(lines: pa.Table) -> Ops:
+    """Each invocation with the next line of its process, if that completes it."""
+    process, at = numbers(lines, "process"), numbers(lines, "at")
+    order = np.lexsort((at, process))
+    time, process, at = numbers(lines, "time")[order], process[order], at[order]
+    invoked, ok = (is_one_of(lines, "type", word)[order] for word in (INVOKE, OK))
+    answered = np.zeros(len(order), dtype=np.bool_)
+    if len(order):
+        answered[:-1] = invoked[:-1] & ~invoked[1:] & (process[:-1] == process[1:])
+    following = np.minimum(np.arange(len(order)) + 1, max(len(order) - 1, 0))
+    ended = np.where(answered, time[following], NEVER)
+    kept = np.flatnonzero(invoked)
+    kept = kept[np.argsort(at[kept])]
+    return Ops(
+        at=at[kept],
+        began=time[kept],
+        ended=ended[kept],
+        ok=(answered & ok[following])[kept],
+        sends=is_one_of(lines, "f", "send")[order][kept],
+    )
+
+
+def _partitions(sends: pa.Table, ops: Ops) -> Iterator[Waited]:
+    partition, time = numbers(sends, "partition"), numbers(sends, "time")
+    invoked, ok = (is_one_of(sends, "type", word) for word in (INVOKE, OK))
+    ended = np.full(len(time), NEVER)
+    if len(ops.at):  # every invocation among the sends is one of a line
+        ended[invoked] = ops.ended[np.searchsorted(ops.at, numbers(sends, "at")[invoked])]
+    for key in np.unique(partition).tolist():
+        mine = partition == key
+        asked = mine & invoked
+        yield Waited(partition=key, began=np.sort(time[asked]), ended=np.sort(ended[asked]),
+                     acked=np.sort(time[mine & ok]))
+
+
+def numbers(table: pa.Table, name: str) -> Ints:
+    """A column without null."""
+    return table[name].to_numpy()  # type: ignore[no-any-return]
+
+
+def is_one_of(table: pa.Table, name: str, *words: str) -> Mask:
+    """Which rows have one of these texts there."""
+    codes, words_there = codes_of(table[name])
+    return np.isin(codes, [code for word, code in words_there.items() if word in words])

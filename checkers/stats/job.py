@@ -1,0 +1,172 @@
+"""Run folders to their measures, any number of them in one pass of Spark's.
+
+    measures = measure([Path("nights/monday/runs/00001-..."), ...])
+
+A task takes a few folders: of each it reads what is kept there (kept.py), or else the history and the trace,
+and keeps what it made of them. What comes back is a row a run with those of its faults, as one blob a task. A
+folder that cannot be measured is named with the reason, and spoils no other; where a task does not come back,
+the folders are halved until the one that brings it about stands alone.
+
+This module is quickly imported, as job.py of the judge is, and imports the rest when Spark is there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkers.spark import session
+from harness.errors import FloodmarkError
+from harness.run import RunAt
+from harness.workers import HERE, Workers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import SparkContext
+
+    from checkers.stats.questions import Answers
+
+TASKS_A_CORE = 8
+FOLDERS_A_TASK = 200  # at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    """Implements protocols.Measures. rows: a table of KEPT with `position`, the folder's in the call."""
+
+    rows: "pa.Table"
+    failures: Mapping[int, str] = field(default_factory=dict)
+    unsaved: Mapping[int, str] = field(default_factory=dict)
+
+    def run_rows(self) -> dict[int, dict[str, Any]]:
+        """The row of each run, by position, without those of its faults."""
+        columns = [name for name in self.rows.column_names if name != "of_faults"]
+        return {row["position"]: row for row in self.rows.select(columns).to_pylist()}
+
+    def answers(self, names: Mapping[int, tuple[str, str]]) -> "Answers":
+        """What all of them say together. names: of each position the night and the run."""
+        from checkers.stats.questions import answers
+
+        return answers(self.rows, names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfTask:
+    """What a task answers. data: its rows, in Arrow's stream format; None: it has none."""
+
+    data: bytes | None
+    failures: Mapping[int, str]
+    unsaved: Mapping[int, str]
+
+
+Work = tuple[int, Path]
+
+
+def measure(folders: Sequence[Path], workers: Workers = HERE) -> Measures:
+    """All of them, in order. FloodmarkError where Spark does not start."""
+    context = session.context(workers)
+    from checkers.judge.many_runs import Spark
+
+    works = list(enumerate(folder.absolute() for folder in folders))
+    answers = list(_answers(Spark(context=context, workers=workers), works))
+    return Measures(
+        rows=_joined([answer.data for answer in answers if answer.data is not None]),
+        failures={number: why for answer in answers for number, why in answer.failures.items()},
+        unsaved={number: why for answer in answers for number, why in answer.unsaved.items()},
+    )
+
+
+def _answers(spark: Any, works: Sequence[Work]) -> Iterator[_OfTask]:
+    from checkers.judge.failures import is_of_spark, words_of
+
+    if not works:
+        return
+    try:
+        answers = _together(spark.context, works)
+    except FloodmarkError:
+        raise
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        words = words_of(error)
+        spark.restarted()
+        if len(works) == 1:
+            yield _OfTask(data=None, failures={works[0][0]: words}, unsaved={})
+            return
+        answers = []
+    yield from answers
+    if not answers:
+        middle = len(works) // 2
+        yield from _answers(spark, works[:middle])
+        yield from _answers(spark, works[middle:])
+
+
+def _together(context: "SparkContext", works: Sequence[Work]) -> list[_OfTask]:
+    """Dealt out by size, the heaviest first."""
+    count = min(len(works), max(session.cores(context) * TASKS_A_CORE, -(-len(works) // FOLDERS_A_TASK)))
+    heaviest = sorted(works, key=lambda work: -_size(work[1]))
+    dealt = [heaviest[first::count] for first in range(count)]
+    return context.parallelize(dealt, count).map(_measured).collect()
+
+
+def _size(folder: Path) -> int:
+    """Bytes of what is to be read, as far as anybody can tell."""
+    run, size = RunAt(folder=folder), 0
+    for path in (run.history_path, run.trace_path):
+        try:
+            size += path.stat().st_size
+        except OSError:
+            continue
+    return size
+
+
+def _measured(works: Sequence[Work]) -> _OfTask:
+    """The work of a task."""
+    import pyarrow as pa
+
+    from checkers.judge.failures import words_of
+    from checkers.stats import kept
+
+    tables, failures, unsaved = [], {}, {}
+    for number, folder in works:
+        try:
+            table = kept.read(folder)
+            if table is None:
+                table = kept.table_of(_anew(folder))
+                why = kept.write(folder, table)
+                if why is not None:
+                    unsaved[number] = why
+            position = pa.array([number], pa.int64())
+            tables.append(table.replace_schema_metadata(None).append_column("position", position))
+        except FloodmarkError as error:
+            failures[number] = str(error)
+        except Exception as error:
+            failures[number] = words_of(error)
+    return _OfTask(data=_packed(tables) if tables else None, failures=failures, unsaved=unsaved)
+
+
+def _anew(folder: Path) -> dict[str, Any]:
+    from checkers.read.folder import open_folder
+    from checkers.stats.measures import measured
+
+    return measured(open_folder(folder))
+
+
+def _packed(tables: "Sequence[pa.Table]") -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    joined = pa.concat_tables(tables).combine_chunks()
+    with pa.ipc.new_stream(sink, joined.schema) as writer:
+        writer.write_table(joined)
+    return bytes(sink.getvalue())
+
+
+def _joined(blobs: Sequence[bytes]) -> "pa.Table":
+    import pyarrow as pa
+
+    from checkers.stats.tables import KEPT
+
+    if not blobs:
+        return KEPT.append(pa.field("position", pa.int64())).empty_table()
+    return pa.concat_tables([pa.ipc.open_stream(blob).read_all() for blob in blobs]).sort_by("position")

@@ -1,0 +1,88 @@
+"""What a trace says of leaders, ISRs and truncations: a few of its lines, found without parsing the rest."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from checkers.read.field_table import TRACE, Row
+from checkers.read.folder import Folder
+from checkers.read.ranges import bytes_of, cut
+
+Ints = npt.NDArray[np.int64]
+
+# As every line is written that a broker's tracing writes, and any writer of JSON.
+_LINE = re.compile(rb'"event"[ \t]*:[ \t]*"(?:elect|isr|truncate)"')
+_CREATED, _ASKED = "created", "alter"  # causes: a partition is new; its leader asked for it
+
+
+@dataclass(slots=True, kw_only=True)
+class Protocol:
+    """Times of what happened, since the run began, sorted (ns); None: the system does not show it."""
+
+    elections: Ints | None = None
+    unclean: Ints | None = None
+    isr_changes: Ints | None = None
+    isr_by_leader: int | None = None
+    isr_by_controller: int | None = None
+    truncations: Ints | None = None
+    largest_truncation: int | None = None  # records; None also where there was none
+
+
+@dataclass(slots=True, kw_only=True)
+class _Lines:
+    elect: list[Row] = field(default_factory=list)
+    isr: list[Row] = field(default_factory=list)
+    truncate: list[Row] = field(default_factory=list)
+
+
+def protocol_of(folder: Folder) -> Protocol:
+    """Reads the trace, as far as there is one and run.json promises the event. OSError where it cannot be
+    read."""
+    found = Protocol()
+    if folder.trace is None:
+        return found
+    lines, shows = _Lines(), folder.observes.shows
+    for row in _rows(folder):
+        if row["time"] >= 0:
+            getattr(lines, row["event"]).append(row)
+    if shows("elect"):
+        elected = [row for row in lines.elect if row.get("cause") != _CREATED]
+        found.elections = _times(elected, lambda row: True)
+        found.unclean = _times(elected, lambda row: not row["clean"])
+    if shows("isr"):
+        by_controller = [row for row in lines.isr if row.get("leo") is None]
+        found.isr_changes = _times(by_controller, lambda row: True)
+        found.isr_by_leader = sum(row.get("cause") == _ASKED for row in by_controller)
+        found.isr_by_controller = sum(row.get("cause") not in (None, _ASKED) for row in by_controller)
+    if shows("truncate"):
+        found.truncations = _times(lines.truncate, lambda row: row["from"] > row["to"])
+        found.largest_truncation = max((row["from"] - row["to"] for row in lines.truncate
+                                        if row["from"] > row["to"]), default=None)
+    return found
+
+
+def _times(rows: list[Row], counts: Callable[[Row], bool]) -> Ints:
+    return np.sort(np.array([row["time"] for row in rows if counts(row)], dtype=np.int64))
+
+
+def _rows(folder: Folder) -> Iterator[Row]:
+    """The good lines of these events."""
+    assert folder.trace is not None
+    for one in cut(0, "trace", None, folder.trace):
+        data, behind = bytes_of(one), 0
+        for found in _LINE.finditer(data):
+            if found.start() < behind:
+                continue  # the words stand in this line twice
+            begin = data.rfind(b"\n", 0, found.start()) + 1
+            end = data.find(b"\n", found.end())
+            behind = end if end >= 0 else len(data)
+            try:
+                row = orjson.loads(data[begin:behind])
+            except orjson.JSONDecodeError:
+                continue
+            if row.get("event") in ("elect", "isr", "truncate") and TRACE.is_good(row):
+                yield row

@@ -1,0 +1,84 @@
+"""When each fault of a run was in force: of the nemesis's lines. Pure."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from checkers.read.folder import is_int
+from harness.faults import FAULTS, MENDING, UNSEEN, undoes
+
+LEAST_NS = 1_000_000_000  # a fault is in force for so long at least
+_BY_LINK = ("cut", "packet")  # mended as a whole, whatever nodes it names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultSpan:
+    """One fault. Times: ns since the run began."""
+
+    index: int
+    kind: str
+    detail: str | None = None
+    nodes: tuple[str, ...] = ()
+    failed: bool = False
+    began_ns: int
+    effect_ns: int
+    lasts: bool = False  # until somebody mends it
+    broken: frozenset[str | None] = field(default_factory=frozenset)  # nodes not mended yet; None: no node
+    mended_ns: int | None = None
+
+    @property
+    def over_ns(self) -> int | None:
+        """From when on clients may recover; None: never."""
+        return self.mended_ns if self.lasts else self.effect_ns
+
+    def until_ns(self, load_ends_ns: int) -> int:
+        """When it ceases to be in force."""
+        over = self.over_ns
+        return max(load_ends_ns if over is None else over, self.began_ns + LEAST_NS)
+
+
+def fault_spans(lines: Iterable[str]) -> list[FaultSpan]:
+    """Of the nemesis's lines, in order."""
+    spans: list[FaultSpan] = []
+    for line in lines:
+        row = json.loads(line)
+        if row["f"] in MENDING:
+            spans = [_after(span, row) for span in spans]
+        elif row["f"] not in UNSEEN:
+            spans.append(_of(row))
+    return spans
+
+
+def _of(row: Mapping[str, Any]) -> FaultSpan:
+    f, time, fault = row["f"], row["time"], row["fault"]
+    began, detail, nodes = fault.get("began"), fault.get("kind"), _nodes(fault)
+    known = FAULTS.get(f)
+    by_node = bool(nodes) and f not in _BY_LINK
+    lasts = known is not None and known.undone_by is not None
+    return FaultSpan(
+        index=row["index"],
+        kind=f,
+        detail=detail if isinstance(detail, str) else None,
+        nodes=nodes,
+        failed=bool(fault.get("error")),
+        began_ns=began if is_int(began) and 0 <= began <= time else time,
+        effect_ns=time,
+        lasts=lasts,
+        broken=frozenset(nodes if by_node else [None]) if lasts else frozenset(),
+    )
+
+
+def _after(span: FaultSpan, row: Mapping[str, Any]) -> FaultSpan:
+    """The fault after an act that mends."""
+    if not span.broken:
+        return span
+    nodes = _nodes(row["fault"])
+    broken = frozenset(node for node in span.broken if not undoes(row["f"], nodes, span.kind, node))
+    return span if broken == span.broken else replace(
+        span, broken=broken, mended_ns=None if broken else max(row["time"], span.began_ns))
+
+
+def _nodes(fault: Mapping[str, Any]) -> tuple[str, ...]:
+    nodes = fault.get("nodes")
+    return tuple(str(node) for node in nodes) if isinstance(nodes, list) else ()

@@ -1,0 +1,200 @@
+"""`floodmark campaign stats`: what faults cost clients, of all runs of some nights, as tables.
+
+What each figure says stands in checkers/stats/__init__.py; README's "Nights" has it in short.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from harness import catalog
+from harness.campaign.journal import CampaignAt
+from harness.campaign.quantities import brief_words
+from harness.commands.harmless import harmless
+from harness.commands.scenario import aligned
+from harness.commands.words import many
+from harness.errors import FloodmarkError, UsageError
+from harness.protocols import Answers
+from harness.run import refuse_full, write_whole
+from harness.verdict import EXIT_HARNESS, EXIT_VALID
+
+FORMAT = 1  # of --json
+RUNS_SHOWN = 30
+NO_NIGHT = "-"  # of a run folder that was named by itself
+Row = Mapping[str, Any]
+Cells = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A run folder, and what it is called."""
+
+    night: str
+    folder: Path
+
+    @property
+    def run(self) -> str:
+        return self.folder.name
+
+
+def show_stats(folders: Sequence[Path], json_file: Path | None, parquet: Path | None) -> int:
+    """The tables to stdout; the runs that could not be measured to stderr, and exit 4."""
+    if parquet is not None:
+        refuse_full(parquet)
+    runs = runs_of(folders)
+    measures = catalog.measure([run.folder for run in runs])
+    answers = measures.answers({number: (run.night, run.run) for number, run in enumerate(runs)})
+    click.echo(harmless(tables(answers), breaks=True))
+    for number, why in sorted(measures.failures.items()):
+        click.echo(harmless(f"not measured: {runs[number].folder}: {why}"), err=True)
+    if measures.unsaved:
+        first = min(measures.unsaved)
+        click.echo(harmless(f"the measures of {many(len(measures.unsaved), 'run')} could not be kept and are "
+                            f"made anew the next time: {measures.unsaved[first]}"), err=True)
+    if json_file is not None:
+        write_whole(json_file, as_json(answers, {str(runs[number].folder): why
+                                                 for number, why in measures.failures.items()}))
+    if parquet is not None:
+        answers.write(parquet)
+    return EXIT_HARNESS if measures.failures else EXIT_VALID
+
+
+def runs_of(folders: Sequence[Path]) -> list[Named]:
+    """The run folders that these name, nights in the order in which they began, each run once. UsageError
+    where one does not exist, or there is none in them."""
+    alone: list[Named] = []
+    nights: list[tuple[str, list[Named]]] = []
+    for folder in folders:
+        if not folder.exists():
+            raise UsageError(f"{folder} does not exist")
+        at = CampaignAt(folder=folder.resolve())
+        if at.about_path.exists():
+            began = str(at.about().get("began"))
+            night = f"{at.folder.name} {began[:10]}"
+            nights.append((began, [Named(night=night, folder=at.folder / run.folder)
+                                   for run in at.state().runs.values() if run.judged is not None]))
+        else:
+            alone.append(Named(night=NO_NIGHT, folder=at.folder))
+    every = [run for _, runs in sorted(nights, key=lambda night: night[0]) for run in runs] + alone
+    if not every:
+        raise FloodmarkError("there is no judged run in "
+                             f"{', '.join(map(str, folders))}: nothing is there to be measured")
+    return list({run.folder: run for run in reversed(every)}.values())[::-1]
+
+
+def as_json(answers: Answers, failures: Mapping[str, str]) -> bytes:
+    return orjson.dumps(
+        {
+            "format": FORMAT,
+            "runs": answers.runs,
+            "faults": answers.faults,
+            "by_kind": answers.by_kind,
+            "nights": answers.nights,
+            "trend": answers.trend,
+            "not_measured": failures,
+        },
+        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
+    )
+
+
+# -- tables: pure -------------------------------------------------------------------------------------------
+
+_BY_KIND: Cells = ("faults", "first failed op after", "longest gap", "acked again after",
+                   "p50", "p99", "p99.9")
+
+
+def tables(answers: Answers) -> str:
+    """One a question, each under its title."""
+    parts = [_titled(
+        "Availability by kind of fault: medians (worst); latency of acked sends before > during > after",
+        ("fault", *_BY_KIND), [(str(row["kind"]), *_availability(row)) for row in answers.by_kind],
+        "no fault struck")]
+    nights = {row["night"] for row in answers.nights}
+    if len(nights) > 1:
+        trend = [(str(row["kind"]), str(row["night"]), *_availability(row)) for row in answers.trend]
+        parts.append(_titled("The same, night by night", ("fault", "night", *_BY_KIND), trend,
+                             "no fault struck"))
+    if nights - {NO_NIGHT}:
+        parts.append(_titled("Nights: sums; medians of runs and of faults (worst)", _NIGHT,
+                             [_night(row) for row in answers.nights], ""))
+    runs = sorted(answers.runs, key=lambda row: -(row["max_unavailable_s"] or 0.0))
+    more = f" of {len(runs)}; --json and --parquet have all" if len(runs) > RUNS_SHOWN else ""
+    parts.append(_titled(f"Runs, the longest gap first{f': {RUNS_SHOWN}{more}' if more else ''}", _RUN,
+                         [_run(row) for row in runs[:RUNS_SHOWN]], "none could be measured"))
+    return "\n\n".join(parts)
+
+
+def _titled(title: str, heads: Cells, rows: Sequence[Cells], otherwise: str) -> str:
+    return f"{title}\n{aligned([heads, *rows]) if rows else otherwise}"
+
+
+def _availability(row: Row) -> Cells:
+    faults = row["faults"]
+    gone = f", {row['unrecovered']} never" if row["unrecovered"] else ""
+    return (
+        str(faults),
+        _time(row, "first_failed_s", row["failed"], faults),
+        _time(row, "gap_s", row["waited"], faults),
+        _time(row, "recovery_s", row["mended"], faults) + gone,
+        *(" > ".join(_ms(row[f"{window}_{name}_ms"]) for window in ("before", "during", "after"))
+          for name in ("p50", "p99", "p999")),
+    )
+
+
+def _time(row: Row, name: str, known: int, of: int) -> str:
+    """`12.3 ms (1.2 s)`, and of how many, where not all have it."""
+    if not known:
+        return "-"
+    some = f", {known} of {of}" if known < of else ""
+    return f"{brief_words(row[name])} ({brief_words(row[f'max_{name}'])}{some})"
+
+
+_NIGHT: Cells = ("night", "runs", "acked", "faults", "longest gap", "acked again after",
+                 "p50", "p99", "p99.9", "elections (unclean)", "ISR changes", "truncations")
+
+
+def _night(row: Row) -> Cells:
+    return (
+        str(row["night"]), str(row["runs"]), _count(row["acked"]), _count(row["faults"]),
+        f"{_brief(row['gap_s'])} ({_brief(row['max_gap_s'])})",
+        f"{_brief(row['recovery_s'])} ({_brief(row['max_recovery_s'])})",
+        *(_ms(row[f"{name}_ms"]) for name in ("p50", "p99", "p999")),
+        _elections(row), _count(row["isr_changes"]), _count(row["truncations"]),
+    )  # fmt: skip
+
+
+_RUN: Cells = ("run", "system", "nemesis", "acked", "ok / fail / info", "faults", "longest gap",
+               "acked again after", "elections (unclean)", "ISR changes (leader, controller)", "truncations (largest)")
+
+
+def _run(row: Row) -> Cells:
+    parts = f" ({_count(row['isr_by_leader'])}, {_count(row['isr_by_controller'])})"
+    largest = f" ({row['largest_truncation']:,})" if row["largest_truncation"] else ""
+    return (
+        str(row["run"]), str(row["system"]), str(row["nemesis"]), _count(row["acked"]),
+        f"{row['ok']:,} / {row['fail']:,} / {row['info']:,}",
+        ", ".join(f"{count} {kind}" for kind, count in row["faults_by_kind"].items()) or "none",
+        _brief(row["max_unavailable_s"]), _brief(row["max_recovery_s"]), _elections(row),
+        _count(row["isr_changes"]) + (parts if row["isr_changes"] is not None else ""),
+        _count(row["truncations"]) + largest,
+    )  # fmt: skip
+
+
+def _elections(row: Row) -> str:
+    return _count(row["elections"]) + (f" ({row['unclean_elections']})" if row["unclean_elections"] else "")
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def _brief(time_s: float | None) -> str:
+    return "-" if time_s is None else brief_words(time_s)
+
+
+def _ms(time_ms: float | None) -> str:
+    return "-" if time_ms is None else brief_words(time_ms / 1000)

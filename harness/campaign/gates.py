@@ -15,7 +15,7 @@ from typing import Any
 from harness.campaign.quantities import brief_words
 
 MAX_UNAVAILABLE_S, MAX_RECOVERY_S, MIN_ACKED = GATES = ("max_unavailable_s", "max_recovery_s", "min_acked")
-_WORDS = {MAX_UNAVAILABLE_S: "was not acked for", MAX_RECOVERY_S: "took after the mending"}
+_WHEN = {MAX_UNAVAILABLE_S: "while a fault was in force", MAX_RECOVERY_S: "after a fault was mended"}
 
 
 def broken(gates: Mapping[str, float], figures: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def asks_for_measures(gates: Mapping[str, float]) -> bool:
 
 
 def sentences(rows: Sequence[Mapping[str, Any]]) -> str:
-    """`a partition was not acked for 12.3 s, 10 s are allowed`."""
+    """`a partition was not acked for 12.3 s while a fault was in force, 10 s are allowed (...)`."""
     return "; ".join(map(_sentence, rows))
 
 
@@ -44,4 +44,5 @@ def _sentence(row: Mapping[str, Any]) -> str:
     gate, limit, value = row["gate"], row["limit"], row["value"]
     if gate == MIN_ACKED:
         return f"{value:,} writes were acked, {limit:,.0f} are asked for"
-    return f"a partition {_WORDS[gate]} {brief_words(value)}, {brief_words(limit)} are allowed ({gate})"
+    allowed = f"{brief_words(limit)} are allowed ({gate})"
+    return f"a partition was not acked for {brief_words(value)} {_WHEN[gate]}, {allowed}"

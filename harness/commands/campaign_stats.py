@@ -48,7 +48,7 @@ def show_stats(folders: Sequence[Path], json_file: Path | None, parquet: Path | 
     runs = runs_of(folders)
     measures = catalog.measure([run.folder for run in runs])
     answers = measures.answers({number: (run.night, run.run) for number, run in enumerate(runs)})
-    click.echo(harmless(tables(answers), breaks=True))
+    click.echo(tables(answers))
     for number, why in sorted(measures.failures.items()):
         click.echo(harmless(f"not measured: {runs[number].folder}: {why}"), err=True)
     if measures.unsaved:
@@ -129,7 +129,9 @@ def tables(answers: Answers) -> str:
 
 
 def _titled(title: str, heads: Cells, rows: Sequence[Cells], otherwise: str) -> str:
-    return f"{title}\n{aligned([heads, *rows]) if rows else otherwise}"
+    if not rows:
+        return f"{title}\n{otherwise}"
+    return f"{title}\n" + aligned([heads, *(tuple(map(harmless, row)) for row in rows)])
 
 
 def _availability(row: Row) -> Cells:
@@ -160,15 +162,16 @@ _NIGHT: Cells = ("night", "runs", "acked", "faults", "longest gap", "acked again
 def _night(row: Row) -> Cells:
     return (
         str(row["night"]), str(row["runs"]), _count(row["acked"]), _count(row["faults"]),
-        f"{_brief(row['gap_s'])} ({_brief(row['max_gap_s'])})",
-        f"{_brief(row['recovery_s'])} ({_brief(row['max_recovery_s'])})",
+        *(f"{brief_words(row[name])} ({brief_words(row[f'max_{name}'])})" if row[name] is not None else "-"
+          for name in ("gap_s", "recovery_s")),
         *(_ms(row[f"{name}_ms"]) for name in ("p50", "p99", "p999")),
         _elections(row), _count(row["isr_changes"]), _count(row["truncations"]),
     )  # fmt: skip
 
 
 _RUN: Cells = ("run", "system", "nemesis", "acked", "ok / fail / info", "faults", "longest gap",
-               "acked again after", "elections (unclean)", "ISR changes (leader, controller)", "truncations (largest)")
+               "acked again after", "elections (unclean)", "ISR changes (leader, controller)",
+               "truncations (largest)")
 
 
 def _run(row: Row) -> Cells:

@@ -99,7 +99,9 @@ def test_a_campaign_killed_again_and_again_is_the_same_campaign(tmp_path: Path) 
     valid = [run for run in state.runs.values() if run.judged and run.judged["kind"] == "valid"]
     assert valid
     for run in valid:  # shrunk
-        assert sorted(path.name for path in (folder / run.folder).iterdir()) == ["run.json", "verdict.json"]
+        assert sorted(path.name for path in (folder / run.folder).iterdir()) == [
+            "measures.parquet", "run.json", "verdict.json"]
+    shrunk_and_measured(tmp_path, folder)
 
     known_then_nothing_new(tmp_path, folder, ledger)
 
@@ -119,6 +121,39 @@ def test_ctrl_c_leaves_reports_that_say_so(tmp_path: Path) -> None:
     assert [error.attrib["message"].split(";")[0] for error in suite.iter("error")] == ["interrupted"]
     assert "it did not end: interrupted" in page.read_text()
     wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+
+
+def shrunk_and_measured(tmp_path: Path, folder: Path) -> None:
+    """What is left of a run answers for it."""
+    answer = floodmark("campaign", "stats", folder, "--json", tmp_path / "stats.json")
+    assert answer.code == 0, answer
+    told = orjson.loads((tmp_path / "stats.json").read_bytes())
+    assert [row["acked"] for row in told["runs"]] == [
+        run.judged["acked"] for run in state_of(folder).runs.values() if run.judged]
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_a_run_that_breaks_a_gate_fails_the_campaign_and_stays_whole(tmp_path: Path) -> None:
+    plan = """
+for = "10min"
+duration = 1
+[[nemesis]]
+nemesis = "none"
+[gates]
+min_acked = 1000000000
+max_unavailable_s = 60
+"""
+    (tmp_path / "plan.toml").write_text(plan)
+    with begun(tmp_path, "run", "plan.toml", "--out", "night", "--runs", 1, "--seed", SEED) as process:
+        said, complained = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1, (said, complained)
+    (run,) = state_of(tmp_path / "night").runs.values()
+    assert run.judged is not None
+    assert (run.judged["kind"], [row["gate"] for row in run.judged["gates"]]) == ("gate", ["min_acked"])
+    assert run.judged["measures"] == {"max_unavailable_s": None, "max_recovery_s": None}
+    assert "writes were acked, 1,000,000,000 are asked for" in said
+    assert (tmp_path / "night" / run.folder / "history.jsonl").exists()
 
 
 def known_then_nothing_new(tmp_path: Path, folder: Path, ledger: Path) -> None:

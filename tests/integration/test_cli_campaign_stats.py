@@ -1,0 +1,132 @@
+"""`floodmark campaign stats`: many folders in one pass, a damaged one among them, the second question."""
+
+import json
+from pathlib import Path
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from command_line import floodmark
+from timed_runs import TimedRun
+
+from harness.campaign.cases import Case
+from harness.campaign.journal import BEGAN, FORMAT, JUDGED, RECORDED
+
+pytestmark = pytest.mark.spark
+
+
+def killed_for(gap_s: float) -> TimedRun:
+    """A kill of n1 for a second at 10 s, and no ack from there for so long."""
+    run = TimedRun().sent(1, 9, 10).sent(1, 10, 10 + gap_s).sent(1, 30, 31)
+    run.about = {"rules": "kip-320", "nemesis": "crash", "seed": 7}
+    return run.fault("kill", 10, 10, "n1").fault("start", 11, 11, "n1")
+
+
+def figures(path: Path, *folders: Path, code: int = 0) -> dict[str, list[dict[str, object]]]:
+    answer = floodmark("campaign", "stats", *folders, "--json", path)
+    assert answer.code == code, answer
+    told: dict[str, list[dict[str, object]]] = json.loads(path.read_text())
+    return told
+
+
+def night(folder: Path, began: str, *gaps_s: float) -> Path:
+    """A campaign's folder with a run for each gap, and one that the harness failed in."""
+    (folder / "runs").mkdir(parents=True)
+    about = {"format": FORMAT, "id": folder.name, "began": began}
+    (folder / "campaign.json").write_bytes(orjson.dumps(about))
+    case, lines = Case(rules="kip-320").as_json(), []
+    for number, gap_s in enumerate((*gaps_s, None), 1):
+        name = f"runs/{number:05d}"
+        lines.append({"event": BEGAN, "run": number, "case": case, "seed": 7, "folder": name})
+        if gap_s is not None:
+            killed_for(gap_s).write(folder / name)
+            lines += [{"event": event, "run": number, "kind": "valid"} for event in (RECORDED, JUDGED)]
+    (folder / "journal.jsonl").write_bytes(b"".join(
+        orjson.dumps({"time_s": at, **line}) + b"\n" for at, line in enumerate(lines)))
+    return folder
+
+
+def test_a_damaged_folder_is_named_and_the_others_count(tmp_path: Path) -> None:
+    good = [killed_for(gap_s).write(tmp_path / f"gap-{gap_s}") for gap_s in (2, 4, 9)]
+    torn = killed_for(3).write(tmp_path / "torn")
+    (torn / "run.json").write_text("{")
+    answer = floodmark("campaign", "stats", good[0], torn, *good[1:], tmp_path)
+    assert answer.code == 4
+    assert f"not measured: {torn}: cannot read {torn / 'run.json'}" in answer.err
+    assert f"not measured: {tmp_path}: {tmp_path} is no run folder" in answer.err
+    assert answer.err.count("not measured") == 2
+    row = next(line for line in answer.out.splitlines() if line.startswith("kill "))
+    assert row.split("  ")[1].strip() == "3"
+    assert "4 s (9 s)" in row  # the median of 2, 4 and 9 s, and the worst
+    assert "3 s (8 s)" in row  # from the mending, a second after the kill
+    assert answer.out.index("gap-9") < answer.out.index("gap-4") < answer.out.index("gap-2")
+
+
+def test_the_second_question_reads_what_the_first_has_kept(tmp_path: Path) -> None:
+    run = killed_for(4).write(tmp_path / "run")
+    first = figures(tmp_path / "first.json", run)
+    killed_for(6).write(tmp_path / "other")
+    (tmp_path / "other" / "history.jsonl").replace(run / "history.jsonl")
+    assert figures(tmp_path / "second.json", run) == first
+    for name in ("history.jsonl", "trace.jsonl", "replicas.jsonl"):
+        (run / name).unlink(missing_ok=True)
+    assert figures(tmp_path / "shrunk.json", run) == first
+    assert (first["faults"][0]["gap_s"], first["runs"][0]["faults_by_kind"]) == (4.0, {"kill": 1})
+
+
+@pytest.mark.parametrize("damage", ["another version", "cut short"])
+def test_what_is_kept_in_another_form_is_made_anew(tmp_path: Path, damage: str) -> None:
+    run = killed_for(4).write(tmp_path / "run")
+    first = figures(tmp_path / "first.json", run)
+    kept = run / "measures.parquet"
+    if damage == "cut short":
+        kept.write_bytes(kept.read_bytes()[:-20])
+    else:
+        pq.write_table(pq.read_table(kept).replace_schema_metadata({"floodmark.measures": "0"}), kept)
+    killed_for(6).write(tmp_path / "other")
+    (tmp_path / "other" / "history.jsonl").replace(run / "history.jsonl")
+    second = figures(tmp_path / "second.json", run)
+    assert (first["faults"][0]["gap_s"], second["faults"][0]["gap_s"]) == (4.0, 6.0)
+    assert figures(tmp_path / "third.json", run) == second
+
+
+def test_nights_side_by_side_in_the_order_in_which_they_began(tmp_path: Path) -> None:
+    tuesday = night(tmp_path / "tuesday", "2026-11-24T01:00:00+01:00", 3, 5)
+    monday = night(tmp_path / "monday", "2026-11-23T01:00:00+01:00", 2)
+    told = figures(tmp_path / "all.json", tuesday, monday, tuesday / "runs" / "00001")
+    names = ["monday 2026-11-23", "tuesday 2026-11-24"]
+    assert [row["night"] for row in told["nights"]] == names
+    assert [(row["runs"], row["gap_s"], row["max_gap_s"]) for row in told["nights"]] == [
+        (1, 2.0, 2.0), (2, 4.0, 5.0)]  # the run that was named twice counts once
+    assert [(row["kind"], row["night"], row["gap_s"]) for row in told["trend"]] == [
+        ("kill", names[0], 2.0), ("kill", names[1], 4.0)]
+    assert [(row["faults"], row["gap_s"]) for row in told["by_kind"]] == [(3, 3.0)]
+    said = floodmark("campaign", "stats", monday, tuesday).out
+    assert "The same, night by night" in said
+    assert "Nights: sums" in said
+
+
+def test_parquet_for_a_notebook(tmp_path: Path) -> None:
+    runs = [killed_for(gap_s).write(tmp_path / f"gap-{gap_s}") for gap_s in (2, 4)]
+    assert floodmark("campaign", "stats", *runs, "--parquet", tmp_path / "out").code == 0
+    faults = pq.read_table(tmp_path / "out" / "faults.parquet").to_pylist()
+    assert [(row["run"], row["kind"], row["gap_s"]) for row in faults] == [
+        ("gap-2", "kill", 2.0), ("gap-4", "kill", 4.0)]
+    assert pq.read_table(tmp_path / "out" / "runs.parquet")["acked"].to_pylist() == [3, 3]
+    again = floodmark("campaign", "stats", *runs, "--parquet", tmp_path / "out")
+    assert (again.code, "is not empty" in again.err) == (2, True)
+
+
+def test_what_is_not_there_is_not_asked_for(tmp_path: Path) -> None:
+    answer = floodmark("campaign", "stats", tmp_path / "none")
+    assert (answer.code, answer.err.count("does not exist")) == (2, 1)
+    empty = floodmark("campaign", "stats", night(tmp_path / "empty", "2026-11-23"))
+    assert (empty.code, "there is no judged run in" in empty.err) == (4, True)
+
+
+def test_a_stranger_s_words_do_no_harm(tmp_path: Path) -> None:
+    run = killed_for(2)
+    run.about = {"rules": "\x1b[31mkip", "nemesis": "a\nb"}
+    told = floodmark("campaign", "stats", run.write(tmp_path / "run")).out
+    assert "\x1b" not in told
+    assert "\nb " not in told

@@ -1,0 +1,79 @@
+"""The gates of a campaign's plan: which runs break them, what is said of it, and the exit code."""
+
+from typing import Any
+
+import pytest
+
+from harness.campaign.cases import Case
+from harness.campaign.gates import broken, sentences
+from harness.campaign.journal import BEGAN, JUDGED, RECORDED, State, state_of
+from harness.campaign.ledger import Ledger
+from harness.commands.campaign import exit_code, summary
+from harness.commands.campaign_run import gated
+
+ASKED = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0, "min_acked": 100.0}
+GOOD = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0}  # as much as is allowed
+
+
+def answer(kind: str = "valid", acked: int = 100, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "acked": acked, "signatures": [], "faults": {}, "size_bytes": 1, **more}
+
+
+@pytest.mark.parametrize(
+    ("acked", "measures", "kind", "gates"),
+    [
+        (100, GOOD, "valid", []),
+        (99, GOOD, "gate", ["min_acked"]),
+        (100, {**GOOD, "max_unavailable_s": 10.001}, "gate", ["max_unavailable_s"]),
+        (100, {**GOOD, "max_recovery_s": 2.001}, "gate", ["max_recovery_s"]),
+        (0, {"max_unavailable_s": 11, "max_recovery_s": 3}, "gate", [*ASKED]),
+        (100, {"max_unavailable_s": None, "max_recovery_s": None}, "valid", []),  # nothing struck
+    ],
+)
+def test_a_valid_run_that_breaks_a_gate_is_of_the_kind_gate(
+    acked: int, measures: dict[str, Any], kind: str, gates: list[str]
+) -> None:
+    found = gated(answer(acked=acked, measures=measures), ASKED)
+    assert (found["kind"], [row["gate"] for row in found["gates"]]) == (kind, gates)
+
+
+def test_an_invalid_run_stays_invalid_and_its_gates_are_told_too() -> None:
+    found = gated(answer("invalid", 99, measures=GOOD), ASKED)
+    assert (found["kind"], [row["gate"] for row in found["gates"]]) == ("invalid", ["min_acked"])
+
+
+def test_of_what_could_not_be_measured_nobody_can_tell() -> None:
+    unmeasured = answer(unmeasured="no history")
+    assert gated(unmeasured, ASKED)["kind"] == "unknown"
+    assert gated(unmeasured, {"min_acked": 100.0})["kind"] == "valid"  # the verdict tells that
+    assert gated(unmeasured, {})["kind"] == "valid"
+
+
+def state_with(**judged: Any) -> State:
+    case = Case(rules="kip-320").as_json()
+    return state_of([
+        {"event": BEGAN, "time_s": 1, "run": 1, "case": case, "seed": 7, "folder": "runs/00001"},
+        {"event": RECORDED, "time_s": 2, "run": 1},
+        {"event": JUDGED, "time_s": 3, "run": 1, **answer(**judged)},
+    ])
+
+
+def test_a_broken_gate_ends_a_campaign_like_a_bug_and_is_told() -> None:
+    rows = broken(ASKED, {"max_unavailable_s": 12.34, "max_recovery_s": 0.5, "min_acked": 99})
+    state = state_with(kind="gate", gates=rows)
+    assert exit_code(state, Ledger()) == 1
+    told = summary(state, Ledger())
+    assert "1 run: 1 gate;" in told
+    assert ("gate: kip-320 none seed 7: a partition was not acked for 12.3 s while a fault was in force, "
+            "10 s are allowed (max_unavailable_s); 99 writes were acked, 100 are asked for; runs/00001") in told
+
+
+def test_a_run_that_keeps_its_gates_or_was_judged_before_there_were_any_passes() -> None:
+    assert exit_code(state_with(gates=[]), Ledger()) == 0
+    assert exit_code(state_with(), Ledger()) == 0
+    assert "gate" not in summary(state_with(gates=[]), Ledger())
+
+
+def test_the_sentence_of_a_slow_recovery() -> None:
+    assert sentences(broken({"max_recovery_s": 0.25}, {"max_recovery_s": 0.5})) == (
+        "a partition was not acked for 500 ms after a fault was mended, 250 ms are allowed (max_recovery_s)")

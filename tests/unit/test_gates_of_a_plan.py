@@ -65,7 +65,8 @@ def test_a_broken_gate_ends_a_campaign_like_a_bug_and_is_told() -> None:
     told = summary(state, Ledger())
     assert "1 run: 1 gate;" in told
     assert ("gate: kip-320 none seed 7: a partition was not acked for 12.3 s while a fault was in force, "
-            "10 s are allowed (max_unavailable_s); 99 writes were acked, 100 are asked for; runs/00001") in told
+            "10 s are allowed (max_unavailable_s); 99 writes were acked, 100 are asked for; "
+            "runs/00001") in told
 
 
 def test_a_run_that_keeps_its_gates_or_was_judged_before_there_were_any_passes() -> None:

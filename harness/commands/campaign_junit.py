@@ -3,11 +3,12 @@
 Rules
 1. Three groups of test cases (their classname), so that nobody takes one for another: `floodmark.signature`
    (a cause of violations), `floodmark.stuck` (a cause by which clusters no longer answer) and
-   `floodmark.case` (a case of the plan: whether its runs were made, could be judged and keep its gates). And a single one,
-   `floodmark.campaign`: whether the campaign came to its end.
+   `floodmark.case` (a case of the plan: whether its runs were made, could be judged and keep the gates).
+   And a single one, `floodmark.campaign`: whether the campaign came to its end.
 2. A signature that nobody has marked as known is a failure; a known one is skipped, with its reason; one that
    is in the ledger and did not come this time passes, and so does what the guarantees permit. Of a case what
-   the harness could not make is an error, a broken gate and what nobody can tell a failure; a case without a run is skipped.
+   the harness could not make is an error, a broken gate and what nobody can tell a failure; a case
+   without a run is skipped.
 3. Names are the same from night to night: a signature's sentence, a case's title.
 """
 
@@ -87,7 +88,8 @@ def matrix_case(cell: Cell, results: Results) -> ElementTree.Element:
     elif not cell.runs:
         kind, why = "skipped", "no run of it was begun"
     return junit_case(cell.name, kind, "\n".join([made(cell), *not_made, *gates, *untold]), why=one_line(why),
-                      type_="harness" if not_made else "gate" if gates else "unknown", took_s=cell.took_s, group=CASE)
+                      type_="harness" if not_made else "gate" if gates else "unknown", took_s=cell.took_s,
+                      group=CASE)
 
 
 def made(cell: Cell) -> str:

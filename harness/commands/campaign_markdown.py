@@ -2,7 +2,8 @@
 
 Rules
 1. First the line of the night, then the signatures, new ones first, then what to type for those that fail.
-2. Clusters that got stuck, runs that broke a gate, what the harness failed at, and what nobody can tell stand in tables of their own.
+2. Clusters that got stuck, runs that broke a gate, what the harness failed at, and what nobody can tell stand
+   in tables of their own.
 3. Words of a run are never markup, and the page stays under a limit, as gate_markdown.py keeps them.
 """
 

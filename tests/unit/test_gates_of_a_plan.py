@@ -1,6 +1,8 @@
 """The gates of a campaign's plan: which runs break them, what is said of it, and the exit code."""
 
+import datetime
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -9,8 +11,12 @@ from harness.campaign.gates import broken, sentences
 from harness.campaign.journal import BEGAN, JUDGED, RECORDED, State, state_of
 from harness.campaign.ledger import Ledger
 from harness.commands.campaign import exit_code, summary
+from harness.commands.campaign_junit import campaign_junit
+from harness.commands.campaign_markdown import campaign_markdown
+from harness.commands.campaign_results import Results, results_of
 from harness.commands.campaign_run import gated
 
+NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)
 ASKED = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0, "min_acked": 100.0}
 GOOD = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0}  # as much as is allowed
 
@@ -58,21 +64,32 @@ def state_with(**judged: Any) -> State:
     ])
 
 
+def results(state: State) -> Results:
+    return results_of(state, Ledger(), {}, [Case(rules="kip-320")], folder="night")
+
+
 def test_a_broken_gate_ends_a_campaign_like_a_bug_and_is_told() -> None:
     rows = broken(ASKED, {"max_unavailable_s": 12.34, "max_recovery_s": 0.5, "min_acked": 99})
     state = state_with(kind="gate", gates=rows)
     assert exit_code(state, Ledger()) == 1
-    told = summary(state, Ledger())
+    told = summary(results(state))
     assert "1 run: 1 gate;" in told
     assert ("gate: kip-320 none seed 7: a partition was not acked for 12.3 s while a fault was in force, "
             "10 s are allowed (max_unavailable_s); 99 writes were acked, 100 are asked for; "
             "runs/00001") in told
+    case = next(one for one in ElementTree.fromstring(campaign_junit(results(state), NOW)).iter("testcase")
+                if one.get("name") == "kip-320 none")
+    failure = case.find("failure")
+    assert failure is not None
+    assert "1 that broke a gate of 1 run; night/runs/00001 (seed 7): a partition was not acked" in str(
+        failure.get("message"))
+    assert "### Runs that broke a gate" in campaign_markdown(results(state)).decode()
 
 
 def test_a_run_that_keeps_its_gates_or_was_judged_before_there_were_any_passes() -> None:
     assert exit_code(state_with(gates=[]), Ledger()) == 0
     assert exit_code(state_with(), Ledger()) == 0
-    assert "gate" not in summary(state_with(gates=[]), Ledger())
+    assert "gate" not in summary(results(state_with(gates=[])))
 
 
 def test_the_sentence_of_a_slow_recovery() -> None:

@@ -114,3 +114,14 @@ def test_a_large_run_has_its_page_when_asked_for(tmp_path: Path, monkeypatch: py
     assert (answer.code, answer.last) == (1, str(folder))
     assert f"its page takes a while: floodmark report {folder}" in answer.err
     assert not (folder / "report.html").exists()
+
+
+def test_a_link_in_the_pages_place_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    folder, outside = judged(tmp_path, LOST), tmp_path / "precious"
+    outside.write_text("mine")
+    (folder / "report.html").symlink_to(outside)
+
+    floodmark("check", folder)
+
+    assert outside.read_text() == "mine"
+    assert not (folder / "report.html").is_symlink()

@@ -165,7 +165,7 @@ const floodmarkCharts = (() => {
   }
 
   function columnsOf() { return Math.max(20, Math.floor(plotWidth() / COLUMN)); }
-  function plotWidth() { return Math.max(160, byId("plot-rails").clientWidth - 86 - 14); }
+  function plotWidth() { return Math.max(160, byId("plot-rails").clientWidth - 92 - 14); }
 
   async function draw() {
     const rows = fixedRows(), columns = columnsOf();

@@ -24,7 +24,7 @@ from harness.errors import FloodmarkError
 from harness.reports.html.facts import RunFacts
 from harness.run import write_whole
 
-LEFT = 86  # pixels for the names of lanes and axes
+LEFT = 92  # pixels for the names of lanes and axes
 LANE = 34
 Spec = dict[str, Any]
 

@@ -17,6 +17,7 @@ from harness.commands.harmless import harmless_data, is_plain
 from harness.run import Run
 
 BYTES_AT_MOST = 1 << 30
+LINE_BYTES = 1 << 24
 MOST = 1 << 63
 
 Line = dict[str, Any]
@@ -36,7 +37,7 @@ class Lines:
         name, read = self.path.name, 0
         try:
             with self.run.open(self.path) as file:
-                for number, line in enumerate(file, start=1):
+                for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES), b""), start=1):
                     read += len(line)
                     if read > BYTES_AT_MOST:
                         self.problems.append(

@@ -1,44 +1,31 @@
-"""The story of one finding for the log viewer: the logs before it, every event of its partition, and the four
-to eight steps that matter, each with its sentence.
+"""The story of one finding for the log viewer: the logs before it, every event of its partition, the steps
+that matter (steps.py), and the values and acks around its record.
 
 Rules
-1. What a step says is what `show` says of the same line (event_words.py, accounts.py, words.py).
-2. Steps are chosen by the finding: its ack, the line to blame, what took each copy, who was elected without
-   the record, what stands in its place; then the faults before the line to blame.
-3. Without a trace there are no events: the viewer shows what the dumps hold in the end.
+1. Events begin some before the first step and end some behind the last; up to there the logs are followed.
+2. Without a trace there are no events: the viewer shows what the dumps hold in the end.
 """
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from checkers.laws import finding_names as names
-from checkers.text.explain import EXPLANATIONS
-from checkers.text.semantics import FACTS
-from harness.commands.accounts import facts_at_hand, meaning
-from harness.commands.course import Course, began, short
+from harness.commands.course import Course
 from harness.commands.event_words import TraceLine, told
 from harness.commands.evidence import Evidence, leader_of, replicas_of
 from harness.commands.run_files import RunFiles, place_of
-from harness.commands.words import Record, cut_text, fault_text, seconds
-from harness.op import Op
+from harness.commands.words import cut_text, seconds
 from harness.reports.html.clients import Acked, Near
 from harness.reports.html.lines import Line, items, object_in, text, whole
 from harness.reports.html.replica_log import ReplicaLog
 from harness.reports.html.spans import DOWN
+from harness.reports.html.steps import Step, steps_of
 from harness.reports.html.traced import Focus, Shown
 
-STEPS = 8
 AROUND = 200  # offsets on each side of the finding whose values are looked up
 MARGIN_NS = 300_000_000
 AFTER_NS = 1_500_000_000
 LEAD, TAIL = 15, 25  # events shown before the first step and after the last
-CURES = {  # what the protocol has done since, by the step's event
-    "high-watermark": "Since KIP-101 a follower asks the leader where its last epoch ended "
-    "(OffsetsForLeaderEpoch) and cuts only what lies behind that.",
-    "unclean": "A clean election chooses from the ISR; where nobody of it lives, the partition waits.",
-}
 KEPT = (
     "offset",
     "count",
@@ -57,19 +44,6 @@ KEPT = (
     "clean",
     "log_start",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One of the instants that matter."""
-
-    time_ns: int
-    name: str
-    sentence: str
-    weight: int  # the lower the more it matters
-    number: int | None = None  # of its line in the trace, from 1
-    index: int | None = None  # of its line in the history, from 0
-    cure: str = ""
 
 
 def focus_of(course: Course) -> Focus | None:
@@ -94,156 +68,6 @@ def near_of(evidence: Evidence, files: RunFiles) -> Near | None:
         ends = [whole(dict(row), "leo") or 0 for (_, of), row in files.replicas.items() if of == partition]
         offset = max(ends, default=0)
     return partition, max(0, offset - AROUND), offset + AROUND
-
-
-# -- steps --------------------------------------------------------------------------------------------------
-
-
-def steps_of(course: Course, shown: Shown | None) -> list[Step]:
-    """In the order of time; at most STEPS, those that matter most."""
-    found: dict[tuple[str, int | None], Step] = {}
-    for step in candidates(course, shown):
-        key = ("trace", step.number) if step.number is not None else ("history", step.index)
-        if key not in found or step.weight < found[key].weight:
-            found[key] = step
-    chosen = sorted(found.values(), key=lambda step: (step.weight, step.time_ns))[:STEPS]
-    return sorted(chosen, key=lambda step: (step.time_ns, step.number or 0))
-
-
-def candidates(course: Course, shown: Shown | None) -> Iterator[Step]:
-    evidence, blamed = course.evidence, course.evidence.event
-    for rival in (evidence, *course.rivals):
-        for acker in rival.ackers[:1]:
-            yield step_of(evidence, acker.line, "acked", 0)
-    if blamed is not None:
-        yield step_of(evidence, blamed, name_of(blamed), 0)
-    for line in evidence.fates:
-        yield step_of(evidence, line, name_of(line), 1)
-    for line in course.changes:
-        began_there = line.event == "become_leader" and blamed is not None and line.node == blamed.node
-        if line.event == "elect":
-            yield step_of(evidence, line, name_of(line), 2)
-        elif line.event == "truncate" or began_there:
-            yield step_of(evidence, line, name_of(line), 3)
-    if shown is not None:
-        for line in appends_there(evidence, shown):
-            yield step_of(evidence, line, f"{line.node} appends there", 1)
-    if shown is not None and not evidence.ackers:
-        yield from (step_of(evidence, line, name_of(line), 3) for line in of_the_event(shown, "elect"))
-    if shown is not None and (line_over := overwriting(evidence, shown)) is not None:
-        yield step_of(evidence, line_over, f"{line_over.node} appends there", 2)
-    before = [
-        op for op in course.strikes if blamed is None or began(op) <= (blamed.whole_number("time") or 0)
-    ]
-    for op in before[-6:]:
-        yield Step(
-            time_ns=began(op),
-            name=short(op),
-            weight=2 if op.f in DOWN else 4,
-            index=op.index,
-            sentence=f"At {seconds(began(op))} the nemesis: {fault_text(op)} (history.jsonl:{op.index + 1}).",
-        )
-    if not evidence.ackers:
-        yield from (op_step(op) for op in evidence.ops[:3])
-
-
-def op_step(op: Op) -> Step:
-    """What a client was told, where no line of the trace says it."""
-    records: list[Record] = [*(op.sends or ()), *(op.reads or ())]
-    what = f"{records[0].value} at offset {records[0].offset}" if records else op.f
-    return Step(
-        time_ns=op.time,
-        name=f"{op.f} {op.type}",
-        weight=2,
-        index=op.index,
-        sentence=f"At {seconds(op.time)} process {op.process}: {op.f} {op.type}, {what} "
-        f"(history.jsonl:{op.index + 1}).",
-    )
-
-
-def step_of(evidence: Evidence, line: TraceLine, name: str, weight: int) -> Step:
-    sentence = f"{told(line)}{meaning(evidence, line)}."
-    return Step(
-        time_ns=line.whole_number("time") or 0,
-        name=name,
-        weight=weight,
-        number=line.number,
-        sentence=sentence[:1].upper() + sentence[1:],
-        cure=cure_of(evidence, line),
-    )
-
-
-def cure_of(evidence: Evidence, line: TraceLine) -> str:
-    """What the protocol would have done; of the line to blame at least the law that it broke."""
-    if line.event == "truncate" and "high watermark" in line.word("why"):
-        return CURES["high-watermark"]
-    if line.event == "elect" and line.fields.get("clean") is False:
-        return CURES["unclean"]
-    blamed = evidence.event
-    if blamed is None or blamed.number != line.number:
-        return ""
-    fact = next(facts_at_hand(evidence), None)
-    explained = EXPLANATIONS.get(evidence.name)
-    return FACTS[fact].holds if fact is not None else f"{explained.law}." if explained is not None else ""
-
-
-def name_of(line: TraceLine) -> str:
-    """`n3 truncates`: for a button."""
-    node = line.word("node")
-    if line.event == "elect":
-        leader = line.fields.get("leader")
-        return f"{leader} is elected" if leader else "no leader is left"
-    return {
-        "truncate": f"{node} truncates",
-        "become_leader": f"{node} begins to lead",
-        "become_follower": f"{node} follows {line.word('leader')}",
-        "start": f"{node} starts",
-        "ack": f"{node} acks",
-        "isr": "the ISR changes",
-        "append": f"{node} appends",
-        "hw": f"{node} moves its HW",
-    }.get(line.event, f"{node}: {line.event}")
-
-
-def appends_there(evidence: Evidence, shown: Shown) -> Iterator[TraceLine]:
-    """Of logs that part: who put which epoch's record at the offset, each once."""
-    offset, seen = evidence.number("offset"), set[tuple[str, int | None]]()
-    if evidence.name not in (names.DIVERGED, names.EPOCH_LINEAGE, names.TWO_LEADERS) or offset is None:
-        return
-    for line in of_the_event(shown, "append"):
-        first, count = line.whole_number("offset"), line.whole_number("count")
-        whose = line.word("node"), line.whole_number("epoch")
-        if first is not None and count is not None and first <= offset < first + count and whose not in seen:
-            seen.add(whose)
-            yield line
-
-
-def of_the_event(shown: Shown, event: str) -> Iterator[TraceLine]:
-    """The partition's lines of that event."""
-    yield from (TraceLine(number=number, fields=line) for number, line in shown.events
-                if text(line, "event") == event)  # fmt: skip
-
-
-def overwriting(evidence: Evidence, shown: Shown) -> TraceLine | None:
-    """The first append of another epoch at the offset that a record was acked for."""
-    offset = evidence.number("offset")
-    acked = next((one.line.whole_number("epoch") for one in evidence.ackers), None)
-    since = next((one.line.whole_number("time") for one in evidence.ackers), None)
-    if offset is None or acked is None or since is None:
-        return None
-    for number, line in shown.events:
-        first, count = whole(line, "offset"), whole(line, "count")
-        if (
-            text(line, "event") == "append"
-            and (whole(line, "time") or 0) > since
-            and first is not None
-            and count is not None
-            and first <= offset < first + count
-            and (whole(line, "epoch") or 0) > acked
-            and text(line, "role") == "leader"
-        ):
-            return TraceLine(number=number, fields=line)
-    return None
 
 
 # -- the story as the viewer reads it -----------------------------------------------------------------------

@@ -41,14 +41,14 @@ def up(cluster: Cluster, folder: Path) -> int:
 
 def state(folder: Path | None, *, as_json: bool = False) -> int:
     """Print what is: per partition leader, epoch and ISR, and of each replica LEO and HW."""
-    answer = _ask(folder, "state")
+    answer = ask(folder, "state")
     print(json.dumps(answer) if as_json else table(answer))
     return EXIT_VALID
 
 
 def strike(folder: Path | None, f: str, nodes: Sequence[str]) -> int:
     """kill, stop, start, pause, resume, expire or power_cut each of the nodes, in turn."""
-    return _told(_ask(folder, f, nodes=list(nodes)))
+    return _told(ask(folder, f, nodes=list(nodes)))
 
 
 def cut(
@@ -60,11 +60,11 @@ def cut(
     reset: bool = False,
 ) -> int:
     """Cut the nodes from the others (none: all other brokers). one_way: only the nodes are made deaf."""
-    return _told(_ask(folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=reset))
+    return _told(ask(folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=reset))
 
 
 def heal(folder: Path | None) -> int:
-    return _told(_ask(folder, "heal"))
+    return _told(ask(folder, "heal"))
 
 
 def table(answer: Mapping[str, Any]) -> str:
@@ -157,7 +157,8 @@ async def _watch(cluster: Cluster, enough: asyncio.Event) -> None:
             await asyncio.wait_for(enough.wait(), LOOK_AFTER_S)
 
 
-def _ask(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
+def ask(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
+    """What the desk of the cluster in `folder` (None: the latest) answers. UsageError, FloodmarkError."""
     return asyncio.run(_ask_desk(folder, do, **besides))
 
 

@@ -31,7 +31,8 @@ def campaign() -> None:
               help="The campaign's folder, absent or empty.")
 @click.option("--seed", type=int, show_default="drawn", help="Same plan and seed, same runs.")
 @click.option("--runs", type=click.IntRange(1), show_default="as many as there is time for",
-              help="At most so many, reproductions not counted.")
+              envvar="FLOODMARK_RUNS",
+              help="At most so many, reproductions not counted; the environment's FLOODMARK_RUNS, too.")
 @click.option("--ledger", type=LEDGER_FILE, show_default="ledger.json beside the campaign's folder",
               help="What all campaigns know of each signature.")
 @click.option("--keep", is_flag=True, help="Keep valid runs whole, too.")

@@ -2,7 +2,7 @@
 
 Rules
 1. A run that the harness could not make, or that somebody interrupted, is an error and no verdict.
-2. The page of a run that is not valid is written into its folder, as far as that can be done.
+2. The page of an invalid run is written into its folder, as by `floodmark check`.
 3. Words that are not known are refused, and the valid ones are named.
 """
 
@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from harness.commands.check import gate, outcome_of, save
 from harness.commands.cluster import ask
 from harness.commands.missed_words import missed_of
 from harness.commands.outcomes import Outcome, report_of, visible
-from harness.commands.report import REPORT, write_report
+from harness.commands.report import REPORT, page_beside
 from harness.commands.rulings import CUT_SHORT, HARNESS
 from harness.commands.run import RunOptions, config_of, planned, record, strikes_of
 from harness.commands.scenario import named
@@ -173,9 +173,7 @@ def judged(folder: Path, policy: Policy) -> JudgedRun:
         raise FloodmarkError(f"the harness failed: {'; '.join(outcome.ruling.harness)}; see {folder}")
     if outcome.code == EXIT_VALID:
         shutil.rmtree(Run(folder=folder).nodes_folder, ignore_errors=True)
-    else:
-        with suppress(FloodmarkError):
-            write_report(folder)
+    page_beside(folder, outcome.ruling, outcome.told, outcome.reading)
     return JudgedRun(folder=folder, outcome=outcome)
 
 

@@ -1,0 +1,87 @@
+"""The pytest plugin as a team uses it: the README's suite, a test that fails, a suite that is killed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from readme import block
+from run_processes import marked, processes_of, wait_until
+
+SUITE_S = 400.0
+FAILING = """
+def test_nothing_is_lost_here(floodmark_run):
+    assert floodmark_run(scenario="double-failover", rules="high-watermark").valid
+
+
+def test_of_ours_that_fails_without_a_run():
+    assert False
+"""
+
+
+def suite(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """pytest in a process of its own, with what is installed, every warning an error."""
+    (folder / "pytest.ini").write_text("[pytest]\nfloodmark_out = kept\nfilterwarnings = error\n")
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", *words], cwd=folder,
+        env=marked(folder), capture_output=True, text=True, timeout=SUITE_S, check=False)
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_the_readme_s_suite_passes_and_a_test_that_fails_shows_why(tmp_path: Path) -> None:
+    (tmp_path / "test_our_log.py").write_text(block("# tests/test_our_log.py"))
+    (tmp_path / "test_ours_failing.py").write_text(FAILING)
+    ran = suite(tmp_path, "--junit-xml", "junit.xml")
+    cases = {case.attrib["name"]: case for case in ElementTree.parse(
+        tmp_path / "junit.xml").getroot().iter("testcase")}
+    failed = {name for name, case in cases.items() if case.find("failure") is not None}
+    assert (failed, ran.returncode) == (
+        {"test_nothing_is_lost_here", "test_of_ours_that_fails_without_a_run"}, 1), ran.stdout
+    assert len(cases) == 7
+
+    (folder,) = (tmp_path / "kept").glob("*/*test_nothing_is_lost_here-1")
+    shown = ran.stdout.partition(f"floodmark: {folder}")[2]
+    for words in ("lost-write: 1 finding, a bug", "The send of 3 to partition 0 was acked at offset 3",
+                  f"floodmark reproduce {folder}", f"page: {folder / 'report.html'}"):
+        assert words in shown, ran.stdout
+    assert "lost-write 1" in ran.stdout.partition("E        +  where False = <run ")[2]
+    assert (folder / "report.html").is_file()
+    assert json.loads((folder / "verdict.json").read_text())["valid"] is False
+    assert ran.stdout.count("floodmark: /") == 1  # tests that pass, or have no run, show none
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path))
+
+
+def test_a_suite_that_asks_for_nothing_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text("def test_of_theirs(floodmark_out): assert not list("
+                                             "floodmark_out.glob('*'))\n\ndef test_other(): pass\n")
+    ran = suite(tmp_path, "test_theirs.py")
+    assert ran.returncode == 0, ran.stdout
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.cluster
+def test_a_cluster_ends_with_the_suite_that_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(
+        "import os, signal\n\n"
+        "def test_killed(floodmark_cluster):\n"
+        "    cluster = floodmark_cluster(nodes=1)\n"
+        "    assert cluster.state()['running'] == ['n1']\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n")
+    ran = suite(tmp_path, "test_theirs.py")
+    assert ran.returncode == -9, ran.stdout
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path))
+
+
+def test_a_cluster_that_cannot_come_up_says_why(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(
+        "def test_off(floodmark_cluster):\n"
+        "    floodmark_cluster(config={'min.insync.replicas': 'many'})\n")
+    ran = suite(tmp_path, "test_theirs.py")
+    assert ran.returncode == 1, ran.stdout
+    assert "the cluster did not come up: floodmark:" in ran.stdout
+    assert "min.insync.replicas" in ran.stdout
+    assert os.listdir(tmp_path / "kept")

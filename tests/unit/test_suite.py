@@ -1,0 +1,125 @@
+"""What pytest's fixtures take and refuse, before anything starts; and that they cost nothing unasked."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import catalog
+from harness.commands import suite
+from harness.commands.suite import entries, judged_run, options_of, scenario_played
+from harness.errors import FloodmarkError, UsageError
+from harness.schedule import ACTS
+from harness.verdict import Finding, Policy, Unknown, Verdict
+
+KILL = {"f": "kill", "nodes": ["n1"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"nodez": 3}, "floodmark_run does not know 'nodez'; valid: cluster, nodes, rules"),
+        ({"scenario": "double-failover", "nodes": 5}, "does not know 'nodes'; valid: scenario, rules"),
+        ({"scenario": "nothing"}, "no scenario 'nothing'"),
+        ({"scenario": "Z06"}, "that is 2 scenarios"),
+        ({"nemesis": "crsh"}, "no nemesis 'crsh'"),
+        ({"nemesis": "crash", "schedule": [KILL]}, "cannot both say what is to strike"),
+        ({"schedule": [{**KILL, "nodes": ["n9"]}]}, "n9"),
+        ({"allow": ["lost-writes"]}, "no finding is called 'lost-writes'"),
+    ],
+)
+def test_words_that_are_off_start_nothing(tmp_path: Path, words: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        judged_run(tmp_path / "run", words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_words_are_those_of_the_command_line(tmp_path: Path) -> None:
+    options, schedule = options_of(tmp_path, {
+        "nemesis": ["crash", "cut"], "config": {"min.insync.replicas": 1}, "bugs": ["ack_early"], "nodes": 5})
+    assert (options.nemesis, options.config) == ("crash,cut", ("min.insync.replicas=1",))
+    assert (options.bugs, options.nodes, options.out, schedule) == (("ack_early",), 5, tmp_path, None)
+
+
+def test_a_schedule_is_data_and_the_same_for_the_same_words(tmp_path: Path) -> None:
+    told = entries({"nemesis": "crash", "duration": 10, "interval": 1})
+    assert {entry["f"] for entry in told} - ACTS
+    assert told == entries({"nemesis": "crash", "duration": 10, "interval": 1, "seed": 1})
+    assert told != entries({"nemesis": "crash", "duration": 10, "interval": 1, "seed": 2})
+    _, schedule = options_of(tmp_path, {"schedule": told})
+    assert schedule
+    assert suite.schedule_text.write(schedule) == told
+    with pytest.raises(UsageError, match="floodmark_schedule does not know 'schedule'"):
+        entries({"schedule": told})
+
+
+def test_an_event_loop_is_no_place_for_a_run(tmp_path: Path) -> None:
+    async def asked() -> None:
+        judged_run(tmp_path / "run", {"nemesis": "crash"})
+
+    with pytest.raises(UsageError, match="plain test functions"):
+        asyncio.run(asked())
+
+
+COUNTS = {"acked": 5}
+LOST = Finding(name="lost-write", klass="bug", permitted_by=None, count=7, examples=({"text": "Gone."},))
+MAYBE = Unknown(names=("unseen",), reason="no final reads")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "valid"),
+    [
+        (Verdict(valid=True, counts=COUNTS), True),
+        (Verdict(valid=False, counts=COUNTS, findings=(LOST,)), False),
+        (Verdict(valid="unknown", counts=COUNTS, unknown=(MAYBE,)), False),
+        (Verdict(valid="unknown"), None),  # nothing was judged: neither valid nor not
+    ],
+)
+def test_a_run_is_valid_or_not_and_a_failure_of_the_harness_is_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *, valid: bool | None
+) -> None:
+    class Judge:
+        def judge(self, _: object) -> list[Verdict]:
+            return [verdict]
+
+    monkeypatch.setattr(catalog, "judge", lambda *_: Judge())
+    (tmp_path / "run.json").write_text('{"format": 1, "ended": "done", "nodes": ["n1"], "died": []}')
+    if valid is None:
+        with pytest.raises(FloodmarkError, match="the harness failed: nothing was judged"):
+            suite.judged(tmp_path, Policy())
+        return
+    run = suite.judged(tmp_path, Policy())
+    assert run.valid is valid
+    assert run.bugs == (() if not verdict.findings else ("lost-write",))
+    assert ("lost-write 7" in repr(run)) == bool(verdict.findings)
+    assert [one["reason"] for one in run.unknown] == [one.reason for one in verdict.unknown]
+    assert suite.judged(tmp_path, Policy(allow=frozenset({"lost-write"}), allow_unknown=True)).valid
+
+
+def test_a_scenario_whose_moments_do_not_come_is_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Path] = []
+
+    def played(plan: Any) -> Path:
+        taken.append(plan.folder)
+        plan.folder.mkdir()
+        (plan.folder / "run.json").write_text('{"format": 1, "missed": [0]}')
+        return tmp_path
+
+    monkeypatch.setattr(suite, "played", played)
+    with pytest.raises(FloodmarkError, match="the scenario's moments did not come, 3 times"):
+        scenario_played(tmp_path / "run", {"scenario": "double-failover"})
+    assert len(set(taken)) == 3
+
+
+def test_the_plugin_costs_nothing_before_it_is_used() -> None:
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, pytest; before = set(sys.modules); import harness.pytest_plugin; "
+         "print(*sorted(set(sys.modules) - before))"], capture_output=True, text=True, check=True)
+    assert {name for name in loaded.stdout.split() if "." not in name} <= {"harness", "datetime", "_datetime"}
+    assert {name for name in loaded.stdout.split() if name.startswith("harness")} == {
+        "harness", "harness.pytest_plugin"}

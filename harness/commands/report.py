@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from checkers.judge.report import is_run
+from harness.commands.folders import refuse_other_bytes
 from harness.commands.harmless import harmless
 from harness.commands.rulings import INVALID, Ruling
 from harness.commands.show import latest
@@ -28,6 +29,7 @@ AT_ONCE_BYTES = 256 << 20  # of history and trace: some ten seconds
 def report_run(folder: Path | None, out: Path | None) -> int:
     """Writes the page and names it; the exit code says only that it was written."""
     run = Run(folder=folder or latest())
+    refuse_other_bytes(run.folder)
     if not run.folder.exists():
         raise UsageError(f"{run.folder} does not exist")
     if not run.has(run.about_path):

@@ -184,6 +184,16 @@ def test_dumps_that_are_gone_and_a_mistyped_run_json_still_make_a_page(folder: P
     assert "cannot read" in page(folder)
 
 
+def test_a_folders_name_is_shown_and_not_obeyed(folder: Path) -> None:
+    odd = folder.rename(folder.parent / "a <b>bold \u202e\x1b[2J name")
+
+    text = page(odd)
+
+    assert "<b>bold" not in text
+    assert "&lt;b&gt;bold \\u202e\\x1b[2J name" in text
+    assert "\u202e" not in text
+
+
 def test_the_command_names_the_file_and_refuses_what_is_no_run(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "here.html"
 

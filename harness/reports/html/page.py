@@ -11,6 +11,7 @@ Rules
 import base64
 import gzip
 import html
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from string import Template
 from typing import Any
@@ -19,6 +20,7 @@ import orjson
 
 from harness import __version__
 from harness.commands import telling
+from harness.commands.harmless import harmless
 from harness.commands.words import PERMITS, many, seconds
 from harness.reports.html import charts
 from harness.reports.html.charts import own
@@ -71,7 +73,7 @@ def page_of(facts: RunFacts) -> bytes:
             '<html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{esc(title)} - {esc(facts.folder.name)}</title>",
+            f"<title>{esc(title)} - {esc(harmless(facts.folder.name))}</title>",
             f"<style>{own('page.css')}</style></head><body>",
             body,
             block("data", data_of(facts)),
@@ -440,11 +442,7 @@ def next_card(facts: RunFacts) -> str:
         if facts.verdict is not None
         else []
     )
-    commands += (
-        [f"floodmark rejudge {facts.folder}"]
-        if facts.verdict is not None
-        else [f"floodmark check {facts.folder}"]
-    )
+    commands += [command("rejudge", facts)] if facts.verdict is not None else [command("check", facts)]
     lines = "".join(
         f'<div class="type"><code>{esc(one)}</code><button type="button" data-copy>copy</button></div>'
         for one in commands
@@ -452,9 +450,13 @@ def next_card(facts: RunFacts) -> str:
     return f'<section><h2>What to type next</h2><div class="card">{lines}</div></section>'
 
 
+def command(name: str, facts: RunFacts) -> str:
+    return harmless(shlex.join(["floodmark", name, str(facts.folder)]))
+
+
 def foot(facts: RunFacts) -> str:
     return (
-        f"<footer>Made by floodmark {esc(__version__)} from {esc(facts.folder)}. Times are "
+        f"<footer>Made by floodmark {esc(__version__)} from {esc(harmless(str(facts.folder)))}. Times are "
         "of the run's clock, "
         "from its beginning.</footer>"
     )

@@ -22,7 +22,7 @@ from harness.reports.html.lines import text, whole
 from harness.reports.html.spans import DOWN
 from harness.reports.html.traced import Shown
 
-STEPS = 8
+STEPS, FEW = 8, 4
 CURES = {  # what the protocol has done since, by the step's event
     "high-watermark": "Since KIP-101 a follower asks the leader where its last epoch ended "
     "(OffsetsForLeaderEpoch) and cuts only what lies behind that.",
@@ -50,8 +50,16 @@ def steps_of(course: Course, shown: Shown | None) -> list[Step]:
         key = ("trace", step.number) if step.number is not None else ("history", step.index)
         if key not in found or step.weight < found[key].weight:
             found[key] = step
+    for line in around(shown) if shown is not None and len(found) < FEW else ():
+        found.setdefault(("trace", line.number), step_of(course.evidence, line, name_of(line), 5))
     chosen = sorted(found.values(), key=lambda step: (step.weight, step.time_ns))[:STEPS]
     return sorted(chosen, key=lambda step: (step.time_ns, step.number or 0))
+
+
+def around(shown: Shown) -> Iterator[TraceLine]:
+    """Where little is known of a finding, what the partition went through at that time."""
+    for event in ("elect", "truncate", "become_leader", "start"):
+        yield from of_the_event(shown, event)
 
 
 def candidates(course: Course, shown: Shown | None) -> Iterator[Step]:

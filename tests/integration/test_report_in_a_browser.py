@@ -116,6 +116,17 @@ def test_one_cursor_crosses_every_drawing_and_a_drag_zooms(tmp_path: Path, brows
         page.wait_for_function(f"document.getElementById('shown-time').textContent === {json.dumps(before)}")
 
 
+def test_the_drawings_follow_the_partition_that_is_chosen(tmp_path: Path, browser: Any) -> None:
+    with opened(browser, write_report(judged(tmp_path, "two-partitions-two-elections"))) as seen:
+        shown = seen.page.input_value("#partition")
+        other = seen.page.locator("[data-story]").nth(1)
+        other.click()
+
+        assert other.get_attribute("aria-pressed") == "true"
+        assert seen.page.input_value("#partition") != shown
+        assert seen.said == []
+
+
 def test_a_strangers_text_is_shown_and_not_obeyed(tmp_path: Path, browser: Any) -> None:
     folder = judged(tmp_path, LOST)
     edit_run(folder, nodes=[NASTY, "n2", "n3"], partitions={"0": {

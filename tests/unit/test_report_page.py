@@ -138,8 +138,11 @@ def test_a_valid_run_says_what_was_looked_at(tmp_path: Path) -> None:
 
     assert "<title>valid - traced-and-in-order</title>" in text
     assert "Looked at:" in text
-    assert data(text)["stories"] == []
-    assert 'id="logs"' not in text
+    assert "The logs in the end" in text
+    story, = data(text)["stories"]
+    assert (story["traced"], story["acked"], story["steps"]) == (False, [], [])
+    rows = [json.loads(line) for line in (folder / "replicas.jsonl").read_text().splitlines()]
+    assert {one["node"]: one["leo"] for one in story["replicas"]} == {row["node"]: row["leo"] for row in rows}
 
 
 @pytest.mark.parametrize(("name", "said"), [

@@ -250,6 +250,14 @@ const floodmarkCharts = (() => {
     });
   }
 
+  /** Shows another partition, where the drawings are of one. */
+  function choose(wanted) {
+    if (!specs || wanted === partition || !data.partitions.includes(wanted)) return;
+    partition = wanted;
+    byId("partition").value = String(wanted);
+    draw();
+  }
+
   function zoomTo(times) { zoom = [...times]; return draw(); }
 
   async function start() {
@@ -271,5 +279,5 @@ const floodmarkCharts = (() => {
     floodmarkPage.reset = () => zoomTo(data.opens);
   }
 
-  return { opsOf, binned, rowsOf, pointsOf, within, start, zoomTo };
+  return { opsOf, binned, rowsOf, pointsOf, within, start, zoomTo, choose };
 })();

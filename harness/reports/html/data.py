@@ -22,7 +22,7 @@ def data_of(facts: RunFacts) -> dict[str, Any]:
     return {
         "nodes": nodes_of(facts), "partitions": partitions_of(facts), "span": [0, ms(facts.last_ns)],
         "opens": opening(facts),
-        "stories": [event.story for event in facts.events if event.story is not None],
+        "stories": [*(event.story for event in facts.events if event.story is not None), *facts.finals],
         "spans": [
             {"node": span.node, "nodes": span.nodes, "label": span.label, "from": ms(span.began_ns),
              "lasts": span.until_ns is not None,

@@ -24,11 +24,12 @@ from harness.errors import FloodmarkError
 from harness.reports.html.clients import Clients, clients
 from harness.reports.html.lines import whole
 from harness.reports.html.spans import Span, spans_of
-from harness.reports.html.stories import focus_of, near_of, story
+from harness.reports.html.stories import final_story, focus_of, near_of, story
 from harness.reports.html.traced import Traced, traced
 from harness.run import Run
 
 STORIES = 6  # findings with a viewer of their own
+FINALS = 12
 
 Told = Mapping[str, Any]
 
@@ -56,6 +57,7 @@ class RunFacts:
     clients: Clients
     traced: Traced
     spans: tuple[Span, ...]
+    finals: tuple[Told, ...] = ()  # partitions that no story is of, at their end
     lost: tuple[tuple[int, int], ...] = ()  # partition and value of the lost writes that are named
     blamed: frozenset[int] = field(default_factory=frozenset)  # lines of the trace, from 1
     problems: tuple[str, ...] = ()
@@ -99,6 +101,7 @@ def facts_of(
         traced=trace,
         spans=tuple(spans_of(seen.nemesis, max(seen.last_ns, trace.last_ns))),
         lost=lost_of(findings),
+        finals=finals_of(gathering, [one.story["partition"] for one in events if one.story is not None]),
         blamed=blamed_of(findings),
         problems=tuple(problems),
     )
@@ -114,6 +117,12 @@ def stories_of(
     shown = {at: trace.shown[place] for place, at in enumerate(order)}
     return trace, {at: story(course, shown.get(at), gathering.files, seen.acked, seen.nemesis)
                    for at, course in courses.items()}  # fmt: skip
+
+
+def finals_of(gathering: Gathering, told: Sequence[int]) -> tuple[Told, ...]:
+    """The partitions of run.json that have a row in replicas.jsonl and no story, the first few."""
+    known = sorted({partition for _, partition in gathering.files.replicas} - set(told))
+    return tuple(final_story(gathering.files, gathering.about, partition) for partition in known[:FINALS])
 
 
 def told_by(run: Run, verdict: Told | None, problems: list[str]) -> tuple[Told, Told | None]:

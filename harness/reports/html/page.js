@@ -36,8 +36,7 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     byId("logs").innerHTML = viewer.svgOf(drawn, label);
     const wide = Number(byId("logs").firstElementChild.getAttribute("width")) > 660;
     document.querySelector(".viewer").classList.toggle("below", wide);
-    const said = story.traced ? (step >= 0 ? story.steps[step].text : `${event.x}.`)
-      : "What the final dumps hold. A trace would have shown how it came about, event by event.";
+    const said = step >= 0 ? story.steps[step].text : event ? `${event.x}.` : story.said;
     byId("said").textContent = said;
     byId("cure").textContent = step >= 0 ? story.steps[step].cure : "";
     byId("line").textContent = event && event.line
@@ -52,6 +51,7 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     byId("slider").setAttribute("aria-valuetext", said);
     const long = drawn.end - drawn.start > viewer.SHOWN;
     byId("window").hidden = !long;
+    byId("legend-gone").parentElement.hidden = !story.acked.length;
     byId("legend-gone").textContent = story.traced ? "acked, no longer there" : "acked, not there";
     byId("legend-epochs").innerHTML = legendOf(drawn);
     if (event) floodmarkPage.moveTo(event.t);
@@ -76,6 +76,7 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     document.querySelectorAll("[data-story]").forEach((button) =>
       button.setAttribute("aria-pressed", String(Number(button.dataset.story) === number)));
     drawStory();
+    floodmarkCharts.choose(story.partition);
   }
 
   const time = (ms) => (ms >= 10000 ? `${(ms / 1000).toFixed(3)} s` : `${ms.toFixed(1)} ms`);

@@ -55,8 +55,7 @@ def page_of(facts: RunFacts) -> bytes:
             "<main>",
             trouble(facts),
             verdict_card(facts),
-            viewer_card(facts),
-            charts.section(facts),
+            *in_order(facts),
             availability_card(facts),
             other_findings(facts),
             unknown_card(facts),
@@ -83,6 +82,12 @@ def page_of(facts: RunFacts) -> bytes:
             "",
         ]
     ).encode()
+
+
+def in_order(facts: RunFacts) -> list[str]:
+    """The viewer where there is a story to step through, then the run; of others the run comes first."""
+    parts = [viewer_card(facts), charts.section(facts)]
+    return parts if any(event.story is not None for event in facts.events) else parts[::-1]
 
 
 def block(name: str, value: object) -> str:
@@ -234,21 +239,25 @@ def numbers(facts: RunFacts) -> str:
 def viewer_card(facts: RunFacts) -> str:
     """The log viewer's frame; its contents are drawn by the script."""
     stories = [event for event in facts.events if event.story is not None]
-    if not stories:
+    if not stories and not facts.finals:
         return ""
+    labels = [
+        f"{event.account.found['name']}, partition {(event.story or {})['partition']}" for event in stories
+    ]
+    labels += [f"partition {one['partition']}{' in the end' if stories else ''}" for one in facts.finals]
     choices = "".join(
-        f'<li><button type="button" data-story="{at}">{esc(event.account.found["name"])}, partition '
-        f"{esc(event.story['partition'] if event.story else '')}</button></li>"
-        for at, event in enumerate(stories)
+        f'<li><button type="button" data-story="{at}">{esc(label)}</button></li>'
+        for at, label in enumerate(labels)
     )
-    traced = any(event.story is not None and event.story["traced"] for event in stories)
+    chosen = f'<ul class="choices" aria-label="partitions">{choices}</ul>' if len(labels) > 1 else ""
+    traced = any((event.story or {})["traced"] for event in stories)
     hint = (
         "step through with ← →; the slider goes through every event of the partition"
         if traced
-        else "there is no trace: this is what the final dumps hold"
+        else "what the final dumps hold"
     )
-    chosen = f'<ul class="choices" aria-label="findings">{choices}</ul>' if len(stories) > 1 else ""
-    return Template(own("viewer.html")).substitute(hint=hint, choices=chosen)
+    title = "How it happened" if stories else "The logs in the end"
+    return Template(own("viewer.html")).substitute(title=title, hint=hint, choices=chosen)
 
 
 # -- tables -------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ Rules
 """
 
 import copy
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,9 +23,14 @@ from harness.reports.html.spans import DOWN
 from harness.reports.html.steps import Step, steps_of
 from harness.reports.html.traced import Focus, Shown
 
+Told = Mapping[str, Any]
+
 AROUND = 200  # offsets on each side of the finding whose values are looked up
 MARGIN_NS = 300_000_000
 AFTER_NS = 1_500_000_000
+UNTRACED = "What the final dumps hold. A trace would have shown how it came about, event by event."
+NO_STEPS = "What the final dumps hold: no line of the trace is known to have to do with it."
+IN_THE_END = "What the final dumps hold at the log's end."
 LEAD, TAIL = 15, 25  # events shown before the first step and after the last
 KEPT = (
     "offset",
@@ -65,9 +71,14 @@ def near_of(evidence: Evidence, files: RunFiles) -> Near | None:
     if partition is None:
         return None
     if offset is None:
-        ends = [whole(dict(row), "leo") or 0 for (_, of), row in files.replicas.items() if of == partition]
-        offset = max(ends, default=0)
+        offset = end_of(files, partition)
     return partition, max(0, offset - AROUND), offset + AROUND
+
+
+def end_of(files: RunFiles, partition: int) -> int:
+    """The highest LEO that a replica told."""
+    ends = [whole(dict(row), "leo") or 0 for (_, of), row in files.replicas.items() if of == partition]
+    return max(ends, default=0)
 
 
 # -- the story as the viewer reads it -----------------------------------------------------------------------
@@ -90,7 +101,7 @@ def story(
     ups = dict.fromkeys(replicas_of(evidence.about, partition), "")
     for event in events[:first]:
         advance(logs, ups, event)
-    values = values_near(files, evidence, near)
+    values = values_near(files, evidence.about, near)
     told_acks = acks_of(acked, shown, partition, values)
     values |= {f"{offset}:{epoch}": value for offset, epoch, _, value in told_acks if epoch is not None}
     traced = bool(steps)
@@ -105,14 +116,25 @@ def story(
             for node in replicas_of(evidence.about, partition)
         ]
         if traced
-        else final_replicas(files, evidence, near),
+        else final_replicas(files, evidence.about, near),
         "events": [compact(event) for event in events[first:last]] if traced else [],
         "steps": [stepped(step, place - first) for step, place in zip(steps, places, strict=True)],
         "opens": opens_at(evidence, steps),
         "values": values,
         "acked": told_acks,
-        "cut_short": shown is not None and shown.cut_short,
+        "said": "" if traced else UNTRACED if shown is None or not shown.events else NO_STEPS,
     }
+
+
+def final_story(files: RunFiles, about: Told, partition: int) -> dict[str, Any]:
+    """A partition that no story is of, as its dumps have it at its end."""
+    end = end_of(files, partition)
+    near = partition, max(0, end - AROUND), end + 1
+    return {
+        "name": "", "partition": partition, "offset": None, "value": None, "traced": False, "events": [],
+        "steps": [], "opens": 0, "acked": [], "said": IN_THE_END,
+        "replicas": final_replicas(files, about, near), "values": values_near(files, about, near),
+    }  # fmt: skip
 
 
 def stepped(step: Step, place: int) -> dict[str, Any]:
@@ -222,10 +244,10 @@ def compact(event: Line) -> dict[str, Any]:
 # -- values and acks ----------------------------------------------------------------------------------------
 
 
-def values_near(files: RunFiles, evidence: Evidence, near: Near) -> dict[str, int | None]:
+def values_near(files: RunFiles, about: Told, near: Near) -> dict[str, int | None]:
     """offset:epoch -> value, as the final logs have it."""
     values: dict[str, int | None] = {}
-    for node in replicas_of(evidence.about, near[0]):
+    for node in replicas_of(about, near[0]):
         for row in rows_near(files, node, near):
             offset, epoch = whole(row, "offset"), whole(row, "epoch")
             if offset is not None and epoch is not None:
@@ -248,12 +270,12 @@ def rows_near(files: RunFiles, node: str, near: Near) -> Iterator[Line]:
         yield row
 
 
-def final_replicas(files: RunFiles, evidence: Evidence, near: Near) -> list[dict[str, Any]]:
+def final_replicas(files: RunFiles, about: Told, near: Near) -> list[dict[str, Any]]:
     """What the dumps hold near the finding, and what each replica believed."""
     partition = near[0]
-    led = leader_of(evidence.about, partition)
+    led = leader_of(about, partition)
     told_rows = []
-    for node in replicas_of(evidence.about, partition):
+    for node in replicas_of(about, partition):
         row = dict(files.replicas.get((node, partition), {}))
         log: list[tuple[int, int, int]] = []
         start, leo = whole(row, "log_start") or 0, whole(row, "leo")
@@ -291,20 +313,14 @@ def acks_of(
     """(offset, epoch, ms, value) of each acked record near the finding; when the leader acked it, where the
     trace tells, else when the client learnt of it."""
     lines = [line for _, line in shown.events if text(line, "event") == "ack"] if shown is not None else []
+    times = [whole(line, "time") or 0 for line in lines]
     by_value = {(int(key.split(":")[0]), value): int(key.split(":")[1]) for key, value in values.items()}
     told_acks = []
     for one in acked:
         if one.partition != partition:
             continue
-        line = next(
-            (
-                each
-                for each in lines
-                if one.began_ns <= (whole(each, "time") or 0) <= one.ended_ns
-                and (whole(each, "offset") or -1) >= one.offset
-            ),
-            None,
-        )
+        between = lines[bisect_left(times, one.began_ns) : bisect_right(times, one.ended_ns)]
+        line = next((each for each in between if (whole(each, "offset") or -1) >= one.offset), None)
         time = one.ended_ns if line is None else whole(line, "time") or 0
         epoch = one.epoch if one.epoch is not None else None if line is None else whole(line, "epoch")
         epoch = by_value.get((one.offset, one.value)) if epoch is None else epoch

@@ -12,7 +12,7 @@
 
 const floodmarkViewer = (() => {
   const DOWN = ["kill", "stop", "power_cut", "disk"];
-  const GAP = 2, HEIGHT = 34, ROW = 84, LEFT = 112, TOP = 30, BAR = 92, COLOURS = 5;
+  const GAP = 2, HEIGHT = 34, ROW = 84, LEFT = 112, TOP = 30, BAR = 104, COLOURS = 5;
   const SHOWN = 12; // offsets at once
 
   // -- the state at an instant ----------------------------------------------------------------------------

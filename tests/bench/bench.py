@@ -1,6 +1,6 @@
 """Figures, side by side: the cluster, the recorder, the judge. `make bench`, on an idle machine.
 
-    make bench ARGS='--only cluster,trace,recorder,judge,duckdb,luck,containers --seconds 8 --repeat 3'
+    make bench ARGS='--only cluster,trace,recorder,judge,stats,duckdb,luck,containers --seconds 8 --repeat 3'
 
 Every figure is a median over --repeat runs, with the range beside it. Nothing here passes or fails.
 """
@@ -20,13 +20,14 @@ import judge_figures
 import judge_scale
 import luck
 import orjson
+import stats_figures
 
 from harness import history, trace
 from harness.commands.run import RunOptions, planned, record
 from harness.history import Recorder
 from harness.op import Intent, Outcome, Send, Type
 
-PARTS = ("cluster", "trace", "recorder", "judge", "duckdb", "luck", "containers")
+PARTS = ("cluster", "trace", "recorder", "judge", "stats", "duckdb", "luck", "containers")
 
 
 def main() -> None:
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--damaged-ops", type=int, default=1_000_000)
     parser.add_argument("--small-folders", type=int, default=200)
     parser.add_argument("--campaign-folders", type=int, default=100)
+    parser.add_argument("--stats-folders", type=int, default=100)
     parser.add_argument("--scale-ops", type=int, default=10_000_000)
     parser.add_argument("--folders", type=Path, help="where the judge's folders are kept, or found")
     parser.add_argument("--luck-runs", type=int, default=3)
@@ -64,6 +66,8 @@ def main() -> None:
                     small=options.small_folders, campaign=options.campaign_folders)
             if "scale" in rows:
                 judge_scale.bench_scale(folders, options.scale_ops)
+        if "stats" in parts:
+            stats_figures.bench_stats(folders, options.stats_folders)
         if "duckdb" in parts:
             duck.bench_duckdb(folders, sizes_of(options.ops))
         if "luck" in parts:

@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import duckdb
 import orjson
 import pyarrow.parquet as pq
 import pytest
 from command_line import floodmark
 from timed_runs import TimedRun
 
+from checkers import stats
 from harness.campaign.cases import Case
 from harness.campaign.journal import BEGAN, FORMAT, JUDGED, RECORDED
 
@@ -113,6 +115,11 @@ def test_parquet_for_a_notebook(tmp_path: Path) -> None:
     assert [(row["run"], row["kind"], row["gap_s"]) for row in faults] == [
         ("gap-2", "kill", 2.0), ("gap-4", "kill", 4.0)]
     assert pq.read_table(tmp_path / "out" / "runs.parquet")["acked"].to_pylist() == [3, 3]
+    page = (Path(stats.__file__).parent / "README.md").read_text()
+    asked = page.split("```sql")[1].split("```")[0].replace("from '", f"from '{tmp_path / 'out'}/")
+    worst, truncated = duckdb.extract_statements(asked)
+    assert [row[1] for row in duckdb.execute(worst).fetchall()] == ["gap-4", "gap-2"]
+    assert duckdb.execute(truncated).fetchall() == []
     again = floodmark("campaign", "stats", *runs, "--parquet", tmp_path / "out")
     assert (again.code, "is not empty" in again.err) == (2, True)
 

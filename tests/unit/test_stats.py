@@ -36,13 +36,14 @@ def one_kill() -> TimedRun:
     """
     run = TimedRun(partitions=2)
     run.sent(1, 8, 9).sent(1, 9, 9.2).sent(1, 9.5, 12, "info").sent(2, 12, 13, "fail").sent(2, 13, 15)
-    run.sent(2, 15, 15.5).sent(3, 10, 10.1, partition=1).sent(3, 11, 16, partition=1)
+    run.sent(2, 15, 15.5).sent(3, 10, 10.1, partition=1).sent(3, 11, 16, partition=1).polled(4, 14.2, 15)
     return run.fault("kill", 10, 10.5, "n1").fault("start", 13.8, 14, "n1")
 
 
 def with_trace(run: TimedRun) -> TimedRun:
     isr = ["n1", "n2"]
-    run.traced(-1, "elect", leader="n1", isr=isr, clean=True, cause="created")
+    run.traced(-1, "elect", leader="n1", isr=isr, clean=True, cause="election")
+    run.traced(10.1, "elect", leader="n1", isr=isr, clean=True, cause="created")
     run.traced(10.2, "elect", leader="n2", isr=isr, clean=True, cause="expired")
     run.traced(10.4, "elect", leader="n2", isr=isr, clean=False, cause="election")
     run.traced(11, "isr", leader="n2", isr=isr, cause="alter")
@@ -51,6 +52,7 @@ def with_trace(run: TimedRun) -> TimedRun:
     run.traced(12, "truncate", leo=4, hw=4, **{"from": 7, "to": 4})
     run.traced(12.1, "truncate", leo=4, hw=4, **{"from": 4, "to": 4})
     run.traced(12.2, "ack", leo=4, hw=4, offset=3, acks="all", isr=["truncate"])
+    run.traced(12.3, "checkpoint", what="hw", value={"event": "elect"})
     return run.traced(20, "elect", leader="n1", isr=isr, clean=True, cause="election")
 
 
@@ -75,7 +77,7 @@ def test_the_figures_of_its_run(tmp_path: Path) -> None:
     del row["of_faults"]
     assert row == {
         "system": "kip-320", "nemesis": "crash", "seed": 7, "load_s": 16.0,
-        "acked": 6, "ok": 6, "fail": 1, "info": 1, "unanswered": 0, "broken_lines": 0,
+        "acked": 6, "ok": 7, "fail": 1, "info": 1, "unanswered": 0, "broken_lines": 0,
         "faults": 1, "faults_by_kind": [("kill", 1)],
         "elections": 3, "unclean_elections": 1, "isr_changes": 2, "isr_by_leader": 1, "isr_by_controller": 1,
         "truncations": 1, "largest_truncation": 3, "max_unavailable_s": 5.5, "max_recovery_s": 2.0,
@@ -108,11 +110,11 @@ def test_no_ack_before_the_fault(tmp_path: Path) -> None:
 
 
 def test_a_fault_that_is_never_mended_lasts_as_long_as_the_load(tmp_path: Path) -> None:
-    run = TimedRun().sent(1, 9, 10).sent(1, 11, 17, "info").fault("kill", 10.5, 10.5, "n1")
+    run = TimedRun().sent(1, 9, 10).sent(1, 13, 17, "info").fault("kill", 10.5, 10.5, "n1")
     run.fault("start", 12, 12, "n2")  # another node
     fault = fault_of(tmp_path, run)
     assert (fault["mended_s"], fault["recovery_s"], fault["recovered"]) == (None, None, None)
-    assert (fault["first_failed_s"], fault["gap_s"]) == (6.5, 6.0)  # to the end of the load, 17 s
+    assert (fault["first_failed_s"], fault["gap_s"]) == (6.5, 4.0)  # to the end of the load, 17 s
 
 
 def test_a_partition_that_never_comes_back(tmp_path: Path) -> None:
@@ -129,6 +131,24 @@ def test_an_op_without_an_answer_is_waited_for_and_has_not_failed(tmp_path: Path
     assert (fault["first_failed_s"], fault["gap_s"]) == (None, 9.0)  # from 11 s to the end of the load, 20 s
     assert (fault["recovery_s"], fault["recovered"], fault["during_p50_ms"]) == (8.0, False, None)
     assert figures(tmp_path / "again", run)["unanswered"] == 1
+
+
+def test_an_ack_at_the_instant_of_mending_is_not_the_next_one(tmp_path: Path) -> None:
+    run = TimedRun().sent(1, 9, 12).sent(2, 11, 13).fault("pause", 10, 10, "n1").fault("resume", 12, 12, "n1")
+    assert fault_of(tmp_path, run)["recovery_s"] == 1.0
+
+
+def test_what_completes_without_an_invocation_is_an_ack_and_has_no_latency(tmp_path: Path) -> None:
+    run = TimedRun().sent(1, 9, None).sent(2, 10, 12)
+    run.lines = [line for line in run.lines if (line["process"], line["type"]) != (2, "invoke")]
+    run.fault("pause", 10, 10, "n1").fault("resume", 11, 11, "n1")
+    row = figures(tmp_path, run)
+    assert (row["ok"], row["unanswered"], row["p50_ms"], row["max_recovery_s"]) == (1, 1, None, 1.0)
+
+
+def test_a_cut_that_names_no_node_is_healed(tmp_path: Path) -> None:
+    run = TimedRun().sent(1, 9, 13).fault("cut", 10, 10).fault("heal", 12, 12)
+    assert fault_of(tmp_path, run)["mended_s"] == 12.0
 
 
 def test_where_nobody_sends_nobody_waits(tmp_path: Path) -> None:
@@ -191,9 +211,9 @@ def test_a_broken_line_is_counted_and_half_a_last_one_is_not(tmp_path: Path) -> 
     folder = one_kill().write(tmp_path / "run")
     history = folder / "history.jsonl"
     lines = history.read_text().splitlines()
-    history.write_text("\n".join([*lines, '{"index": 18}', '{"ind']))
+    history.write_text("\n".join([*lines, '{"index": 20}', '{"ind']))
     row = measured(open_folder(folder))
-    assert (row["broken_lines"], row["ok"], row["max_unavailable_s"]) == (1, 6, 5.5)
+    assert (row["broken_lines"], row["ok"], row["max_unavailable_s"]) == (1, 7, 5.5)
 
 
 def test_a_run_in_which_nothing_happened(tmp_path: Path) -> None:

@@ -108,8 +108,8 @@ def campaign_plan(preset: str) -> int:
 @campaign.command("stats")
 @click.argument("folders", metavar="FOLDER...", nargs=-1, required=True, type=RUN_FOLDER)
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
-              show_default="none", help="Write all figures to a JSON file.")
-@click.option("--parquet", type=RUN_FOLDER, show_default="none",
+              help="Write all figures to a JSON file.")
+@click.option("--parquet", type=RUN_FOLDER,
               help="Write runs.parquet and faults.parquet into this folder, absent or empty.")
 @exits
 def campaign_stats(folders: tuple[Path, ...], json_file: Path | None, parquet: Path | None) -> int:

@@ -34,11 +34,18 @@ def read(folder: Place) -> pa.Table | None:
     try:
         data = read_inside(folder / MEASURES, folder, at_most=_BYTES_AT_MOST)
         with pq.ParquetFile(io.BytesIO(data)) as file:
-            table = file.read(use_threads=False)
+            return file.read(use_threads=False) if _is_ours(file) else None
     except (OSError, ValueError, pa.ArrowException):
         return None
-    is_ours = (table.schema.metadata or {}).get(_KEY) == VERSION
-    return table if is_ours and table.schema.equals(_SCHEMA) and table.num_rows == 1 else None
+
+
+def _is_ours(file: pq.ParquetFile) -> bool:
+    """Before anything of it is unpacked: a folder may be a stranger's."""
+    schema, about = file.schema_arrow, file.metadata
+    unpacked = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
+    return bool(
+        (schema.metadata or {}).get(_KEY) == VERSION and schema.equals(_SCHEMA)
+        and about.num_rows == 1 and unpacked <= _BYTES_AT_MOST)
 
 
 def write(folder: Place, table: pa.Table) -> str | None:

@@ -33,6 +33,8 @@
 
     [gates]                             # what a run must keep, besides being valid (gates.py)
     max_unavailable_s = 10
+    max_recovery_s = 2.5
+    min_acked = 1000
 
 Rules
 1. What is off is refused with the file and the line, before anything runs.

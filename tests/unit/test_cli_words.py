@@ -18,7 +18,7 @@ from harness.commands.explain import PERMITS, known
 README = Path(__file__).parents[2] / "README.md"
 # Left out, these say nothing: a file is not written, a question not asked.
 NOTHING = {"--json", "--junit", "--markdown", ("show", "--finding"), "--offset", "--allow", "--conf",
-           "--loses", "--spares", "--from", ("mark", "--known"), ("mark", "--note")}
+           "--loses", "--spares", "--from", ("mark", "--known"), ("mark", "--note"), ("stats", "--parquet")}
 
 
 Words = tuple[str, ...]

@@ -1,16 +1,19 @@
 """The gates of a campaign's plan: which runs break them, what is said of it, and the exit code."""
 
 import datetime
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from harness import catalog
 from harness.campaign.cases import Case
 from harness.campaign.gates import broken, sentences
 from harness.campaign.journal import BEGAN, JUDGED, RECORDED, State, state_of
 from harness.campaign.ledger import Ledger
 from harness.commands.campaign import exit_code, summary
+from harness.commands.campaign_judge import figures
 from harness.commands.campaign_junit import campaign_junit
 from harness.commands.campaign_markdown import campaign_markdown
 from harness.commands.campaign_results import Results, results_of
@@ -95,3 +98,11 @@ def test_a_run_that_keeps_its_gates_or_was_judged_before_there_were_any_passes()
 def test_the_sentence_of_a_slow_recovery() -> None:
     assert sentences(broken({"max_recovery_s": 0.25}, {"max_recovery_s": 0.5})) == (
         "a partition was not acked for 500 ms after a fault was mended, 250 ms are allowed (max_recovery_s)")
+
+
+def test_where_measuring_fails_the_verdicts_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(folders: object) -> None:
+        raise RuntimeError("the JVM is gone\nat some line")
+
+    monkeypatch.setattr(catalog, "measure", fails)
+    assert figures([tmp_path, tmp_path]) == [{"unmeasured": "RuntimeError: the JVM is gone"}] * 2

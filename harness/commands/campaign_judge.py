@@ -26,6 +26,7 @@ from harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from harness.campaign.signatures import events_of, signatures
 from harness.commands.rulings import ruling
 from harness.errors import FloodmarkError
+from harness.faults import MENDING, UNSEEN
 from harness.run import Run
 from harness.schedule import ACTS
 from harness.verdict import BUG, Verdict
@@ -93,8 +94,8 @@ def figures(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def summary_of(run: Run, verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """kind: of rulings.py, or STUCK where nothing worse was found; signatures as rows; acked writes; faults
-    by kind; bytes of the folder."""
+    """kind: of rulings.py, or STUCK where nothing worse was found; signatures as rows; acked writes; planned
+    faults by kind; bytes of the folder."""
     try:
         about = run.about()
     except FloodmarkError:
@@ -104,7 +105,7 @@ def summary_of(run: Run, verdict: Mapping[str, Any]) -> dict[str, Any]:
     lines = lines_of(run, events_of(verdict))
     faults: dict[str, int] = {}
     for entry in about.get("schedule") or ():
-        if isinstance(entry, dict) and (name := str(entry.get("f"))) not in ACTS:
+        if isinstance(entry, dict) and (name := str(entry.get("f"))) not in ACTS | MENDING | UNSEEN:
             faults[name] = faults.get(name, 0) + 1
     return {
         "kind": STUCK if bugs == {STUCK} else kind,

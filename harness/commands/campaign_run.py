@@ -130,7 +130,7 @@ class Conductor:
         made = sum(run.done or run.recorded for run in self.state.runs.values())
         for count, draw in enumerate(new, made + 1):
             if self.bounds.runs is not None and count > self.bounds.runs:
-                self.why = f"all {many(self.bounds.runs, 'run')} are made"
+                self.why = f"{many(self.bounds.runs, 'run')} made, as asked"
                 return
             yield self._job_of(draw)
 
@@ -206,7 +206,8 @@ class Conductor:
         each_s = round((time.monotonic() - began_s) / len(every), 3)
         numbers = {run.folder: run.number for run in self.state.runs.values()}
         for folder, judged in zip(folders, answers, strict=False):
-            answer = gated(judged, self.plan.gates)
+            case = self.state.runs[numbers[folder]].case
+            answer = gated(judged, gates.of_case(self.plan.gates, case))
             self._say(JUDGED, run=numbers[folder], judge_s=each_s, **answer)
             if answer["kind"] == VALID and not self.bounds.keep:
                 shrink(self.at.folder / folder)

@@ -9,7 +9,7 @@ import pytest
 
 from harness import catalog
 from harness.campaign.cases import Case
-from harness.campaign.gates import broken, sentences
+from harness.campaign.gates import broken, of_case, sentences
 from harness.campaign.journal import BEGAN, JUDGED, RECORDED, State, state_of
 from harness.campaign.ledger import Ledger
 from harness.commands.campaign import exit_code, summary
@@ -106,3 +106,9 @@ def test_where_measuring_fails_the_verdicts_stand(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(catalog, "measure", fails)
     assert figures([tmp_path, tmp_path]) == [{"unmeasured": "RuntimeError: the JVM is gone"}] * 2
+
+
+def test_a_scenario_acks_what_its_steps_send() -> None:
+    asked = {"min_acked": 100.0, "max_recovery_s": 5.0}
+    assert of_case(asked, Case(rules="kip-320")) == asked
+    assert of_case(asked, Case(rules="kip-320", scenario="double-failover")) == {"max_recovery_s": 5.0}

@@ -1,4 +1,4 @@
-"""floodmark's fixtures for pytest: a judged run, a schedule, a cluster.
+"""floodmark's fixtures for pytest: a judged run, a schedule, a cluster, a nemesis.
 
     def test_nothing_is_lost(floodmark_run):
         run = floodmark_run(nemesis="crash,cut", duration=5, interval=1)
@@ -17,9 +17,14 @@
         resume, expire, power_cut, cut("n1"), heal(), state(). Its words are the options of
         `floodmark cluster up`.
 
+    floodmark_nemesis(cluster, nemesis="crash,cut", interval=1, seed=7)
+        A context: meanwhile faults strike that cluster, at its end it is mended. nemesis: crash, restart,
+        pause, cut, power, expire. Gives the list of what has struck up to now.
+
 Rules
 1. Nothing is imported and nothing starts before a test asks for a fixture.
-2. One Spark judges all runs of the test session; it is started before the first cluster.
+2. One Spark judges all runs of the test session (of each worker of pytest-xdist); it is started before the
+   first of them.
 3. What the harness failed at is an error, never a run that is not valid: `assert not run.valid` is a sharp
    statement.
 4. A test that fails shows the report of each of its runs, and where its folder and its page are.
@@ -31,8 +36,8 @@ import datetime
 import os
 import re
 import warnings
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +118,15 @@ def floodmark_cluster(
             return clusters.enter_context(cluster_up(folder, words))
 
         yield up
+
+
+@pytest.fixture
+def floodmark_nemesis() -> "Callable[..., AbstractContextManager[Sequence[str]]]":
+    """Strikes a cluster while a test works with it; see the module's head."""
+    with _own_warnings():
+        from harness.commands.suite_nemesis import striking
+
+    return lambda cluster, **words: striking(cluster, words)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -144,6 +144,11 @@ class Desk:
         return self.cluster
 
     async def _cut(self, request: Mapping[str, Any]) -> str:
+        if "grudge" in request:
+            await self._cutting().cut(request["grudge"], reset=False)
+            self._cuts += (told := [f"{node} no longer hears {', '.join(others)}"
+                                    for node, others in request["grudge"].items() if others])
+            return "; ".join(told)
         nodes: Sequence[str] = request["nodes"]
         others = request["others"] or [node for node in self.cluster.nodes if node not in nodes]
         valid = (*self.cluster.nodes, CONTROLLER, CLIENTS)

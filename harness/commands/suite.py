@@ -264,6 +264,10 @@ class ClusterUp:
         """From these others; none: from all other brokers."""
         ask(self.folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=False)
 
+    def cut_by(self, grudge: Mapping[str, Sequence[str]]) -> None:
+        """Each node no longer hears those that it bears a grudge."""
+        ask(self.folder, "cut", grudge=grudge)
+
     def heal(self) -> None:
         ask(self.folder, "heal")
 

@@ -11,7 +11,7 @@ import pytest
 from readme import block
 from run_processes import marked, processes_of, wait_until
 
-SUITE_S = 400.0
+SUITE_S = 240.0
 FAILING = """
 def test_nothing_is_lost_here(floodmark_run):
     assert floodmark_run(scenario="double-failover", rules="high-watermark").valid
@@ -61,6 +61,32 @@ def test_a_suite_that_asks_for_nothing_leaves_nothing(tmp_path: Path) -> None:
     ran = suite(tmp_path, "test_theirs.py")
     assert ran.returncode == 0, ran.stdout
     assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.cluster
+def test_a_nemesis_strikes_and_mends(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text("""
+import time
+
+
+def await_strikes(struck, words):
+    until = time.monotonic() + 30
+    while not all(any(word in line for line in struck) for word in words):
+        assert time.monotonic() < until, struck
+        time.sleep(0.05)
+
+
+def test_mended(floodmark_cluster, floodmark_nemesis):
+    cluster = floodmark_cluster(nodes=3)
+    with floodmark_nemesis(cluster, nemesis="cut,expire", interval=0.5, seed=3) as struck:
+        await_strikes(struck, ("cut", "expire"))
+    state = cluster.state()
+    assert (state["cuts"], state["unfenced"]) == ([], ["n1", "n2", "n3"])
+
+""")
+    ran = suite(tmp_path, "test_theirs.py")
+    assert ran.returncode == 0, ran.stdout
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path))
 
 
 @pytest.mark.cluster

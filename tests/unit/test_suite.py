@@ -3,14 +3,16 @@
 import asyncio
 import subprocess
 import sys
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness import catalog
-from harness.commands import suite
-from harness.commands.suite import entries, judged_run, options_of, scenario_played
+from harness.commands import suite, suite_nemesis
+from harness.commands.suite import ClusterUp, entries, judged_run, options_of, scenario_played
 from harness.errors import FloodmarkError, UsageError
 from harness.schedule import ACTS
 from harness.verdict import Finding, Policy, Unknown, Verdict
@@ -114,6 +116,63 @@ def test_a_scenario_whose_moments_do_not_come_is_no_run(
     with pytest.raises(FloodmarkError, match="the scenario's moments did not come, 3 times"):
         scenario_played(tmp_path / "run", {"scenario": "double-failover"})
     assert len(set(taken)) == 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acted(ClusterUp):
+    """A cluster that notes what is asked of it, and is as `look` says."""
+
+    look: dict[str, Any]
+    asked: list[str]
+
+    def state(self) -> dict[str, Any]:
+        return deepcopy(self.look)
+
+    def strike(self, fault: str, *nodes: str) -> None:
+        self.asked.append(" ".join((fault, *nodes)))
+        self.look["running"] = self.look["unfenced"] = ["n1", "n2"]
+        self.look["partitions"][0]["truth"]["isr"] = ["n2", "n1"]
+
+    def heal(self) -> None:
+        self.asked.append("heal")
+
+
+def acted(**look: Any) -> Acted:
+    usual = {"nodes": ["n1", "n2"], "running": ["n1"], "unfenced": ["n1"], "paused": [], "died": [],
+             "cuts": [], "partitions": [{"truth": {"isr": ["n1"]}, "replicas": ["n1", "n2"]}]}
+    return Acted(bootstrap="", folder=Path("c"), look={**usual, **look}, asked=[])
+
+
+def test_what_a_nemesis_broke_is_mended() -> None:
+    cluster = acted(paused=["n1"], cuts=["n1 is cut from n2"])
+    suite_nemesis.mend(cluster)
+    assert cluster.asked == ["heal", "resume n1", "start n2"]
+    with pytest.raises(FloodmarkError, match="n2 died without being struck"):
+        suite_nemesis.mend(acted(died=["n2"]))
+
+
+@pytest.mark.parametrize(
+    ("look", "healthy"),
+    [
+        ({"running": ["n1", "n2"], "unfenced": ["n1", "n2"], "partitions": []}, True),
+        ({"running": ["n1", "n2"], "unfenced": ["n1", "n2"]}, False),  # one is not in the ISR
+        ({"running": ["n1", "n2"], "unfenced": ["n1"], "partitions": []}, False),
+        ({"partitions": []}, False),
+    ],
+)
+def test_a_cluster_is_healthy_when_all_are_in_the_isr(look: dict[str, Any], *, healthy: bool) -> None:
+    assert suite_nemesis.is_healthy(acted(**look).state()) is healthy
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [({"nemesis": "elect"}, "has no 'elect'; it has: crash, restart"), ({"nemesis": "all"}, "has no 'all'"),
+     ({"duration": 3}, "does not know 'duration'; valid: nemesis, interval, seed")])
+def test_a_nemesis_that_cannot_be_strikes_nothing(words: dict[str, Any], says: str) -> None:
+    cluster = acted()
+    with pytest.raises(UsageError, match=says), suite_nemesis.striking(cluster, words):
+        pass
+    assert cluster.asked == []
 
 
 def test_the_plugin_costs_nothing_before_it_is_used() -> None:

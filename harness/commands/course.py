@@ -259,12 +259,12 @@ def place(line: TraceLine, *, first: bool) -> str:
 def elected(course: Course) -> str:
     """The elections up to the first whose leader lacked the record; of many the last few."""
     offset = course.evidence.number("offset")
-    ends = {(line.fields.get("node"), line.fields.get("epoch")): line.whole_number("leo")
+    ends = {(line.word("node"), line.whole_number("epoch")): line.whole_number("leo")
             for line in course.changes if line.event == "become_leader"}
     told: list[str] = []
     chosen: set[object] = set()
     for line in course.changes:
-        whose = line.fields.get("leader" if line.event == "elect" else "node"), line.fields.get("epoch")
+        whose = line.word("leader" if line.event == "elect" else "node"), line.whole_number("epoch")
         end = ends.get(whose)
         lacked = course.promised and end is not None and offset is not None and end <= offset
         if line.event == "elect":

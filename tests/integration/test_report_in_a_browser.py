@@ -142,6 +142,26 @@ def test_a_strangers_text_is_shown_and_not_obeyed(tmp_path: Path, browser: Any) 
         assert (seen.said, seen.asked) == ([], [])
 
 
+def test_odd_fields_of_a_trace_stop_no_viewer(tmp_path: Path, browser: Any) -> None:
+    """Numbers that are no offsets, lists that are none, a node that nobody knows."""
+    folder = judged(tmp_path, LOST)
+    odd = [("epochs", "x"), ("epochs", [["0", 1], 3]), ("leo", 2**62), ("offset", 2**62), ("count", "9"),
+           ("isr", {}), ("node", "nobody"), ("hw", -1), ("to", None)]  # fmt: skip
+    lines = [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()]
+    chance = random.Random(3)
+    for line in lines:
+        key, value = chance.choice(odd)
+        line |= {key: value} if key in line and chance.random() < 0.2 else {}
+    (folder / "trace.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    with opened(browser, write_report(folder)) as seen:
+        for _ in range(9):
+            seen.page.keyboard.press("ArrowLeft")
+        for _ in range(9):
+            seen.page.keyboard.press("ArrowRight")
+        assert seen.said == []
+
+
 def test_the_viewer_follows_every_saved_run_as_python_does(tmp_path: Path, browser: Any) -> None:
     """Its state after each event is that of replica_log.py, and its drawing is a drawing."""
     compared = 0

@@ -176,6 +176,14 @@ def test_numbers_beyond_64_bits_and_times_out_of_order_make_a_page(folder: Path)
     assert "invalid" in page(folder)
 
 
+def test_counts_that_are_none_are_passed_over(folder: Path) -> None:
+    told = json.loads((folder / "verdict.json").read_text())
+    told["counts"] |= {"acked": "x", "records": [1]}
+    (folder / "verdict.json").write_text(json.dumps(told))
+
+    assert "invalid: 1 lost write" in page(folder)
+
+
 def test_dumps_that_are_gone_and_a_mistyped_run_json_still_make_a_page(folder: Path) -> None:
     shutil.rmtree(folder / "logs")
     assert "invalid" in page(folder)

@@ -27,6 +27,7 @@ from harness.reports.html.charts import own
 from harness.reports.html.clients import availability
 from harness.reports.html.data import data_of, nodes_of
 from harness.reports.html.facts import Event, RunFacts, counted_elections
+from harness.reports.html.lines import whole
 from harness.verdict import BUG
 from nemesis.ledger import MENDING
 
@@ -209,7 +210,7 @@ def numbers(facts: RunFacts) -> str:
     }
     listed = ", ".join(f"{number} {f.replace('_', ' ')}" for f, number in sorted(faults.items()))
     shown = [
-        (f"{int(counts.get('acked') or 0):,}", "acked writes"),
+        (f"{whole(counts, 'acked') or 0:,}", "acked writes"),
         (f"{sum(faults.values()):,}", f"faults: {listed}" if listed else "faults"),
     ]
     if facts.traced.is_there:

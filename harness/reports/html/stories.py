@@ -87,10 +87,10 @@ def end_of(files: RunFiles, partition: int) -> int:
 def story(
     course: Course, shown: Shown | None, files: RunFiles, acked: Sequence[Acked], nemesis: Sequence[Line]
 ) -> dict[str, Any] | None:
-    """None where the finding is of no partition."""
+    """None where the finding is of no partition, or of one whose replicas nobody knows."""
     evidence = course.evidence
     partition, near = evidence.number("partition"), near_of(evidence, files)
-    if partition is None or near is None:
+    if partition is None or near is None or not replicas_of(evidence.about, partition):
         return None
     steps = steps_of(course, shown) if shown is not None and shown.events else []
     events = merged(shown, nemesis, replicas_of(evidence.about, partition)) if shown is not None else []

@@ -83,7 +83,8 @@ const floodmarkViewer = (() => {
   }
 
   function stretches(epochs, first, behind) {
-    const marks = (epochs || []).filter((one) => Array.isArray(one) && one[1] < behind)
+    const marks = (Array.isArray(epochs) ? epochs : [])
+      .filter((one) => Array.isArray(one) && one.length === 2 && one.every(Number.isInteger) && one[1] < behind)
       .map(([epoch, offset]) => [Math.max(first, offset), epoch, offset]).sort((a, b) => a[2] - b[2]);
     if (!marks.length || marks[0][0] > first) marks.unshift([first, -1]);
     return marks.map(([begins, epoch], at) => [epoch, begins, at + 1 < marks.length ? marks[at + 1][0] : behind])
@@ -111,12 +112,15 @@ const floodmarkViewer = (() => {
   function windowOf(story, state) {
     const ends = state.replicas.map((one) => Math.max(one.leo || 0, endOf(one.log), endOf(one.cut)));
     const starts = state.replicas.map((one) => (one.log.length ? one.log[0][1] : 0));
-    const end = Math.max(...ends, (story.offset ?? -1) + 1, 1), start = Math.min(...starts);
+    const end = Math.max(...ends, (story.offset ?? -1) + 1, 1), start = Math.min(...starts, end);
     if (end - start <= SHOWN) return { from: start, start, end };
     const middle = story.offset ?? end - 1;
     const from = Math.max(start, Math.min(middle - 7, Math.max(start, end - SHOWN + 2)));
     return { from, start, end };
   }
+
+  /** The offsets from one to before another, no more than are shown; also of numbers too large to count by. */
+  const offsets = (from, to) => Array.from({ length: Math.max(0, Math.min(SHOWN, to - from)) }, (_, at) => from + at);
 
   const endOf = (log) => log.reduce((end, one) => Math.max(end, one[2]), 0);
 
@@ -143,7 +147,7 @@ const floodmarkViewer = (() => {
 
   function boxesOf(story, replica, acked, from, to) {
     const boxes = [];
-    for (let offset = from; offset < to; offset += 1) {
+    for (const offset of offsets(from, to)) {
       const epoch = epochAt(replica.log, offset);
       const value = epoch === null ? undefined : story.values[`${offset}:${epoch}`];
       const promised = acked.get(offset) || [];
@@ -182,7 +186,7 @@ const floodmarkViewer = (() => {
     const width = x(drawn.to) + (drawn.rows.some((row) => row.behind) ? BAR : 34);
     const height = TOP + drawn.rows.length * ROW;
     const parts = [];
-    for (let offset = drawn.from; offset < drawn.to; offset += 1) {
+    for (const offset of offsets(drawn.from, drawn.to)) {
       parts.push(`<text class="offset" x="${x(offset) + size / 2}" y="16">${offset}</text>`);
     }
     drawn.rows.forEach((row, at) => parts.push(rowOf(row, TOP + at * ROW, x, drawn, bar, size)));

@@ -226,7 +226,7 @@ def latency() -> Spec:
     y = number("p50", ["ms an", "op"], type="log", nice=False, padding=6)
     fields = (("max", "longest"), ("p99", "p99"), ("p50", "p50"))
     return {"height": 110, "width": 400, "layer": [behind(), *(
-        line("latency", field, y, style, point={"size": 12, "style": style})
+        line("latency", field, y, style, point={"size": 26, "style": style})
         for field, style in fields)]}  # fmt: skip
 
 

@@ -423,7 +423,7 @@ def config_card(facts: RunFacts) -> str:
     said = f"{many(len(differs), 'key')} differ between nodes" if differs else "the same on every node"
     return (
         f'<section><h2>Configuration <small>{said}</small></h2><div class="card wide">'
-        + (table(("guarantee", ""), guarantees) if guarantees else "")
+        + (table(("guarantee", ""), guarantees, kind="pairs") if guarantees else "")
         + (
             f"<details><summary>{many(len(keys), 'key')}</summary>"
             + table(heads, rows, ["differs" if key in differs else "" for key in ordered])

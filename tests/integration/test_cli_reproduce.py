@@ -69,4 +69,4 @@ def test_saved_folders_are_judged_again_and_what_changed_is_told(tmp_path: Path)
     assert "3 runs: 3 invalid; 2 changed" in answer.err
     assert verdict(wrong)["findings"] == saved["findings"]
     files = {path.name for path in (GOLDEN / names[1]).iterdir()}
-    assert {path.name for path in wrong.iterdir()} == files | {"verdict.json"}
+    assert {path.name for path in wrong.iterdir()} == files | {"verdict.json", "report.html"}

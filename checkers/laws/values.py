@@ -126,11 +126,13 @@ _LOST = f"""coalesce(losses_judged and not repeated and case
     when type = 'ok' then {_NOWHERE}
     when type = 'fail' then false
     when sent > 0 then {_NOWHERE} or vanished end, false)"""
+# It was sent, also where the invocation is a line that cannot be read.
+_SENT = "(sent > 0 or type is not null)"
 # Which send wrote which record of a value that was sent more than once nobody knows, nor which came first.
-_SOME_RECORD_LOST = f"""coalesce(losses_judged and repeated and sent > 0 and ({_NOWHERE} or vanished
+_SOME_RECORD_LOST = f"""coalesce(losses_judged and repeated and {_SENT} and ({_NOWHERE} or vanished
     or len(list_filter(acks, lambda o: o >= log_start and not {_in_leader_log("o")})) > 0), false)"""
 # Nobody can see whether it is lost; what failed for certain was never there.
-_BLIND = """(not coalesce(losses_judged, false) and sent > 0
+_BLIND = f"""(not coalesce(losses_judged, false) and {_SENT}
     and (repeated or coalesce(type, 'info') <> 'fail'))"""
 
 _JUDGED = f"""

@@ -308,7 +308,7 @@ def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[i
              and event.get("partition") == partition.key and event.get("event") in ("elect", "isr")
              and is_list(is_text, event.get("isr") or [])]
     for place, event in enumerate(words):
-        if event["event"] == "elect" and event.get("leader") is not None:
+        if event["event"] == "elect" and is_text(event.get("leader")):
             chosen = {event["leader"], *(event.get("isr") or [])}
             states = [is_struck(world, node, event, words[:place], strikes) for node in chosen]
             if False not in states:

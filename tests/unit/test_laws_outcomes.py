@@ -237,6 +237,12 @@ CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
     "acked here and read there": (
         [sent(0, offset=5), read(9, 6)], NO_LOG, [("duplicate", 5)],
     ),
+    "nobody knows the log, data were lost, and who asked when is a line that cannot be read": (
+        [answer(8, offset=5), read(9, 6)], {**NO_LOG, "budget_index": 3}, [("duplicate", 5, BUDGET_MAYBE)],
+    ),
+    "the same, asked after it": (
+        [asks(7), answer(8, offset=5), read(9, 6)], {**NO_LOG, "budget_index": 3}, [("duplicate", 5)],
+    ),
     "sent more than once, and twice there": ([sent(0), sent(2), repeated(), entry(5), entry(6)], {}, []),
     "acked here, read and logged there: lost, and no second copy": (
         [sent(0, offset=5), read(9, 6), entry(6)], {}, [("lost-write", 5)],

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from harness import schedule_text
 from harness.broker_keys import checked
 from harness.errors import FloodmarkError, UsageError
-from harness.faults import FAULTS
+from harness.faults import FAULTS, MENDING
 from harness.past import Past, Strike
 from harness.protocols import PartitionSpec
 from harness.schedule import MOMENT_TIMEOUT_S, Entry, Schedule
@@ -48,7 +48,6 @@ _TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 _KEY = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
 _VALUE = re.compile(r"[A-Za-z0-9_.,+-]{0,1000}")  # of every key that a run may set
 _ID = re.compile(r"[A-Za-z0-9._-]{0,64}")
-_MENDING = frozenset(fault.undone_by for fault in FAULTS.values() if fault.undone_by)
 _UNDONE_BY_ROLE = {"start": "down", "resume": "paused"}  # what finds by role whom it is to mend
 _LEADS = frozenset({"kill", "stop", "pause", "expire", "power_cut", "disk"})  # may strike by role
 
@@ -273,7 +272,7 @@ def _anchored(position: int, then: Entry, entry: Entry, ground: Ground) -> Ancho
             return answer(moment, "time", "it left no line: as asked")
         return answer({"at": "after", "after_ns": least_ns}, "after", "it left no line: the distance asked")
     distance_ns = moment.get("after_ns", 0) if done_ns is None else max(0, strike.began_ns - done_ns)
-    found = None if then.f in _MENDING else _by_acks(strike, ground, done_ns)
+    found = None if then.f in MENDING else _by_acks(strike, ground, done_ns)
     if found is not None:
         least = {"at": "after", "after_ns": distance_ns // 2}
         entry = replace(entry, timeout_s=min(LONGEST_S, MOMENT_TIMEOUT_S + 2 * distance_ns / 1e9))
@@ -281,7 +280,7 @@ def _anchored(position: int, then: Entry, entry: Entry, ground: Ground) -> Ancho
     if position == 0:
         return answer(moment, "time", "the first, before any ack")
     after = {"at": "after", "after_ns": distance_ns}
-    if then.f in _MENDING:
+    if then.f in MENDING:
         return answer(after, "after", "it undoes a fault")
     met = _by_state(position, entry, strike, ground)
     if met is not None and distance_ns >= LOOKED_NS:

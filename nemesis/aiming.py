@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.faults import MENDING
 from harness.protocols import Sight, View
 from harness.schedule import Entry
-from nemesis.ledger import MENDING
 from nemesis.moments import POLL_S, Reached
 from nemesis.roles import Stage, needs_a_look, resolve
 

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.faults import FAULTS, loses
+from harness.faults import FAULTS, MENDING, loses
 from harness.points import REPORT
 from harness.schedule import Entry, Schedule
-from nemesis.ledger import MENDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

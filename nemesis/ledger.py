@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.faults import FAULTS
+from harness.faults import FAULTS, MENDING
 from harness.points import CRASH
 
-# start, resume, heal, release, ...
-MENDING = frozenset(fault.undone_by for fault in FAULTS.values() if fault.undone_by)
 _OF_PROCESSES = ("start", "resume")  # what these undo ends with the process
 
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import FloodmarkError
-from harness.faults import FAULTS, loses
+from harness.faults import FAULTS, MENDING, loses
 from harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Sight, Struck
 from harness.schedule import ACTS, Entry, Schedule
 from nemesis.aiming import Aimed, aim, asked, where
 from nemesis.compose import Composed
 from nemesis.failpoint import death
-from nemesis.ledger import MENDING, Ledger
+from nemesis.ledger import Ledger
 from nemesis.misses import Miss, miss_of_moment, miss_of_role
 from nemesis.moments import POLL_S, Watch, reach
 from nemesis.roles import Stage

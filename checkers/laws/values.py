@@ -106,6 +106,8 @@ _SEEN = """
         left join shown_at using (run, partition, value)
         left join logged_at using (run, partition, value)
         left join repeated using (run, value))"""
+
+
 def _in_leader_log(offset: str) -> str:
     """Whether the leader's final log holds the value there."""
     return f"""(coalesce({offset} in (leader_low, leader_high), false)

@@ -15,6 +15,7 @@ Rules
 import errno
 import fcntl
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -69,6 +70,10 @@ class State:
     def unfinished(self) -> list[RunState]:
         """Begun, and neither recorded nor failed: whoever ran them was killed."""
         return [run for run in self.runs.values() if not run.recorded and run.why is None]
+
+    def judged_by_system(self) -> Counter[str]:
+        """How many runs of each system were judged."""
+        return Counter(run.case.system for run in self.runs.values() if run.judged is not None)
 
     def take(self, line: Line) -> None:
         """One line more. KeyError, TypeError or ValueError where it is none of a journal's."""

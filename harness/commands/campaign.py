@@ -226,7 +226,7 @@ def refuse_what_cannot_be(plan: Plan) -> None:
 
 
 def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
-    """Case and seed of the runs that showed what nobody has marked as known, of systems that are in the plan:
+    """Case and seed of the smallest run of each bug that the ledger has, of systems that are in the plan:
     they are run first. The last seen come first."""
     systems = {one.case.system for one in plan.cases}
     entries = sorted(
@@ -298,11 +298,8 @@ def counted(folder: Path) -> tuple[Counted, Mapping[str, Any]]:
     at = CampaignAt(folder=folder)
     about = at.about()
     state = at.state()
-    runs: dict[str, int] = {}
-    for run in state.runs.values():
-        if run.judged is not None:
-            runs[run.case.system] = runs.get(run.case.system, 0) + 1
-    return Counted(runs=runs, found={one: len(showing) for one, showing in found_in(state).items()}), about
+    found = {one: len(showing) for one, showing in found_in(state).items()}
+    return Counted(runs=state.judged_by_system(), found=found), about
 
 
 def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note: str | None) -> int:

@@ -175,15 +175,12 @@ def gates_of(run: RunState) -> str:
 def causes_of(state: State, ledger: Ledger, night: str, folder: str) -> list[Cause]:
     """Those that the campaign saw, the new ones first; then those of the ledger that its systems did not show
     this time."""
-    judged: dict[str, int] = {}
-    for run in state.runs.values():
-        if run.judged is not None:
-            judged[run.case.system] = judged.get(run.case.system, 0) + 1
+    judged = state.judged_by_system()
     found = found_in(state)
     absent = [entry.signature for entry in ledger.entries.values()
               if entry.signature not in found and entry.signature.system in judged]
     causes = [
-        cause_of(signature, ledger, found.get(signature, ()), of=judged.get(signature.system, 0), night=night,
+        cause_of(signature, ledger, found.get(signature, ()), of=judged[signature.system], night=night,
                  folder=folder)
         for signature in (*found, *absent)
     ]  # fmt: skip

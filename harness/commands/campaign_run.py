@@ -12,6 +12,7 @@ import asyncio
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,10 +114,11 @@ class Conductor:
     def _next_batch(self, new: Iterator[Draw]) -> list[Job]:
         """Reproductions first, then draws, as many as BATCH_S holds; [] at the end, for which self.why is the
         reason."""
+        size_bytes = _size(self.at.folder)
         room_s = min(BATCH_S, self.left_s) * self.at_once if self.is_measured else 0.0
         jobs: list[Job] = []
         for job in self._jobs(new):
-            self.why = self._no_room(job, jobs)
+            self.why = self._no_room(job, jobs, size_bytes)
             if self.why:
                 break
             jobs.append(job)
@@ -134,8 +136,9 @@ class Conductor:
                 return
             yield self._job_of(draw)
 
-    def _no_room(self, job: Job, before: Sequence[Job]) -> str:
-        """Why this job is not begun any more; "" where it is."""
+    def _no_room(self, job: Job, before: Sequence[Job], size_bytes: int) -> str:
+        """Why this job is not begun any more, after these before it and with so many bytes in the campaign's
+        folder; "" where it is."""
         rounds = sum(one.expected_s for one in before) / self.at_once
         if rounds + job.expected_s > self.left_s:
             return "the time is over"
@@ -143,7 +146,7 @@ class Conductor:
         free = shutil.disk_usage(self.at.folder).free
         if wanted > free:
             return f"the disk is full: a run takes {size_words(wanted)}, {size_words(free)} are free"
-        if self.plan.disk_bytes is not None and _size(self.at.folder) + wanted > self.plan.disk_bytes:
+        if self.plan.disk_bytes is not None and size_bytes + wanted > self.plan.disk_bytes:
             return f"the campaign's folder has the {size_words(self.plan.disk_bytes)} that the plan allows"
         return ""
 
@@ -357,17 +360,11 @@ def gated(answer: Mapping[str, Any], asked: Mapping[str, float]) -> dict[str, An
 
 def noted(ledger: Ledger, state: State, about: Mapping[str, Any], folder: Path) -> Ledger:
     """The ledger with all that this campaign has found up to now, in the place of what it had of it."""
-    runs: dict[str, int] = {}
-    for run in state.runs.values():
-        if run.judged is not None:
-            runs[run.case.system] = runs.get(run.case.system, 0) + 1
     name = str(about["id"])
     ledger = ledger.noting(name, Night(began=str(about["began"]), version=str(about["version"]),
-                                       commit=about["commit"], runs=runs))
+                                       commit=about["commit"], runs=dict(state.judged_by_system())))
     for signature, showing in found_in(state).items():
-        faults: dict[str, int] = {}
-        for run in showing:
-            faults[run.case.faults] = faults.get(run.case.faults, 0) + 1
+        faults = Counter(run.case.faults for run in showing)
         least = min(showing, key=lambda run: (run.judged or {}).get("size_bytes", 0))
         smallest = Smallest(folder=str(folder / least.folder), case=least.case.as_json(), seed=least.seed,
                             size_bytes=int((least.judged or {}).get("size_bytes", 0)))

@@ -269,7 +269,8 @@ def op_in(found: Found | None) -> Op | None:
         return None
 
 
-def fields_of(line: bytes) -> Row | None:
+def fields_of(line: bytes) -> dict[str, Any] | None:
+    """The JSON object of a line, with nothing in its texts that would not be seen; None where it is none."""
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError:

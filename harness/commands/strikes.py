@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.faults import MENDING
 from harness.op import Op
 from harness.runner import DONE
 from harness.schedule import ACTS
-from nemesis.ledger import MENDING
 
 Told = Mapping[str, Any]
 Counts = Mapping[str, int]

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from harness.commands.harmless import harmless_data, is_plain
+from harness.commands.run_files import fields_of
 from harness.run import Run
 
 BYTES_AT_MOST = 1 << 30
@@ -45,7 +43,7 @@ class Lines:
                             f"behind line {number} is not on this page"
                         )
                         break
-                    fields = object_in(line)
+                    fields = fields_of(line)
                     if fields is None:
                         self.broken += line.endswith(b"\n") and bool(line.strip())
                         continue
@@ -56,17 +54,6 @@ class Lines:
             self.problems.append(f"{name} cannot be read: {error.strerror or error}")
         if self.broken:
             self.problems.append(f"{name}: {self.broken} line(s) are no JSON objects and were passed over")
-
-
-def object_in(line: bytes) -> Line | None:
-    """The JSON object of a line, with nothing in its texts that would not be seen."""
-    try:
-        fields = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(fields, dict):
-        return None
-    return fields if is_plain(line) else harmless_data(fields)
 
 
 def whole(fields: Line, name: str) -> int | None:

@@ -22,6 +22,7 @@ from harness import __version__
 from harness.commands import telling
 from harness.commands.harmless import harmless
 from harness.commands.words import PERMITS, many, seconds
+from harness.faults import MENDING
 from harness.reports.html import charts
 from harness.reports.html.charts import own
 from harness.reports.html.clients import availability
@@ -29,7 +30,6 @@ from harness.reports.html.data import data_of, nodes_of
 from harness.reports.html.facts import Event, RunFacts, counted_elections
 from harness.reports.html.lines import whole
 from harness.verdict import BUG
-from nemesis.ledger import MENDING
 
 PLAIN_BYTES = 20_000  # data above this is compressed
 ROWS = 60  # of the availability table

@@ -14,10 +14,10 @@ from typing import Any
 from harness.commands.course import Course
 from harness.commands.event_words import TraceLine, told
 from harness.commands.evidence import Evidence, leader_of, replicas_of
-from harness.commands.run_files import RunFiles, place_of
+from harness.commands.run_files import RunFiles, fields_of, place_of
 from harness.commands.words import cut_text, seconds
 from harness.reports.html.clients import Acked, Near
-from harness.reports.html.lines import Line, items, object_in, text, whole
+from harness.reports.html.lines import Line, items, text, whole
 from harness.reports.html.replica_log import ReplicaLog
 from harness.reports.html.spans import DOWN
 from harness.reports.html.steps import Step, steps_of
@@ -262,7 +262,7 @@ def rows_near(files: RunFiles, node: str, near: Near) -> Iterator[Line]:
     dump = files.dump(node)
     found = dump.first_at_or_above(place_of, (near[0], near[1]))
     for each in dump.lines_from(found.begin, dump.size()) if found is not None else ():
-        row = object_in(each.line)
+        row = fields_of(each.line)
         if row is None:
             continue
         if whole(row, "partition") != near[0] or (whole(row, "offset") or 0) >= near[2]:

@@ -15,12 +15,12 @@ import functools
 import os
 from collections.abc import Iterator
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from harness.errors import FloodmarkError
+from harness.reports.html.elements import own
 from harness.reports.html.facts import RunFacts
 from harness.run import write_whole
 
@@ -46,11 +46,6 @@ def library() -> str | None:
     with contextlib.suppress(FloodmarkError):  # a cache that cannot be written is none
         write_whole(kept, told.encode())
     return told
-
-
-def own(name: str) -> str:
-    """A file of this package."""
-    return (files(__package__) / name).read_text(encoding="utf-8")
 
 
 def section(facts: RunFacts) -> str:

@@ -123,16 +123,8 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     });
   }
 
-  function copying() {
-    document.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", async () => {
-      const text = button.parentElement.querySelector("code").textContent;
-      try { await navigator.clipboard.writeText(text); button.textContent = "copied"; }
-      catch { getSelection().selectAllChildren(button.parentElement.querySelector("code")); }
-    }));
-  }
-
   floodmarkPage.ready = (async () => {
-    copying();
+    floodmarkCopying();
     floodmarkPage.data = await unpacked("data");
     if (floodmarkPage.data.stories.length) { listen(); openStory(0); }
     await floodmarkCharts.start();

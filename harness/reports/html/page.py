@@ -4,19 +4,14 @@ found, what nobody can tell, the configuration, and what to type next.
 Rules
 1. Every text of a run is escaped where it is put into the page (`esc`), and so is the page's data (`block`):
    no text of a folder is ever markup.
-2. Nothing is fetched: script, style and data stand in the file, and its policy forbids all else.
+2. Nothing is fetched (elements.py).
 3. What does not bear on the finding stands below what does; a part that has nothing to show says why.
 """
 
-import base64
-import gzip
-import html
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from string import Template
 from typing import Any
-
-import orjson
 
 from harness import __version__
 from harness.commands import telling
@@ -24,26 +19,17 @@ from harness.commands.harmless import harmless
 from harness.commands.words import PERMITS, many, seconds
 from harness.faults import MENDING
 from harness.reports.html import charts
-from harness.reports.html.charts import own
 from harness.reports.html.clients import availability
 from harness.reports.html.data import data_of, nodes_of
+from harness.reports.html.elements import block, document, esc, own, packed, table, typed
 from harness.reports.html.facts import Event, RunFacts, counted_elections
 from harness.reports.html.lines import whole
 from harness.verdict import BUG
 
-PLAIN_BYTES = 20_000  # data above this is compressed
 ROWS = 60  # of the availability table
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
-)
 CLASSES = {"valid": "good", "unknown": "doubt", "interrupted": "doubt", "let through": "doubt"}
 
 Told = Mapping[str, Any]
-
-
-def esc(value: object) -> str:
-    """A text as HTML shows it, also inside quotes."""
-    return html.escape(str(value), quote=True)
 
 
 def page_of(facts: RunFacts) -> bytes:
@@ -67,22 +53,13 @@ def page_of(facts: RunFacts) -> bytes:
         )
         if part
     )
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{esc(title)} - {esc(harmless(facts.folder.name))}</title>",
-            f"<style>{own('page.css')}</style></head><body>",
-            body,
-            block("data", data_of(facts)),
-            *chart_blocks(facts),
-            *(f"<script>{own(name)}</script>" for name in ("viewer.js", "charts.js", "page.js")),
-            "</body></html>",
-            "",
-        ]
-    ).encode()
+    return document(
+        f"{title} - {harmless(facts.folder.name)}",
+        [body, block("data", data_of(facts)), *chart_blocks(facts)],
+        styles=("page.css",),
+        scripts=("copying.js", "viewer.js", "charts.js", "page.js"),
+        library=True,
+    )
 
 
 def in_order(facts: RunFacts) -> list[str]:
@@ -91,24 +68,10 @@ def in_order(facts: RunFacts) -> list[str]:
     return parts if any(event.story is not None for event in facts.events) else parts[::-1]
 
 
-def block(name: str, value: object) -> str:
-    """JSON inside the page: no `<` in it, or compressed."""
-    data = orjson.dumps(value)
-    if len(data) > PLAIN_BYTES:
-        return packed(name, data)
-    safe = data.decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return f'<script type="application/json" id="{name}">{safe}</script>'
-
-
 def chart_blocks(facts: RunFacts) -> list[str]:
     """The specifications of the drawings, and the library that draws them."""
     return [packed(name, value.encode(), "text") if isinstance(value, str) else block(name, value)
             for name, value in charts.blocks(facts, nodes_of(facts))]  # fmt: skip
-
-
-def packed(name: str, data: bytes, kind: str = "json") -> str:
-    told = base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
-    return f'<script type="application/gzip" data-as="{kind}" id="{name}">{told}</script>'
 
 
 # -- verdict ------------------------------------------------------------------------------------------------
@@ -314,19 +277,6 @@ def interval(time_ns: int | None) -> str:
     return f"{time_ns / 1e6:.1f} ms" if time_ns < 1_000_000_000 else seconds(time_ns)
 
 
-def table(
-    heads: Sequence[str], rows: Iterable[Sequence[object]], classes: Sequence[str] = (), *, kind: str = ""
-) -> str:
-    head = "".join(f"<th>{esc(one)}</th>" for one in heads)
-    shut = "".join(
-        f'<tr class="{classes[at] if at < len(classes) else ""}">'
-        + "".join(f'<td data-head="{esc(of)}">{esc(cell)}</td>' for of, cell in zip(heads, row, strict=False))
-        + "</tr>"
-        for at, row in enumerate(rows)
-    )
-    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{shut}</tbody></table>'
-
-
 def other_findings(facts: RunFacts) -> str:
     """One line an event, opening to its paragraph; and what other checks saw of the first."""
     parts = []
@@ -453,10 +403,7 @@ def next_card(facts: RunFacts) -> str:
         else []
     )
     commands += [command("rejudge", facts)] if facts.verdict is not None else [command("check", facts)]
-    lines = "".join(
-        f'<div class="type"><code>{esc(one)}</code><button type="button" data-copy>copy</button></div>'
-        for one in commands
-    )
+    lines = typed(commands)
     return f'<section><h2>What to type next</h2><div class="card">{lines}</div></section>'
 
 

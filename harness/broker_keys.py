@@ -1,8 +1,8 @@
 """The keys that `-c`, a scenario's [config] or a saved run may set, and what the value of each may be.
 
 Rules
-1. The broker has a table of its own (docker/broker/config.py). Both sides are written down on purpose; a
-   contract test holds them together.
+1. The broker has a table of its own (docker/broker/server/config.py). Both sides are written down on purpose;
+   a contract test holds them together.
 2. A key that nobody knows is refused, with the nearest one that there is; so is a value of another type or
    out of range. What is refused here never reaches a properties file, so no value can hold a second line.
 3. What ties a node to its place (addresses, ids, paths), and its rules, is nobody's to give: OURS.
@@ -113,7 +113,7 @@ _OF_CLIENTS: Mapping[str, str] = {
 
 def why_not(key: str, value: str) -> str | None:
     """Why this key cannot be set to this value, in a sentence that the key begins; None: it can. Whether the
-    values of several keys fit together only the broker says (`python -m broker.check`)."""
+    values of several keys fit together only the broker says (`python -m broker.check_config`)."""
     if key in OURS:
         return f"{key}=... cannot be set: addresses, ids, paths and rules are the cluster's"
     kind = KEYS.get(OF_TOPICS.get(key, key))

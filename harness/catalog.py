@@ -47,8 +47,8 @@ PLANNER = "nemesis.plans:plan"
 BUDGET = "nemesis.budget:overspends"
 ARSENAL = "nemesis.compose:arsenal"
 STRIKER = "nemesis.striker:Striker"
-BROKER_WORDS = "broker.words"  # a module that is run, never imported: which rules, bugs, switches there are
-BROKER_CHECK = "broker.check"  # likewise: whether a broker would serve these settings
+BROKER_WORDS = "broker.rule_names"  # run, never imported: which rules, bugs and switches there are
+BROKER_CHECK = "broker.check_config"  # likewise: whether a broker would serve these settings
 
 _ALIASES = {"partition": "cut"}  # as Jepsen's users call it
 

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from broker.checkpoints import CheckpointError
-from broker.config import Config, ConfigError, load
-from broker.controller_server import ControllerServer
-from broker.files import DiskError
-from broker.journal import JournalError
-from broker.logline import EXIT_BROKEN, EXIT_CONFIG, die, log
-from broker.server import Broker
+from broker.process_log import EXIT_BROKEN, EXIT_CONFIG, die, log
+from broker.server.broker_server import Broker
+from broker.server.config import Config, ConfigError, load
+from broker.server.controller_server import ControllerServer
+from broker.storage.checkpoint_files import CheckpointError
+from broker.storage.controller_journal import JournalError
+from broker.storage.log_directory import DiskError
 
 
 def _failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

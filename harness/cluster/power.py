@@ -2,7 +2,8 @@
 
 A process that is killed loses nothing it has written; a machine that loses power loses what was not
 fsynced. The broker notes in a side file what is durable, as it becomes so (its format:
-docker/broker/durable.py; what each act on the disk is taken to do: docker/broker/files.py). This reads that
+docker/broker/storage/durability_side_file.py; what each act on the disk is taken to do: log_directory.py
+beside it). This reads that
 account with code of its own and makes it true:
 
 - a file with a durable length is cut to it, or, for the tail of a partition's log, on request to a batch

@@ -11,9 +11,10 @@ import pytest
 from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
-from broker import errors
-from broker.describing import api_versions
-from broker.wire import API_VERSIONS, FIND_COORDINATOR, METADATA, PRODUCE, make, milliseconds, request_parts
+from broker.protocol import errors
+from broker.server.api_versions import api_versions
+from broker.wire.api_keys import API_VERSIONS, FIND_COORDINATOR, METADATA, PRODUCE
+from broker.wire.codec import make, milliseconds, request_parts
 
 pytestmark = pytest.mark.cluster
 
@@ -197,7 +198,7 @@ def test_topics_on_demand_and_by_name(cluster: RealBrokers, leader: Raw) -> None
 
 
 def test_small_answers(leader: Raw) -> None:
-    """ApiVersions of an unknown version is version 0 with 35; there is a coordinator (broker.groups)."""
+    """ApiVersions of an unknown version is version 0 with 35; there is a coordinator (group_requests)."""
     leader.socket.sendall(struct.pack(">ihhih", 10, API_VERSIONS, 99, 5, -1))
     size = struct.unpack(">i", leader.exactly(4))[0]
     raw = leader.exactly(size)

@@ -7,16 +7,9 @@ import pytest
 from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
-from broker import errors
-from broker.wire import (
-    CREATE_PARTITIONS,
-    DELETE_TOPICS,
-    INCREMENTAL_ALTER_CONFIGS,
-    PRODUCE,
-    make,
-    milliseconds,
-    request_parts,
-)
+from broker.protocol import errors
+from broker.wire.api_keys import CREATE_PARTITIONS, DELETE_TOPICS, INCREMENTAL_ALTER_CONFIGS, PRODUCE
+from broker.wire.codec import make, milliseconds, request_parts
 
 pytestmark = pytest.mark.cluster
 

@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker import durable as durable_module
-from broker import files as files_module
-from broker.checkpoints import HIGH_WATERMARKS, read_epochs, read_offsets, write_offsets
-from broker.messages import Batch
+from broker.protocol.messages import Batch
+from broker.storage import durability_side_file as durable_module
+from broker.storage import log_directory as files_module
+from broker.storage.checkpoint_files import HIGH_WATERMARKS, read_epochs, read_offsets, write_offsets
 from harness.cluster.power import power_cut
 
 NAME = "log-0"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from broker.records import parse
+from broker.wire.record_batch import parse
 from harness.logdir import describe, dump
 from harness.protocols import PartitionSpec
 

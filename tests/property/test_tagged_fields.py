@@ -20,8 +20,8 @@ from kio.index import load_request_schema
 from kio.serial import entity_writer
 from raw import batch
 
-from broker.describing import CONTROLLER_SERVES, OFFERED, served
-from broker.wire import WireError, read_head, read_request
+from broker.server.api_versions import CONTROLLER_SERVES, OFFERED, served
+from broker.wire.codec import WireError, read_head, read_request
 
 REQUESTS = sorted(
     {(key, version) for key, (low, high) in OFFERED.items() for version in range(low, high + 1)

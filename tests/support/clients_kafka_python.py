@@ -19,7 +19,7 @@ from kafka.admin import (
 )
 from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, for_code
 
-from broker.errors import name_of
+from broker.protocol.errors import name_of
 
 WAIT_MS = 20_000
 

@@ -9,9 +9,9 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from broker.files import Files
-from broker.messages import Batch
-from broker.storage import PartitionLog
+from broker.protocol.messages import Batch
+from broker.storage.local_log import PartitionLog
+from broker.storage.log_directory import Files
 
 TOPIC_ID = "00112233445566778899aabbccddeeff"
 _AFTER_CRC = Struct(">hiqqqhii")

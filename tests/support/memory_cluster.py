@@ -15,40 +15,38 @@ from typing import Any
 from memory_node import CONTROLLER, DAMAGED, Message, Node, Sent, values
 from memory_plumbing import CARRY_OUT, DELIVER, at_controller, lost, wake
 
-from broker.cluster_messages import (
+from broker.protocol.controller import Controller, ControllerConfig, PartitionInfo
+from broker.protocol.messages import (
+    CONSUMER,
+    NO_LEADER,
+    Batch,
     ControllerEffect,
     ControllerEvent,
     CreateTopic,
     Elect,
     ElectAnswer,
-    Expire,
-    Heartbeat,
-    Persist,
-    Publish,
-    Register,
-    Registered,
-    Tick,
-)
-from broker.controller import Controller, ControllerConfig, PartitionInfo
-from broker.messages import (
-    CONSUMER,
-    NO_LEADER,
-    Batch,
     EpochWish,
+    Expire,
     Fetch,
     FetchWish,
+    Heartbeat,
     LeaderAndIsr,
     LogEndsWish,
     OffsetAnswer,
     OffsetAsked,
+    Persist,
     Produce,
+    Publish,
     ReadAnswer,
+    Register,
+    Registered,
     ReplicaEffect,
     ReplicaEvent,
+    Tick,
 )
-from broker.purgatory import Purgatory
-from broker.replica import Replica, ReplicaConfig
-from broker.rules import rules_for
+from broker.protocol.purgatory import Purgatory
+from broker.protocol.replica import Replica, ReplicaConfig
+from broker.testing.bugs import rules_for
 
 
 class MemoryCluster:

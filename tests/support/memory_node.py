@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker import errors
-from broker.messages import Batch, Fetch, Wish
-from broker.purgatory import Purgatory
-from broker.replica import Recovered, Replica
-from broker.rules import Rules
+from broker.protocol import errors
+from broker.protocol.messages import Batch, Fetch, Wish
+from broker.protocol.purgatory import Purgatory
+from broker.protocol.replica import Recovered, Replica
+from broker.protocol.rules import Rules
 
 CONTROLLER = 100
 DAMAGED = b"\xff"  # the data of a batch that was torn; no value begins so

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from memory_node import CONTROLLER, DAMAGED, Message, Node, Sent
 
-from broker import errors
-from broker.cluster_messages import AlterAnswer, AlterPartition
-from broker.messages import (
+from broker.protocol import errors
+from broker.protocol.messages import (
+    AlterAnswer,
     AlterAnswered,
+    AlterPartition,
     Append,
     Batch,
     EndOffsetAnswer,

@@ -6,7 +6,7 @@
     write_folder(cluster, folder)        a folder for checkers.judge.SparkJudge
 
 Rules
-1. Lines come out of broker.narrating and broker.narrating_cluster and through harness.trace's merge, as on
+1. Lines come out of broker.testing.trace_events and through harness.trace's merge, as on
    real processes; a step's lines are written before its effects are carried out.
 2. The clock is a count of what was recorded: no two lines have one time, and every cause comes before its
    effect.
@@ -21,10 +21,18 @@ from typing import Any
 from memory_cluster import MemoryCluster
 from memory_node import CONTROLLER, DAMAGED, Sent
 
-from broker import errors
-from broker.cluster_messages import ControllerEvent, Persist, Tick
-from broker.messages import NO_EPOCH, NO_LEADER, ProduceAnswer, RoleChanged
-from broker.narrating import (
+from broker.protocol import errors
+from broker.protocol.messages import (
+    NO_EPOCH,
+    NO_LEADER,
+    ControllerEvent,
+    Persist,
+    ProduceAnswer,
+    RoleChanged,
+    Tick,
+)
+from broker.testing.controller_trace_events import controller_lines, untold_lines
+from broker.testing.trace_events import (
     Found,
     Standing,
     checkpoint_line,
@@ -32,7 +40,6 @@ from broker.narrating import (
     standing,
     start_lines,
 )
-from broker.narrating_cluster import controller_lines, untold_lines
 from harness.run import Run, json_line, write_whole
 from harness.trace import Merge, Raw
 

@@ -7,19 +7,9 @@ from typing import Any
 
 from crc32c import crc32c
 
-from broker.hot import FOLLOWER_FETCH
-from broker.wire import (
-    CREATE_TOPICS,
-    ELECT_LEADERS,
-    FETCH,
-    LIST_OFFSETS,
-    PRODUCE,
-    make,
-    milliseconds,
-    read_response,
-    request_parts,
-    write_request,
-)
+from broker.wire.api_keys import CREATE_TOPICS, ELECT_LEADERS, FETCH, LIST_OFFSETS, PRODUCE
+from broker.wire.codec import make, milliseconds, read_response, request_parts, write_request
+from broker.wire.fast_codec import FOLLOWER_FETCH
 
 HOST = "127.0.0.1"
 

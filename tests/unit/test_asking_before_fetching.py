@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker import errors
-from broker.epochs import EpochCache
-from broker.messages import (
+from broker.protocol import errors
+from broker.protocol.leader_epoch_cache import EpochCache
+from broker.protocol.messages import (
     CONSUMER,
     NO_EPOCH,
     Batch,
@@ -22,8 +22,9 @@ from broker.messages import (
     ReadAnswer,
     Truncate,
 )
-from broker.replica import Recovered, Replica, ReplicaConfig
-from broker.rules import GENERATIONS, KIP_279, KIP_320, Rules, rules_for
+from broker.protocol.replica import Recovered, Replica, ReplicaConfig
+from broker.protocol.rules import GENERATIONS, KIP_279, KIP_320, Rules
+from broker.testing.bugs import rules_for
 
 TWO_PHASE = rules_for("kip-320", switches=["two-phase"])
 

@@ -1,6 +1,6 @@
 """The controller's clock stands still while the controller was away."""
 
-from broker.clock import Clock
+from broker.server.controller_clock import Clock
 
 
 def test_time_passes_as_it_passes() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import LONG_MAX, ConfigError, load, parse
+from broker.server.config import LONG_MAX, ConfigError, load, parse
 
 BROKER = """
 process.roles=broker

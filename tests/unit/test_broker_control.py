@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from broker.config import ConfigError, parse
-from broker.control import Control
-from broker.failpoints import Failpoints
+from broker.server.config import ConfigError, parse
+from broker.testing.control_socket import Control
+from broker.testing.failpoints import Failpoints
 from harness.cluster.ports import Ports
 
 PROPERTIES = (

@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker import check, config
+from broker import check_config
+from broker.server import config
 from harness.broker_keys import INT_MAX, KEYS, LONG_MAX, OF_TOPICS, OURS, checked, why_not
 from harness.errors import UsageError
 
@@ -61,9 +62,9 @@ def test_what_may_be_set_passes_under_the_brokers_name() -> None:
 def test_the_broker_says_what_does_not_fit_together() -> None:
     """As it would say when it starts; a near miss is served."""
     wait = "replica.fetch.wait.max.ms=500"
-    assert check.why_not([wait, "replica.lag.time.max.ms=499"]) == (
+    assert check_config.why_not([wait, "replica.lag.time.max.ms=499"]) == (
         "replica.fetch.wait.max.ms (500) may not be above replica.lag.time.max.ms (499)")
-    assert check.why_not([wait, "replica.lag.time.max.ms=500"]) is None
-    assert "no bug 'no-such'" in str(check.why_not(["floodmark.bugs=no-such"]))
-    assert "no switch 'no-such'" in str(check.why_not(["floodmark.switches=no-such"]))
-    assert check.why_not(["no.such.key=1"]) == "unknown key no.such.key"
+    assert check_config.why_not([wait, "replica.lag.time.max.ms=500"]) is None
+    assert "no bug 'no-such'" in str(check_config.why_not(["floodmark.bugs=no-such"]))
+    assert "no switch 'no-such'" in str(check_config.why_not(["floodmark.switches=no-such"]))
+    assert check_config.why_not(["no.such.key=1"]) == "unknown key no.such.key"

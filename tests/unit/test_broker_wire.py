@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker import wire
-from broker.describing import CONTROLLER_SERVES, OFFERED, api_versions, served
-from broker.hot import FOLLOWER_FETCH, Asked, Fetched, fetch_answer, fetch_request, produce_answer
-from broker.messages import EpochEnd
-from broker.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
-from broker.news import read_news, read_news_answer, write_news, write_news_answer
-from broker.shape import varint
-from broker.wire import (
-    FETCH,
-    PRODUCE,
+from broker.protocol.messages import EpochEnd
+from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
+from broker.server.api_versions import CONTROLLER_SERVES, OFFERED, api_versions, served
+from broker.wire import api_keys, codec
+from broker.wire.api_keys import FETCH, PRODUCE
+from broker.wire.codec import (
     WireError,
     error_code,
     make,
@@ -29,6 +25,9 @@ from broker.wire import (
     write_request,
     write_response,
 )
+from broker.wire.fast_codec import FOLLOWER_FETCH, Asked, Fetched, fetch_answer, fetch_request, produce_answer
+from broker.wire.frame_validation import varint
+from broker.wire.leader_and_isr_codec import read_news, read_news_answer, write_news, write_news_answer
 
 TOPICS = ("t", "a-much-longer-name." * 12)
 
@@ -204,9 +203,9 @@ def test_the_followers_fetch_is_kios() -> None:
 
 def test_a_header_may_bring_tags_that_nobody_knows() -> None:
     """KIP-482: skipped in a header."""
-    cls, _ = request_parts(wire.API_VERSIONS, 3)
+    cls, _ = request_parts(api_keys.API_VERSIONS, 3)
     body = make(cls, client_software_name="new", client_software_version="9")
-    frame = write_request(wire.API_VERSIONS, 3, 1, "me", body)[4:]
+    frame = write_request(api_keys.API_VERSIONS, 3, 1, "me", body)[4:]
     head = read_head(frame)
     tagged = frame[: head.body_at] + varint(1) + varint(300) + varint(2) + b"xx" + frame[head.body_at + 1 :]
 
@@ -235,9 +234,9 @@ def test_a_known_tag_is_as_long_as_it_says(size: int, sound: bool) -> None:
 @pytest.mark.parametrize("damage", ["cut", "tag", "count", "empty", "client"])
 def test_a_damaged_request_is_a_wire_error(damage: str) -> None:
     """Whatever is wrong with it, and wherever."""
-    cls, _ = request_parts(wire.METADATA, 9)
+    cls, _ = request_parts(api_keys.METADATA, 9)
     frame = write_request(
-        wire.METADATA,
+        api_keys.METADATA,
         9,
         1,
         "me",
@@ -285,9 +284,9 @@ def test_an_answer_to_another_request_is_refused() -> None:
     """Correlation ids are compared."""
     frame = write_response(5, api_versions(3, OFFERED))[4:]
 
-    assert read_response(frame, wire.API_VERSIONS, 3, 5).api_keys
+    assert read_response(frame, api_keys.API_VERSIONS, 3, 5).api_keys
     with pytest.raises(WireError, match="another request"):
-        read_response(frame, wire.API_VERSIONS, 3, 6)
+        read_response(frame, api_keys.API_VERSIONS, 3, 6)
 
 
 def test_what_is_offered() -> None:
@@ -306,7 +305,7 @@ def test_what_is_offered() -> None:
 def test_an_unknown_api_versions_is_answered_with_version_0_and_35() -> None:
     """KIP-511: the list all the same, in the body that every client can read."""
     frame = write_response(1, api_versions(17, CONTROLLER_SERVES))[4:]
-    answer = read_response(frame, wire.API_VERSIONS, 0, 1)
+    answer = read_response(frame, api_keys.API_VERSIONS, 0, 1)
 
     assert int(answer.error_code) == 35
     assert {each.api_key for each in answer.api_keys} == set(CONTROLLER_SERVES)
@@ -353,7 +352,8 @@ def test_leader_and_isr_goes_both_ways() -> None:
 )
 def test_a_damaged_leader_and_isr_is_a_wire_error(body: bytes) -> None:
     """Not JSON, or not the fields."""
-    frame = wire.frame_request(wire.LEADER_AND_ISR, wire.OUR_VERSION, 1, "c", body, tagged=False)[4:]
+    key, version = api_keys.LEADER_AND_ISR, api_keys.LEADER_AND_ISR_VERSION
+    frame = codec.frame_request(key, version, 1, "c", body, tagged=False)[4:]
 
     with pytest.raises(WireError):
         read_news(frame, read_head(frame))

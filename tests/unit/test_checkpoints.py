@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from disk import files_no_larger_than
 
-from broker.checkpoints import (
+from broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
     CheckpointError,
     ensure_meta,
@@ -18,8 +18,8 @@ from broker.checkpoints import (
     write_epochs,
     write_offsets,
 )
-from broker.files import DiskError, Files
-from broker.journal import Journal, JournalError
+from broker.storage.controller_journal import Journal, JournalError
+from broker.storage.log_directory import DiskError, Files
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_after_a_failed_write_a_journal_takes_nothing_more(tmp_path: Path,
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("broker.journal.os.fdatasync", full)
+        patch.setattr("broker.storage.controller_journal.os.fdatasync", full)
         with pytest.raises(JournalError, match="No space left"):
             journal.append([{"n": 2}])
     with pytest.raises(JournalError, match="an earlier write failed"):

@@ -5,8 +5,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker import errors
-from broker.cluster_messages import (
+from broker.protocol import errors
+from broker.protocol.controller import Controller, ControllerConfig, PartitionInfo
+from broker.protocol.messages import (
+    NO_LEADER,
     AllocateProducerIds,
     AlterAnswer,
     AlterPartition,
@@ -27,10 +29,8 @@ from broker.cluster_messages import (
     Registered,
     Tick,
 )
-from broker.control import ControlError
-from broker.controller import Controller, ControllerConfig, PartitionInfo
-from broker.controller_views import election
-from broker.messages import NO_LEADER
+from broker.server.controller_views import election
+from broker.testing.control_socket import ControlError
 
 Effect = TypeVar("Effect")
 SESSION_MS = 1_000

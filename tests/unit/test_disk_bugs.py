@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from disk import TOPIC_ID, batch
 
-from broker.checkpoints import read_epochs
-from broker.files import Files
-from broker.messages import Batch
-from broker.rules import rules_for
-from broker.storage import PartitionLog
+from broker.protocol.messages import Batch
+from broker.storage.checkpoint_files import read_epochs
+from broker.storage.local_log import PartitionLog
+from broker.storage.log_directory import Files
+from broker.testing.bugs import rules_for
 
 
 @contextmanager

@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.arming import ArmingError, Freight, Place, read_arm, read_arms, read_release
-from broker.carrying import Carrier, Hosted
-from broker.config import ConfigError, parse
-from broker.failpoints import Failpoints, Fate
-from broker.files import Files
-from broker.messages import (
+from broker.protocol.messages import (
     NO_EPOCH,
     Append,
     Batch,
@@ -27,10 +22,15 @@ from broker.messages import (
     SaveEpochs,
     Truncate,
 )
-from broker.replica import Recovered, Replica, ReplicaConfig
-from broker.rules import rules_for
-from broker.storage import PartitionLog
-from broker.trace import Trace
+from broker.protocol.replica import Recovered, Replica, ReplicaConfig
+from broker.server.config import ConfigError, parse
+from broker.server.effect_runner import Carrier, Hosted
+from broker.storage.local_log import PartitionLog
+from broker.storage.log_directory import Files
+from broker.testing.bugs import rules_for
+from broker.testing.failpoint_requests import ArmingError, Freight, Place, read_arm, read_arms, read_release
+from broker.testing.failpoints import Failpoints, Fate
+from broker.testing.trace import Trace
 
 
 def place(name: str = "F.appended", **besides: Any) -> Place:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker import errors
-from broker.isr import Isr
-from broker.messages import AlterAnswered, ProposeIsr
-from broker.rules import KIP_320
+from broker.protocol import errors
+from broker.protocol.isr import Isr
+from broker.protocol.messages import AlterAnswered, ProposeIsr
+from broker.protocol.rules import KIP_320
 
 EXPAND = ProposeIsr(leader_epoch=4, partition_epoch=7, isr=((1, 11), (2, 12), (3, 13)))
 SHRINK = ProposeIsr(leader_epoch=4, partition_epoch=7, isr=((1, 11),))

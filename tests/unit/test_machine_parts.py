@@ -2,15 +2,15 @@
 
 import pytest
 
-from broker import errors
-from broker.bugs import BUGS
-from broker.epochs import EpochCache
-from broker.errors import IllegalEvent, name_of
-from broker.log import Log
-from broker.messages import Batch, EpochEnd
-from broker.producers import SEQUENCES, Producers
-from broker.purgatory import Purgatory
-from broker.rules import GENERATIONS, KIP_320, rules_for
+from broker.protocol import errors
+from broker.protocol.errors import IllegalEvent, name_of
+from broker.protocol.leader_epoch_cache import EpochCache
+from broker.protocol.log import Log
+from broker.protocol.messages import Batch, EpochEnd
+from broker.protocol.producer_state_manager import SEQUENCES, Producers
+from broker.protocol.purgatory import Purgatory
+from broker.protocol.rules import GENERATIONS, KIP_320
+from broker.testing.bugs import BUGS, rules_for
 
 
 def batch(

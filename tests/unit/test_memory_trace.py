@@ -11,7 +11,7 @@ from memory_cluster import MemoryCluster
 from memory_trace import attach, write_folder
 from random_driver import RandomDriver, random_cluster
 
-from broker.rules import GENERATIONS
+from broker.protocol.rules import GENERATIONS
 from checkers.judge.job import SparkJudge
 
 Lines = list[dict[str, Any]]

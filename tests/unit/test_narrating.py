@@ -5,31 +5,34 @@ from typing import Any
 
 import pytest
 
-from broker import errors
-from broker.cluster_messages import Elect, Heartbeat, Register, Tick
-from broker.controller import Controller, ControllerConfig
-from broker.messages import (
+from broker.protocol import errors
+from broker.protocol.controller import Controller, ControllerConfig
+from broker.protocol.messages import (
     CONSUMER,
     AlterAnswered,
     Batch,
     CreateTopic,
+    Elect,
     EpochEnd,
     Expire,
     Fetch,
     FetchAnswered,
     FetchWish,
+    Heartbeat,
     LeaderAndIsr,
     LogEndsAnswered,
     LogEndsWish,
     Persist,
     Produce,
     ProposeIsr,
+    Register,
     ReplicaEvent,
+    Tick,
 )
-from broker.narrating import Found, checkpoint_line, replica_lines, standing, start_lines
-from broker.narrating_cluster import controller_lines, untold_lines
-from broker.replica import Recovered, Replica, ReplicaConfig
-from broker.rules import rules_for
+from broker.protocol.replica import Recovered, Replica, ReplicaConfig
+from broker.testing.bugs import rules_for
+from broker.testing.controller_trace_events import controller_lines, untold_lines
+from broker.testing.trace_events import Found, checkpoint_line, replica_lines, standing, start_lines
 
 ISR = (1, 2, 3)
 

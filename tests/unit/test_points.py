@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from broker import arming
+from broker.testing import failpoint_requests
 from harness.cluster import views
 from harness.cluster.control import Refused
 from harness.cluster.layout import Layout, lay_out
@@ -116,21 +116,22 @@ def told(folder: Path, story: Callable[[Stand], Awaitable[Any]], *, trace: bool 
 def test_both_sides_know_the_same_points() -> None:
     """Names, whose they are, what may be done there."""
     assert {name: (point.of_controller, point.actions) for name, point in POINTS.items()} == {
-        name: (point.role == arming.CONTROLLER, point.actions) for name, point in arming.POINTS.items()}
-    assert SCOPES == arming.SCOPES
+        name: (point.role == failpoint_requests.CONTROLLER, point.actions)
+        for name, point in failpoint_requests.POINTS.items()}
+    assert SCOPES == failpoint_requests.SCOPES
 
 
 @pytest.mark.parametrize("name", sorted(POINTS))
 def test_what_is_asked_is_what_a_process_understands(name: str) -> None:
     """Every action at every point, with every condition."""
-    role = arming.CONTROLLER if POINTS[name].of_controller else arming.BROKER
+    role = failpoint_requests.CONTROLLER if POINTS[name].of_controller else failpoint_requests.BROKER
     for action in POINTS[name].actions:
         point = {"name": name, "action": action, "partition": 4, "epoch": 2, "peer": "n1", "offset": 5,
                  "times": 0, "skip": 1, **({"for_ms": 5} if action == "delay" else {})}
-        arm = arming.read_arm(views.point_request(NAMES, point), role)
+        arm = failpoint_requests.read_arm(views.point_request(NAMES, point), role)
         assert (arm.point, arm.action, arm.topic, arm.partition, arm.peer) == (name, action, "log", 1, 1)
     through = {"through_epoch": 3} if name == "C.elected" else {}
-    release = arming.read_release(views.point_request(NAMES, {
+    release = failpoint_requests.read_release(views.point_request(NAMES, {
         "name": name, "partition": 4, "peer": CONTROLLER, "keep": True, **through}), role)
     assert (release.topic, release.partition, release.peer) == ("log", 1, 100)
 
@@ -185,7 +186,7 @@ def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(tmp_path: 
         *others, armed = stand.properties()
         assert others == before
         key, _, value = armed.partition("=")
-        arms = arming.read_all(arming.read_arms(value), arming.BROKER)
+        arms = failpoint_requests.read_all(failpoint_requests.read_arms(value), failpoint_requests.BROKER)
         assert (key, [arm.action for arm in arms]) == ("floodmark.failpoints", ["hold", "crash"])
         stand.points.has_read("n2")
         assert stand.properties() == before

@@ -1,5 +1,5 @@
-"""The power cut: the broker's account (broker.durable, broker.files) and its reader
-(harness.cluster.power), which share no code, must mean the same."""
+"""The power cut: the broker's account (broker.storage.durability_side_file, log_directory) and its
+reader (harness.cluster.power), which share no code, must mean the same."""
 
 from pathlib import Path
 from random import Random
@@ -7,10 +7,10 @@ from random import Random
 import pytest
 from disk import Disk, batch
 
-from broker.checkpoints import HIGH_WATERMARKS, read_epochs, read_offsets, write_offsets
-from broker.durable import Durable, Note
-from broker.files import Files
-from broker.messages import Batch
+from broker.protocol.messages import Batch
+from broker.storage.checkpoint_files import HIGH_WATERMARKS, read_epochs, read_offsets, write_offsets
+from broker.storage.durability_side_file import Durable, Note
+from broker.storage.log_directory import Files
 from harness.cluster.power import power_cut, wipe
 from harness.errors import FloodmarkError
 

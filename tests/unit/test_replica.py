@@ -6,10 +6,9 @@ from typing import TypeVar
 
 import pytest
 
-from broker import errors
-from broker.cluster_messages import Tick
-from broker.errors import IllegalEvent
-from broker.messages import (
+from broker.protocol import errors
+from broker.protocol.errors import IllegalEvent
+from broker.protocol.messages import (
     CONSUMER,
     Batch,
     EndOffsetAnswer,
@@ -32,10 +31,11 @@ from broker.messages import (
     Reset,
     RoleChanged,
     SaveEpochs,
+    Tick,
     Truncate,
 )
-from broker.replica import Recovered, Replica, ReplicaConfig
-from broker.rules import rules_for
+from broker.protocol.replica import Recovered, Replica, ReplicaConfig
+from broker.testing.bugs import rules_for
 
 Effect = TypeVar("Effect")
 ALIVE = {1: 11, 2: 12, 3: 13}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from disk import Disk, batch
 
-from broker.messages import Batch
-from broker.records import parse
+from broker.protocol.messages import Batch
+from broker.wire.record_batch import parse
 
 SIZE = len(batch(0).data)  # of a batch of one record, as these tests write them
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from command_line import edit_lines, edit_run, floodmark, golden
 
-from broker import config
+from broker.server import config
 from harness.cluster.properties import line
 from harness.errors import UsageError
 

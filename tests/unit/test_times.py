@@ -7,9 +7,9 @@ import pytest
 from disk import Disk
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from broker.messages import Batch
-from broker.records import parse
-from broker.times import YOUNGEST, Timed, find
+from broker.protocol.messages import Batch
+from broker.storage.offsets_by_timestamp import YOUNGEST, Timed, find
+from broker.wire.record_batch import parse
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from broker import errors
-from broker.cluster_messages import (
+from broker.protocol import errors
+from broker.protocol.controller import Controller, ControllerConfig
+from broker.protocol.messages import (
     AlterTopic,
     ControllerEffect,
     CreateTopic,
@@ -17,11 +18,10 @@ from broker.cluster_messages import (
     Register,
     TopicAnswer,
 )
-from broker.config import parse
-from broker.controller import Controller, ControllerConfig
-from broker.metadata import Metadata
-from broker.narrating_cluster import controller_lines
-from broker.topic_configs import DEFAULT, STATIC, TOPIC, altered, config_problem, of_broker, of_topic
+from broker.protocol.metadata import Metadata
+from broker.server.config import parse
+from broker.server.topic_configs import DEFAULT, STATIC, TOPIC, altered, config_problem, of_broker, of_topic
+from broker.testing.controller_trace_events import controller_lines
 
 NOW: dict[str, Any] = {"now_ms": 0, "token": 0}
 

@@ -1,4 +1,4 @@
-"""The raw trace files: written by broker.trace, read, merged and followed by harness.trace."""
+"""The raw trace files: written by broker.testing.trace, read, merged and followed by harness.trace."""
 
 import json
 import random
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.failpoints import Place
-from broker.logline import EXIT_BROKEN
-from broker.trace import Trace, latest_version
+from broker.process_log import EXIT_BROKEN
+from broker.testing.failpoints import Place
+from broker.testing.trace import Trace, latest_version
 from harness import trace
 from harness.errors import FloodmarkError
 from harness.trace import FIELDS, Feed, Merge, Raw
@@ -202,8 +202,9 @@ def test_a_failpoint_is_told_with_what_is_known_of_it(tmp_path: Path) -> None:
 
 def test_a_process_that_ends_itself_says_so_last(tmp_path: Path) -> None:
     """A broken invariant, a disk that refuses: the trace has the reason."""
-    dies = "from broker import logline, trace; from pathlib import Path; import sys\n"
-    dies += "trace.Trace(Path(sys.argv[1]), 1); logline.die('disk-refused', OSError('no'))"
+    dies = "from broker import process_log; from broker.testing import trace\n"
+    dies += "from pathlib import Path; import sys\n"
+    dies += "trace.Trace(Path(sys.argv[1]), 1); process_log.die('disk-refused', OSError('no'))"
     ended = subprocess.run(
         [sys.executable, "-c", dies, tmp_path / "1.trace"], capture_output=True, timeout=60, check=False
     )
@@ -214,7 +215,7 @@ def test_a_process_that_ends_itself_says_so_last(tmp_path: Path) -> None:
 
 def test_a_trace_that_cannot_be_written_ends_the_process(tmp_path: Path) -> None:
     """What nobody can check must not go on: here the disk is full."""
-    dies = "from broker import trace; from pathlib import Path\n"
+    dies = "from broker.testing import trace; from pathlib import Path\n"
     dies += "trace.Trace(Path('/dev/full'), 1).process([{'event': 'start', 'clean': False}])"
     ended = subprocess.run([sys.executable, "-c", dies], capture_output=True, timeout=60, check=False)
     assert ended.returncode == EXIT_BROKEN

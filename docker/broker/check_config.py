@@ -1,0 +1,43 @@
+"""`python -m broker.check_config KEY=VALUE...` says whether a broker would accept these settings.
+
+It starts no broker.
+
+Exit codes: 0 it would; 2 it would not, and why is on stdout. What every broker has of its own (its id, its
+addresses, its folder) need not be named.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from broker.process_log import EXIT_CONFIG
+from broker.server.config import ConfigError, parse
+
+ITS_OWN = """
+process.roles=broker
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:9092
+controller.quorum.voters=100@127.0.0.1:9093
+log.dirs=log
+"""
+_PLACE = "--override: "
+
+
+def why_not(settings: Sequence[str]) -> str | None:
+    """In the broker's own words; None: it would. A key that nobody knows is refused too."""
+    try:
+        _, warnings = parse(ITS_OWN, "settings", settings)
+    except ConfigError as error:
+        return str(error).removeprefix(_PLACE)
+    return warnings[0].removeprefix(_PLACE) if warnings else None
+
+
+def main() -> int:
+    why = why_not(sys.argv[1:])
+    if why is None:
+        return 0
+    sys.stdout.write(f"{why}\n")
+    return EXIT_CONFIG
+
+
+if __name__ == "__main__":
+    sys.exit(main())

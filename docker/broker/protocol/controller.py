@@ -1,0 +1,422 @@
+"""The controller: liveness, elections, ISR changes, epochs; pure, step(event) -> effects.
+
+Rules
+1. Every change is a record; Persist stands before Publish and before every answer that rests on it.
+2. The state is what the records say: a controller started again from them goes on where it was. What is not
+   in them (when a broker was last heard of) begins anew.
+3. A registration is a new incarnation (KIP-380, KIP-903): it gets a new broker epoch, leaves every ISR of
+   which it is not the last member and every leadership, before it is answered.
+4. An ISR changes by compare-and-set of leader epoch and partition epoch, and every member must be active and
+   the incarnation that the leader has seen catch up.
+5. Sessions that end together are ended one by one, the longest silent first, each from the ISR that the one
+   before left (KAFKA-13173): whoever was heard of last is the ISR's last member.
+6. A controller that was itself asleep holds nobody's silence against him for that time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from broker.protocol import errors
+from broker.protocol.cluster_state import (
+    Broker,
+    ClusterState,
+    Partition,
+    Record,
+    broker_record,
+    configs_record,
+    partition_record,
+    partitions_record,
+    producer_ids_record,
+    topic_deleted_record,
+    topic_record,
+)
+from broker.protocol.elections import appointed, elected, without
+from broker.protocol.messages import (
+    NO_LEADER,
+    AllocateProducerIds,
+    AlterAnswer,
+    AlterPartition,
+    AlterTopic,
+    ControllerEffect,
+    ControllerEvent,
+    CreateAnswer,
+    CreateTopic,
+    DeleteTopic,
+    Elect,
+    ElectAnswer,
+    Expire,
+    ExpireAnswer,
+    GrowTopic,
+    Heartbeat,
+    HeartbeatAnswer,
+    Persist,
+    ProducerIdsAnswer,
+    Publish,
+    Register,
+    Registered,
+    Tick,
+    TopicAnswer,
+)
+from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo, metadata_of
+from broker.protocol.rules import KIP_320, Rules
+from broker.protocol.topic_placement import TopicDefaults, new_partitions, new_topic
+
+__all__ = ["BrokerInfo", "Controller", "ControllerConfig", "Metadata", "PartitionInfo", "TopicInfo"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    session_timeout_ms: int = 9_000
+    unclean_leader_election: bool = False
+    default_replication_factor: int = 1
+    default_partitions: int = 1
+    producer_id_block: int = 1_000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    """What is known of a broker's life and not worth a record."""
+
+    heard_ms: int
+    metadata_version: int = -1  # that it has taken, by its last heartbeat
+    stop_version: int = -1  # the metadata version that took its leaderships away, once it stops
+
+
+class Controller:
+    """The machine; `records` are those that an earlier one asked to persist, in order."""
+
+    def __init__(
+        self, config: ControllerConfig, records: Iterable[Record] = (), rules: Rules = KIP_320
+    ) -> None:
+        self._config = config
+        self._rules = rules
+        self._state = ClusterState()
+        for record in records:
+            self._state.apply(record)
+        self._sessions: dict[int, _Session] = {}
+        self._stepped_ms: int | None = None  # when, last
+        self._records: list[Record] = []  # of this step
+        self._metadata: Metadata | None = None
+        self._handlers: dict[type, Callable[[Any], ControllerEffect | None]] = {
+            Register: self._register,
+            Heartbeat: self._heartbeat,
+            AlterPartition: self._alter_partition,
+            Elect: self._elect,
+            CreateTopic: self._create_topic,
+            AlterTopic: self._alter_topic,
+            GrowTopic: self._grow_topic,
+            DeleteTopic: self._delete_topic,
+            AllocateProducerIds: self._allocate_producer_ids,
+            Expire: self._expire,
+            Tick: self._tick,
+        }
+
+    def step(self, event: ControllerEvent) -> list[ControllerEffect]:
+        """Persist, then Publish, then the answer; each only if there is one."""
+        self._records = []
+        version = self._state.version
+        self._excuse(event.now_ms)
+        for broker in self._state.brokers:  # a session begins when first thought of, after a restart too
+            if broker not in self._sessions:
+                self._sessions[broker] = _Session(heard_ms=event.now_ms)
+        answer = self._handlers[type(event)](event)
+        effects: list[ControllerEffect] = []
+        if self._records:
+            effects.append(Persist(records=tuple(self._records)))
+        if self._state.version != version:
+            effects.append(Publish(version=self._state.version))
+        if answer is not None:
+            effects.append(answer)
+        return effects
+
+    def _excuse(self, now_ms: int) -> None:
+        """Move the sessions by the time in which nothing at all was heard or done here (rule 6)."""
+        asleep_ms = now_ms - self._stepped_ms if self._stepped_ms is not None else 0
+        self._stepped_ms = now_ms
+        if asleep_ms > self._config.session_timeout_ms // 2:
+            for session in self._sessions.values():
+                session.heard_ms += asleep_ms
+
+    def metadata(self) -> Metadata:
+        """The whole metadata as of now."""
+        if self._metadata is None or self._metadata.version != self._state.version:
+            self._metadata = metadata_of(self._state)
+        return self._metadata
+
+    # -- brokers ---------------------------------------------------------------------------------------
+
+    def _register(self, event: Register) -> ControllerEffect:
+        state = self._state
+        known = state.brokers.get(event.broker)
+        if known is not None and known.incarnation == event.incarnation:  # asked again: the answer was lost
+            self._sessions[event.broker].heard_ms = event.now_ms
+            return Registered(token=event.token, error=errors.NONE, broker_epoch=known.epoch)
+        unnoticed = known is not None and not known.fenced and not self._rules.bounce_is_a_failure
+        broker = Broker(
+            id=event.broker,
+            epoch=state.next_broker_epoch,
+            incarnation=event.incarnation,
+            host=event.host,
+            port=event.port,
+            fenced=not unnoticed,
+            stopping=False,
+            registered_version=0,  # the record's own
+        )
+        self._record(broker_record(broker))
+        self._sessions[event.broker] = _Session(heard_ms=event.now_ms)
+        if not unnoticed:
+            self._take_out(event.broker)
+        return Registered(token=event.token, error=errors.NONE, broker_epoch=broker.epoch)
+
+    def _heartbeat(self, event: Heartbeat) -> ControllerEffect:
+        broker = self._state.brokers.get(event.broker)
+        error = _broker_error(broker, event.broker_epoch)
+        if error or broker is None:
+            return HeartbeatAnswer(token=event.token, error=error, fenced=True, may_stop=False)
+        session = self._sessions[event.broker]
+        session.heard_ms = event.now_ms
+        session.metadata_version = max(session.metadata_version, event.metadata_version)
+        if event.stopping:
+            return self._stop(event, broker, session)
+        if broker.fenced and not broker.stopping and event.metadata_version >= broker.registered_version:
+            broker = replace(broker, fenced=False)
+            self._record(broker_record(broker))
+            self._elect_leaderless()
+        return HeartbeatAnswer(token=event.token, error=errors.NONE, fenced=broker.fenced, may_stop=False)
+
+    def _stop(self, event: Heartbeat, broker: Broker, session: _Session) -> ControllerEffect:
+        """Controlled shutdown: nothing is led by it any more, and the others know, before it may stop."""
+        if not broker.stopping:
+            broker = replace(broker, stopping=True)
+            self._record(broker_record(broker))
+            self._take_out(broker.id)
+        if session.stop_version < 0:
+            session.stop_version = self._state.version
+        told = all(
+            self._sessions[other].metadata_version >= session.stop_version
+            for other in self._state.brokers
+            if self._state.active(other)
+        )
+        return HeartbeatAnswer(token=event.token, error=errors.NONE, fenced=broker.fenced, may_stop=told)
+
+    def _tick(self, event: Tick) -> None:
+        late_ms = event.now_ms - self._config.session_timeout_ms
+        silent = [
+            (self._sessions[broker.id].heard_ms, broker.id)
+            for broker in self._state.brokers.values()
+            if not broker.fenced and self._sessions[broker.id].heard_ms < late_ms
+        ]
+        self._fence(broker for _, broker in sorted(silent))
+
+    def _expire(self, event: Expire) -> ControllerEffect:
+        broker = self._state.brokers.get(event.broker)
+        if broker is None:
+            return ExpireAnswer(token=event.token, error=errors.BROKER_ID_NOT_REGISTERED)
+        if not broker.fenced:
+            self._fence([event.broker])
+        return ExpireAnswer(token=event.token, error=errors.NONE)
+
+    def _fence(self, brokers: Iterable[int]) -> None:
+        """End these sessions."""
+        expired = list(brokers)
+        stale = None if self._rules.expires_one_by_one else dict(self._partitions())
+        for broker in expired:
+            self._record(broker_record(replace(self._state.brokers[broker], fenced=True)))
+            self._take_out(broker, stale)
+
+    def _take_out(self, broker: int, stale: Mapping[tuple[str, int], Partition] | None = None) -> None:
+        """Out of every ISR of which it is not the last member, and out of every leadership."""
+        for (topic, index), partition in list(self._partitions()):
+            was = partition
+            if stale is not None:  # the mutant's rule
+                was = replace(stale[topic, index], leader_epoch=partition.leader_epoch)
+            change = without(was, broker, self._state.active, self._rules, unclean=self._unclean(topic))
+            if change is not None:
+                change = replace(change, partition_epoch=partition.partition_epoch + 1)
+                self._record(partition_record(topic, index, change))
+
+    # -- partitions ------------------------------------------------------------------------------------
+
+    def _alter_partition(self, event: AlterPartition) -> ControllerEffect:
+        partition = self._state.partition(event.topic, event.partition)
+        error = _broker_error(self._state.brokers.get(event.broker), event.broker_epoch)
+        if not error and partition is None:
+            error = errors.UNKNOWN_TOPIC_OR_PARTITION
+        elif not error and partition is not None:
+            error = self._alter_error(event, partition)
+        if error or partition is None:
+            return AlterAnswer(
+                token=event.token, error=error, leader=NO_LEADER, leader_epoch=-1, isr=(), partition_epoch=-1
+            )
+        members = {broker for broker, _ in event.isr}
+        now = replace(
+            partition,
+            isr=tuple(broker for broker in partition.replicas if broker in members),
+            partition_epoch=partition.partition_epoch + 1,  # always: it voids older requests
+        )
+        self._record(partition_record(event.topic, event.partition, now))
+        return AlterAnswer(
+            token=event.token,
+            error=errors.NONE,
+            leader=now.leader,
+            leader_epoch=now.leader_epoch,
+            isr=now.isr,
+            partition_epoch=now.partition_epoch,
+        )
+
+    def _alter_error(self, event: AlterPartition, partition: Partition) -> int:
+        """Kafka's checks in Kafka's order."""
+        if self._rules.alter_compares_epochs:
+            if event.leader_epoch > partition.leader_epoch:
+                return errors.NOT_CONTROLLER  # KAFKA-14154: the sender knows more than this controller
+            if event.partition_epoch > partition.partition_epoch:
+                return errors.NOT_CONTROLLER
+            if event.leader_epoch < partition.leader_epoch:
+                return errors.FENCED_LEADER_EPOCH
+            if event.broker != partition.leader:
+                return errors.INVALID_REQUEST
+            if event.partition_epoch < partition.partition_epoch:
+                return errors.INVALID_UPDATE_VERSION
+        members = [broker for broker, _ in event.isr]
+        if len(set(members)) != len(members) or not set(members) <= set(partition.replicas):
+            return errors.INVALID_REQUEST
+        if event.broker not in members:
+            return errors.INVALID_REQUEST
+        if not all(self._may_be_member(broker, epoch) for broker, epoch in event.isr):
+            return errors.INELIGIBLE_REPLICA
+        return errors.NONE
+
+    def _may_be_member(self, broker: int, epoch: int) -> bool:
+        known = self._state.brokers.get(broker)
+        if known is None:
+            return False
+        if self._rules.alter_refuses_fenced and (known.fenced or known.stopping):
+            return False
+        return known.epoch == epoch or not self._rules.checks_broker_epochs
+
+    def _elect(self, event: Elect) -> ControllerEffect:
+        named = event.partitions or tuple(key for key, _ in self._partitions())
+        results = []
+        for topic, index in named:
+            if event.leader == NO_LEADER:
+                error = self._elect_one(topic, index, unclean=event.unclean)
+            else:
+                error = self._appoint(topic, index, event.leader, unclean=event.unclean)
+            if event.partitions or error != errors.ELECTION_NOT_NEEDED:
+                results.append((topic, index, error))
+        return ElectAnswer(token=event.token, results=tuple(results))
+
+    def _elect_one(self, topic: str, index: int, *, unclean: bool) -> int:
+        partition = self._state.partition(topic, index)
+        if partition is None:
+            return errors.UNKNOWN_TOPIC_OR_PARTITION
+        active = self._state.active
+        wanted = partition.replicas[0]
+        if unclean:
+            if partition.leader != NO_LEADER and active(partition.leader):
+                return errors.ELECTION_NOT_NEEDED
+        elif partition.leader == wanted:
+            return errors.ELECTION_NOT_NEEDED
+        elif wanted not in partition.isr or not active(wanted):
+            return errors.PREFERRED_LEADER_NOT_AVAILABLE
+        now = elected(partition, active, self._rules, unclean=unclean, preferred=not unclean)
+        if now is None:
+            return errors.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        self._record(partition_record(topic, index, now))
+        return errors.NONE
+
+    def _appoint(self, topic: str, index: int, leader: int, *, unclean: bool) -> int:
+        """Elect this one: an active member of the ISR or, unclean, an active replica."""
+        partition = self._state.partition(topic, index)
+        if partition is None:
+            return errors.UNKNOWN_TOPIC_OR_PARTITION
+        if partition.leader == leader:
+            return errors.ELECTION_NOT_NEEDED
+        eligible = partition.replicas if unclean else partition.isr
+        if leader not in eligible or not self._state.active(leader):
+            return errors.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        self._record(partition_record(topic, index, appointed(partition, leader, self._rules)))
+        return errors.NONE
+
+    def _elect_leaderless(self) -> None:
+        """A broker is back: partitions without a leader may have one again."""
+        for (topic, index), partition in list(self._partitions()):
+            if partition.leader == NO_LEADER:
+                now = elected(partition, self._state.active, self._rules, unclean=self._unclean(topic))
+                if now is not None:
+                    self._record(partition_record(topic, index, now))
+
+    # -- topics and producers ----------------------------------------------------------------------------
+
+    def _create_topic(self, event: CreateTopic) -> ControllerEffect:
+        defaults = TopicDefaults(
+            partitions=self._config.default_partitions,
+            replication_factor=self._config.default_replication_factor,
+        )
+        made = new_topic(event, self._state, defaults)
+        if isinstance(made, CreateAnswer):
+            return made
+        if not event.validate_only:
+            self._record(topic_record(made))
+        return CreateAnswer(token=event.token, error=errors.NONE, message="", topic_id=made.id)
+
+    def _alter_topic(self, event: AlterTopic) -> ControllerEffect:
+        if event.topic not in self._state.topics:
+            return _no_topic(event)
+        if self._state.topics[event.topic].configs != event.configs:
+            self._record(configs_record(event.topic, event.configs))
+            self._elect_leaderless()  # unclean elections may be allowed now
+        return TopicAnswer(token=event.token, error=errors.NONE, message="")
+
+    def _grow_topic(self, event: GrowTopic) -> ControllerEffect:
+        topic = self._state.topics.get(event.topic)
+        if topic is None:
+            return _no_topic(event)
+        made = new_partitions(event, topic, self._state)
+        if isinstance(made, TopicAnswer):
+            return made
+        if not event.validate_only:
+            self._record(partitions_record(event.topic, made))
+        return TopicAnswer(token=event.token, error=errors.NONE, message="")
+
+    def _delete_topic(self, event: DeleteTopic) -> ControllerEffect:
+        if event.topic not in self._state.topics:
+            return _no_topic(event)
+        self._record(topic_deleted_record(event.topic))
+        return TopicAnswer(token=event.token, error=errors.NONE, message="")
+
+    def _allocate_producer_ids(self, event: AllocateProducerIds) -> ControllerEffect:
+        error = _broker_error(self._state.brokers.get(event.broker), event.broker_epoch)
+        if error:
+            return ProducerIdsAnswer(token=event.token, error=error, first=-1, count=0)
+        first, count = self._state.next_producer_id, self._config.producer_id_block
+        self._record(producer_ids_record(first + count))
+        return ProducerIdsAnswer(token=event.token, error=errors.NONE, first=first, count=count)
+
+    # -- helpers -----------------------------------------------------------------------------------------
+
+    def _record(self, record: Record) -> None:
+        self._state.apply(record)
+        self._records.append(record)
+
+    def _partitions(self) -> Iterable[tuple[tuple[str, int], Partition]]:
+        for name, topic in self._state.topics.items():
+            for index, partition in enumerate(topic.partitions):
+                yield (name, index), partition
+
+    def _unclean(self, topic: str) -> bool:
+        own = self._state.topics[topic].configs.get("unclean.leader.election.enable")
+        return self._config.unclean_leader_election if own is None else own.lower() == "true"
+
+
+def _no_topic(event: AlterTopic | GrowTopic | DeleteTopic) -> TopicAnswer:
+    error, message = errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {event.topic!r}"
+    return TopicAnswer(token=event.token, error=error, message=message)
+
+
+def _broker_error(broker: Broker | None, epoch: int) -> int:
+    """Kafka's checkBrokerEpoch."""
+    if broker is None:
+        return errors.BROKER_ID_NOT_REGISTERED
+    return errors.NONE if broker.epoch == epoch else errors.STALE_BROKER_EPOCH

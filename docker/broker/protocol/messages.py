@@ -1,0 +1,522 @@
+"""What a replica and the controller are told (events) and what they want done (effects): values only.
+
+Rules
+1. Every event carries `now_ms`, the shell's monotonic clock; a machine reads no clock of its own.
+2. Effects are carried out in the order given, synchronously: when a ReadAnswer is carried out, the bytes
+   it names are in storage, and when a ProduceAnswer is, so is everything the ack rests on.
+3. `token` is the shell's name for a request that waits; a machine gives it back unread.
+4. LEO and HW are exclusive (the next offset; the first offset not committed). -1 means "none" as on the wire.
+5. `error` is a Kafka error code (broker.protocol.errors gives them names); 0 is none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NO_EPOCH = -1
+NO_LEADER = -1
+CONSUMER = -1  # the replica id of a client's fetch
+
+
+# -- values -------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One record batch v2, of which the machine reads the frame and never the records.
+
+    base_offset and epoch rule over what `data` holds in their place: a leader assigns them by
+    `dataclasses.replace`, and storage writes them into the header (both lie outside the CRC).
+    Invariant: last_offset >= base_offset.
+    """
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    data: bytes = b""  # the whole batch as it goes to disk and on the wire
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+
+    @property
+    def count(self) -> int:
+        return self.last_offset - self.base_offset + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEnd:
+    """Where an epoch ends in a log: the largest epoch <= the one asked, the offset after its last record."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time has passed: parked produces may expire, laggards may leave the ISR."""
+
+    now_ms: int
+
+
+# -- events of a replica ------------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsr:
+    """CONTROLLER -> replica: who leads. The shell has refused those meant for another incarnation."""
+
+    now_ms: int
+    leader: int  # NO_LEADER while nobody may lead
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    replicas: tuple[int, ...]  # as assigned, preferred leader first
+    broker_epochs: Mapping[int, int]  # of every broker that is registered and not fenced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Produce:
+    """CLIENT -> leader: append these (offsets and epochs are the leader's to give). acks is -1, 0 or 1."""
+
+    now_ms: int
+    token: object
+    acks: int
+    timeout_ms: int
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """FOLLOWER or CLIENT -> leader: read from `offset`. Answered at once by a ReadAnswer; whether an empty
+    answer waits is the purgatory's matter, which asks again with `again` set: then nobody is credited and
+    the HW is read afresh."""
+
+    now_ms: int
+    token: object
+    replica: int  # CONSUMER for a client
+    broker_epoch: int  # of the follower's incarnation; -1 unknown
+    offset: int
+    current_leader_epoch: int  # -1: the asker names none
+    last_fetched_epoch: int  # -1: the asker names none
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOffsetAsked:
+    """FOLLOWER or CLIENT -> leader: OffsetsForLeaderEpoch."""
+
+    now_ms: int
+    token: object
+    replica: int
+    current_leader_epoch: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetAsked:
+    """ANYBODY -> leader: ListOffsets. `latest` false asks the log start. A follower (replica >= 0) is told
+    the LEO, a client the HW."""
+
+    now_ms: int
+    token: object
+    replica: int
+    current_leader_epoch: int
+    latest: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAnswered:
+    """LEADER -> follower. `asked` is the wish it answers, by which a late answer is known and dropped."""
+
+    now_ms: int
+    leader: int
+    asked: "FetchWish"
+    error: int
+    hw: int
+    log_start: int
+    diverging: EpochEnd | None
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOffsetAnswered:
+    """LEADER -> follower: the answer to an EpochWish (the generations that ask before they fetch)."""
+
+    now_ms: int
+    leader: int
+    asked: "EpochWish"
+    error: int
+    end: EpochEnd | None  # None: undefined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEndsAnswered:
+    """LEADER -> follower: the answer to a LogEndsWish (after OFFSET_OUT_OF_RANGE)."""
+
+    now_ms: int
+    leader: int
+    asked: "LogEndsWish"
+    error: int
+    log_start: int
+    log_end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterAnswered:
+    """CONTROLLER -> leader: the answer to ProposeIsr. On error 0 the ISR is as given; otherwise ignored."""
+
+    now_ms: int
+    proposal: "ProposeIsr"
+    error: int  # broker.protocol.errors.REQUEST_TIMED_OUT or NETWORK_EXCEPTION when no answer came: ask again
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+
+ReplicaEvent = (
+    LeaderAndIsr | Produce | Fetch | EndOffsetAsked | OffsetAsked
+    | FetchAnswered | EndOffsetAnswered | LogEndsAnswered | AlterAnswered | Tick
+)
+
+
+# -- wishes: what a follower would ask its leader next (Replica.wish()) ----------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchWish:
+    leader: int
+    leader_epoch: int  # the follower's current one: sent as current_leader_epoch where the rules fence
+    offset: int
+    last_fetched_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochWish:
+    leader: int
+    leader_epoch: int
+    epoch: int  # whose end is asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEndsWish:
+    leader: int
+    leader_epoch: int
+
+
+Wish = FetchWish | EpochWish | LogEndsWish
+
+
+# -- effects of a replica -------------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Write these batches at the end of the log (offsets and epochs are final) and honour flush.messages.
+    `leading` tells the shell to wake parked fetches."""
+
+    batches: tuple[Batch, ...]
+    leading: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncate:
+    """Cut the log so that its LEO is `to` (always a batch boundary; `was` the LEO before)."""
+
+    to: int
+    was: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """Throw the whole log away and begin anew at `start` (the leader's log start lies above our LEO)."""
+
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveEpochs:
+    """Write leader-epoch-checkpoint: durable before any later effect."""
+
+    entries: tuple[tuple[int, int], ...]  # (epoch, start offset), ascending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HwMoved:
+    """The leader's HW has risen: wake clients' parked fetches (never followers')."""
+
+    hw: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleChanged:
+    """Leader or epoch is new: parked fetches are asked again (to find an error), fetchers look anew."""
+
+    leading: bool
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceAnswer:
+    """error with base_offset >= 0: appended, fate unknown; with -1: certainly not appended."""
+
+    token: object
+    error: int
+    base_offset: int
+    log_start: int
+    last_offset: int = -1  # of the last record appended, and
+    acks: int = -1  # as they were asked for: what an ack is told by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAnswer:
+    """Answer a Fetch with whole batches from the one that holds `start` up to `end` (exclusive; start == end:
+    nothing to read yet), with this HW, read before the fetch was credited."""
+
+    token: object
+    error: int
+    hw: int
+    log_start: int
+    start: int
+    end: int
+    diverging: EpochEnd | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOffsetAnswer:
+    token: object
+    error: int
+    end: EpochEnd | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetAnswer:
+    token: object
+    error: int
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeIsr:
+    """Ask the controller for this ISR, by compare-and-set on both epochs; one in flight a partition."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]  # (broker, broker epoch), in the order of the assignment
+
+
+ReplicaEffect = (
+    Append | Truncate | Reset | SaveEpochs | HwMoved | RoleChanged | ProduceAnswer | ReadAnswer
+    | EndOffsetAnswer | OffsetAnswer | ProposeIsr
+)
+
+
+# -- events of the controller -----------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Register:
+    """BROKER -> controller: a new incarnation. Answered by Registered, after what it implies is durable."""
+
+    now_ms: int
+    token: object
+    broker: int
+    incarnation: str
+    host: str
+    port: int
+    clean: bool  # its last stop was orderly
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """BROKER -> controller. A fenced broker whose `metadata_version` is not below the one of its registration
+    is unfenced; `stopping` asks for a controlled shutdown."""
+
+    now_ms: int
+    token: object
+    broker: int
+    broker_epoch: int
+    metadata_version: int
+    stopping: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartition:
+    """LEADER -> controller: compare-and-set of one partition's ISR."""
+
+    now_ms: int
+    token: object
+    topic: str
+    partition: int
+    broker: int
+    broker_epoch: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]  # (broker, broker epoch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elect:
+    """HARNESS or admin client -> controller: ElectLeaders. Empty `partitions` means all. `leader` is the
+    harness's alone: elect this one, as a reassignment followed by a preferred election would; NO_LEADER
+    leaves the choice to the controller."""
+
+    now_ms: int
+    token: object
+    partitions: tuple[tuple[str, int], ...]
+    unclean: bool
+    leader: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic:
+    """CLIENT -> controller (through any broker). `assignment` empty: the controller spreads the replicas."""
+
+    now_ms: int
+    token: object
+    topic: str
+    topic_id: str  # hex of a new uuid: chance is the shell's
+    partitions: int
+    replication_factor: int
+    assignment: tuple[tuple[int, ...], ...]
+    configs: Mapping[str, str]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTopic:
+    """CLIENT -> controller: these are the topic's configs from now on."""
+
+    now_ms: int
+    token: object
+    topic: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowTopic:
+    """CLIENT -> controller: `partitions` in all. `assignment`: where each of the new ones goes; empty: the
+    controller spreads them."""
+
+    now_ms: int
+    token: object
+    topic: str
+    partitions: int
+    assignment: tuple[tuple[int, ...], ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopic:
+    """CLIENT -> controller. Its replicas delete their logs when they hear of it."""
+
+    now_ms: int
+    token: object
+    topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIds:
+    """BROKER -> controller: a block of producer ids, durable before it is used and never given twice."""
+
+    now_ms: int
+    token: object
+    broker: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expire:
+    """HARNESS -> controller: end this broker's session now."""
+
+    now_ms: int
+    token: object
+    broker: int
+
+
+ControllerEvent = (
+    Register | Heartbeat | AlterPartition | Elect | CreateTopic | AlterTopic | GrowTopic | DeleteTopic
+    | AllocateProducerIds | Expire | Tick
+)  # fmt: skip
+
+
+# -- effects of the controller ------------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Persist:
+    """Append these records (JSON objects; Controller takes them back) and fsync before any later effect."""
+
+    records: tuple[Mapping[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """The metadata has a new version: every registered broker is to be sent the leader-and-isr message."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    token: object
+    error: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    token: object
+    error: int
+    fenced: bool
+    may_stop: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterAnswer:
+    """error 0: the ISR as it now is."""
+
+    token: object
+    error: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectAnswer:
+    token: object
+    results: tuple[tuple[str, int, int], ...]  # topic, partition, error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateAnswer:
+    token: object
+    error: int
+    message: str
+    topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAnswer:
+    """To AlterTopic, GrowTopic and DeleteTopic."""
+
+    token: object
+    error: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsAnswer:
+    token: object
+    error: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireAnswer:
+    token: object
+    error: int
+
+
+ControllerEffect = (
+    Persist | Publish | Registered | HeartbeatAnswer | AlterAnswer | ElectAnswer | CreateAnswer
+    | TopicAnswer | ProducerIdsAnswer | ExpireAnswer
+)

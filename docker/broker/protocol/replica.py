@@ -1,0 +1,378 @@
+"""One replica of one partition: a pure machine, step(event) -> effects.
+
+Rules
+1. Every change of epoch, ISR, LEO or HW happens here (and in the role that is asked from here).
+2. Effects are carried out in the order given; what an ack rests on is decided in one function
+   (Leader._answer_acks).
+3. A stale epoch changes nothing and says so: a request is answered 74, 75 or 6, a late answer or an outdated
+   leader-and-isr has no effect at all.
+4. An illegal event raises IllegalEvent and changes nothing.
+5. After every step the invariants of the rule set in force are asserted. A mutant's broken rule is not, or it
+   would kill itself before it harms.
+
+Theory of operation: State is what outlives a role (log, epochs, HW); a role (Leader, Follower) is made anew
+for each leader epoch, so that nothing learnt in one epoch is credited in another (KIP-320).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from broker.protocol import errors
+from broker.protocol.errors import IllegalEvent
+from broker.protocol.follower import Follower
+from broker.protocol.leader import Leader
+from broker.protocol.leader_epoch_cache import EpochCache
+from broker.protocol.leader_epoch_cache import recovered as fitting
+from broker.protocol.log import Log
+from broker.protocol.messages import (
+    CONSUMER,
+    NO_EPOCH,
+    NO_LEADER,
+    AlterAnswered,
+    Batch,
+    EndOffsetAnswer,
+    EndOffsetAnswered,
+    EndOffsetAsked,
+    Fetch,
+    FetchAnswered,
+    LeaderAndIsr,
+    LogEndsAnswered,
+    OffsetAnswer,
+    OffsetAsked,
+    Produce,
+    ProduceAnswer,
+    ReadAnswer,
+    ReplicaEffect,
+    ReplicaEvent,
+    RoleChanged,
+    Tick,
+    Wish,
+)
+from broker.protocol.producer_state_manager import Producers
+from broker.protocol.replica_state import ReplicaConfig, State
+from broker.protocol.rules import Rules
+
+__all__ = ["Recovered", "Replica", "ReplicaConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What storage found at start."""
+
+    log_start: int = 0
+    batches: Sequence[Batch] = ()  # the frames (data empty), in the order of the log
+    epochs: Sequence[tuple[int, int]] = ()  # leader-epoch-checkpoint as it stands: (epoch, start offset)
+    hw: int = 0  # as checkpointed
+
+
+class Replica:
+    """The machine. It follows nobody until its first LeaderAndIsr."""
+
+    def __init__(self, *, me: int, config: ReplicaConfig, rules: Rules, recovered: Recovered) -> None:
+        log = Log(recovered.log_start)
+        for batch in recovered.batches:
+            log.append(batch, anywhere=not rules.checks_base_offsets)
+        remembers = rules.keeps_epochs and rules.recalls_epochs
+        epochs = EpochCache(recovered.epochs if remembers else ())
+        if remembers and rules.recovery_mends_epochs:
+            epochs = fitting(log.epoch_starts(), recovered.epochs, log.end)
+        seen = max([epochs.latest, *(epoch for epoch, _ in recovered.epochs)]) if remembers else NO_EPOCH
+        self._state = State(
+            me=me,
+            config=config,
+            rules=rules,
+            log=log,
+            epochs=epochs,
+            producers=Producers(recovered.batches if rules.recovers_producers else ()),
+            hw=max(log.start, min(recovered.hw, log.end)),
+            seen_epoch=seen,
+        )
+        self._leader: Leader | None = None
+        self._follower: Follower | None = None
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            LeaderAndIsr: self._leader_and_isr,
+            Produce: self._produce,
+            Fetch: self._fetch,
+            EndOffsetAsked: self._end_offset_asked,
+            OffsetAsked: self._offset_asked,
+            FetchAnswered: self._fetch_answered,
+            EndOffsetAnswered: self._end_offset_answered,
+            LogEndsAnswered: self._log_ends_answered,
+            AlterAnswered: self._alter_answered,
+            Tick: self._tick,
+        }
+
+    def step(self, event: ReplicaEvent) -> list[ReplicaEffect]:
+        """Raises IllegalEvent and changes nothing if no correct sender can have sent the event."""
+        state = self._state
+        hw, epoch = state.hw, state.leader_epoch
+        state.effects = []
+        self._handlers[type(event)](event)
+        self._assert_invariants(hw, epoch)
+        return state.effects
+
+    def configure(self, config: ReplicaConfig) -> None:
+        """The topic's configs have changed: what is asked from now on is judged by the new ones."""
+        self._state.config = config
+
+    def wish(self) -> Wish | None:
+        """What this replica, if it follows, would ask its leader now; None while it has nothing to ask."""
+        return self._follower.wish() if self._follower is not None else None
+
+    # -- what others may see -------------------------------------------------------------------------------
+
+    @property
+    def leading(self) -> bool:
+        return self._leader is not None
+
+    @property
+    def leader(self) -> int:
+        return self._state.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._state.leader_epoch
+
+    @property
+    def partition_epoch(self) -> int:
+        return self._state.partition_epoch
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """As committed by the controller, as far as is known here."""
+        return self._state.isr
+
+    @property
+    def effective_isr(self) -> tuple[int, ...]:
+        """What a leader's HW waits for: the committed ISR and what it has proposed."""
+        return self._leader.isr.effective if self._leader is not None else self._state.isr
+
+    @property
+    def proposing(self) -> bool:
+        """Whether a leader waits to learn the fate of an ISR that it has proposed."""
+        return self._leader is not None and self._leader.isr.pending is not None
+
+    @property
+    def leo(self) -> int:
+        return self._state.log.end
+
+    @property
+    def hw(self) -> int:
+        return self._state.hw
+
+    @property
+    def log_start(self) -> int:
+        return self._state.log.start
+
+    @property
+    def epochs(self) -> tuple[tuple[int, int], ...] | None:
+        """(epoch, start offset) ascending; None where the rules keep none."""
+        return tuple(self._state.epochs.entries) if self._state.rules.keeps_epochs else None
+
+    @property
+    def remote_leos(self) -> dict[int, int]:
+        """What a leader knows of its followers' LEO; -1 unknown. Empty unless leading."""
+        remotes = self._leader.remotes.values() if self._leader is not None else ()
+        return {remote.broker: remote.leo for remote in remotes}
+
+    # -- roles ---------------------------------------------------------------------------------------------
+
+    def _leader_and_isr(self, event: LeaderAndIsr) -> None:
+        state = self._state
+        if event.leader_epoch < max(state.seen_epoch, state.leader_epoch):
+            return
+        if event.leader_epoch == state.leader_epoch and not self._usurped(event):
+            self._same_epoch(event)
+            return
+        if event.leader == state.me and not self._may_lead(event):
+            return
+        stays = self._stays(event)
+        state.leader, state.leader_epoch = event.leader, event.leader_epoch
+        state.seen_epoch = event.leader_epoch
+        self._take_metadata(event)
+        if event.leader == state.me:
+            self._become_leader(event)
+        elif not stays:
+            self._become_follower()
+        state.emit(RoleChanged(leading=self.leading, leader=event.leader, leader_epoch=event.leader_epoch))
+
+    def _usurped(self, event: LeaderAndIsr) -> bool:
+        """Another leader in the same epoch, which only a controller that bumps no epochs can make."""
+        state = self._state
+        if event.leader == state.leader:
+            return False
+        if state.rules.election_bumps_epoch:
+            raise IllegalEvent(f"epoch {event.leader_epoch} led by {state.leader} and by {event.leader}")
+        return event.partition_epoch > state.partition_epoch
+
+    def _stays(self, event: LeaderAndIsr) -> bool:
+        """Whether a follower takes a new epoch of its leader for the old one (KAFKA-7164)."""
+        state, rules = self._state, self._state.rules
+        if self._follower is None or event.leader != state.leader or rules.follows_same_leader_anew:
+            return False
+        missed = event.leader_epoch > state.leader_epoch + 1
+        return event.leader != NO_LEADER and not (missed and rules.sees_missed_epochs)
+
+    def _same_epoch(self, event: LeaderAndIsr) -> None:
+        """The ISR or the brokers have changed, the leader has not."""
+        state = self._state
+        if event.leader != state.leader:
+            return  # older news than this replica has
+        state.broker_epochs = event.broker_epochs
+        if event.partition_epoch <= state.partition_epoch:
+            return
+        self._take_metadata(event)
+        if self._leader is not None:
+            self._leader.updated(event.isr, event.partition_epoch, event.now_ms)
+
+    def _take_metadata(self, event: LeaderAndIsr) -> None:
+        state = self._state
+        state.isr, state.partition_epoch = event.isr, event.partition_epoch
+        state.replicas, state.broker_epochs = event.replicas, event.broker_epochs
+
+    def _may_lead(self, event: LeaderAndIsr) -> bool:
+        """Nobody leads an epoch twice: what it wrote then could not be told from what it wrote before."""
+        state = self._state
+        legal = state.me in event.isr or not state.rules.alter_compares_epochs
+        if not legal or state.me not in event.replicas:
+            raise IllegalEvent(
+                f"leader {state.me} of epoch {event.leader_epoch} is not in the ISR {event.isr}"
+            )
+        if not state.rules.leads_an_epoch_once or not state.rules.keeps_epochs:
+            return True
+        return event.leader_epoch > max(state.seen_epoch, state.log.last_epoch)
+
+    def _become_leader(self, event: LeaderAndIsr) -> None:
+        state = self._state
+        if not state.rules.leader_keeps_log:
+            state.truncate(state.hw, "a new leader to its high watermark")
+        if not state.rules.recovers_producers:
+            state.producers.clear()
+        self._follower, self._leader = None, Leader(state, event.now_ms)
+        epoch_noted = state.rules.keeps_epochs and state.rules.epoch_at_election
+        if epoch_noted and state.epochs.assign(event.leader_epoch, state.log.end):
+            state.save_epochs()
+        self._leader.advance(event.now_ms)
+
+    def _become_follower(self) -> None:
+        """Parked produces fail with their offset: they are in this log, and may yet be in the leader's."""
+        state = self._state
+        self._leader = None
+        if state.rules.fails_parked_on_demotion:
+            state.answer_all(state.parked, errors.NOT_LEADER_OR_FOLLOWER)
+            state.parked.clear()
+        self._follower = Follower(state)
+
+    # -- asked of a leader ---------------------------------------------------------------------------------
+
+    def _produce(self, event: Produce) -> None:
+        if not event.batches:
+            raise IllegalEvent("a produce without a batch")
+        if self._leader is None:
+            self._refuse_produce(event, errors.NOT_LEADER_OR_FOLLOWER)
+        elif event.acks not in (-1, 0, 1):
+            self._refuse_produce(event, errors.INVALID_REQUIRED_ACKS)
+        else:
+            self._leader.produce(event)
+
+    def _refuse_produce(self, event: Produce, error: int) -> None:
+        state = self._state
+        state.emit(ProduceAnswer(token=event.token, error=error, base_offset=-1, log_start=state.log.start))
+
+    def _request_error(self, replica: int, current_leader_epoch: int, *, fences: bool) -> int:
+        """Kafka's order: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, then NOT_LEADER_OR_FOLLOWER."""
+        state = self._state
+        if replica == CONSUMER or fences:
+            error = state.epoch_error(current_leader_epoch)
+            if error:
+                return error
+        return errors.NONE if self._leader is not None else errors.NOT_LEADER_OR_FOLLOWER
+
+    def _fetch(self, event: Fetch) -> None:
+        state = self._state
+        if event.replica == state.me:
+            raise IllegalEvent(f"replica {state.me} fetches from itself")
+        fences = state.rules.fences_followers
+        error = self._request_error(event.replica, event.current_leader_epoch, fences=fences)
+        if not error and self._leader is not None:
+            self._leader.fetch(event)
+            return
+        at = end = event.offset
+        if self._serves(event, error):
+            error, end = errors.NONE, max(at, min(state.hw, state.log.end))
+            if not state.log.start <= at <= state.log.end:
+                error, end = errors.OFFSET_OUT_OF_RANGE, at
+        state.emit(
+            ReadAnswer(
+                token=event.token, error=error, hw=state.hw, log_start=state.log.start, start=at, end=end
+            )
+        )
+
+    def _serves(self, event: Fetch, error: int) -> bool:
+        """KIP-392: a follower answers clients, below the HW that it knows."""
+        reads = event.replica == CONSUMER and error == errors.NOT_LEADER_OR_FOLLOWER
+        return reads and self._follower is not None and self._state.rules.followers_serve_clients
+
+    def _end_offset_asked(self, event: EndOffsetAsked) -> None:
+        fences = self._state.rules.fences_epoch_requests
+        error = self._request_error(event.replica, event.current_leader_epoch, fences=fences)
+        if not error and self._leader is not None:
+            self._leader.end_offset(event)
+        else:
+            self._state.emit(EndOffsetAnswer(token=event.token, error=error, end=None))
+
+    def _offset_asked(self, event: OffsetAsked) -> None:
+        fences = self._state.rules.fences_followers
+        error = self._request_error(event.replica, event.current_leader_epoch, fences=fences)
+        if not error and self._leader is not None:
+            self._leader.offset(event)
+        else:
+            self._state.emit(OffsetAnswer(token=event.token, error=error, offset=-1, leader_epoch=NO_EPOCH))
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def _fetch_answered(self, event: FetchAnswered) -> None:
+        if self._follower is not None:
+            self._follower.fetched(event)
+
+    def _end_offset_answered(self, event: EndOffsetAnswered) -> None:
+        if self._follower is not None:
+            self._follower.end_offset(event)
+
+    def _log_ends_answered(self, event: LogEndsAnswered) -> None:
+        if self._follower is not None:
+            self._follower.log_ends(event)
+
+    def _alter_answered(self, event: AlterAnswered) -> None:
+        if self._leader is not None and event.proposal.leader_epoch == self._state.leader_epoch:
+            self._leader.altered(event)
+
+    def _tick(self, event: Tick) -> None:
+        if self._leader is not None:
+            self._leader.tick(event.now_ms)
+        elif self._follower is not None:
+            self._follower.tick()
+
+    # -- invariants ----------------------------------------------------------------------------------------
+
+    def _assert_invariants(self, hw_before: int, epoch_before: int) -> None:
+        state = self._state
+        rules, log, hw = state.rules, state.log, state.hw
+        in_bounds = log.start <= hw <= log.end or not rules.clamps_follower_hw
+        assert in_bounds, f"{log.start=} {hw=} {log.end=}"
+        assert state.leader_epoch >= epoch_before, f"epoch {epoch_before} -> {state.leader_epoch}"
+        leader = self._leader
+        if leader is None:
+            gone = not state.parked or not rules.fails_parked_on_demotion
+            assert gone, f"{state.parked=} but not leading"
+            return
+        if state.leader_epoch == epoch_before:
+            assert hw >= hw_before, f"a leader's HW fell in epoch {epoch_before}: {hw_before} -> {hw}"
+        if hw > hw_before:
+            leader.assert_committed()
+        if rules.epoch_at_election:
+            latest = state.epochs.latest
+            assert latest == state.leader_epoch, f"leads {state.leader_epoch}, the cache ends with {latest}"
+        if state.parked and rules.ack_rule == "isr" and rules.fails_parked_on_demotion:
+            assert state.parked[0].required > hw, f"HW {hw} has passed {state.parked[0]}, unanswered"

@@ -1,0 +1,140 @@
+"""What a replica is made of whatever its role: log, epochs, producers, HW, role, and the effects of the step.
+
+Rules
+1. Log, epoch cache and producers change together, here and nowhere else.
+2. Epochs are durable before the first batch written in them: SaveEpochs stands before its Append. A
+   truncation stands before its SaveEpochs: recovery drops what a checkpoint says of offsets the log lacks.
+3. The HW never lies above the LEO nor below the log start.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from broker.protocol import errors
+from broker.protocol.leader_epoch_cache import EpochCache
+from broker.protocol.log import Log
+from broker.protocol.messages import (
+    NO_EPOCH,
+    NO_LEADER,
+    Append,
+    Batch,
+    ProduceAnswer,
+    ReplicaEffect,
+    Reset,
+    SaveEpochs,
+    Truncate,
+)
+from broker.protocol.producer_state_manager import Producers
+from broker.protocol.rules import Rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaConfig:
+    min_insync_replicas: int = 1
+    replica_lag_time_max_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parked:
+    """An acks=all produce that has been appended and is not answered yet."""
+
+    token: object
+    base_offset: int
+    required: int  # the HW that answers it: one past its last record
+    deadline_ms: int
+    acks: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """Mutable; shared by a replica and its role."""
+
+    me: int
+    config: ReplicaConfig
+    rules: Rules
+    log: Log
+    epochs: EpochCache
+    producers: Producers
+    hw: int
+    seen_epoch: int = (
+        NO_EPOCH  # the highest leader epoch ever heard of or written down: none below is obeyed
+    )
+    leader: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH  # of the role taken; NO_EPOCH until the first one since the start
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()  # as committed by the controller, as far as is known here
+    replicas: tuple[int, ...] = ()
+    broker_epochs: Mapping[int, int] = field(default_factory=dict)
+    parked: list[Parked] = field(default_factory=list)  # ascending by `required`; empty unless leading
+    effects: list[ReplicaEffect] = field(default_factory=list)
+
+    @property
+    def min_insync(self) -> int:
+        """min.insync.replicas, but never more than there are replicas (Kafka's effective minimum)."""
+        return min(self.config.min_insync_replicas, len(self.replicas) or 1)
+
+    def emit(self, effect: ReplicaEffect) -> None:
+        self.effects.append(effect)
+
+    def epoch_error(self, asked: int) -> int:
+        """How Kafka compares a request's current_leader_epoch, before it asks who leads: 74, 75 or none."""
+        if asked in (NO_EPOCH, self.leader_epoch):
+            return errors.NONE
+        return errors.FENCED_LEADER_EPOCH if asked < self.leader_epoch else errors.UNKNOWN_LEADER_EPOCH
+
+    # -- the log ---------------------------------------------------------------------------------------
+
+    def append(self, batches: tuple[Batch, ...], *, leading: bool) -> None:
+        """Add batches whose offsets and epochs are final and known to continue the log."""
+        if self.rules.keeps_epochs:
+            changed = False
+            for batch in batches:
+                changed = self.epochs.assign(batch.epoch, batch.base_offset) or changed
+            if changed:
+                self.save_epochs()
+        anywhere = not self.rules.checks_base_offsets
+        for batch in batches:
+            self.log.append(batch, anywhere=anywhere)
+            self.producers.appended(batch)
+        self.effects.append(Append(batches=batches, leading=leading))
+
+    def truncate(self, to: int, why: str) -> None:
+        """Cut the log at the batch boundary at or below `to`; at or above the LEO only the epochs are cut."""
+        was = self.log.end
+        if to < self.log.start:
+            self.reset(to)
+            return
+        now = self.log.truncate_to(to)
+        if now < was:
+            self.producers.truncated(now)
+            self.emit(Truncate(to=now, was=was, why=why))
+            self.hw = min(self.hw, now)
+        if (now < was or self.rules.cuts_epoch_tail) and self.epochs.truncate_from_end(now):
+            self.save_epochs()
+
+    def reset(self, start: int) -> None:
+        """Begin anew at `start`."""
+        self.log.reset(start)
+        self.producers.clear()
+        self.hw = start
+        self.emit(Reset(start=start))
+        if self.epochs.clear():
+            self.save_epochs()
+
+    def save_epochs(self) -> None:
+        self.emit(SaveEpochs(entries=tuple(self.epochs.entries)))
+
+    # -- produces that wait ------------------------------------------------------------------------------
+
+    def answer_produce(self, parked: Parked, error: int) -> None:
+        """Answer a produce that was appended; with an error its offset says that its fate is unknown."""
+        self.emit(
+            ProduceAnswer(
+                token=parked.token, error=error, base_offset=parked.base_offset, log_start=self.log.start,
+                last_offset=parked.required - 1, acks=parked.acks,
+            )
+        )
+
+    def answer_all(self, parked: Iterable[Parked], error: int) -> None:
+        for one in parked:
+            self.answer_produce(one, error)

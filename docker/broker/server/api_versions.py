@@ -1,0 +1,135 @@
+"""Metadata and ApiVersions: what a broker says of the cluster and of itself.
+
+Rules
+1. Produce is offered from 0 though 0-2 are refused (KAFKA-18659: librdkafka before 2.11 drops compression
+   else).
+2. Metadata stays at 9 or below and Fetch at 12, so that clients name topics, never ids; Fetch 15 is what
+   brokers speak to one another, and is not offered.
+3. An ApiVersions of an unknown version is answered with version 0, error 35 and the list (KIP-511).
+4. Brokers that are fenced are not named; a partition without a leader has error 5.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from broker.protocol import errors
+from broker.protocol.messages import NO_LEADER
+from broker.protocol.metadata import Metadata, PartitionInfo
+from broker.wire import api_keys, codec
+from broker.wire.codec import error_code, make, response_parts
+
+NO_TIME = codec.milliseconds(0)
+
+# api key -> (least, greatest) version offered
+OFFERED = {
+    api_keys.PRODUCE: (0, 9),
+    api_keys.FETCH: (4, 12),
+    api_keys.LIST_OFFSETS: (1, 7),
+    api_keys.METADATA: (0, 9),
+    api_keys.OFFSET_COMMIT: (2, 8),  # of groups, here and below: broker.server.group_requests
+    api_keys.OFFSET_FETCH: (1, 7),
+    api_keys.FIND_COORDINATOR: (0, 3),
+    api_keys.JOIN_GROUP: (0, 9),
+    api_keys.LIST_GROUPS: (0, 4),
+    api_keys.API_VERSIONS: (0, 3),
+    api_keys.CREATE_TOPICS: (2, 7),
+    api_keys.DELETE_TOPICS: (1, 6),
+    api_keys.INIT_PRODUCER_ID: (0, 4),
+    api_keys.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    api_keys.DESCRIBE_CONFIGS: (1, 4),
+    api_keys.ALTER_CONFIGS: (0, 2),
+    api_keys.CREATE_PARTITIONS: (0, 3),
+    api_keys.ELECT_LEADERS: (0, 2),
+    api_keys.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    api_keys.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+}
+# what is served beside: Produce 0-2 cannot be read, Fetch 15 comes from brokers
+_SERVED = {**OFFERED, api_keys.PRODUCE: (3, 9)}
+CONTROLLER_SERVES = {
+    api_keys.API_VERSIONS: (0, 3),
+    api_keys.CREATE_TOPICS: (7, 7),
+    api_keys.DELETE_TOPICS: (6, 6),
+    api_keys.ALTER_CONFIGS: (2, 2),
+    api_keys.CREATE_PARTITIONS: (3, 3),
+    api_keys.INCREMENTAL_ALTER_CONFIGS: (1, 1),
+    api_keys.ELECT_LEADERS: (2, 2),
+    api_keys.ALTER_PARTITION: (3, 3),
+    api_keys.BROKER_REGISTRATION: (4, 4),
+    api_keys.BROKER_HEARTBEAT: (1, 1),
+    api_keys.ALLOCATE_PRODUCER_IDS: (0, 0),
+}
+
+
+def served(key: int, version: int) -> bool:
+    """Whether a broker reads this request. What it does not read closes the connection, as Kafka does."""
+    if key == api_keys.FETCH and version == 15:
+        return True
+    least, greatest = _SERVED.get(key, (1, 0))
+    return least <= version <= greatest
+
+
+def api_versions(version: int, offered: dict[int, tuple[int, int]]) -> Any:
+    """The answer's body; of version 0 with an error where the version is unknown."""
+    least, greatest = offered[api_keys.API_VERSIONS]
+    known = least <= version <= greatest
+    answer, parts = response_parts(api_keys.API_VERSIONS, version if known else 0)
+    keys = tuple(
+        make(parts.ApiVersion, api_key=key, min_version=low, max_version=high)
+        for key, (low, high) in sorted(offered.items())
+    )
+    error = errors.NONE if known else errors.UNSUPPORTED_VERSION
+    return make(answer, error_code=error_code(error), api_keys=keys, throttle_time=NO_TIME)
+
+
+def metadata_answer(
+    version: int,
+    names: Iterable[str] | None,
+    metadata: Metadata,
+    controller: int,
+    unknown: Callable[[str], int],
+) -> Any:
+    """The answer's body. `names` None: all topics; `unknown` says what to answer for a topic that is not
+    there."""
+    answer, parts = response_parts(api_keys.METADATA, version)
+    live = {broker.id for broker in metadata.brokers if not broker.fenced}
+    brokers = [
+        make(parts.MetadataResponseBroker, node_id=broker.id, host=broker.host, port=broker.port, rack=None)
+        for broker in metadata.brokers
+        if broker.id in live
+    ]
+    wanted = sorted(metadata.topics) if names is None else list(dict.fromkeys(names))
+    topics = []
+    for name in wanted:
+        topic = metadata.topics.get(name)
+        found = () if topic is None else topic.partitions
+        topics.append(
+            make(
+                parts.MetadataResponseTopic,
+                error_code=error_code(unknown(name) if topic is None else errors.NONE),
+                name=name,
+                is_internal=False,
+                partitions=tuple(_partition(parts, part, live) for part in found),
+            )
+        )
+    return make(
+        answer,
+        throttle_time=NO_TIME,
+        brokers=tuple(brokers),
+        cluster_id="floodmark",
+        controller_id=controller,
+        topics=tuple(topics),
+    )
+
+
+def _partition(parts: Any, part: PartitionInfo, live: set[int]) -> Any:
+    led = part.leader != NO_LEADER and part.leader in live
+    return make(
+        parts.MetadataResponsePartition,
+        error_code=error_code(errors.NONE if led else errors.LEADER_NOT_AVAILABLE),
+        partition_index=part.partition,
+        leader_id=part.leader if led else NO_LEADER,
+        leader_epoch=part.leader_epoch,
+        replica_nodes=part.replicas,
+        isr_nodes=part.isr,
+        offline_replicas=tuple(broker for broker in part.replicas if broker not in live),
+    )

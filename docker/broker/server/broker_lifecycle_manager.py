@@ -1,0 +1,168 @@
+"""A broker's standing with the controller: registered as a new incarnation, kept alive, and let go in order.
+
+Rules
+1. Every start registers with an incarnation of its own. A registration is repeated, the same, until answered.
+2. A heartbeat tells the metadata version taken; a fenced broker beats on, and that is what unfences it.
+3. A broker whose epoch is not the controller's any more (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED)
+   registers anew, as a new incarnation: it may have missed that it was taken out of every ISR.
+4. At the end it asks to be let go, which moves its leaderships away, and waits for that only so long.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from broker.process_log import die, log
+from broker.protocol import errors
+from broker.server.config import Config
+from broker.server.node_connection import Line, Unreachable
+from broker.testing.failpoints import Failpoints, Place
+from broker.wire.api_keys import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from broker.wire.codec import make, request_parts
+
+UNREGISTERED = -1
+_GONE = (errors.STALE_BROKER_EPOCH, errors.BROKER_ID_NOT_REGISTERED)
+_STOP_S_MAX = 10.0
+_REGISTRATION, _HEARTBEAT = 4, 1
+
+
+class Lifecycle:
+    """`broker_epoch` is what the controller knows this incarnation by."""
+
+    def __init__(
+        self,
+        config: Config,
+        line: Line,
+        clean_epoch: int | None,
+        metadata_version: Callable[[], int],
+        points: Failpoints,
+    ) -> None:
+        self.broker_epoch = UNREGISTERED
+        self.fenced = True
+        self._config = config
+        self._line = line
+        self._clean_epoch = clean_epoch  # of the last, orderly stop; None: it was not orderly
+        self._metadata_version = metadata_version
+        self._points = points
+        self._stopping = False
+        self._may_stop = asyncio.Event()
+        self._beat = asyncio.Event()
+        self._interval_s = config.heartbeat_interval_ms / 1000
+        # Longer than an interval, and short enough that a lost one is made good before the session ends.
+        self._timeout_s = max(self._interval_s, config.session_timeout_ms / 3000)
+        self._task = asyncio.create_task(self._run(), name="lifecycle")
+
+    def beat_now(self) -> None:
+        """Something worth telling at once has happened: new metadata was taken."""
+        self._beat.set()
+
+    async def stop(self) -> bool:
+        """Ask to be let go; whether the controller agreed in time."""
+        self._stopping = True
+        self._beat.set()
+        limit_s = min(_STOP_S_MAX, 2 * self._config.session_timeout_ms / 1000)
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._may_stop.wait()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._line.close()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._register()
+                await self._heartbeats()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            die("lifecycle-failed", error)
+
+    async def _register(self) -> None:
+        self.broker_epoch, self.fenced = UNREGISTERED, True
+        incarnation = uuid.uuid4()
+        request, parts = request_parts(BROKER_REGISTRATION, _REGISTRATION)
+        host, port = self._config.advertised
+        listener = make(parts.Listener, name="PLAINTEXT", host=host, port=port, security_protocol=0)
+        clean_epoch = self._clean_epoch if self._clean_epoch is not None else -1
+        body = make(
+            request,
+            broker_id=self._config.node_id,
+            cluster_id="floodmark",
+            incarnation_id=incarnation,
+            listeners=(listener,),
+            features=(),
+            rack=None,
+            log_dirs=(),
+            previous_broker_epoch=clean_epoch,
+        )
+        said = ""
+        while True:
+            try:
+                answer = await self._line.ask(
+                    BROKER_REGISTRATION, _REGISTRATION, body, timeout_s=self._timeout_s
+                )
+                error = int(answer.error_code)
+                if error == errors.NONE:
+                    break
+                why = errors.name_of(error)
+            except Unreachable as unreachable:
+                why = str(unreachable)
+            if why != said:
+                log("warning", "not-registered", why=why)
+            said = why
+            await asyncio.sleep(min(self._interval_s, 0.1))
+        self.broker_epoch = answer.broker_epoch
+        self._clean_epoch = None
+        log("info", "registered", broker_epoch=self.broker_epoch, incarnation=incarnation.hex)
+        if self._points.armed:
+            await self._points.passes(Place(name="B.registered"))
+
+    async def _heartbeats(self) -> None:
+        """Until the controller says that it does not know this incarnation."""
+        request, _ = request_parts(BROKER_HEARTBEAT, _HEARTBEAT)
+        while True:
+            self._beat.clear()
+            body = make(
+                request,
+                broker_id=self._config.node_id,
+                broker_epoch=self.broker_epoch,
+                current_metadata_offset=self._metadata_version(),
+                want_fence=False,
+                want_shut_down=self._stopping,
+                offline_log_dirs=(),
+            )
+            try:
+                answer = await self._line.ask(BROKER_HEARTBEAT, _HEARTBEAT, body, timeout_s=self._timeout_s)
+            except Unreachable as unreachable:
+                log("warning", "heartbeat-unanswered", why=unreachable)
+            else:
+                if int(answer.error_code) in _GONE:
+                    log("warning", "registration-lost", error=errors.name_of(int(answer.error_code)))
+                    return
+                self._heard(answer)
+            await self._rest()
+
+    def _heard(self, answer: Any) -> None:
+        if int(answer.error_code):
+            log("warning", "heartbeat-refused", error=errors.name_of(int(answer.error_code)))
+            return
+        if answer.is_fenced != self.fenced:
+            self.fenced = answer.is_fenced
+            log("info", "fenced" if self.fenced else "unfenced", broker_epoch=self.broker_epoch)
+        if answer.should_shut_down:
+            self._may_stop.set()
+
+    async def _rest(self) -> None:
+        """Until the next beat is due; shorter while the controller is waited for."""
+        rest_s = min(self._interval_s, 0.05) if self._stopping else self._interval_s
+        try:
+            async with asyncio.timeout(rest_s):
+                await self._beat.wait()
+        except TimeoutError:
+            pass

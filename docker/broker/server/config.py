@@ -1,0 +1,336 @@
+"""Config: a Kafka properties file becomes one frozen value, or an error that names the file and the line.
+
+Rules
+1. Kafka's keys keep Kafka's names, meanings and defaults; ours begin with `floodmark.` (docker/README.md
+   lists all).
+2. A key nobody knows is told, never refused: a broker's own properties file should start this one too.
+3. What cannot work together is refused here and nowhere later.
+4. An override, as kafka-server-start.sh takes them, rules over the file; errors say which of them it was.
+"""
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+
+from broker.testing.bugs import rules_for
+from broker.testing.failpoint_requests import ArmingError, read_all, read_arms
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+Address = tuple[str, int]
+Place = tuple[int, str]  # where a key was given: the how-manieth of all, and in words
+
+
+class ConfigError(Exception):
+    """The file cannot be served; the text says which line and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """One process's settings. Times are milliseconds, sizes bytes."""
+
+    role: str  # broker or controller
+    node_id: int
+    listen: Address
+    advertised: Address
+    controller_id: int
+    controller: Address  # where a broker dials the controller; the controller's own address is `listen`
+    log_dir: Path
+    session_timeout_ms: int = 9_000
+    heartbeat_interval_ms: int = 2_000
+    replica_lag_time_max_ms: int = 30_000
+    fetch_wait_max_ms: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 1_048_576
+    fetch_backoff_ms: int = 1_000
+    socket_timeout_ms: int = 30_000
+    min_insync_replicas: int = 1
+    default_replication_factor: int = 1
+    num_partitions: int = 1
+    unclean_leader_election: bool = False
+    auto_create_topics: bool = True
+    hw_checkpoint_interval_ms: int = 5_000
+    flush_messages: int = LONG_MAX
+    segment_bytes: int = 1_073_741_824
+    request_max_bytes: int = 104_857_600
+    message_max_bytes: int = 1_048_588
+    rules: str = "kip-320"
+    bugs: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+    control: Address | None = None
+    control_from: tuple[str, ...] = ()  # IP addresses that may dial it; none: whoever reaches it
+    dial: tuple[tuple[int, Address], ...] = ()
+    durable: Path | None = None
+    trace: Path | None = None
+    failpoints: tuple[Mapping[str, object], ...] = ()  # requests to arm, as on the control socket
+
+    def told(self) -> list[tuple[str, str, str | None]]:
+        """Kafka's keys with their values and defaults (None: there is none), as text, for whoever asks."""
+        defaults = {each.name: each.default for each in fields(Config)}
+        return [
+            (key, _text(getattr(self, field)), None if defaults[field] is MISSING else _text(defaults[field]))
+            for key, (field, _) in sorted(_KEYS.items())
+            if not key.startswith("floodmark.") and key != "controller.quorum.voters"
+        ]
+
+    def dialled(self, node_id: int, advertised: Address) -> Address:
+        """Where to dial a node: its link when there is one, else where it says it listens."""
+        for known, address in self.dial:
+            if known == node_id:
+                return address
+        return advertised
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"PLAINTEXT://{value[0]}:{value[1]}"
+    return str(value)
+
+
+# -- values: text -> value, or ValueError saying what was wanted ------------------------------------------
+
+
+def _whole(least: int, most: int = INT_MAX) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(f"a whole number is wanted, not {text!r}") from None
+        if not least <= value <= most:
+            raise ValueError(f"{value} is not within {least} and {most}")
+        return value
+
+    return read
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"true or false is wanted, not {text!r}")
+    return text.lower() == "true"
+
+
+def _role(text: str) -> str:
+    if text not in ("broker", "controller"):
+        raise ValueError(f"broker or controller is wanted (one process is one of them), not {text!r}")
+    return text
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.rpartition("://")[2].rpartition(":")
+    host = host.strip("[]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise ValueError(f"HOST:PORT is wanted, not {text!r}")
+    return host, int(port)
+
+
+def _listener(text: str) -> Address:
+    if "," in text:
+        raise ValueError("one listener is served, not several")
+    scheme, separator, _ = text.rpartition("://")
+    if separator and scheme.upper() not in ("PLAINTEXT", "CONTROLLER"):
+        raise ValueError(f"only PLAINTEXT is served, not {scheme}")
+    return _address(text)
+
+
+def _node(text: str) -> tuple[int, Address]:
+    node_id, at, address = text.partition("@")
+    if not at or not node_id.isascii() or not node_id.isdigit():
+        raise ValueError(f"ID@HOST:PORT is wanted, not {text!r}")
+    return int(node_id), _address(address)
+
+
+def _one_node(text: str) -> tuple[int, Address]:
+    if "," in text:
+        raise ValueError("there is one controller, not several")
+    return _node(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _nodes(text: str) -> tuple[tuple[int, Address], ...]:
+    return tuple(_node(each) for each in _names(text))
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    for name in _names(text):
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            raise ValueError(f"IP addresses are wanted, not {name!r}") from None
+    return _names(text)
+
+
+def _folder(text: str) -> Path:
+    if "," in text:
+        raise ValueError("one log directory is served, not several")
+    if not text:
+        raise ValueError("a folder is wanted")
+    return Path(text)
+
+
+# Kafka's key -> (our field, reader)
+_KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "process.roles": ("role", _role),
+    "node.id": ("node_id", _whole(0)),
+    "listeners": ("listen", _listener),
+    "advertised.listeners": ("advertised", _listener),
+    "controller.quorum.voters": ("controller", _one_node),
+    "log.dirs": ("log_dir", _folder),
+    "broker.session.timeout.ms": ("session_timeout_ms", _whole(1)),
+    "broker.heartbeat.interval.ms": ("heartbeat_interval_ms", _whole(1)),
+    "replica.lag.time.max.ms": ("replica_lag_time_max_ms", _whole(1)),
+    "replica.fetch.wait.max.ms": ("fetch_wait_max_ms", _whole(0)),
+    "replica.fetch.min.bytes": ("fetch_min_bytes", _whole(0)),
+    "replica.fetch.max.bytes": ("fetch_max_bytes", _whole(1)),
+    "replica.fetch.backoff.ms": ("fetch_backoff_ms", _whole(0)),
+    "replica.socket.timeout.ms": ("socket_timeout_ms", _whole(1)),
+    "min.insync.replicas": ("min_insync_replicas", _whole(1)),
+    "default.replication.factor": ("default_replication_factor", _whole(1)),
+    "num.partitions": ("num_partitions", _whole(1)),
+    "unclean.leader.election.enable": ("unclean_leader_election", _truth),
+    "auto.create.topics.enable": ("auto_create_topics", _truth),
+    "replica.high.watermark.checkpoint.interval.ms": ("hw_checkpoint_interval_ms", _whole(1)),
+    "log.flush.interval.messages": ("flush_messages", _whole(1, LONG_MAX)),
+    "log.segment.bytes": ("segment_bytes", _whole(1)),
+    "socket.request.max.bytes": ("request_max_bytes", _whole(1)),
+    "message.max.bytes": ("message_max_bytes", _whole(1)),
+    "floodmark.rules": ("rules", str),
+    "floodmark.bugs": ("bugs", _names),
+    "floodmark.switches": ("switches", _names),
+    "floodmark.control": ("control", _address),
+    "floodmark.control.from": ("control_from", _hosts),
+    "floodmark.dial": ("dial", _nodes),
+    "floodmark.durable": ("durable", Path),
+    "floodmark.trace": ("trace", Path),
+    "floodmark.failpoints": ("failpoints", read_arms),
+}
+_MUST = ("process.roles", "node.id", "listeners", "log.dirs")
+
+
+def properties(text: str) -> list[tuple[int, str, str]]:
+    """The lines of a properties file as (line number, key, value): `#` and `!` begin comments, `=` or `:`
+    parts key and value, a backslash at the end joins the next line."""
+    found: list[tuple[int, str, str]] = []
+    begun, number = "", 0
+    for position, raw in enumerate(text.splitlines(), 1):
+        line = begun + raw.strip()
+        number = number if begun else position
+        if not line or (not begun and line[0] in "#!"):
+            continue
+        if line.endswith("\\"):
+            begun = line[:-1]
+            continue
+        begun = ""
+        cut = min((line.find(mark) for mark in "=:" if mark in line), default=len(line))
+        found.append((number, line[:cut].strip(), line[cut + 1 :].strip()))
+    if begun:
+        found.append((number, begun.strip(), ""))
+    return found
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
+    """The config in this file, under overrides (KEY=VALUE), and what there is to tell about it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return parse(text, str(path), overrides)
+
+
+def parse(text: str, name: str, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
+    """The config in this text; `name` stands in its errors and warnings."""
+    values, places, warnings = _values(text, name, overrides)
+    for key in _MUST:
+        if key not in places:
+            raise ConfigError(f"{name}: {key} is missing")
+    config = _whole_config(values, name)
+    try:
+        rules_for(config.rules, config.bugs, config.switches)
+    except ValueError as error:
+        place = _last(places, name, "floodmark.rules", "floodmark.bugs", "floodmark.switches")
+        raise ConfigError(f"{place}: {error}") from None
+    try:
+        read_all(config.failpoints, config.role)
+    except ArmingError as error:
+        at = f"{places['floodmark.failpoints'][1]}: floodmark.failpoints"
+        raise ConfigError(f"{at}{error}") from None
+    _fits(config, name, places)
+    return config, warnings
+
+
+def _values(
+    text: str, name: str, overrides: Sequence[str]
+) -> tuple[dict[str, object], dict[str, Place], list[str]]:
+    """Our fields and their values; where each key was given last; what there is to tell."""
+    values: dict[str, object] = {}
+    places: dict[str, Place] = {}
+    warnings: list[str] = []
+    lines = [(f"{name}:{number}", key, value) for number, key, value in properties(text)]
+    given = lines + [("--override", *_override(each)) for each in overrides]
+    for position, (place, key, value) in enumerate(given):
+        if key not in _KEYS:
+            warnings.append(f"{place}: unknown key {key}")
+            continue
+        if key in places and position < len(lines):
+            before = places[key][1].rpartition(":")[2]
+            warnings.append(f"{place}: {key} was given before, on line {before}; this one rules")
+        field, read = _KEYS[key]
+        try:
+            values[field] = read(value)
+        except ValueError as error:
+            raise ConfigError(f"{place}: {key}: {error}") from None
+        places[key] = position, place
+    return values, places, warnings
+
+
+def _override(given: str) -> tuple[str, str]:
+    key, equals, value = given.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--override: KEY=VALUE is wanted, not {given!r}")
+    return key.strip(), value.strip()
+
+
+def _last(places: Mapping[str, Place], name: str, *keys: str) -> str:
+    """Where the last of these keys was given; the file, if none was."""
+    return max(places.get(key, (-1, name)) for key in keys)[1]
+
+
+def _whole_config(values: dict[str, object], name: str) -> Config:
+    voter = values.pop("controller", None)
+    if isinstance(voter, tuple):
+        values["controller_id"], values["controller"] = voter
+    elif values["role"] == "broker":
+        raise ConfigError(f"{name}: controller.quorum.voters is missing: a broker must know its controller")
+    else:
+        values["controller_id"], values["controller"] = values["node_id"], values["listen"]
+    values.setdefault("advertised", values["listen"])
+    known = {field.name for field in fields(Config)}
+    return Config(**{key: value for key, value in values.items() if key in known})  # type: ignore[arg-type]
+
+
+def _fits(config: Config, name: str, places: Mapping[str, Place]) -> None:
+    """Kafka refuses the same: a fetch that may wait longer than a follower may lag never lets it catch up."""
+
+    def least(short: str, small: int, long: str, large: int) -> None:
+        if small > large:
+            place = _last(places, name, short, long)
+            raise ConfigError(f"{place}: {short} ({small}) may not be above {long} ({large})")
+
+    if config.role != "broker":
+        return
+    if config.node_id == config.controller_id:
+        raise ConfigError(f"{places['node.id'][1]}: node.id {config.node_id} is the controller's")
+    wait = ("replica.fetch.wait.max.ms", config.fetch_wait_max_ms)
+    least(*wait, "replica.socket.timeout.ms", config.socket_timeout_ms)
+    least(*wait, "replica.lag.time.max.ms", config.replica_lag_time_max_ms)
+    least(
+        "broker.heartbeat.interval.ms",
+        config.heartbeat_interval_ms,
+        "broker.session.timeout.ms",
+        config.session_timeout_ms,
+    )

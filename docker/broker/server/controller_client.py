@@ -1,0 +1,239 @@
+"""What a broker asks of the controller beside its heartbeats: ISR changes, producer ids, topics, elections.
+
+Rules
+1. Each ISR change is a request of its own, so that none waits for another's answer; its replica hears the
+   answer, or NETWORK_EXCEPTION when none came, and then proposes again.
+2. A producer id is given out once: from a block that the controller has made durable, kept in memory only.
+3. Every request has a time-out; nothing here is retried but by whoever asked.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from broker.process_log import die, log
+from broker.protocol import errors
+from broker.protocol.messages import AlterAnswered, ProposeIsr
+from broker.server.config import Config
+from broker.server.node_connection import Line, Unreachable
+from broker.server.replica_manager import Host, Hosted, now_ms
+from broker.testing.failpoints import Fate, Place
+from broker.wire.api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
+from broker.wire.codec import make, request_parts
+
+_ALTER, _ALLOCATE = 3, 0
+_PAUSE_S = 0.05  # after a request that failed
+_LINES_MAX = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """One proposal on its way."""
+
+    hosted: Hosted
+    proposal: ProposeIsr
+    broker_epoch: int
+    peer: int  # the replica that would join or leave
+
+    def place(self, name: str) -> Place:
+        return Place(
+            name=name, topic=self.hosted.topic, partition=self.hosted.partition,
+            epoch=self.proposal.leader_epoch, peer=self.peer,
+        )  # fmt: skip
+
+
+class Proposals:
+    """AlterPartition, for all replicas that lead here."""
+
+    def __init__(
+        self,
+        config: Config,
+        dial: Callable[[], Line],
+        host: Callable[[], Host],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._dial = dial
+        self._host = host
+        self._broker_epoch = broker_epoch
+        self._timeout_s = max(config.heartbeat_interval_ms, config.session_timeout_ms / 2) / 1000
+        self._room = asyncio.Semaphore(_LINES_MAX)
+        self._lines: list[Line] = []  # free ones
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, hosted: Hosted, proposal: ProposeIsr) -> None:
+        changes = {broker for broker, _ in proposal.isr} ^ set(hosted.replica.isr)
+        asking = Asking(
+            hosted=hosted, proposal=proposal, broker_epoch=self._broker_epoch(),
+            peer=min(changes, default=-1),
+        )  # fmt: skip
+        self._begin(self._run(asking))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for line in self._lines:
+            line.close()
+
+    def _begin(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(doing, name="proposal")
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        failure = None if task.cancelled() else task.exception()
+        if isinstance(failure, Exception):
+            die("proposals-failed", failure)
+
+    async def _run(self, asking: Asking) -> None:
+        points = self._host().points
+        fate = Fate.GO
+        if points.armed:
+            going = asyncio.get_running_loop().create_future()
+            fate = points.meet(asking.place("L.alter_sent"), lambda: _go(going))
+            if fate is Fate.HELD:
+                await going
+            elif fate is Fate.DOUBLED:
+                self._begin(self._again(asking, going))
+        if fate is Fate.DROPPED:
+            await self._unanswered(asking)
+        else:
+            await self._send(asking)
+
+    async def _again(self, asking: Asking, going: asyncio.Future[None]) -> None:
+        """The second of two of the same, when it is let go."""
+        await going
+        await self._send(asking)
+
+    async def _unanswered(self, asking: Asking) -> None:
+        """A request or an answer that a failpoint took: nothing is heard of it until the time is up."""
+        await asyncio.sleep(self._timeout_s)
+        self._tell(asking, errors.NETWORK_EXCEPTION)
+
+    async def _send(self, asking: Asking) -> None:
+        answer = await self._ask(self._body(asking))
+        if answer is None or answer.error_code:
+            await asyncio.sleep(_PAUSE_S)
+            error = errors.NETWORK_EXCEPTION if answer is None else int(answer.error_code)
+            self._tell(asking, error)
+            return
+        part = _part_of(answer, asking.hosted)
+
+        def tell() -> None:
+            self._tell(asking, errors.UNKNOWN_SERVER_ERROR if part is None else int(part.error_code), part)
+
+        points = self._host().points
+        fate = Fate.GO
+        if points.armed:
+            fate = points.meet(asking.place("L.alter_answer"), tell)
+        if fate is Fate.DROPPED:
+            await self._unanswered(asking)
+        elif fate is not Fate.HELD:
+            tell()
+
+    async def _ask(self, body: Any) -> Any:
+        """The answer; None if there was none."""
+        async with self._room:
+            line = self._lines.pop() if self._lines else self._dial()
+            try:
+                return await line.ask(ALTER_PARTITION, _ALTER, body, timeout_s=self._timeout_s)
+            except Unreachable as unreachable:
+                log("warning", "proposal-unanswered", why=unreachable)
+                return None
+            finally:
+                self._lines.append(line)
+
+    def _body(self, asking: Asking) -> Any:
+        hosted, proposal = asking.hosted, asking.proposal
+        request, parts = request_parts(ALTER_PARTITION, _ALTER)
+        part = make(
+            parts.PartitionData,
+            partition_index=hosted.partition,
+            leader_epoch=proposal.leader_epoch,
+            new_isr_with_epochs=tuple(
+                make(parts.BrokerState, broker_id=broker, broker_epoch=epoch)
+                for broker, epoch in proposal.isr
+            ),
+            partition_epoch=proposal.partition_epoch,
+        )
+        topic = make(parts.TopicData, topic_id=uuid.UUID(hex=hosted.topic_id), partitions=(part,))
+        return make(
+            request, broker_id=self._config.node_id, broker_epoch=asking.broker_epoch, topics=(topic,)
+        )
+
+    def _tell(self, asking: Asking, error: int, part: Any = None) -> None:
+        hosted, proposal = asking.hosted, asking.proposal
+        failed = error != errors.NONE
+        log(
+            "info",
+            "isr-refused" if failed else "isr",
+            topic=hosted.topic,
+            partition=hosted.partition,
+            asked=",".join(str(broker) for broker, _ in proposal.isr),
+            epoch=proposal.leader_epoch,
+            error=errors.name_of(error),
+        )
+        self._host().post(
+            hosted,
+            AlterAnswered(
+                now_ms=now_ms(),
+                proposal=proposal,
+                error=error,
+                leader_epoch=-1 if failed else part.leader_epoch,
+                isr=() if failed else tuple(part.isr),
+                partition_epoch=-1 if failed else part.partition_epoch,
+            ),
+        )
+
+
+def _part_of(answer: Any, hosted: Hosted) -> Any:
+    """What an answer says of this partition; None if it says nothing."""
+    for topic in answer.topics:
+        if topic.topic_id is not None and topic.topic_id.hex == hosted.topic_id:
+            for part in topic.partitions:
+                if part.partition_index == hosted.partition:
+                    return part
+    return None
+
+
+def _go(going: "asyncio.Future[None]") -> None:
+    if not going.done():
+        going.set_result(None)
+
+
+class ProducerIds:
+    """The block of producer ids this broker gives out from."""
+
+    def __init__(self, config: Config, line: Line, broker_epoch: Callable[[], int]) -> None:
+        self._config = config
+        self._line = line
+        self._broker_epoch = broker_epoch
+        self._next = self._end = 0
+        self._one_at_a_time = asyncio.Lock()
+
+    async def take(self, timeout_s: float) -> tuple[int, int]:
+        """(error, producer id)."""
+        async with self._one_at_a_time:
+            if self._next == self._end:
+                error = await self._allocate(timeout_s)
+                if error:
+                    return error, -1
+            taken, self._next = self._next, self._next + 1
+            return errors.NONE, taken
+
+    async def _allocate(self, timeout_s: float) -> int:
+        request, _ = request_parts(ALLOCATE_PRODUCER_IDS, _ALLOCATE)
+        body = make(request, broker_id=self._config.node_id, broker_epoch=self._broker_epoch())
+        try:
+            answer = await self._line.ask(ALLOCATE_PRODUCER_IDS, _ALLOCATE, body, timeout_s=timeout_s)
+        except Unreachable:
+            return errors.COORDINATOR_NOT_AVAILABLE  # what clients ask again after
+        if answer.error_code:
+            return errors.COORDINATOR_NOT_AVAILABLE
+        self._next, self._end = answer.producer_id_start, answer.producer_id_start + answer.producer_id_len
+        return errors.NONE

@@ -1,0 +1,350 @@
+"""What a broker hands on to the controller for its clients: topics, their configs, elections; producer ids.
+
+Rules
+1. The controller's answer is the answer; REQUEST_TIMED_OUT where it gave none in time (nobody knows then).
+2. A topic that was made is answered for once this broker knows it too, so that what follows finds it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from broker.process_log import die, log
+from broker.protocol import errors
+from broker.protocol.metadata import Metadata
+from broker.server.config import Config
+from broker.server.controller_client import ProducerIds
+from broker.server.group_requests import TRANSACTION_REFUSED, Groups
+from broker.server.node_connection import Line, Unreachable
+from broker.server.socket_server import Connection
+from broker.wire.api_keys import (
+    ALTER_CONFIGS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    ELECT_LEADERS,
+    INCREMENTAL_ALTER_CONFIGS,
+    INIT_PRODUCER_ID,
+)
+from broker.wire.codec import (
+    Head,
+    error_code,
+    make,
+    milliseconds,
+    read_request,
+    recast,
+    request_parts,
+    response_parts,
+    write_response,
+)
+
+_TIMEOUT_S_MAX = 60.0
+_HEARD_S_MAX = 5.0
+_CREATE, _ELECT, _DELETE, _PARTITIONS = 7, 2, 6, 3  # versions spoken with the controller
+_ALTER = {ALTER_CONFIGS: 2, INCREMENTAL_ALTER_CONFIGS: 1}
+_NO_TIME = milliseconds(0)
+_TIMED_OUT = {
+    "error_code": error_code(errors.REQUEST_TIMED_OUT),
+    "error_message": "the controller did not answer: nobody knows whether it was done",
+}
+
+
+class Handed:
+    """The requests that take a while: each is a task, and its connection waits for it."""
+
+    def __init__(
+        self, config: Config, line: Line, ids: ProducerIds, groups: Groups, metadata: Callable[[], Metadata]
+    ) -> None:
+        self._config = config
+        self._line = line
+        self._ids = ids
+        self._groups = groups
+        self._metadata = metadata
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._creating: set[str] = set()
+        self._serves: dict[int, Callable[[Any, Head], Coroutine[Any, Any, Any]]] = {
+            CREATE_TOPICS: self._create_topics,
+            DELETE_TOPICS: self._delete_topics,
+            CREATE_PARTITIONS: self._create_partitions,
+            ALTER_CONFIGS: self._alter_configs,
+            INCREMENTAL_ALTER_CONFIGS: self._alter_configs,
+            ELECT_LEADERS: self._elect_leaders,
+            INIT_PRODUCER_ID: self._init_producer_id,
+        }
+
+    def news(self) -> None:
+        """New metadata was taken."""
+        self._news.set()
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._line.close()
+
+    def begin(self, connection: Connection, frame: bytes, head: Head) -> None:
+        """Serve a request of those that are handed on."""
+        request = read_request(frame, head)
+        serve = self._serves[head.key]
+
+        async def run() -> None:
+            try:
+                body = await serve(request, head)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                die("request-handler-failed", error)
+            connection.answer(write_response(head.correlation, body))
+
+        self._keep(run())
+
+    def _keep(self, coroutine: Any) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- topics ----------------------------------------------------------------------------------------------
+
+    async def _create_topics(self, request: Any, head: Head) -> Any:
+        cls, parts = response_parts(CREATE_TOPICS, head.version)
+        results = await self._create(request.topics, request.timeout.total_seconds(), request.validate_only)
+        return make(
+            cls,
+            throttle_time=_NO_TIME,
+            topics=tuple(
+                make(
+                    parts.CreatableTopicResult,
+                    name=name,
+                    error_code=error_code(error),
+                    error_message=message,
+                    topic_id=topic_id,
+                    configs=(),
+                )
+                for name, error, message, topic_id in results
+            ),
+        )
+
+    async def _create(
+        self, topics: Any, timeout_s: float, validate_only: bool
+    ) -> list[tuple[str, int, Any, Any]]:
+        timeout_s = min(max(timeout_s, 1.0), _TIMEOUT_S_MAX)
+        cls, parts = request_parts(CREATE_TOPICS, _CREATE)
+        body = make(
+            cls,
+            timeout=milliseconds(int(timeout_s * 1000)),
+            validate_only=validate_only,
+            topics=tuple(
+                make(
+                    parts.CreatableTopic,
+                    name=topic.name,
+                    num_partitions=topic.num_partitions,
+                    replication_factor=topic.replication_factor,
+                    assignments=tuple(
+                        make(
+                            parts.CreatableReplicaAssignment,
+                            partition_index=each.partition_index,
+                            broker_ids=each.broker_ids,
+                        )
+                        for each in topic.assignments
+                    ),
+                    configs=tuple(
+                        make(parts.CreatableTopicConfig, name=each.name, value=each.value)
+                        for each in topic.configs
+                    ),
+                )
+                for topic in topics
+            ),
+        )
+        try:
+            answer = await self._line.ask(CREATE_TOPICS, _CREATE, body, timeout_s=timeout_s)
+        except Unreachable as unreachable:
+            log("warning", "create-topics-unanswered", why=unreachable)
+            return [(topic.name, errors.REQUEST_TIMED_OUT, str(unreachable), None) for topic in topics]
+        made = [topic.name for topic in answer.topics if not topic.error_code]
+        if not validate_only:
+            await self._heard(lambda: all(name in self._metadata().topics for name in made), made)
+        return [
+            (topic.name, int(topic.error_code), topic.error_message, topic.topic_id)
+            for topic in answer.topics
+        ]
+
+    def create_by_itself(self, name: str) -> None:
+        """auto.create.topics.enable: a client asked for a topic that is not there; made once, beside the
+        answer."""
+        if name in self._creating:
+            return
+        self._creating.add(name)
+        parts = request_parts(CREATE_TOPICS, _CREATE)[1]
+        topic = make(
+            parts.CreatableTopic,
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=(),
+            configs=(),
+        )
+
+        async def run() -> None:
+            try:
+                for _, error, message, _ in await self._create((topic,), 5.0, False):
+                    log(
+                        "info",
+                        "topic-made-on-demand",
+                        topic=name,
+                        error=errors.name_of(error),
+                        message=message,
+                    )
+            finally:
+                self._creating.discard(name)
+
+        self._keep(run())
+
+    async def _delete_topics(self, request: Any, head: Head) -> Any:
+        cls, parts = request_parts(DELETE_TOPICS, _DELETE)
+        if head.version < _DELETE:  # names alone
+            named = [make(parts.DeleteTopicState, name=name, topic_id=None) for name in request.topic_names]
+            request = make(cls, topics=tuple(named), timeout=request.timeout)
+        answer = await self._asked(request, DELETE_TOPICS, _DELETE, request.timeout.total_seconds())
+        answer_cls, answer_parts = response_parts(DELETE_TOPICS, head.version)
+        if answer is not None:
+            gone = [each.name for each in answer.responses if not each.error_code]
+            await self._heard(lambda: not any(name in self._metadata().topics for name in gone), gone)
+            return recast(answer, answer_cls)
+        results = [
+            make(answer_parts.DeletableTopicResult, name=each.name, topic_id=each.topic_id, **_TIMED_OUT)
+            for each in request.topics
+        ]
+        return make(answer_cls, throttle_time=_NO_TIME, responses=tuple(results))
+
+    async def _create_partitions(self, request: Any, head: Head) -> Any:
+        answer = await self._asked(request, CREATE_PARTITIONS, _PARTITIONS, request.timeout.total_seconds())
+        cls, parts = response_parts(CREATE_PARTITIONS, head.version)
+        if answer is not None:
+            wanted = {topic.name: topic.count for topic in request.topics}
+            grown = [each.name for each in answer.results if not each.error_code]
+            if not request.validate_only:
+                await self._heard(lambda: all(self._count(name) >= wanted[name] for name in grown), grown)
+            return recast(answer, cls)
+        results = [
+            make(parts.CreatePartitionsTopicResult, name=topic.name, **_TIMED_OUT) for topic in request.topics
+        ]
+        return make(cls, throttle_time=_NO_TIME, results=tuple(results))
+
+    async def _alter_configs(self, request: Any, head: Head) -> Any:
+        """AlterConfigs and IncrementalAlterConfigs."""
+        timeout_s = self._config.socket_timeout_ms / 1000
+        answer = await self._asked(request, head.key, _ALTER[head.key], timeout_s)
+        cls, parts = response_parts(head.key, head.version)
+        if answer is not None:
+            topics = {each.resource_name: each.configs for each in request.resources}
+            done = [each.resource_name for each in answer.responses if not each.error_code]
+            if not request.validate_only:
+                await self._heard(lambda: all(self._has(name, topics[name]) for name in done), done)
+            return recast(answer, cls)
+        results = [
+            make(
+                parts.AlterConfigsResourceResponse, resource_type=each.resource_type,
+                resource_name=each.resource_name, **_TIMED_OUT,
+            )
+            for each in request.resources
+        ]  # fmt: skip
+        return make(cls, throttle_time=_NO_TIME, responses=tuple(results))
+
+    def _count(self, name: str) -> float:
+        """The partitions that this broker knows of; of a topic that has gone as many as anybody wants."""
+        topic = self._metadata().topics.get(name)
+        return float("inf") if topic is None else len(topic.partitions)
+
+    def _has(self, name: str, configs: Any) -> bool:
+        """Whether this broker knows of these configs, or that the topic has gone."""
+        topic = self._metadata().topics.get(name)
+        return topic is None or all(
+            topic.configs.get(each.name) == (None if getattr(each, "config_operation", 0) else each.value)
+            for each in configs
+        )
+
+    async def _asked(self, request: Any, key: int, version: int, timeout_s: float) -> Any:
+        """The controller's answer to the same request; None if there was none."""
+        timeout_s = min(max(timeout_s, 1.0), _TIMEOUT_S_MAX)
+        try:
+            body = recast(request, request_parts(key, version)[0])
+            return await self._line.ask(key, version, body, timeout_s=timeout_s)
+        except Unreachable as unreachable:
+            log("warning", "controller-did-not-answer", api_key=key, why=unreachable)
+            return None
+
+    async def _heard(self, there: Callable[[], bool], names: list[str]) -> None:
+        """Wait until this broker has heard of what the controller did; but not for ever."""
+        try:
+            async with asyncio.timeout(_HEARD_S_MAX):
+                while not there():
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            log("warning", "topics-not-heard-of", topics=",".join(names))
+
+    # -- elections and producer ids
+    # ----------------------------------------------------------------------------
+
+    async def _elect_leaders(self, request: Any, head: Head) -> Any:
+        cls, parts = request_parts(ELECT_LEADERS, _ELECT)
+        named = request.topic_partitions
+        body = make(
+            cls,
+            election_type=getattr(request, "election_type", 0),
+            timeout=request.timeout,
+            topic_partitions=None
+            if named is None
+            else tuple(
+                make(parts.TopicPartitions, topic=each.topic, partitions=each.partitions) for each in named
+            ),
+        )
+        timeout_s = min(max(request.timeout.total_seconds(), 1.0), _TIMEOUT_S_MAX)
+        answer_cls, answer_parts = response_parts(ELECT_LEADERS, head.version)
+        try:
+            answer = await self._line.ask(ELECT_LEADERS, _ELECT, body, timeout_s=timeout_s)
+        except Unreachable as unreachable:
+            log("warning", "elect-leaders-unanswered", why=unreachable)
+            return make(
+                answer_cls,
+                throttle_time=_NO_TIME,
+                error_code=error_code(errors.REQUEST_TIMED_OUT),
+                replica_election_results=(),
+            )
+        results = tuple(
+            make(
+                answer_parts.ReplicaElectionResult,
+                topic=each.topic,
+                partition_result=tuple(
+                    make(
+                        answer_parts.PartitionResult,
+                        partition_id=part.partition_id,
+                        error_code=part.error_code,
+                        error_message=part.error_message,
+                    )
+                    for part in each.partition_result
+                ),
+            )
+            for each in answer.replica_election_results
+        )
+        return make(
+            answer_cls,
+            throttle_time=_NO_TIME,
+            error_code=answer.error_code,
+            replica_election_results=results,
+        )
+
+    async def _init_producer_id(self, request: Any, head: Head) -> Any:
+        cls, _ = response_parts(INIT_PRODUCER_ID, head.version)
+        transactional_id, producer_id = request.transactional_id, -1
+        if transactional_id is not None:
+            error = self._groups.refuse("transactions", head, TRANSACTION_REFUSED, id=transactional_id)
+        else:
+            error, producer_id = await self._ids.take(self._config.socket_timeout_ms / 1000)
+        return make(
+            cls,
+            throttle_time=_NO_TIME,
+            error_code=error_code(error),
+            producer_id=producer_id,
+            producer_epoch=-1 if error else 0,
+        )

@@ -1,0 +1,69 @@
+"""DescribeConfigs: of topics by any broker, of a broker by itself."""
+
+from typing import Any
+
+from broker.protocol import errors
+from broker.protocol.metadata import Metadata
+from broker.server.config import Config
+from broker.server.topic_configs import Described, of_broker, of_topic
+from broker.server.topic_requests import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.wire.codec import Head, error_code, make, milliseconds, response_parts
+
+
+def describe_configs(request: Any, head: Head, metadata: Metadata, config: Config) -> Any:
+    """The answer's body."""
+    cls, parts = response_parts(head.key, head.version)
+    results = []
+    for resource in request.resources:
+        found = _of(resource, metadata, config)
+        error, message, told = found if isinstance(found, tuple) else (errors.NONE, None, found)
+        wanted = resource.configuration_keys
+        results.append(
+            make(
+                parts.DescribeConfigsResult,
+                error_code=error_code(error),
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=tuple(
+                    _told(parts, each, request.include_synonyms)
+                    for each in told
+                    if wanted is None or each.name in wanted
+                ),
+            )
+        )
+    return make(cls, throttle_time=milliseconds(0), results=tuple(results))
+
+
+def _of(
+    resource: Any, metadata: Metadata, config: Config
+) -> list[Described] | tuple[int, str, list[Described]]:
+    name = resource.resource_name
+    if resource.resource_type == TOPIC_RESOURCE:
+        topic = metadata.topics.get(name)
+        if topic is None:
+            return errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}", []
+        return of_topic(topic.configs, config)
+    if resource.resource_type == BROKER_RESOURCE:
+        if name != str(config.node_id):
+            return errors.INVALID_REQUEST, f"this is broker {config.node_id}, not {name!r}", []
+        return of_broker(config)
+    return errors.INVALID_REQUEST, f"resource type {resource.resource_type} is not served", []
+
+
+def _told(parts: Any, each: Described, with_synonyms: bool) -> Any:
+    synonyms = each.synonyms if with_synonyms else ()
+    return make(
+        parts.DescribeConfigsResourceResult,
+        name=each.name,
+        value=each.value,
+        read_only=each.read_only,
+        config_source=each.source,
+        is_sensitive=False,
+        synonyms=tuple(
+            make(parts.DescribeConfigsSynonym, name=name, value=value, source=source)
+            for name, value, source in synonyms
+        ),
+        config_type=each.type,
+        documentation=None,
+    )

@@ -1,0 +1,228 @@
+"""Stepping the replicas and carrying out what they want: one queue of events, effects in order.
+
+Rules
+1. There is one queue of events. An event is stepped and all its effects are carried out, in order and
+   synchronously, before the next one is looked at; what an effect brings about is queued behind.
+2. A machine that raises, an invariant that does not hold, a disk that refuses: the process dies at once,
+   before anything of that step is answered.
+3. What a step means is written to the trace before anything of it leaves the process, and, so that a process
+   that ends in between never holds more than its trace tells, before it appends and after it truncates: what
+   the trace has too much the next start line takes back.
+4. A replica held at a failpoint keeps the rest of its step and its later events, in order, until it is let
+   go; what becomes of the others does not depend on it. Fetches do not wait with it: they may be about other
+   replicas as well, so that they hear nothing of this one, and ask again when it goes on.
+5. Of a step that is held the trace has what has happened, and the rest once it happens.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from broker.process_log import die, log
+from broker.protocol.messages import (
+    Append,
+    Fetch,
+    ReplicaEffect,
+    ReplicaEvent,
+    Reset,
+    SaveEpochs,
+    Tick,
+    Truncate,
+)
+from broker.protocol.replica import Replica
+from broker.storage.local_log import PartitionLog
+from broker.testing.failpoint_sites import Stop, stops_of
+from broker.testing.failpoints import Failpoints, Fate, Place
+from broker.testing.trace import Trace
+from broker.testing.trace_events import replica_lines, standing
+
+Key = tuple[str, int]  # topic, partition
+_UNTOLD = (Truncate, Reset, SaveEpochs)  # on disk before the trace tells of them
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Walk:
+    """What is left of a step."""
+
+    effects: Sequence[ReplicaEffect]
+    lines: Sequence[Mapping[str, Any]]  # of the whole step
+    stops: list[Stop]  # still ahead
+    hw: int  # before the step
+    done: int = 0  # effects
+    told: int = 0  # lines
+    at: Place | None = None  # where it is held
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Hosted:
+    """One replica here."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    log: PartitionLog
+    replica: Replica
+    checkpointed_hw: int
+    configs: Mapping[str, str] = field(default_factory=dict)  # the topic's own
+    held: Walk | None = None  # at a failpoint
+    later: deque[ReplicaEvent] = field(default_factory=deque)  # what has come since
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
+
+    @property
+    def settled_hw(self) -> int:
+        """What may be written down: of a replica that is held what it was before the step it is held in, as
+        far as that step has left the log."""
+        return self.replica.hw if self.held is None else min(self.held.hw, self.replica.leo)
+
+    @property
+    def shown_hw(self) -> int:
+        """A follower that is held between its append and its HW has not moved it yet."""
+        held = self.held
+        appended = held is not None and held.at is not None and held.at.name == "F.appended"
+        return self.settled_hw if appended else self.replica.hw
+
+
+CarryOut = Mapping[type, Callable[[Hosted, Any], None]]
+
+
+class Carrier:
+    """All stepping goes through `post`. `let_go` is told of replicas that go on."""
+
+    def __init__(
+        self,
+        carry_out: CarryOut,
+        trace: Trace,
+        points: Failpoints,
+        let_go: Callable[[Hosted], None],
+    ) -> None:
+        self._carry_out = carry_out
+        self._trace = trace
+        self._points = points
+        self._tell_let_go = let_go
+        self._queue: deque[tuple[Hosted, ReplicaEvent]] = deque()
+        self._stepping = False
+        self._closed = False
+
+    def close(self) -> None:
+        """The logs are about to be closed: what is held stays where it is."""
+        self._closed = True
+
+    def post(self, hosted: Hosted, event: ReplicaEvent) -> None:
+        """Step now, or, when called out of an effect, after what is queued."""
+        self._queue.append((hosted, event))
+        if not self._stepping:
+            self._drain(None)
+
+    def stand(self, hosted: Hosted, place: Place) -> None:
+        """It has reached this point between two of its steps."""
+        if hosted.held is None:
+            stop = Stop(after=0, shown=0, place=place)
+            self._walk(hosted, Walk(effects=(), lines=(), stops=[stop], hw=hosted.replica.hw))
+
+    def _drain(self, goes_on: tuple[Hosted, Walk] | None) -> None:
+        """Steps until the queue is empty; first what goes on."""
+        self._stepping = True
+        hosted, event = None, None
+        try:
+            if goes_on is not None:
+                self._walk(*goes_on)
+            while self._queue:
+                hosted, event = self._queue.popleft()
+                if hosted.held is None:
+                    self._step(hosted, event)
+                elif isinstance(event, Fetch):
+                    _say_nothing(event.token)
+                elif not isinstance(event, Tick):
+                    hosted.later.append(event)
+        except Exception as error:
+            if hosted is None and goes_on is not None:
+                hosted = goes_on[0]
+            assert hosted is not None
+            log("error", "step-failed", topic=hosted.topic, partition=hosted.partition, by=event)
+            die("stopped-by-a-broken-invariant-or-disk", error)
+        self._stepping = False
+
+    def _step(self, hosted: Hosted, event: ReplicaEvent) -> None:
+        replica, tracing = hosted.replica, self._trace.on
+        if not tracing and not self._points.armed:  # the common case of a broker without a harness
+            for effect in replica.step(event):
+                self._carry_out[type(effect)](hosted, effect)
+            return
+        hw = replica.hw
+        before = standing(replica) if tracing else None
+        effects = replica.step(event)
+        lines = () if before is None else replica_lines(before, event, effects, standing(replica))
+        if self._points.armed:
+            stops = stops_of(hosted.key, replica, event, effects, lines)
+            self._walk(hosted, Walk(effects=effects, lines=lines, stops=stops, hw=hw))
+            return
+        for effect in effects:
+            if lines and not isinstance(effect, _UNTOLD):
+                self._trace.replica(hosted.topic, hosted.partition, lines)
+                lines = ()
+            self._carry_out[type(effect)](hosted, effect)
+        if lines:
+            self._trace.replica(hosted.topic, hosted.partition, lines)
+
+    # -- with anything armed -------------------------------------------------------------------------------
+
+    def _walk(self, hosted: Hosted, walk: Walk) -> None:
+        """Carries out what is left of a step, up to where it is held."""
+        while True:
+            while walk.stops and walk.stops[0].after <= walk.done:
+                if self._held(hosted, walk, walk.stops.pop(0)):
+                    return
+            if walk.done == len(walk.effects):
+                break
+            effect = walk.effects[walk.done]
+            if not isinstance(effect, _UNTOLD):
+                self._show(hosted, walk, walk.stops[0].shown if walk.stops else len(walk.lines))
+            flushed = hosted.log.flushed
+            self._carry_out[type(effect)](hosted, effect)
+            walk.done += 1
+            if isinstance(effect, Append) and hosted.log.flushed > flushed:
+                walk.stops.insert(0, self._fsync(hosted, walk))
+        self._show(hosted, walk, len(walk.lines))
+
+    def _held(self, hosted: Hosted, walk: Walk, stop: Stop) -> bool:
+        self._show(hosted, walk, stop.shown)
+        hosted.held, walk.at = walk, stop.place  # also while the whole process stands still there
+        if self._points.meet(stop.place, partial(self._let_go, hosted)) is Fate.HELD:
+            return True
+        hosted.held = walk.at = None
+        return False
+
+    def _show(self, hosted: Hosted, walk: Walk, lines: int) -> None:
+        """The first so many lines are in the trace."""
+        if walk.told < lines:
+            self._trace.replica(hosted.topic, hosted.partition, walk.lines[walk.told : lines])
+            walk.told = lines
+
+    def _fsync(self, hosted: Hosted, walk: Walk) -> Stop:
+        place = Place(name="D.fsync", topic=hosted.topic, partition=hosted.partition,
+                      epoch=hosted.replica.leader_epoch, offset=hosted.log.flushed)  # fmt: skip
+        return Stop(after=walk.done, shown=walk.told, place=place)
+
+    def _let_go(self, hosted: Hosted) -> None:
+        """The rest of the step it was held in, then what has come since."""
+        if self._closed:
+            return
+        walk, hosted.held = hosted.held, None
+        assert walk is not None, f"{hosted.key} is not held"
+        assert not self._stepping, f"{hosted.key} is let go inside a step"
+        walk.at = None
+        self._queue.extend((hosted, event) for event in hosted.later)
+        hosted.later.clear()
+        self._drain((hosted, walk))
+        self._tell_let_go(hosted)
+
+
+def _say_nothing(token: Any) -> None:
+    """To a fetch: it hears nothing of this replica now."""
+    asker, index = token
+    asker.told(index, None)

@@ -1,0 +1,202 @@
+"""Fetch: asked of one or several replicas, answered at once, or parked until it is worth an answer.
+
+Rules
+1. A fetch is asked of all its partitions before it is looked at; then it is answered if it has its bytes, an
+   error, a diverging epoch, or no more time; otherwise it is parked.
+2. What woke is asked again with `again` (nobody is credited twice, the HW is read afresh), once per turn of
+   the event loop: produces that arrive together go to a follower in one answer.
+3. A client that left is forgotten.
+4. A partition that says nothing (a failpoint holds it) is left out of the answer; a fetch that hears nothing
+   at all waits on.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.process_log import die
+from broker.protocol import errors
+from broker.protocol.messages import CONSUMER, Fetch, ReadAnswer
+from broker.protocol.purgatory import Purgatory
+from broker.server.replica_manager import Host, Hosted, Key, now_ms
+from broker.server.socket_server import Connection
+from broker.wire.codec import Head
+from broker.wire.fast_codec import Fetched, fetch_answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One partition of a fetch; `hosted` is None where `error` says why it cannot be read here."""
+
+    topic: str  # as the answer names it: name or id
+    partition: int
+    hosted: Hosted | None
+    error: int
+    offset: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    max_bytes: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Reading:
+    """A fetch on its way."""
+
+    readings: "Readings"
+    connection: Connection
+    head: Head
+    replica: int
+    broker_epoch: int
+    min_bytes: int
+    max_bytes: int
+    deadline_ms: int
+    wanted: Sequence[Wanted]
+    answers: list[ReadAnswer | None] = field(default_factory=list)
+    heard: set[int] = field(default_factory=set)  # indexes of those that have spoken: credited, if at all
+    outstanding: int = 0
+
+    def ask(self, *, again: bool) -> None:
+        now = now_ms()
+        self.answers = [None] * len(self.wanted)
+        self.outstanding = sum([each.hosted is not None for each in self.wanted])
+        if not self.outstanding:
+            self.readings.asked(self)
+            return
+        post = self.readings.host.post
+        for index, each in enumerate(self.wanted):
+            if each.hosted is not None:
+                post(
+                    each.hosted,
+                    Fetch(
+                        now_ms=now,
+                        token=(self, index),
+                        replica=self.replica,
+                        broker_epoch=self.broker_epoch,
+                        offset=each.offset,
+                        current_leader_epoch=each.current_leader_epoch,
+                        last_fetched_epoch=each.last_fetched_epoch,
+                        again=again and index in self.heard,
+                    ),
+                )
+
+    def told(self, index: int, answer: Any) -> None:
+        """None: it says nothing now."""
+        self.answers[index] = answer
+        if answer is not None:
+            self.heard.add(index)
+        self.outstanding -= 1
+        if not self.outstanding:
+            self.readings.asked(self)
+
+
+class Readings:
+    """All fetches of a broker: it answers and parks them, and wakes them when told that something moved."""
+
+    def __init__(self) -> None:
+        self.host: Host  # set by the broker, which both belong to
+        self._purgatory = Purgatory()
+        self._woken: list[Any] = []
+
+    def begin(self, reading: Reading) -> None:
+        reading.connection.gone.append(lambda: self._forget(reading))
+        reading.ask(again=False)
+
+    def asked(self, reading: Reading) -> None:
+        """Every partition has spoken: answer or park."""
+        try:
+            fetched, size, at_once = self._read(reading)
+        except Exception as error:
+            die("read-failed", error)
+        missing = reading.min_bytes - size
+        silent = bool(reading.wanted) and not any(each is not None for each in fetched)
+        if not silent and (at_once or missing <= 0 or reading.deadline_ms <= now_ms()):
+            self._answer(reading, fetched)
+            return
+        keys = [each.hosted.key for each in reading.wanted if each.hosted is not None]
+        self._purgatory.park(
+            reading,
+            keys,
+            consumer=reading.replica == CONSUMER,
+            missing_bytes=missing,
+            deadline_ms=reading.deadline_ms,
+        )
+
+    def _read(self, reading: Reading) -> tuple[list[Fetched | None], int, bool]:
+        """What the answer would hold, how many bytes, and whether it must not wait (KIP-74: the first
+        partition with data gives a batch, however large). None for whoever says nothing."""
+        fetched: list[Fetched | None] = []
+        size, at_once = 0, not reading.wanted
+        for each, answer in zip(reading.wanted, reading.answers, strict=True):
+            if answer is None and each.hosted is not None:
+                fetched.append(None)
+                continue
+            if answer is None:
+                fetched.append(
+                    Fetched(partition=each.partition, error=each.error, hw=-1, log_start=-1, records=b"")
+                )
+                at_once = True
+                continue
+            records = b""
+            room = min(each.max_bytes, reading.max_bytes - size)
+            if answer.start < answer.end and each.hosted is not None and (room > 0 or not size):
+                records = each.hosted.log.read(answer.start, answer.end, max(room, 1))
+                size += len(records)
+            failed = answer.error != errors.NONE
+            at_once = at_once or failed or answer.diverging is not None
+            fetched.append(
+                Fetched(
+                    partition=each.partition,
+                    error=answer.error,
+                    hw=-1 if failed else answer.hw,
+                    log_start=-1 if failed else answer.log_start,
+                    records=records,
+                    diverging=answer.diverging,
+                )
+            )
+        return fetched, size, at_once
+
+    def _answer(self, reading: Reading, fetched: list[Fetched | None]) -> None:
+        topics: list[tuple[str, list[Fetched]]] = []
+        for each, answer in zip(reading.wanted, fetched, strict=True):
+            if answer is None:
+                continue
+            if not topics or topics[-1][0] != each.topic:
+                topics.append((each.topic, []))
+            topics[-1][1].append(answer)
+        if reading.connection.closed:
+            return
+        reading.connection.gone.pop()
+        reading.connection.answer(fetch_answer(reading.head.version, reading.head.correlation, topics))
+
+    # -- waking --------------------------------------------------------------------------------------------
+
+    def appended(self, key: Key, size: int) -> None:
+        self._wake(self._purgatory.appended(key, size))
+
+    def hw_moved(self, key: Key) -> None:
+        self._wake(self._purgatory.hw_moved(key))
+
+    def role_changed(self, key: Key) -> None:
+        self._wake(self._purgatory.role_changed(key))
+
+    def tick(self) -> None:
+        self._wake(self._purgatory.expired(now_ms()))
+
+    def _wake(self, woken: list[Any]) -> None:
+        if woken:
+            if not self._woken:
+                asyncio.get_running_loop().call_soon(self._ask_again)
+            self._woken += woken
+
+    def _ask_again(self) -> None:
+        woken, self._woken = self._woken, []
+        for reading in woken:
+            if not reading.connection.closed:
+                reading.ask(again=True)
+
+    def _forget(self, reading: Reading) -> None:
+        self._purgatory.forget(reading)
+        with contextlib.suppress(ValueError):
+            self._woken.remove(reading)

@@ -1,0 +1,85 @@
+"""The failpoints of one fetcher: what it must not send, and what came and must not be taken, yet.
+
+Rules
+1. Only the one replica that a message is about waits: the others' wishes go out, their answers are taken.
+2. What is held is the message. Once its replica wishes something else, that is asked; a request that was held
+   is then not sent any more, an answer that was held is still given when it is let go: late, as answers are.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from broker.protocol.messages import EpochWish, LogEndsWish, Wish
+from broker.server.replica_manager import Hosted, Key
+from broker.testing.failpoints import Failpoints, Fate, Place
+
+
+class Gate:
+    """`look` is told when something may be sent again, `lost` of a message that nobody will get."""
+
+    def __init__(
+        self, points: Failpoints, look: Callable[[], None], lost: Callable[[Hosted, Wish], None]
+    ) -> None:
+        self._points = points
+        self._look = look
+        self._lost = lost
+        self._waiting: dict[Key, Wish] = {}  # requests held back, or whose answer is
+        self._let_go: dict[Key, Wish] = {}  # requests that may go now, unasked
+        self._begun: dict[Key, int] = {}  # the leader epoch in which something was last answered
+
+    def waits(self, hosted: Hosted, wish: Wish) -> bool:
+        """Whether this wish must not be asked now."""
+        return hosted.held is not None or self._waiting.get(hosted.key) == wish
+
+    def begun(self, hosted: Hosted, wish: Wish) -> None:
+        """Something was answered: the fetches after it are not the first request of this leader epoch."""
+        self._begun[hosted.key] = wish.leader_epoch
+
+    def sends(self, hosted: Hosted, wish: Wish) -> bool:
+        """Whether this wish goes out now; to be asked once before each sending."""
+        if not self._points.armed and not self._let_go:
+            return True
+        key = hosted.key
+        if self._let_go.pop(key, None) == wish or isinstance(wish, LogEndsWish):
+            return True
+        first = isinstance(wish, EpochWish) or self._begun.get(key) != wish.leader_epoch
+        place = _place("F.epoch_req" if first else "F.before_refetch", hosted, wish)
+        fate = self._points.meet(place, partial(self._go, key, wish))
+        if fate is Fate.HELD:
+            self._waiting[key] = wish
+        elif fate is Fate.DROPPED:
+            self._lost(hosted, wish)
+        return fate is Fate.GO
+
+    def takes(self, hosted: Hosted, wish: Wish, take: Callable[[], None]) -> bool:
+        """Whether the answer to this wish is taken now; else `take` is called when it is let go."""
+        if not self._points.armed:
+            return True
+
+        def late() -> None:
+            self._done(hosted.key, wish)
+            take()
+            self._look()
+
+        fate = self._points.meet(_place("F.fetch_resp", hosted, wish), late)
+        if fate is Fate.HELD:
+            self._waiting[hosted.key] = wish
+        elif fate is Fate.DROPPED:
+            self._lost(hosted, wish)
+        return fate in (Fate.GO, Fate.DOUBLED)
+
+    def _go(self, key: Key, wish: Wish) -> None:
+        self._done(key, wish)
+        self._let_go[key] = wish
+        self._look()
+
+    def _done(self, key: Key, wish: Wish) -> None:
+        if self._waiting.get(key) == wish:
+            del self._waiting[key]
+
+
+def _place(name: str, hosted: Hosted, wish: Wish) -> Place:
+    return Place(
+        name=name, topic=hosted.topic, partition=hosted.partition, epoch=wish.leader_epoch, peer=wish.leader,
+        offset=-1 if isinstance(wish, EpochWish | LogEndsWish) else wish.offset,
+    )  # fmt: skip

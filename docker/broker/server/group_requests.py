@@ -1,0 +1,122 @@
+"""Consumer groups and transactions, which this broker does not have: refused with errors that clients show.
+
+Rules
+1. A client that hears nothing, or an error that is worth another try, waits in silence for a minute. So every
+   broker says that it coordinates whatever it is asked for, and then refuses what would begin a group
+   (JoinGroup, ConsumerGroupHeartbeat), keep an offset (OffsetCommit) or begin a transaction (InitProducerId
+   with an id) with an error that no client tries again.
+2. What needs no group is true and works: there are no groups (ListGroups), and no offset has been committed
+   (OffsetFetch); so a consumer that assigns partitions to itself begins where its reset policy says.
+3. Each kind of refusal is told in the broker's log, once for a client id.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.process_log import log
+from broker.protocol import errors
+from broker.server.config import Config
+from broker.wire import api_keys
+from broker.wire.codec import Head, error_code, make, milliseconds, response_parts
+
+GROUP_REFUSED = errors.GROUP_AUTHORIZATION_FAILED
+TRANSACTION_REFUSED = errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_TOLD_MAX = 1_000  # client ids remembered
+_NO_OFFSET = -1
+_NO_TIME = milliseconds(0)
+
+
+class Groups:
+    """Answers for the groups and transactions that there are not."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._told: set[tuple[str, str | None]] = set()
+        self.serves: dict[int, Callable[[Any, Head], Any]] = {
+            api_keys.FIND_COORDINATOR: self._find_coordinator,
+            api_keys.JOIN_GROUP: self._join_group,
+            api_keys.CONSUMER_GROUP_HEARTBEAT: self._consumer_group_heartbeat,
+            api_keys.OFFSET_COMMIT: self._offset_commit,
+            api_keys.OFFSET_FETCH: self._offset_fetch,
+            api_keys.LIST_GROUPS: self._list_groups,
+        }
+
+    def refuse(self, what: str, head: Head, error: int, **besides: object) -> int:
+        """The error, told in the log the first time that this client asks for it."""
+        if (what, head.client) not in self._told and len(self._told) < _TOLD_MAX:
+            self._told.add((what, head.client))
+            name = errors.name_of(error)
+            log("warning", "not-served", asked=what, client=head.client, **besides, error=name)
+        return error
+
+    def _find_coordinator(self, request: Any, head: Head) -> Any:
+        host, port = self._config.advertised
+        cls, _ = response_parts(head.key, head.version)
+        return make(
+            cls, throttle_time=_NO_TIME, error_code=error_code(errors.NONE), error_message=None,
+            node_id=self._config.node_id, host=host, port=port,
+        )  # fmt: skip
+
+    def _join_group(self, request: Any, head: Head) -> Any:
+        error = self.refuse("consumer groups", head, GROUP_REFUSED, group=request.group_id)
+        cls, _ = response_parts(head.key, head.version)
+        return make(
+            cls, throttle_time=_NO_TIME, error_code=error_code(error), generation_id=-1, protocol_type=None,
+            protocol_name="" if head.version < 7 else None, leader="", skip_assignment=False, member_id="",
+            members=(),
+        )  # fmt: skip
+
+    def _consumer_group_heartbeat(self, request: Any, head: Head) -> Any:
+        """How a member joins by KIP-848."""
+        error = self.refuse("consumer groups", head, GROUP_REFUSED, group=request.group_id)
+        cls, _ = response_parts(head.key, head.version)
+        return make(
+            cls, throttle_time=_NO_TIME, error_code=error_code(error), error_message="there are no groups",
+            member_id=None, member_epoch=0, heartbeat_interval=milliseconds(0), assignment=None,
+        )  # fmt: skip
+
+    def _offset_commit(self, request: Any, head: Head) -> Any:
+        error = error_code(self.refuse("offset commits", head, GROUP_REFUSED, group=request.group_id))
+        cls, parts = response_parts(head.key, head.version)
+        topics = tuple(
+            make(
+                parts.OffsetCommitResponseTopic,
+                name=topic.name,
+                partitions=tuple(
+                    make(
+                        parts.OffsetCommitResponsePartition,
+                        partition_index=part.partition_index,
+                        error_code=error,
+                    )
+                    for part in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+        return make(cls, throttle_time=_NO_TIME, topics=topics)
+
+    def _offset_fetch(self, request: Any, head: Head) -> Any:
+        cls, parts = response_parts(head.key, head.version)
+        topics = tuple(
+            make(
+                parts.OffsetFetchResponseTopic,
+                name=topic.name,
+                partitions=tuple(
+                    make(
+                        parts.OffsetFetchResponsePartition,
+                        partition_index=index,
+                        committed_offset=_NO_OFFSET,
+                        committed_leader_epoch=-1,
+                        metadata="",
+                        error_code=error_code(errors.NONE),
+                    )
+                    for index in topic.partition_indexes
+                ),
+            )
+            for topic in request.topics or ()
+        )
+        return make(cls, throttle_time=_NO_TIME, error_code=error_code(errors.NONE), topics=topics)
+
+    def _list_groups(self, request: Any, head: Head) -> Any:
+        cls, _ = response_parts(head.key, head.version)
+        return make(cls, throttle_time=_NO_TIME, error_code=error_code(errors.NONE), groups=())

@@ -1,0 +1,136 @@
+"""Asking others: one connection, one request at a time, every wait with a time-out.
+
+Rules
+1. A link that is cut connects and hears nothing: each answer is waited for so long and no longer.
+2. After any failure the connection is closed: a late answer can never be taken for the next one's.
+3. What goes wrong with the other side is an Unreachable that says who did not do what.
+"""
+
+import asyncio
+import itertools
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from broker.server.config import Address
+from broker.wire.codec import WireError, read_response, write_request
+
+_SIZE = struct.Struct(">i")
+_ANSWER_BYTES_MAX = 1 << 30
+
+
+class Unreachable(Exception):
+    """The other side did not connect, did not answer in time, or answered nonsense."""
+
+
+class _Answers(asyncio.Protocol):
+    """The reading half: one frame at a time into one future."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self.transport: asyncio.Transport | None = None
+        self.waiting: asyncio.Future[bytes] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        if self.waiting is not None and not self.waiting.done():
+            self.waiting.set_exception(Unreachable(f"the connection was lost ({exc or 'closed'})"))
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer
+        buffer += data
+        if len(buffer) < 4:
+            return
+        size = _SIZE.unpack_from(buffer)[0]
+        if not 0 <= size <= _ANSWER_BYTES_MAX or self.waiting is None:
+            self.abort()
+        elif len(buffer) >= 4 + size and not self.waiting.done():
+            self.waiting.set_result(bytes(memoryview(buffer)[4 : 4 + size]))
+            del buffer[: 4 + size]
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Line:
+    """One node to be asked; dialled when first asked, and again after a failure. `where` is looked up at each
+    dialling: the node may have moved."""
+
+    def __init__(self, who: str, where: Callable[[], Address], client: str) -> None:
+        self.who = who
+        self._where = where
+        self._client = client
+        self._answers: _Answers | None = None
+        self._address: Address | None = None
+        self._correlations = itertools.count(1)
+        self._one_at_a_time = asyncio.Lock()
+
+    async def ask(self, key: int, version: int, body: Any, *, timeout_s: float) -> Any:
+        """A request of kio's; the answer likewise."""
+        return await self.ask_frame(
+            key,
+            version,
+            lambda number: write_request(key, version, number, self._client, body),
+            timeout_s=timeout_s,
+        )
+
+    async def ask_frame(
+        self, key: int, version: int, frame: Callable[[int], bytes], *, timeout_s: float
+    ) -> Any:
+        """A request already in bytes, made for the correlation id given; kio's answer."""
+        number, answer = await self.ask_raw(frame, timeout_s=timeout_s)
+        try:
+            return read_response(answer, key, version, number)
+        except WireError as error:
+            self.close()
+            raise Unreachable(f"{self.who}: {error}") from error
+
+    async def ask_raw(self, frame: Callable[[int], bytes], *, timeout_s: float) -> tuple[int, bytes]:
+        """The correlation id and the answer's frame. The time-out counts waiting for the line, too."""
+        number = next(self._correlations) & 0x7FFFFFFF
+        try:
+            async with asyncio.timeout(timeout_s), self._one_at_a_time:
+                return number, await self._ask(frame(number))
+        except TimeoutError:
+            raise Unreachable(f"{self.who} did not answer in {timeout_s:g} s") from None
+        except OSError as error:
+            raise Unreachable(f"{self.who} cannot be reached: {error}") from None
+
+    async def _ask(self, frame: bytes) -> bytes:
+        try:
+            answers = await self._connected()
+            waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+            answers.waiting = waiting
+            if answers.transport is None:
+                raise Unreachable(f"{self.who}: the connection was lost")
+            answers.transport.write(frame)
+            answer = await waiting
+        except (
+            BaseException
+        ):  # a cancellation (new epoch, time-out) leaves an answer under way: never reuse
+            self.close()
+            raise
+        answers.waiting = None
+        return answer
+
+    async def _connected(self) -> _Answers:
+        address = self._where()
+        answers = self._answers
+        if answers is not None and answers.transport is not None and address == self._address:
+            return answers
+        self.close()
+        loop = asyncio.get_running_loop()
+        _, made = await loop.create_connection(_Answers, *address)
+        self._answers, self._address = made, address
+        return made
+
+    def close(self) -> None:
+        """Hang up; the next request dials anew."""
+        answers, self._answers = self._answers, None
+        if answers is not None:
+            answers.abort()

@@ -1,0 +1,196 @@
+"""The requests that are not hot: ListOffsets, OffsetForLeaderEpoch, and what is handed on to the controller.
+
+Rules
+1. A request about several partitions is answered when every one of them has spoken, in the order asked.
+2. What the controller decides is the controller's answer, handed on; REQUEST_TIMED_OUT when it gave none. A
+   topic is answered for once this broker knows it too, so that what follows finds it.
+3. A partition that is not here: 6 where the cluster has it, 3 where it has not (Kafka's order).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.process_log import die
+from broker.protocol import errors
+from broker.protocol.messages import CONSUMER, EndOffsetAsked, OffsetAsked
+from broker.server.replica_manager import Host, Hosted, now_ms
+from broker.server.socket_server import Connection
+from broker.storage.offsets_by_timestamp import EARLIEST, LATEST, YOUNGEST, find
+from broker.wire.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from broker.wire.codec import (
+    Head,
+    error_code,
+    make,
+    milliseconds,
+    read_request,
+    response_parts,
+    write_response,
+)
+
+Find = Callable[[str, int], tuple[Hosted | None, int]]
+_NO_TIME = milliseconds(0)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Gathering:
+    """Answers of several replicas to one request, until all are there. `answers` begin as errors."""
+
+    answers: list[Any]
+    outstanding: int
+    then: Callable[[list[Any]], None] = field(repr=False)
+
+    def told(self, index: int, answer: Any) -> None:
+        self.answers[index] = answer
+        self.done()
+
+    def done(self) -> None:
+        self.outstanding -= 1
+        if not self.outstanding:
+            self.then(self.answers)
+
+
+def _gather(
+    host: Host,
+    found: Sequence[tuple[Hosted | None, int]],
+    event: Callable[[int, Any], Any],
+    then: Callable[[list[Any]], None],
+) -> None:
+    """Post `event(index, token)` to each replica found; `then` gets an answer, or an error code, for each."""
+    asked = [
+        (index, hosted) for index, (hosted, error) in enumerate(found) if hosted is not None and not error
+    ]
+    gathering = Gathering(answers=[error for _, error in found], outstanding=len(asked) + 1, then=then)
+    for index, hosted in asked:
+        host.post(hosted, event(index, (gathering, index)))
+    gathering.done()
+
+
+def asker(replica: int, me: int) -> int:
+    """Who asks, as the machine may be told: Kafka's negative ids (debugging consumer) are clients, and
+    nobody is this replica itself."""
+    return CONSUMER if replica < 0 or replica == me else replica
+
+
+def _offset(hosted: Hosted | None, timestamp: int, answer: Any) -> tuple[int, dict[str, Any]]:
+    """The error, and what ListOffsets tells, of the replica's answer: of a time it has told the HW, below
+    which the record is looked for. There may be none: then the offset is -1, and that is no error."""
+    error = answer if isinstance(answer, int) else answer.error
+    told: dict[str, Any] = {"offset": -1, "timestamp": -1}
+    if error or timestamp in (EARLIEST, LATEST) or hosted is None:
+        if not error:
+            told |= {"offset": answer.offset, "leader_epoch": answer.leader_epoch}
+        return error, told
+    try:
+        found = find(hosted.log, timestamp, answer.offset)
+    except (OSError, ValueError) as failure:
+        die("read-failed", failure)
+    if found is not None:
+        told = {"offset": found.offset, "timestamp": found.timestamp, "leader_epoch": found.epoch}
+    return error, told
+
+
+def _known(found: tuple[Hosted | None, int], timestamp: int) -> tuple[Hosted | None, int]:
+    """The same, with the error for what is no time and none of the words for one that are served."""
+    hosted, error = found
+    if not error and timestamp < YOUNGEST:
+        error = errors.UNSUPPORTED_VERSION
+    return hosted, error
+
+
+def list_offsets(host: Host, look: Find, connection: Connection, frame: bytes, head: Head) -> None:
+    """Serve one ListOffsets 1-7: the first offset, the next, the first since a time, the youngest's."""
+    request = read_request(frame, head)
+    replica = asker(request.replica_id, host.config.node_id)
+    asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
+    found = [_known(look(name, part.partition_index), part.timestamp) for name, part in asked]
+
+    def event(index: int, token: object) -> OffsetAsked:
+        part = asked[index][1]
+        return OffsetAsked(
+            now_ms=now_ms(),
+            token=token,
+            replica=replica,
+            latest=part.timestamp != EARLIEST,
+            current_leader_epoch=getattr(part, "current_leader_epoch", -1),
+        )
+
+    def answer(answers: list[Any]) -> None:
+        cls, parts = response_parts(LIST_OFFSETS, head.version)
+        topics: dict[str, list[Any]] = {}
+        for (name, part), (hosted, _), each in zip(asked, found, answers, strict=True):
+            error, told = _offset(hosted, part.timestamp, each)
+            topics.setdefault(name, []).append(
+                make(
+                    parts.ListOffsetsPartitionResponse,
+                    partition_index=part.partition_index,
+                    error_code=error_code(error),
+                    **told,
+                )
+            )
+        connection.answer(
+            write_response(
+                head.correlation,
+                make(
+                    cls,
+                    throttle_time=_NO_TIME,
+                    topics=tuple(
+                        make(parts.ListOffsetsTopicResponse, name=name, partitions=tuple(each))
+                        for name, each in topics.items()
+                    ),
+                ),
+            )
+        )
+
+    _gather(host, found, event, answer)
+
+
+def offset_for_leader_epoch(
+    host: Host, find: Find, connection: Connection, frame: bytes, head: Head
+) -> None:
+    """Serve one OffsetForLeaderEpoch 2-4."""
+    request = read_request(frame, head)
+    replica = asker(getattr(request, "replica_id", -1), host.config.node_id)
+    asked = [(topic.topic, part) for topic in request.topics for part in topic.partitions]
+    found = [find(name, part.partition) for name, part in asked]
+
+    def event(index: int, token: object) -> EndOffsetAsked:
+        part = asked[index][1]
+        return EndOffsetAsked(
+            now_ms=now_ms(),
+            token=token,
+            replica=replica,
+            epoch=part.leader_epoch,
+            current_leader_epoch=part.current_leader_epoch,
+        )
+
+    def answer(answers: list[Any]) -> None:
+        cls, parts = response_parts(OFFSET_FOR_LEADER_EPOCH, head.version)
+        topics: dict[str, list[Any]] = {}
+        for (name, part), each in zip(asked, answers, strict=True):
+            error = each if isinstance(each, int) else each.error
+            end = None if error else each.end
+            topics.setdefault(name, []).append(
+                make(
+                    parts.EpochEndOffset,
+                    error_code=error_code(error),
+                    partition=part.partition,
+                    leader_epoch=-1 if end is None else end.epoch,
+                    end_offset=-1 if end is None else end.end_offset,
+                )
+            )
+        connection.answer(
+            write_response(
+                head.correlation,
+                make(
+                    cls,
+                    throttle_time=_NO_TIME,
+                    topics=tuple(
+                        make(parts.OffsetForLeaderTopicResult, topic=name, partitions=tuple(each))
+                        for name, each in topics.items()
+                    ),
+                ),
+            )
+        )
+
+    _gather(host, found, event, answer)

@@ -1,0 +1,124 @@
+"""Produce: what comes in is checked, handed to the replicas, and answered when each has spoken.
+
+Rules
+1. Nothing that is refused here was appended: base_offset -1. What a replica says is passed on as it is.
+2. acks=0 gets no answer; an error closes its connection, so that the client notices (as Kafka does).
+3. One batch a partition, format v2, CRC sound: else the error that Kafka gives.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.protocol import errors
+from broker.protocol.messages import Batch, Produce
+from broker.server.replica_manager import Host, Hosted, now_ms
+from broker.server.socket_server import Connection
+from broker.wire.codec import Head, read_request
+from broker.wire.fast_codec import produce_answer
+from broker.wire.record_batch import HEADER_BYTES, MAGIC, BatchTooLarge, CorruptBatch, parse
+
+_MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # of the attributes the low byte
+_CODEC, _ZSTD, _TRANSACTIONAL, _CONTROL = 0x07, 4, 0x10, 0x20
+
+# (hosted, error) of a topic and partition that a client named
+Find = Callable[[str, int], tuple[Hosted | None, int]]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Producing:
+    """A produce on its way; `answers` are (topic, partition, error, base offset, log start)."""
+
+    connection: Connection
+    head: Head
+    acks: int
+    answers: list[tuple[str, int, int, int, int]] = field(default_factory=list)
+    outstanding: int = 1  # one for the request itself, until all of it has been handed on
+
+    def told(self, index: int, answer: Any) -> None:
+        topic, partition, *_ = self.answers[index]
+        self.answers[index] = (topic, partition, answer.error, answer.base_offset, answer.log_start)
+        self.done()
+
+    def done(self) -> None:
+        self.outstanding -= 1
+        if not self.outstanding:
+            self._answer()
+
+    def _answer(self) -> None:
+        if self.acks == 0:
+            if any(error for _, _, error, _, _ in self.answers):
+                self.connection.close("a produce with acks=0 was refused")
+            else:
+                self.connection.answer(None)
+            return
+        topics: list[tuple[str, list[tuple[int, int, int, int]]]] = []
+        for topic, *rest in self.answers:
+            if not topics or topics[-1][0] != topic:
+                topics.append((topic, []))
+            topics[-1][1].append((rest[0], rest[1], rest[2], rest[3]))
+        self.connection.answer(produce_answer(self.head.version, self.head.correlation, topics))
+
+
+def produce(host: Host, find: Find, connection: Connection, frame: bytes, head: Head) -> None:
+    """Serve one Produce 3-9."""
+    request = read_request(frame, head)
+    acks = int(request.acks)
+    producing = Producing(connection=connection, head=head, acks=acks)
+    timeout_ms = max(0, int(request.timeout.total_seconds() * 1000))
+    transactional = request.transactional_id is not None
+    limit = host.config.message_max_bytes
+    asked: list[tuple[Hosted, Produce]] = []
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            batch, error = _batch(part.records, head.version, limit)
+            hosted, unknown = find(topic.name, part.index)
+            error = unknown or error
+            if acks not in (-1, 0, 1):
+                error = errors.INVALID_REQUIRED_ACKS
+            elif transactional:
+                error = errors.INVALID_REQUEST  # transactions are not served
+            index = len(producing.answers)
+            producing.answers.append((topic.name, part.index, error, -1, -1))
+            if not error and hosted is not None and batch is not None:
+                asked.append(
+                    (
+                        hosted,
+                        Produce(
+                            now_ms=now_ms(),
+                            token=(producing, index),
+                            acks=acks,
+                            timeout_ms=timeout_ms,
+                            batches=(batch,),
+                        ),
+                    )
+                )
+    producing.outstanding += len(asked)
+    for hosted, event in asked:
+        host.post(hosted, event)
+    producing.done()
+
+
+def _batch(records: Any, version: int, limit: int) -> tuple[Batch | None, int]:
+    """The one batch of a partition's records, or Kafka's error for what is there instead."""
+    if records is None or len(records) < HEADER_BYTES:
+        return None, errors.INVALID_RECORD if not records or _old(records) else errors.CORRUPT_MESSAGE
+    if _old(records):
+        return None, errors.INVALID_RECORD
+    try:
+        batches = parse(records, max_batch_bytes=limit)
+    except BatchTooLarge:
+        return None, errors.MESSAGE_TOO_LARGE
+    except CorruptBatch:
+        return None, errors.CORRUPT_MESSAGE
+    attributes = records[_ATTRIBUTES_AT]
+    if len(batches) != 1 or attributes & (_CONTROL | _TRANSACTIONAL):
+        return None, errors.INVALID_RECORD
+    if attributes & _CODEC == _ZSTD and version < 7:
+        return None, errors.UNSUPPORTED_COMPRESSION_TYPE
+    return batches[0], errors.NONE
+
+
+def _old(records: Any) -> bool:
+    """A message set of format v0 or v1, whose magic stands at the same place."""
+    return len(records) > _MAGIC_AT and records[_MAGIC_AT] < MAGIC

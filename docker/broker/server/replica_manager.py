@@ -1,0 +1,447 @@
+"""The replicas of this broker: each a machine and its log; what their effects mean on disk and to others.
+
+Rules
+1. Events go in through `post` (carrying.py has the rules).
+2. A disk that refuses ends the process before anything is answered.
+3. What waits for what is the purgatory's matter; here it is only told what happened.
+"""
+
+import base64
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from broker.process_log import die, log
+from broker.protocol.messages import (
+    NO_LEADER,
+    Append,
+    EndOffsetAnswer,
+    HwMoved,
+    LeaderAndIsr,
+    OffsetAnswer,
+    ProduceAnswer,
+    ProposeIsr,
+    ReadAnswer,
+    ReplicaEvent,
+    Reset,
+    RoleChanged,
+    SaveEpochs,
+    Tick,
+    Truncate,
+)
+from broker.protocol.metadata import Metadata, TopicInfo
+from broker.protocol.replica import Recovered, Replica, ReplicaConfig
+from broker.protocol.rules import Rules
+from broker.server.config import LONG_MAX, Config
+from broker.server.effect_runner import Carrier, CarryOut, Hosted, Key
+from broker.storage.checkpoint_files import (
+    HIGH_WATERMARKS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    read_offsets,
+    settle_topic_id,
+    write_offsets,
+)
+from broker.storage.local_log import PartitionLog
+from broker.storage.log_directory import Files
+from broker.testing.failpoints import Failpoints, Place
+from broker.testing.trace import Trace
+from broker.testing.trace_events import Found, checkpoint_line, standing, start_lines
+
+__all__ = ["Host", "Hosted", "Key", "Watchers", "now_ms"]
+CLOSE_DELETED_AFTER_MS = 60_000  # as long as Kafka keeps the files of a deleted topic
+MIN_INSYNC, FLUSH_MESSAGES, SEGMENT_BYTES = "min.insync.replicas", "flush.messages", "segment.bytes"
+
+
+def now_ms() -> int:
+    """The shell's clock: monotonic, in milliseconds."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Token(Protocol):
+    """Who asked. The machine gives it back; what it is told depends on what was asked."""
+
+    def told(self, index: int, answer: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watchers:
+    """Who hears of what the replicas do, beside those that asked."""
+
+    appended: Callable[[Key, int], None]  # by a leader: so many bytes
+    hw_moved: Callable[[Key], None]
+    role_changed: Callable[[Hosted], None]
+    propose: Callable[[Hosted, ProposeIsr], None]
+    let_go: Callable[[Hosted], None]  # a failpoint has held it
+
+
+@dataclass(slots=True, kw_only=True)
+class Host:
+    """All replicas of a broker, by topic and partition."""
+
+    config: Config
+    rules: Rules
+    files: Files
+    clean: bool  # the last stop was orderly
+    watchers: Watchers
+    hosted: dict[Key, Hosted] = field(default_factory=dict)
+    idle: dict[Key, PartitionLog] = field(default_factory=dict)  # recovered, and not yet told who leads
+    _checkpointed: dict[Key, int] = field(default_factory=dict)
+    _metadata: Metadata = field(default_factory=lambda: Metadata(version=0, brokers=(), topics={}))  # taken
+    _deleted: list[tuple[int, PartitionLog]] = field(default_factory=list)  # (when to close it, it), in order
+    trace: Trace = field(default_factory=Trace)
+    points: Failpoints = field(default_factory=Failpoints)
+    _carrier: Carrier = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._checkpointed = read_offsets(self.config.log_dir, HIGH_WATERMARKS)
+        carry_out: CarryOut = {
+            Append: self._append,
+            Truncate: self._truncate,
+            Reset: self._reset,
+            SaveEpochs: lambda hosted, effect: hosted.log.save_epochs(effect.entries),
+            HwMoved: lambda hosted, effect: self.watchers.hw_moved(hosted.key),
+            RoleChanged: self._role_changed,
+            ProduceAnswer: _tell,
+            ReadAnswer: _tell,
+            EndOffsetAnswer: _tell,
+            OffsetAnswer: _tell,
+            ProposeIsr: self.watchers.propose,
+        }
+        self._carrier = Carrier(carry_out, self.trace, self.points, self._let_go)
+        self.trace.standing_of = self._standing_of
+
+    # -- events --------------------------------------------------------------------------------------------
+
+    def post(self, hosted: Hosted, event: ReplicaEvent) -> None:
+        """Step now, or, when called out of an effect, after what is queued."""
+        self._carrier.post(hosted, event)
+
+    def tick(self) -> None:
+        now = now_ms()
+        while self._deleted and self._deleted[0][0] <= now:
+            self._deleted.pop(0)[1].close()
+        for hosted in list(self.hosted.values()):
+            self.post(hosted, Tick(now_ms=now))
+
+    # -- effects -------------------------------------------------------------------------------------------
+
+    def _append(self, hosted: Hosted, effect: Append) -> None:
+        hosted.log.append(effect.batches)
+        if effect.leading:
+            self.watchers.appended(hosted.key, sum([len(batch.data) for batch in effect.batches]))
+
+    def _truncate(self, hosted: Hosted, effect: Truncate) -> None:
+        log(
+            "info",
+            "truncated",
+            topic=hosted.topic,
+            partition=hosted.partition,
+            to=effect.to,
+            was=effect.was,
+            why=effect.why,
+        )
+        hosted.log.truncate(effect.to)
+
+    def _reset(self, hosted: Hosted, effect: Reset) -> None:
+        log("info", "reset", topic=hosted.topic, partition=hosted.partition, start=effect.start)
+        hosted.log.reset(effect.start)
+
+    def _role_changed(self, hosted: Hosted, effect: RoleChanged) -> None:
+        replica = hosted.replica
+        log(
+            "info",
+            "leads" if effect.leading else "follows",
+            topic=hosted.topic,
+            partition=hosted.partition,
+            leader=effect.leader,
+            epoch=effect.leader_epoch,
+            leo=replica.leo,
+            hw=replica.hw,
+            isr=",".join(map(str, replica.isr)),
+        )
+        self.watchers.role_changed(hosted)
+
+    # -- the partitions there are --------------------------------------------------------------------------
+
+    def take(self, metadata: Metadata) -> None:
+        """Tell every replica here who leads it; those that are new are made, or recovered from disk; those
+        whose topic was deleted go."""
+        me, now, broker_epochs = self.config.node_id, now_ms(), metadata.broker_epochs
+        self._metadata = metadata
+        for hosted in [each for each in self.hosted.values() if self._is_deleted(each)]:
+            self._delete(hosted)
+        for topic in metadata.topics.values():
+            for part in topic.partitions:
+                if me not in part.replicas:
+                    continue
+                hosted = self.hosted.get((topic.name, part.partition)) or self._open(topic, part.partition)
+                if self._is_deleted(hosted):
+                    continue  # an earlier topic of that name, held at a failpoint
+                if hosted.configs != topic.configs:
+                    self._configure(hosted, topic)
+                self.post(
+                    hosted,
+                    LeaderAndIsr(
+                        now_ms=now,
+                        leader=part.leader,
+                        leader_epoch=part.leader_epoch,
+                        isr=part.isr,
+                        partition_epoch=part.partition_epoch,
+                        replicas=part.replicas,
+                        broker_epochs=broker_epochs,
+                    ),
+                )
+
+    def _configure(self, hosted: Hosted, topic: TopicInfo) -> None:
+        """Let the topic's configs, or else the broker's, rule this replica."""
+        flush = _setting(topic, FLUSH_MESSAGES, self.config.flush_messages)
+        hosted.configs = topic.configs
+        hosted.replica.configure(self._replica_config(topic))
+        hosted.log.configure(
+            segment_bytes=_setting(topic, SEGMENT_BYTES, self.config.segment_bytes),
+            flush_messages=None if flush == LONG_MAX else flush,
+        )
+
+    def _replica_config(self, topic: TopicInfo) -> ReplicaConfig:
+        return ReplicaConfig(
+            min_insync_replicas=_setting(topic, MIN_INSYNC, self.config.min_insync_replicas),
+            replica_lag_time_max_ms=self.config.replica_lag_time_max_ms,
+        )
+
+    # -- topics that were deleted --------------------------------------------------------------------------
+
+    def _is_deleted(self, hosted: Hosted) -> bool:
+        topic = self._metadata.topics.get(hosted.topic)
+        return topic is None or topic.id != hosted.topic_id
+
+    def _let_go(self, hosted: Hosted) -> None:
+        """A failpoint has let it go; its topic may have been deleted meanwhile."""
+        self.watchers.let_go(hosted)
+        if self.hosted.get(hosted.key) is hosted and self._is_deleted(hosted):
+            self.take(self._metadata)
+
+    def _delete(self, hosted: Hosted) -> None:
+        """It leads and follows nobody any more, whoever waits hears so, and its directory goes. One that is
+        held at a failpoint goes when it is let go."""
+        replica = hosted.replica
+        self.post(
+            hosted,
+            LeaderAndIsr(
+                now_ms=now_ms(), leader=NO_LEADER, leader_epoch=replica.leader_epoch + 1, isr=replica.isr,
+                partition_epoch=replica.partition_epoch + 1, replicas=(), broker_epochs={},
+            ),
+        )  # fmt: skip
+        if hosted.held is not None:
+            return
+        log("info", "deleted", topic=hosted.topic, partition=hosted.partition, leo=replica.leo)
+        del self.hosted[hosted.key]
+        self._delete_log(hosted.key, hosted.log)
+
+    def _delete_log(self, key: Key, partition_log: PartitionLog) -> None:
+        """The checkpoint goes first: it must not rule over a log of that name that is made later."""
+        try:
+            if key in self._checkpointed:
+                del self._checkpointed[key]
+                write_offsets(self.files, HIGH_WATERMARKS, self._checkpointed)
+            partition_log.delete()
+        except Exception as error:
+            die("log-cannot-be-deleted", error)
+        self._deleted.append((now_ms() + CLOSE_DELETED_AFTER_MS, partition_log))
+
+    def recover(self) -> None:
+        """Open every log that is in the directory, before anybody is told that this broker is there."""
+        try:
+            for name in sorted(path.name for path in self.config.log_dir.iterdir() if path.is_dir()):
+                topic, _, partition = name.rpartition("-")
+                topic_id = read_topic_id(self.files, name) if topic and partition.isdecimal() else None
+                if topic_id is not None:
+                    self._open_log((topic, int(partition)), topic_id, self.config.segment_bytes)
+        except Exception as error:
+            die("log-cannot-be-opened", error)
+        if self.trace.on:
+            self.trace.process(start_lines(self.clean, list(map(self._found, self.idle))))
+
+    def _found(self, key: Key) -> Found:
+        """A log as recovered, for the trace."""
+        log_start, leo, found = self.idle[key].log_start, self.idle[key].leo, self.idle[key].recovered
+        return Found(
+            topic=key[0], partition=key[1], log_start=log_start, leo=leo, hw=self._recovered_hw(key),
+            batches=found.batches,
+        )  # fmt: skip
+
+    def _recovered_hw(self, key: Key) -> int:
+        """What a replica of a log not opened yet would begin with."""
+        found = self.idle[key]
+        return max(found.log_start, min(self._checkpointed.get(key, 0), found.leo))
+
+    def _standing_of(self, topic: str, partition: int) -> tuple[int, int, int] | None:
+        hosted = self.hosted.get((topic, partition))
+        if hosted is None:
+            return None
+        return hosted.replica.leader_epoch, hosted.replica.leo, hosted.shown_hw
+
+    def _open_log(self, key: Key, topic_id: str, segment_bytes: int) -> PartitionLog:
+        opened = PartitionLog.open(
+            self.files,
+            *key,
+            topic_id=topic_id,
+            segment_bytes=segment_bytes,
+            rules=self.rules,
+        )
+        log(
+            "info",
+            "log-opened",
+            topic=key[0],
+            partition=key[1],
+            log_start=opened.log_start,
+            leo=opened.leo,
+            hw=self._checkpointed.get(key, 0),
+            cut=opened.recovered.cut,
+        )
+        self.idle[key] = opened
+        return opened
+
+    def _log_of(self, key: Key, topic: TopicInfo) -> PartitionLog:
+        """The log recovered at start, unless the topic has a segment size of its own; or a new one."""
+        segment_bytes = _setting(topic, SEGMENT_BYTES, self.config.segment_bytes)
+        found = self.idle.pop(key, None)
+        if found is not None and read_topic_id(self.files, found.folder) not in (topic.id, None):
+            log("info", "deleted", topic=key[0], partition=key[1], leo=found.leo)
+            self._delete_log(key, found)  # the topic was deleted while this broker was down
+            found = None
+        if found is not None and segment_bytes == self.config.segment_bytes:
+            settle_topic_id(self.files, found.folder, topic.id)
+            return found
+        if found is not None:
+            found.close()
+        self._open_log(key, topic.id, segment_bytes)
+        return self.idle.pop(key)
+
+    def _open(self, topic: TopicInfo, partition: int) -> Hosted:
+        key = (topic.name, partition)
+        try:
+            partition_log = self._log_of(key, topic)
+            checkpointed = self._checkpointed.get(key, 0)
+            found = partition_log.recovered
+            replica = Replica(
+                me=self.config.node_id,
+                config=self._replica_config(topic),
+                rules=self.rules,
+                recovered=Recovered(
+                    log_start=found.log_start, batches=found.batches, epochs=found.epochs, hw=checkpointed
+                ),
+            )
+        except Exception as error:
+            die("log-cannot-be-opened", error)
+        partition_log.forget_recovered()
+        hosted = Hosted(
+            topic=topic.name,
+            topic_id=topic.id,
+            partition=partition,
+            log=partition_log,
+            replica=replica,
+            checkpointed_hw=checkpointed,
+        )
+        self._configure(hosted, topic)
+        self.hosted[key] = hosted
+        return hosted
+
+    def state(self) -> list[dict[str, Any]]:
+        """Each replica as the control socket tells it."""
+        return [
+            _view(self.hosted[key], self.clean) if key in self.hosted else self._idle_view(key)
+            for key in sorted({**self.hosted, **self.idle})
+        ]
+
+    def _idle_view(self, key: Key) -> dict[str, Any]:
+        found = self.idle[key]
+        return {
+            "topic": key[0], "partition": key[1], "leader": -1, "epoch": -1, "log_start": found.log_start,
+            "leo": found.leo, "hw": self._recovered_hw(key), "isr": [],
+            "checkpointed_hw": self._checkpointed.get(key, 0), "clean": self.clean, "proposing": False,
+            "epochs": [list(each) for each in found.recovered.epochs] if self.rules.keeps_epochs else None,
+        }  # fmt: skip
+
+    # -- checkpoints ---------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """replication-offset-checkpoint with every HW there is; of logs not opened yet what it said before.
+        Written only when something moved."""
+        moved = {key: hosted.settled_hw for key, hosted in self.hosted.items()}
+        offsets = {**self._checkpointed, **moved}
+        if not self.rules.checkpoints_every_partition:  # the mutant's: KAFKA-1647
+            offsets = {key: hw for key, hw in moved.items() if self.hosted[key].replica.leader != NO_LEADER}
+        if offsets == self._checkpointed:
+            return
+        try:
+            write_offsets(self.files, HIGH_WATERMARKS, offsets)
+        except Exception as error:
+            die("high-watermarks-not-written", error)
+        if self.trace.on:
+            written = {key: hw for key, hw in moved.items() if hw != self._checkpointed.get(key)}
+            self._trace_checkpoints("hw", written)
+        before, self._checkpointed = self._checkpointed, offsets
+        for key, hw in moved.items():
+            self.hosted[key].checkpointed_hw = hw
+            if self.points.armed and hw != before.get(key):
+                epoch = self.hosted[key].replica.leader_epoch
+                place = Place(name="D.ckpt", topic=key[0], partition=key[1], epoch=epoch, offset=hw)
+                self._carrier.stand(self.hosted[key], place)
+
+    def _trace_checkpoints(self, what: str, values: Mapping[Key, int]) -> None:
+        for key, value in values.items():
+            if key in self.hosted:  # of a log that nobody has followed or led yet nothing has moved
+                now = replace(standing(self.hosted[key].replica), hw=self.hosted[key].shown_hw)
+                self.trace.replica(*key, [checkpoint_line(what, value, now)])
+
+    def close(self) -> None:
+        """An orderly stop's disk half: all flushed, both checkpoints written."""
+        logs = {**self.idle, **{key: hosted.log for key, hosted in self.hosted.items()}}
+        for each in logs.values():
+            each.flush()
+        recovery_points = {key: each.flushed for key, each in logs.items()}
+        write_offsets(self.files, RECOVERY_POINTS, recovery_points)
+        if self.trace.on:
+            self._trace_checkpoints("recovery", recovery_points)
+        self.checkpoint()
+        self._carrier.close()
+        for each in logs.values():
+            each.close()
+
+
+def read_topic_id(files: Files, folder: str) -> str | None:
+    """The id in a partition's partition.metadata, as hex; None where there is none to read: then its topic is
+    known when the controller names it."""
+    try:
+        lines = files.path(f"{folder}/{PARTITION_METADATA}").read_text(encoding="utf-8").splitlines()
+        text = next(line.removeprefix("topic_id: ") for line in lines if line.startswith("topic_id: "))
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "==")).hex
+    except (OSError, ValueError, StopIteration):
+        return None
+
+
+def _setting(topic: TopicInfo, key: str, default: int) -> int:
+    """A topic's own value, which the controller has checked to be a number, or the broker's."""
+    own = topic.configs.get(key)
+    return default if own is None else int(own)
+
+
+def _tell(hosted: Hosted, effect: Any) -> None:
+    token, index = effect.token
+    token.told(index, effect)
+
+
+def _view(hosted: Hosted, clean: bool) -> dict[str, Any]:
+    replica = hosted.replica
+    epochs = replica.epochs
+    return {
+        "topic": hosted.topic, "partition": hosted.partition, "leader": replica.leader,
+        "epoch": replica.leader_epoch, "log_start": replica.log_start, "leo": replica.leo,
+        "hw": hosted.shown_hw,
+        "isr": list(replica.isr), "checkpointed_hw": hosted.checkpointed_hw, "clean": clean,
+        "proposing": replica.proposing,
+        "epochs": None if epochs is None else [list(each) for each in epochs],
+    }  # fmt: skip

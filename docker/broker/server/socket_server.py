@@ -1,0 +1,161 @@
+"""Connections from others: frames in, one request at a time, answers in order.
+
+Rules
+1. A connection has one request in hand; the next is looked at when the answer to it was written (Kafka
+   mutes the channel likewise). A fetch that waits therefore holds up its own connection and no other.
+2. Garbage (WireError, a frame too large or of no size) closes its connection and nothing else.
+3. Who reads slowly is not answered further until he has read: nothing piles up here.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable
+
+from broker.process_log import die, log
+from broker.wire.codec import WireError
+
+_SIZE = struct.Struct(">i")
+_READ_AHEAD_BYTES = 1 << 20  # of requests behind the one in hand
+
+Handler = Callable[["Connection", bytes], None]
+
+
+class Connection(asyncio.Protocol):
+    """One client. The handler is given each frame, and must in the end call `answer` or `close`."""
+
+    def __init__(self, handler: Handler, max_frame_bytes: int) -> None:
+        self._handler = handler
+        self._max_frame_bytes = max_frame_bytes
+        self._buffer = bytearray()
+        self._in_hand = False
+        self._full = False  # the transport's buffer
+        self._reading = True
+        self._looking = False
+        self._transport: asyncio.Transport | None = None
+        self.gone: list[Callable[[], None]] = []  # called when the client has left
+
+    @property
+    def peer(self) -> str:
+        address = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return f"{address[0]}:{address[1]}" if address else "?"
+
+    @property
+    def closed(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for tell in self.gone:
+            tell()
+        self.gone.clear()
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._look()
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer
+        if (
+            not buffer
+            and not self._in_hand
+            and not self._full
+            and len(data) >= 4
+            and (_SIZE.unpack_from(data)[0] == len(data) - 4 <= self._max_frame_bytes)
+        ):
+            self._handle(data[4:])
+            return
+        buffer += data
+        self._look()
+        if len(buffer) > _READ_AHEAD_BYTES and self._in_hand and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def answer(self, frame: bytes | None) -> None:
+        """The request in hand is done; None: it gets no answer (acks=0)."""
+        transport = self._transport
+        if transport is None:
+            return
+        if frame is not None:
+            transport.write(frame)
+        self._in_hand = False
+        if self._buffer:
+            self._look()
+        if not self._reading and len(self._buffer) <= _READ_AHEAD_BYTES:
+            self._reading = True
+            transport.resume_reading()
+
+    def close(self, why: str) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            log("warning", "connection-closed", peer=self.peer, why=why)
+            self._transport.abort()
+
+    def _look(self) -> None:
+        """Hand on whole frames while nothing is in hand. Not re-entered: an answer may come inside the
+        handler."""
+        if self._looking:
+            return
+        self._looking = True
+        try:
+            while not self._in_hand and not self._full and not self.closed:
+                buffer = self._buffer
+                if len(buffer) < 4:
+                    return
+                size = _SIZE.unpack_from(buffer)[0]
+                if not 0 <= size <= self._max_frame_bytes:
+                    self.close(f"a frame of {size} bytes")
+                    return
+                if len(buffer) < 4 + size:
+                    return
+                frame = bytes(memoryview(buffer)[4 : 4 + size])
+                del buffer[: 4 + size]
+                self._handle(frame)
+        finally:
+            self._looking = False
+
+    def _handle(self, frame: bytes) -> None:
+        self._in_hand = True
+        try:
+            self._handler(self, frame)
+        except WireError as error:
+            self.close(f"garbage: {error}")
+        except Exception as error:  # a fault of ours: to go on would be to answer from an unknown state
+            die("request-handler-failed", error)
+
+
+class Listener:
+    """The listening socket and the connections that came through it."""
+
+    def __init__(self, handler: Handler, max_frame_bytes: int) -> None:
+        self._handler = handler
+        self._max_frame_bytes = max_frame_bytes
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+
+    async def open(self, host: str, port: int) -> None:
+        """Listens from now on; OSError where the port is taken."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._connection, host, port, reuse_address=True, backlog=512
+        )
+
+    def _connection(self) -> Connection:
+        connection = Connection(self._handler, self._max_frame_bytes)
+        self._connections.add(connection)
+        connection.gone.append(lambda: self._connections.discard(connection))
+        return connection
+
+    def close(self) -> None:
+        """Takes nobody new and lets the others go."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            transport = connection._transport
+            if transport is not None:
+                transport.close()

@@ -1,0 +1,127 @@
+"""A topic's configs: which of Kafka's there are, which of them mean something here, and what they may be.
+
+Rules
+1. What is not a topic config of Kafka's is refused (INVALID_CONFIG), as Kafka refuses it.
+2. What Kafka has and this broker does not do is refused where it would change what a client sees in its
+   records (POLICY_VIOLATION: compaction, timestamps and compression by the broker). The rest is kept,
+   described and means nothing here: retention, index files, throttles.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from broker.protocol import errors
+from broker.server.config import Config
+
+NUMBERS = {  # topic config -> the broker's own of the same meaning
+    "min.insync.replicas": "min.insync.replicas",
+    "flush.messages": "log.flush.interval.messages",
+    "segment.bytes": "log.segment.bytes",
+}
+TRUTHS = {"unclean.leader.election.enable": "unclean.leader.election.enable"}
+SERVED = {**NUMBERS, **TRUTHS}
+_ONLY = {  # one value is what this broker does
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "compression.type": "producer",
+}
+_KEPT = frozenset(
+    (
+        "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "delete.retention.ms",
+        "file.delete.delay.ms", "flush.ms", "follower.replication.throttled.replicas",
+        "index.interval.bytes", "leader.replication.throttled.replicas", "local.retention.bytes",
+        "local.retention.ms", "max.compaction.lag.ms", "max.message.bytes", "message.downconversion.enable",
+        "message.format.version", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms",
+        "message.timestamp.difference.max.ms", "min.cleanable.dirty.ratio", "min.compaction.lag.ms",
+        "preallocate", "remote.copy.disable", "remote.log.copy.disable", "remote.log.delete.on.disable",
+        "remote.storage.enable", "retention.bytes", "retention.ms", "segment.index.bytes",
+        "segment.jitter.ms", "segment.ms",
+    )
+)  # fmt: skip
+_SET, _DELETE = 0, 1  # operations of IncrementalAlterConfigs; 2 and 3 are for lists
+
+
+def config_problem(configs: Mapping[str, str]) -> tuple[int, str]:
+    """What is wrong with a topic's configs: Kafka's error and why; (0, "") where nothing is."""
+    for key, value in configs.items():
+        if key in NUMBERS:
+            if not (value.isascii() and value.isdecimal() and 1 <= int(value) < 2**63):
+                return errors.INVALID_CONFIG, f"{key}: a number of at least 1 is wanted, not {value!r}"
+        elif key in TRUTHS:
+            if value.lower() not in ("true", "false"):
+                return errors.INVALID_CONFIG, f"{key}: true or false is wanted, not {value!r}"
+        elif key in _ONLY:
+            if value != _ONLY[key]:
+                return errors.POLICY_VIOLATION, f"{key}: this broker does {_ONLY[key]} only, not {value!r}"
+        elif key not in _KEPT:
+            return errors.INVALID_CONFIG, f"there is no topic config {key!r}"
+    return errors.NONE, ""
+
+
+def altered(
+    configs: Mapping[str, str], changes: Iterable[tuple[str, int, str | None]]
+) -> dict[str, str] | str:
+    """The configs after these changes (name, operation, value), or what is wrong with the changes."""
+    now = dict(configs)
+    for name, operation, value in changes:
+        if operation == _DELETE:
+            now.pop(name, None)
+        elif operation != _SET:
+            return f"{name} is no list: it can be set and deleted"
+        elif value is None:
+            return f"{name}: no value is given"
+        else:
+            now[name] = value
+    return now
+
+
+# -- as described ------------------------------------------------------------------------------------------
+
+TOPIC, STATIC, DEFAULT = 1, 4, 5  # sources: DYNAMIC_TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG
+BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7  # types
+_TYPES = {"flush.messages": LONG, "cleanup.policy": LIST}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """One config as DescribeConfigs tells it. `synonyms`: (name, value, source), what rules first."""
+
+    name: str
+    value: str
+    source: int
+    type: int
+    read_only: bool
+    synonyms: tuple[tuple[str, str, int], ...]
+
+
+def of_topic(configs: Mapping[str, str], config: Config) -> list[Described]:
+    """All that mean something here, and all that the topic was given."""
+    brokers = {each.name: each for each in of_broker(config)}
+    found = []
+    for name in sorted({*SERVED, *_ONLY, *configs}):
+        below: tuple[tuple[str, str, int], ...] = ()
+        if name in SERVED:
+            below = brokers[SERVED[name]].synonyms
+        elif name in _ONLY:
+            below = ((name, _ONLY[name], DEFAULT),)
+        own = ((name, configs[name], TOPIC),) if name in configs else ()
+        synonyms = own + below
+        kind = _TYPES.get(name, BOOLEAN if name in TRUTHS else INT if name in NUMBERS else STRING)
+        _, value, source = synonyms[0]
+        found.append(
+            Described(name=name, value=value, source=source, type=kind, read_only=False, synonyms=synonyms)
+        )
+    return found
+
+
+def of_broker(config: Config) -> list[Described]:
+    """Kafka's keys that this broker knows. None can be altered while it runs."""
+    found = []
+    for name, value, default in config.told():
+        source = DEFAULT if value == default else STATIC
+        kind = BOOLEAN if value in ("true", "false") else INT if value.isdecimal() else STRING
+        found.append(
+            Described(name=name, value=value, source=source, type=kind, read_only=True,
+                      synonyms=((name, value, source),))
+        )  # fmt: skip
+    return found

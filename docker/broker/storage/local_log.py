@@ -1,0 +1,297 @@
+"""One partition's log on disk, in Kafka's own directory `<log.dir>/<topic>-<partition>/`.
+
+Rules
+1. An append is one write to the page cache and no fsync, as in Kafka, unless flush.messages asks for it:
+   then the bytes are durable when `append` returns. An acknowledged write is not a durable one.
+2. Only the last segment has bytes that are not durable: a roll flushes the segment it closes. So what a
+   power cut leaves is always a prefix of the log.
+3. Offsets have no holes; a batch that does not begin at LEO is refused.
+4. Recovery keeps every good batch up to the first bad one (broker.storage.log_recovery), and reads all
+   segments whether the last stop was orderly or not: it is quick, and trusts nobody.
+5. After a DiskError the log must not be used any more: open it again.
+"""
+
+import mmap
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from broker.protocol.messages import Batch
+from broker.protocol.rules import Rules
+from broker.storage.checkpoint_files import (
+    EPOCHS,
+    PARTITION_METADATA,
+    read_epochs,
+    settle_topic_id,
+    write_epochs,
+)
+from broker.storage.log_directory import DiskError, Files
+from broker.storage.log_recovery import SOUND, Epochs, mend_epochs, scan
+from broker.storage.log_segment import Segment, base_of, segment_name
+from broker.wire.record_batch import stamp
+
+DEFAULT_SEGMENT_BYTES = 1 << 30  # log.segment.bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredLog:
+    """What was found at open: all that a Replica begins with but the checkpointed HW, which is the shell's
+    to add."""
+
+    log_start: int
+    leo: int
+    batches: tuple[Batch, ...]  # frames in order, data empty
+    epochs: Epochs  # leader-epoch-checkpoint, mended: nothing beyond LEO, nothing that the batches contradict
+    cut: str | None  # what was thrown away and why, for people to read; None: nothing
+
+
+class PartitionLog:
+    """An open log. Made by `open`; one at a time for a directory."""
+
+    def __init__(self, files: Files, folder: str, *, segment_bytes: int, flush_messages: int | None,
+                 rules: Rules) -> None:
+        self.folder = folder
+        self._rules = rules
+        self.flush_messages = flush_messages  # flush.messages: fsync after so many records; None: never
+        self._files = files
+        self._segment_bytes = segment_bytes
+        self._segments: list[Segment] = []
+        self._flushed = 0
+        self.recovered = RecoveredLog(log_start=0, leo=0, batches=(), epochs=(), cut=None)
+
+    @classmethod
+    def open(cls, files: Files, topic: str, partition: int, *, topic_id: str,
+             segment_bytes: int = DEFAULT_SEGMENT_BYTES, flush_messages: int | None = None,
+             rules: Rules = SOUND) -> "PartitionLog":
+        """Makes the directory (with partition.metadata; topic_id is hex), or recovers what is there.
+
+        Cuts at the first bad or torn batch, drops the segments behind it, and writes
+        leader-epoch-checkpoint anew where it does not fit what is left; by rules that keep no epochs it
+        neither reads nor writes that file. Raises DiskError, and CheckpointError for a
+        damaged checkpoint or another topic's id.
+        """
+        folder = f"{topic}-{partition}"
+        log = cls(files, folder, segment_bytes=segment_bytes, flush_messages=flush_messages, rules=rules)
+        files.make_folder(folder)
+        settle_topic_id(files, folder, topic_id)
+        try:
+            log._recover()
+        except BaseException:
+            log.close()
+            raise
+        return log
+
+    def forget_recovered(self) -> None:
+        """Gives back the memory of the frames, once a machine has been made of them."""
+        self.recovered = replace(self.recovered, batches=())
+
+    @property
+    def log_start(self) -> int:
+        return self._segments[0].base
+
+    @property
+    def leo(self) -> int:
+        return self._segments[-1].leo
+
+    @property
+    def flushed(self) -> int:
+        """The recovery point: all below is known to be durable."""
+        return self._flushed
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        """Writes the batches (each stamped with its offset and epoch) at the end; flushes if flush.messages
+        says so.
+
+        Raises ValueError, with nothing written, when they do not follow on LEO and one another. DiskError
+        when the disk refuses: whole batches that went into a segment before are there, and of the rest
+        nothing.
+        """
+        expected = self.leo
+        for batch in batches:
+            if batch.base_offset != expected and self._rules.checks_base_offsets:
+                raise ValueError(f"{self.folder}: a batch at offset {batch.base_offset}, not {expected}")
+            expected = batch.last_offset + 1
+        active = self._segments[-1]
+        chunk: list[tuple[Batch, bytes]] = []
+        room = active.size  # bytes in the active segment with the chunk in it
+        for batch in batches:
+            data = stamp(batch)
+            if not active.fits(batch.last_offset, room, len(data), self._segment_bytes):
+                self._write(active, chunk)
+                active, chunk, room = self._roll(), [], 0
+            chunk.append((batch, data))
+            room += len(data)
+        self._write(active, chunk)
+        if self.flush_messages is not None and self.leo - self._flushed >= self.flush_messages:
+            self.flush()
+
+    def truncate(self, to: int) -> None:
+        """LEO becomes `to`, a batch boundary not below log_start (else ValueError); nothing happens at or
+        above LEO."""
+        if to >= self.leo:
+            return
+        if to < self.log_start:
+            raise ValueError(f"{self.folder}: cannot truncate to {to}, the log begins at {self.log_start}")
+        segment = self._segment_of(to)
+        position = segment.position_of(to)
+        if position is None:
+            raise ValueError(f"{self.folder}: cannot truncate to {to}, which lies inside a batch")
+        self._cut(segment, to, position)
+
+    def reset(self, start: int) -> None:
+        """Throws all away; an empty log from offset `start`. (Killed half-way it leaves a shorter or empty
+        log.)"""
+        self._drop(self._segments)
+        self._segments = []
+        self._new_segment(start)
+        self._flushed = start
+
+    def read(self, start: int, end: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds `start`, none with an offset at or above `end`, of at most
+        max_bytes but at least one. From one segment only: there may be more to read behind. b"" for start
+        >= end.
+
+        Raises ValueError when `start` is not in the log.
+        """
+        end = min(end, self.leo)
+        if start >= end:
+            return b""
+        if start < self.log_start:
+            raise ValueError(f"{self.folder}: offset {start} is below the log's start {self.log_start}")
+        segment = self._segment_of(start)
+        begin, stop = segment.span(start, end, max_bytes)
+        try:
+            data = os.pread(segment.descriptor, stop - begin, begin)
+        except OSError as error:
+            raise DiskError(f"cannot read {self._files.path(segment.name)}: {error.strerror}") from error
+        if len(data) != stop - begin:
+            raise DiskError(f"{self._files.path(segment.name)} ends before byte {stop}: another has cut it")
+        return data
+
+    def batches(self) -> Iterator[tuple[mmap.mmap, int, int]]:
+        """The bytes of a segment, and where in them a batch begins and ends: of every batch, in order. The
+        bytes are there until the next is asked for."""
+        for segment in list(self._segments):
+            if segment.size:
+                with mmap.mmap(segment.descriptor, segment.size, prot=mmap.PROT_READ) as data:
+                    yield from ((data, *span) for span in pairwise((*segment.positions, segment.size)))
+
+    def flush(self) -> None:
+        """Everything is durable when this returns."""
+        if self._flushed < self.leo:
+            active = self._segments[-1]
+            self._files.sync(active.name, active.descriptor, active.size)
+            self._flushed = self.leo
+
+    def save_epochs(self, entries: Iterable[tuple[int, int]]) -> None:
+        """leader-epoch-checkpoint with these (epoch, start offset), durable when this returns."""
+        write_epochs(self._files, f"{self.folder}/{EPOCHS}", entries)
+
+    def configure(self, *, segment_bytes: int, flush_messages: int | None) -> None:
+        """The topic's configs have changed: for what is appended from now on."""
+        self._segment_bytes, self.flush_messages = segment_bytes, flush_messages
+
+    def delete(self) -> None:
+        """Takes the directory away, newest segment first, what names the topic last. Descriptors stay open
+        until `close`: whoever still reads, reads what there was."""
+        newest_first = [segment.name for segment in reversed(self._segments)]
+        self._files.remove(newest_first)
+        others = sorted(self._files.listing(self.folder), key=lambda name: (name == PARTITION_METADATA, name))
+        self._files.remove(f"{self.folder}/{name}" for name in others)
+        self._files.remove_folder(self.folder)
+
+    def close(self) -> None:
+        """Gives the files back and flushes nothing; safe to call twice."""
+        for segment in self._segments:
+            if segment.descriptor >= 0:
+                os.close(segment.descriptor)
+                segment.descriptor = -1
+
+    def _write(self, segment: Segment, chunk: Sequence[tuple[Batch, bytes]]) -> None:
+        if not chunk:
+            return
+        data = chunk[0][1] if len(chunk) == 1 else b"".join([data for _, data in chunk])
+        self._files.write(segment.name, segment.descriptor, data, segment.size)
+        for batch, stamped in chunk:
+            segment.add(batch.base_offset, batch.last_offset, len(stamped))
+
+    def _roll(self) -> Segment:
+        self.flush()
+        return self._new_segment(self.leo)
+
+    def _new_segment(self, base: int) -> Segment:
+        name = segment_name(self.folder, base)
+        segment = Segment(name=name, base=base, descriptor=self._files.create(name), leo=base)
+        self._segments.append(segment)
+        return segment
+
+    def _segment_of(self, offset: int) -> Segment:
+        return self._segments[bisect_right(self._segments, offset, key=_base) - 1]
+
+    def _drop(self, segments: Sequence[Segment]) -> None:
+        """The newest go first, so that what is left at any instant is a prefix of the log."""
+        newest_first = list(reversed(segments))
+        self._files.remove(segment.name for segment in newest_first)
+        for segment in newest_first:
+            os.close(segment.descriptor)
+            segment.descriptor = -1
+
+    def _cut(self, segment: Segment, to: int, position: int) -> None:
+        behind = self._segments[self._segments.index(segment) + 1:]
+        if behind:
+            self._drop(behind)
+            del self._segments[-len(behind):]
+        self._files.truncate(segment.name, segment.descriptor, position)
+        segment.cut(to, position)
+        self._flushed = min(self._flushed, to)
+
+    def _recover(self) -> None:
+        batches: list[Batch] = []
+        cut = self._scan_all(batches)
+        if not self._segments:
+            self._new_segment(0)
+        active = self._segments[-1]
+        self._flushed = active.offset_at(min(self._files.durable_length(active.name), active.size))
+        epochs: Epochs = ()
+        if self._rules.keeps_epochs:
+            found = read_epochs(self._files.path(f"{self.folder}/{EPOCHS}")) or ()
+            mends = self._rules.recovery_mends_epochs
+            epochs = mend_epochs(found, batches, self.leo) if mends else found
+            if epochs != found:
+                self.save_epochs(epochs)
+        self.recovered = RecoveredLog(log_start=self.log_start, leo=self.leo, batches=tuple(batches),
+                                      epochs=epochs, cut=cut)
+
+    def _scan_all(self, batches: list[Batch]) -> str | None:
+        """Opens the segments up to the first bad batch; returns what was cut away, if anything was."""
+        names = [name for name in self._files.listing(self.folder) if base_of(name) is not None]
+        for number, file_name in enumerate(names):
+            base = int(file_name[:20])
+            if number and base != self.leo:
+                return self._drop_unreadable(names[number:], f"{file_name} does not begin at {self.leo}")
+            name = segment_name(self.folder, base)
+            descriptor = self._files.open_file(name)
+            segment = Segment(name=name, base=base, descriptor=descriptor, leo=base)
+            self._segments.append(segment)
+            size = os.fstat(descriptor).st_size
+            found = scan(descriptor, size, base, self._rules)
+            for batch, end in zip(found.batches, found.ends, strict=True):
+                segment.add(batch.base_offset, batch.last_offset, end - segment.size)
+            batches.extend(found.batches)
+            if found.bad is not None:
+                self._files.truncate(name, descriptor, segment.size)
+                why = f"{name}: {size - segment.size} of {size} bytes cut off, {found.bad}"
+                return self._drop_unreadable(names[number + 1:], why)
+        return None
+
+    def _drop_unreadable(self, file_names: Sequence[str], why: str) -> str:
+        if not file_names:
+            return why
+        self._files.remove(f"{self.folder}/{name}" for name in reversed(file_names))
+        return f"{why}; segments dropped: {', '.join(file_names)}"
+
+
+def _base(segment: Segment) -> int:
+    return segment.base

@@ -1,0 +1,276 @@
+"""The one door to a log directory: each act on the disk, what it makes durable, and the note of that.
+
+What a power cut is taken to do (the model; broker.storage.durability_side_file keeps the account)
+- Bytes appended are lost back to the last fsync of their file. What fsync returned for is never lost.
+- A new file is durable, and empty, when `create` returns: it fsyncs the directory. So is a new directory.
+- A truncation below the durable length is fsynced before `truncate` returns (Kafka leaves that to the
+  system): cut-off bytes never come back, so that no later epoch is written over a tail that could. Above
+  it, only bytes go that a power cut would have taken anyway, and nothing is fsynced.
+- A file is replaced whole: written beside it, fsynced, renamed, directory fsynced. A power cut before the
+  last step brings the old file back, never a mixture. With sync=False it brings the old one back until the
+  next with sync.
+- An unlink is durable when `remove` returns; while it runs a power cut may have it either way, newest name
+  first.
+- Not modelled: sectors torn inside what was not fsynced (the reader cuts at the first bad batch in any
+  case), bytes that the system wrote back of its own accord (a real power cut may keep more, never less), a
+  disk that lies.
+
+Order that keeps the account honest against SIGKILL between an act and its note: what shrinks is noted
+before it is done, what grows is noted after. So the account never claims more than is true.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from broker.storage.durability_side_file import Durable
+
+LOCK = ".lock"  # as Kafka has it
+_TMP = ".tmp"
+
+
+class DiskError(Exception):
+    """The disk refused: which file, what was tried, the system's word. After it the process must stop: what
+    the page cache holds is in doubt (a failed fsync does not fail twice), what is durable is not."""
+
+
+class Files:
+    """A log directory, locked for one process. Names are relative to it, with '/' between parts."""
+
+    def __init__(self, root: Path, lock: int, durable: Durable | None) -> None:
+        self.root = root
+        self._lock = lock
+        self._durable = durable
+
+    @classmethod
+    def open(cls, log_dir: Path, durable_path: Path | None) -> "Files":
+        """Makes the directory where missing, locks it, opens or makes the side file (None: no account is
+        kept) and brings it in line with what is there. Raises DiskError, which names the folder if another
+        process has it."""
+        with _refused("open", log_dir):
+            log_dir.mkdir(parents=True, exist_ok=True)
+            lock = os.open(log_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            raise DiskError(f"{log_dir} is in use by another process (it holds {LOCK})") from error
+        try:
+            with _refused("open the side file", durable_path or log_dir):
+                files = cls(log_dir, lock, None if durable_path is None else Durable.open(durable_path))
+                files._clear()
+                files._adopt()
+        except BaseException:
+            os.close(lock)
+            raise
+        return files
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def listing(self, folder: str) -> list[str]:
+        """The file names in a folder of the directory, sorted; none when it is missing."""
+        try:
+            return sorted(os.listdir(self.root / folder))
+        except FileNotFoundError:
+            return []
+
+    def make_folder(self, name: str) -> None:
+        """A folder, durable when this returns; nothing happens when it is there."""
+        with _refused("make", self.path(name)):
+            self.path(name).mkdir(exist_ok=True)
+            _sync_folder(self.root)
+
+    def create(self, name: str) -> int:
+        """A new empty file, durable as such; returns its descriptor."""
+        path = self.path(name)
+        with _refused("create", path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            _sync_folder(path.parent)
+        self._note(name, 0)
+        return descriptor
+
+    def open_file(self, name: str) -> int:
+        """A file that is there already, for reading and writing; returns its descriptor."""
+        path = self.path(name)
+        with _refused("open", path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            if self._durable is not None and self._durable.get(name) is None:
+                _sync_folder(path.parent)  # its maker was killed before it could note it
+                self._note(name, 0)
+        return descriptor
+
+    def durable_length(self, name: str) -> int:
+        """How many bytes of the file are durable as far as is known; 0 without a side file."""
+        note = None if self._durable is None else self._durable.get(name)
+        return 0 if note is None else note.length
+
+    def write(self, name: str, descriptor: int, data: bytes, at: int) -> None:
+        """Writes all of `data` at the file's end, which is `at`; on DiskError the file ends at `at` again."""
+        try:
+            written = os.pwrite(descriptor, data, at)
+            while written < len(data):
+                written += os.pwrite(descriptor, memoryview(data)[written:], at + written)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, at)
+            raise _disk_error("write to", self.path(name), error) from error
+
+    def sync(self, name: str, descriptor: int, length: int) -> None:
+        """fdatasync: the file's `length` bytes are durable."""
+        with _refused("fsync", self.path(name)):
+            os.fdatasync(descriptor)
+        self._note(name, length)
+
+    def truncate(self, name: str, descriptor: int, to: int) -> None:
+        """The file ends at `to`, which is not behind its end; durable, where it takes away what was."""
+        was_durable = self._durable is None or to < self.durable_length(name)
+        if was_durable:
+            self._note(name, to)
+        with _refused("truncate", self.path(name)):
+            os.ftruncate(descriptor, to)
+            if was_durable:
+                os.fdatasync(descriptor)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Unlinks in the order given; durable when this returns. Names that are not there do not matter."""
+        folders = set()
+        for name in names:
+            path = self.path(name)
+            if self._durable is not None:
+                self._durable.forget(name)
+            with _refused("remove", path), contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            folders.add(path.parent)
+        for folder in sorted(folders):
+            with _refused("fsync", folder):
+                _sync_folder(folder)
+
+    def remove_folder(self, name: str) -> None:
+        """An empty folder goes; durable when this returns. One that is not there does not matter."""
+        with _refused("remove", self.path(name)), contextlib.suppress(FileNotFoundError):
+            self.path(name).rmdir()
+            _sync_folder(self.root)
+
+    def replace(self, name: str, data: bytes, *, sync: bool = True) -> None:
+        """Puts a file with this content in the name's place, whole or not at all; durable, unless sync is
+        False."""
+        path = self.path(name)
+        fresh = path.with_name(path.name + _TMP)
+        with _refused("write", path):
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                written = 0
+                while written < len(data):
+                    written += os.write(descriptor, data[written:])
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            kept = self._keep(name, path)
+            os.replace(fresh, path)
+            if sync:
+                _sync_folder(path.parent)
+                self._note(name, len(data))
+                if kept is not None:
+                    kept.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Gives the directory back; safe to call twice."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+        if self._durable is not None:
+            self._durable.close()
+
+    def _note(self, name: str, length: int) -> None:
+        if self._durable is not None:
+            with _refused("note in", self._durable.path):
+                self._durable.note(name, length)
+
+    def _keep(self, name: str, path: Path) -> Path | None:
+        """Sees to it that the durable copy outlives the rename; returns where it is kept."""
+        durable = self._durable
+        note = None if durable is None else durable.get(name)
+        if durable is None or note is None:
+            return None
+        if note.kept:
+            return durable.kept_folder / str(note.kept)
+        number, kept = durable.new_kept()
+        durable.kept_folder.mkdir(exist_ok=True)
+        _link_or_copy(path, kept)
+        durable.note(name, note.length, kept=number)
+        return kept
+
+    def _clear(self) -> None:
+        """Takes away kept copies nobody needs: a killed process had no time to. (What it left of a file
+        without its name is written over by the next of that name.)"""
+        durable = self._durable
+        if durable is not None and durable.kept_folder.is_dir():
+            notes = (durable.get(name) for name in durable.names())
+            needed = {str(note.kept) for note in notes if note is not None}
+            for path in durable.kept_folder.iterdir():
+                if path.name not in needed:
+                    path.unlink()
+
+    def _adopt(self) -> None:
+        """A new account: makes true, and notes, that everything is durable. An old one: drops what is no
+        more."""
+        durable = self._durable
+        if durable is None:
+            return
+        there = {path.relative_to(self.root).as_posix(): path
+                 for path in self.root.rglob("*")
+                 if path.is_file() and path.name != LOCK and path.suffix != _TMP}
+        for name in durable.names():
+            note = durable.get(name)
+            if note is not None and not note.kept and name not in there:
+                durable.forget(name)
+        if durable.adopting:
+            for name, path in sorted(there.items()):
+                durable.note(name, _sync_file(path))
+            for folder in sorted({path.parent for path in there.values()} | {self.root}):
+                _sync_folder(folder)
+            durable.adopted()
+
+
+@contextlib.contextmanager
+def _refused(what: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _disk_error(what, path, error) from error
+
+
+def _disk_error(what: str, path: Path, error: OSError) -> DiskError:
+    why = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        why = f"no room ({why})"
+    return DiskError(f"cannot {what} {path}: {why}")
+
+
+def _sync_folder(folder: Path) -> None:
+    _sync_file(folder, flags=os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync_file(path: Path, flags: int = os.O_RDONLY) -> int:
+    """fsync by name; returns the size."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """A second name where the file system can, else a copy (the side file may lie on another one)."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+            raise
+        target.write_bytes(source.read_bytes())

@@ -1,0 +1,91 @@
+"""Offsets by time: the first record that is not older than a time, and the youngest of all.
+
+Rules
+1. Batch headers are read in order, without an index: the oldest batch that reaches the time is the one.
+2. Inside it the record itself is found where the batch is not compressed, or by gzip, which Python can read.
+   In any other batch its first record stands for all (for the youngest: its last), so that a reader who asks
+   for a time may begin some records early, never late.
+"""
+
+import zlib
+from dataclasses import dataclass
+from struct import Struct
+
+from broker.storage.local_log import PartitionLog
+from broker.wire.record_batch import HEADER_BYTES
+
+EARLIEST, LATEST, YOUNGEST = -2, -1, -3  # ListOffsets' timestamps that are none
+_HEAD = Struct(">q4xi5xhiqq")  # base offset, epoch, attributes, last offset delta, base and max timestamp
+_CODEC, _GZIP, _APPEND_TIME = 0x07, 1, 0x08
+_GZIP_WINDOW = 31
+_BYTES_MAX = 64 << 20  # of a batch once it is decompressed
+_NO_TIME = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A record: where it is, its timestamp (ms) and the epoch of its leader."""
+
+    offset: int
+    timestamp: int
+    epoch: int
+
+
+def find(log: PartitionLog, timestamp: int, end: int) -> Timed | None:
+    """The first record below offset `end` whose timestamp is at least this one (YOUNGEST: the first of those
+    with the greatest). None if there is none."""
+    best: tuple[Timed, int] | None = None
+    for data, start, stop in log.batches():
+        base, epoch, attributes, delta, _, max_time = _HEAD.unpack_from(data, start)
+        if base >= end:
+            break
+        if timestamp != YOUNGEST and max_time >= timestamp:
+            return _inside(data[start:stop], timestamp)
+        if timestamp == YOUNGEST and max_time != _NO_TIME and (best is None or max_time > best[1]):
+            last = Timed(offset=base + delta, timestamp=max_time, epoch=epoch)
+            known = attributes & _CODEC in (0, _GZIP)
+            best = (_inside(data[start:stop], max_time) if known else last), max_time
+    return None if best is None else best[0]
+
+
+def _inside(batch: bytes, timestamp: int) -> Timed:
+    """The record in a batch of which one is as young as that."""
+    base, epoch, attributes, _, base_time, max_time = _HEAD.unpack_from(batch)
+    if attributes & _APPEND_TIME:
+        return Timed(offset=base, timestamp=max_time, epoch=epoch)
+    first = Timed(offset=base, timestamp=base_time, epoch=epoch)
+    try:
+        records = _records(batch, attributes & _CODEC)
+        at = 0
+        while records is not None and at < len(records):
+            size, at = _signed(records, at)
+            time_delta, delta_at = _signed(records, at + 1)  # behind the attributes
+            if base_time + time_delta >= timestamp:
+                delta, _ = _signed(records, delta_at)
+                return Timed(offset=base + delta, timestamp=base_time + time_delta, epoch=epoch)
+            at += size
+    except (IndexError, zlib.error):
+        pass  # what a producer wrote is no records: nobody here has ever looked at them
+    return first
+
+
+def _records(batch: bytes, codec: int) -> bytes | None:
+    if codec == 0:
+        return batch[HEADER_BYTES:]
+    if codec == _GZIP:
+        return zlib.decompressobj(_GZIP_WINDOW).decompress(batch[HEADER_BYTES:], _BYTES_MAX)
+    return None
+
+
+def _signed(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise IndexError("no varint")

@@ -1,0 +1,178 @@
+"""The control socket: JSON lines for the harness, served by a thread of its own.
+
+Rules
+1. The thread never touches the machines: it has the event loop's thread do what is asked, and waits.
+2. `freeze` stops the event loop's thread itself, inside a callback, for good: no event is stepped, no timer
+   runs, nothing is sent, whatever code there is. This thread goes on answering `state` with what it was then.
+3. A line that is no request is answered with an error; the connection stays. Who dials from an address that
+   is not in `floodmark.control.from`, where that is set, is hung up on.
+4. `arm`, `release` and `points` are served by this thread itself, also while a failpoint holds the event
+   loop's thread; `state` is then what it was when it stopped, and all else is refused until it goes on.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import json
+import signal
+import socketserver
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from broker.process_log import log
+from broker.testing.failpoints import Failpoints
+
+WAIT_S = 10.0
+_GLANCE_S = 0.02  # how often it is looked whether the loop stands still
+
+Address = tuple[str, int]
+State = Mapping[str, Any]
+Act = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+
+
+class ControlError(Exception):
+    """A request that cannot be served; the text is the answer's `error`."""
+
+
+class Control:
+    """Serves `state`, `freeze` and the failpoints, and the `acts` given, for the loop that runs when it is
+    made."""
+
+    def __init__(self, state: Callable[[], State], acts: Mapping[str, Act], points: Failpoints) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._state = state
+        self._acts = acts
+        self._points = points
+        self._pointed = {"arm": points.arm, "release": points.release, "points": points.points}
+        self._frozen: State | None = None
+        self._lock = threading.Lock()
+        self._server: socketserver.ThreadingTCPServer | None = None
+
+    def open(self, address: Address, hosts: Sequence[str] = ()) -> None:
+        """Listens from now on, to these IP addresses alone if any are given; OSError where the port is
+        taken."""
+        control = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                with contextlib.suppress(OSError):
+                    for line in self.rfile:
+                        self.wfile.write(json.dumps(control._answer(line)).encode() + b"\n")
+
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address = True
+            daemon_threads = True
+
+            def verify_request(self, request: object, client_address: Address) -> bool:
+                welcome = not hosts or client_address[0] in hosts
+                if not welcome:
+                    log("warning", "control-refused", peer=f"{client_address[0]}:{client_address[1]}")
+                return welcome
+
+        self._server = Server(address, Handler)
+        threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), name="control", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.server_close()
+
+    def _answer(self, line: bytes) -> Mapping[str, Any]:
+        number = None
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise ControlError("a request is an object")
+            number = request.get("id")
+            return {"id": number, "ok": self._serve(request)}
+        except (ValueError, ControlError) as error:
+            return {"id": number, "error": str(error)}
+        except (TimeoutError, concurrent.futures.CancelledError):
+            return {"id": number, "error": f"not done in {WAIT_S:g} s"}
+
+    def _serve(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        do = request.get("do")
+        if do == "freeze":
+            return self._freeze()
+        if do == "points":
+            return self._points.points(request)
+        with self._lock:
+            frozen = self._frozen
+        if do == "state":
+            return frozen if frozen is not None else self._in_loop(self._look, self._points_still)
+        known = isinstance(do, str) and (do in self._acts or do in self._pointed)
+        if not known:
+            words = sorted(["state", "freeze", *self._pointed, *self._acts])
+            raise ControlError(f"cannot {do!r}; there are: {', '.join(words)}")
+        if frozen is not None:
+            raise ControlError("frozen")
+        if do in self._pointed:
+            return self._pointed[do](request)
+        self._refuse_still()
+        act = self._acts[str(do)]
+        return self._in_loop(lambda: act(request), self._refuse_still)
+
+    def _in_loop(
+        self, make: Callable[[], Awaitable[Mapping[str, Any]]], instead: Callable[[], State | None]
+    ) -> Mapping[str, Any]:
+        """What the loop makes of it, or what there is instead while the loop stands still: then it makes
+        nothing of it later either."""
+        claim = threading.Lock()
+
+        async def run() -> Mapping[str, Any]:
+            return await make() if claim.acquire(blocking=False) else {}
+
+        def given_up() -> State | None:
+            if self._points.still is not None:
+                claim.acquire(blocking=False)
+            return instead()
+
+        return self._awaited(asyncio.run_coroutine_threadsafe(run(), self._loop), given_up)
+
+    def _awaited(
+        self, future: "concurrent.futures.Future[Any]", instead: Callable[[], State | None]
+    ) -> Mapping[str, Any]:
+        until = time.monotonic() + WAIT_S
+        while True:
+            try:
+                found: Mapping[str, Any] = future.result(_GLANCE_S)
+                return found
+            except TimeoutError:
+                if future.done():
+                    raise
+                other = instead()
+                if other is not None:
+                    return other
+                if time.monotonic() > until:
+                    raise
+
+    async def _look(self) -> State:
+        return self._state()
+
+    def _points_still(self) -> State | None:
+        return self._points.still
+
+    def _refuse_still(self) -> None:
+        if self._points.still is not None:
+            raise ControlError("held as a whole at a failpoint; release that first")
+
+    def _still_for_good(self) -> State | None:
+        return self._points.still if self._points.stay_still() else None
+
+    def _freeze(self) -> State:
+        with self._lock:
+            if self._frozen is None:
+                seen: concurrent.futures.Future[State] = concurrent.futures.Future()
+                self._loop.call_soon_threadsafe(self._stop_the_world, seen)
+                self._frozen = self._awaited(seen, self._still_for_good)
+            return self._frozen
+
+    def _stop_the_world(self, seen: "concurrent.futures.Future[State]") -> None:
+        """In the loop's thread, which never leaves here. A SIGTERM ends the process as it would any other."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        seen.set_result(self._state())
+        threading.Event().wait()

@@ -1,0 +1,135 @@
+"""The failpoints that a step of a replica passes: pure, from its event and effects.
+
+A step changes the machine at once; what is held at a point is the rest of its effects. So each point says
+after how many effects it stands, and how many of the step's lines in the trace tell what has happened then.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from broker.protocol.messages import (
+    Append,
+    HwMoved,
+    Produce,
+    ProduceAnswer,
+    ReplicaEffect,
+    ReplicaEvent,
+    Reset,
+    RoleChanged,
+    SaveEpochs,
+    Truncate,
+)
+from broker.protocol.replica import Replica
+from broker.testing.failpoint_requests import Place
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A point on the way through a step."""
+
+    after: int  # so many effects
+    shown: int  # so many lines are written by then
+    place: Place
+
+
+def stops_of(
+    key: tuple[str, int],
+    replica: Replica,
+    event: ReplicaEvent,
+    effects: Sequence[ReplicaEffect],
+    lines: Sequence[Line],
+) -> list[Stop]:
+    """Of the replica of this topic and partition, in the order in which the step passes them."""
+    step = _Step(key=key, replica=replica, event=event, effects=effects, lines=lines)
+    acks = 0
+    for index, effect in enumerate(effects):
+        if isinstance(effect, Append):
+            step.appended(index, effect)
+        elif isinstance(effect, Truncate | Reset) and not replica.leading:
+            step.truncated(index, effect.to if isinstance(effect, Truncate) else effect.start)
+        elif isinstance(effect, HwMoved) and replica.leading:
+            step.add("L.hw", index + 1, step.shown("hw"), effect.hw)
+        elif isinstance(effect, ProduceAnswer) and _acked(effect):
+            acks += 1
+            step.add("L.acked", index + 1, step.shown("ack", acks), effect.base_offset, effect.last_offset)
+        elif isinstance(effect, RoleChanged):
+            step.role(index, effect)
+    return sorted(step.stops, key=_after)
+
+
+class _Step:
+    """A step and the stops found in it so far."""
+
+    def __init__(
+        self,
+        *,
+        key: tuple[str, int],
+        replica: Replica,
+        event: ReplicaEvent,
+        effects: Sequence[ReplicaEffect],
+        lines: Sequence[Line],
+    ) -> None:
+        self.stops: list[Stop] = []
+        self._topic, self._partition = key
+        self._replica = replica
+        self._event, self._effects, self._lines = event, effects, lines
+
+    def add(self, name: str, after: int, shown: int, offset: int, last: int = -1) -> None:
+        replica = self._replica
+        place = Place(
+            name=name, topic=self._topic, partition=self._partition, epoch=replica.leader_epoch,
+            peer=-1 if replica.leading else replica.leader, offset=offset, last=last,
+        )  # fmt: skip
+        self.stops.append(Stop(after=after, shown=shown, place=place))
+
+    def appended(self, index: int, effect: Append) -> None:
+        first, last = effect.batches[0].base_offset, effect.batches[-1].last_offset
+        if not effect.leading:
+            self.add("F.appended", index + 1, self.shown("append"), first, last)
+        elif self._parks():
+            self.add("P.parked", index + 1, self.shown("append"), first, last)
+
+    def truncated(self, index: int, to: int) -> None:
+        behind = self._effects[index + 1 : index + 2]
+        after = index + 1 + bool(behind and isinstance(behind[0], SaveEpochs))
+        self.add("F.truncated", after, self.shown("truncate"), to)
+
+    def role(self, index: int, effect: RoleChanged) -> None:
+        """A leader stands before anything but its disk has changed, a follower before it asks anything."""
+        if effect.leading:
+            on_disk = 0
+            while isinstance(self._effects[on_disk], Truncate | Reset | SaveEpochs):
+                on_disk += 1
+            self.add("L.elected", on_disk, self.shown("become_leader"), self._replica.leo)
+        elif effect.leader >= 0:
+            self.add("F.followed", index + 1, len(self._lines), self._replica.leo)
+
+    def shown(self, event: str, number: int = 1) -> int:
+        """The lines up to the `number`-th of this kind, and the checkpoints that go with it."""
+        of_kind = [at for at, line in enumerate(self._lines) if line["event"] == event]
+        if len(of_kind) < number:
+            return len(self._lines)
+        end = of_kind[number - 1] + 1
+        while end < len(self._lines) and self._lines[end]["event"] == "checkpoint":
+            end += 1
+        return end
+
+    def _parks(self) -> bool:
+        """Whether a produce with acks=all was appended and waits."""
+        event = self._event
+        if not isinstance(event, Produce) or event.acks != -1:
+            return False
+        return not any(
+            isinstance(effect, ProduceAnswer) and effect.token == event.token for effect in self._effects
+        )
+
+
+def _acked(effect: ProduceAnswer) -> bool:
+    return effect.error == 0 and effect.acks == -1 and effect.base_offset >= 0
+
+
+def _after(stop: Stop) -> int:
+    return stop.after

@@ -1,0 +1,357 @@
+"""Named points between two steps of the protocol: what is armed at them, what stands at them now.
+
+Rules
+1. Whoever reaches a point asks `meet` while anything is `armed`, and nobody asks otherwise.
+2. A met point is told in the trace before anything is done there; a crash is a SIGKILL to oneself.
+3. What is held goes on in the event loop's thread, and only there, in the order in which it came.
+4. Scope `broker` stops that thread itself; the control socket's own thread goes on asking and arming here, so
+   all that is kept here is kept under one lock. A SIGTERM ends a process that stands still.
+5. A hold at C.elected closes the way to that peer: every later message to it is held as well, whatever the
+   conditions and counts, until the hold is released for good.
+"""
+
+import asyncio
+import contextlib
+import enum
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.process_log import log
+from broker.testing.failpoint_requests import (
+    BROKER,
+    Arm,
+    ArmingError,
+    Freight,
+    Place,
+    Release,
+    read_arm,
+    read_release,
+)
+
+__all__ = ["Failpoints", "Fate", "Place"]
+_MET_MAX = 10_000  # the latest are remembered
+_ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Fate(enum.Enum):
+    """What becomes of whoever met a point."""
+
+    GO = "go"
+    HELD = "held"  # `go_on` will be called
+    DROPPED = "dropped"
+    DOUBLED = "doubled"  # go now; `go_on` will be called for the second one
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Armed:
+    id: int
+    arm: Arm
+    matched: int = 0
+    acted: int = 0
+    closed: set[int] = field(default_factory=set)  # peers to which C.elected lets nothing pass
+
+    @property
+    def done(self) -> bool:
+        return 0 < self.arm.times <= self.acted
+
+    @property
+    def spent(self) -> bool:
+        return self.done and not self.closed
+
+    def opened(self, peer: int | None) -> None:
+        if peer is None:
+            self.closed.clear()
+        else:
+            self.closed.discard(peer)
+
+    def named(self, release: Release) -> bool:
+        """Of one that has closed the ways to some peers, what is said of another peer is not meant."""
+        arm = self.arm
+        if self.closed and release.peer is not None and release.peer not in self.closed:
+            return False
+        return release.names(arm.point, arm.topic, arm.partition, arm.peer)
+
+    def told(self) -> dict[str, Any]:
+        return {"id": self.id, **self.arm.told(), "matched": self.matched, "acted": self.acted}
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Met:
+    armed: _Armed
+    place: Place
+    count: int  # of all that matched what is armed there
+    time_ns: int
+    held: bool = False
+
+    def told(self) -> dict[str, Any]:
+        place = self.place
+        return {
+            "id": self.armed.id, "point": place.name, "action": self.armed.arm.action, "topic": place.topic,
+            "partition": place.partition, "epoch": place.epoch, "peer": place.peer, "offset": place.offset,
+            "count": self.count, "time": self.time_ns, "held": self.held,
+        }  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Held:
+    met: _Met
+    freight: Freight | None  # None: it is about its place alone
+    go_on: Callable[[], None]
+    loop: asyncio.AbstractEventLoop
+
+    def named(self, release: Release) -> bool:
+        place = self.met.place
+        if self.freight is not None:
+            return release.names(place.name, None, None, place.peer) and self.freight.concerns(release)
+        partition = None if place.topic is None else place.partition
+        return release.names(place.name, place.topic, partition, place.peer)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Still:
+    """The event loop's thread, stopped."""
+
+    met: _Met
+    state: Mapping[str, Any]  # as it was then
+    go: threading.Event = field(default_factory=threading.Event)
+    for_good: bool = False
+
+
+class Failpoints:
+    """What is armed in this process. `armed` is false while nothing is: then nobody asks further."""
+
+    def __init__(
+        self,
+        role: str = BROKER,
+        arms: Sequence[Arm] = (),
+        *,
+        look: Callable[[], Mapping[str, Any]] = dict,
+        tell: Callable[[Place, str], None] | None = None,
+    ) -> None:
+        """`look` gives the state, for whoever asks while the event loop stands still; `tell` traces."""
+        self.armed = False
+        self._role = role
+        self._look = look
+        self._tell = tell
+        self._lock = threading.RLock()
+        self._next_id = 1
+        self._armed: list[_Armed] = []
+        self._at: dict[str, tuple[_Armed, ...]] = {}  # by point
+        self._met: deque[_Met] = deque(maxlen=_MET_MAX)
+        self._held: list[_Held] = []
+        self._still: _Still | None = None
+        for arm in arms:
+            self._add(arm)
+
+    # -- who reaches a point -------------------------------------------------------------------------------
+
+    def meet(
+        self,
+        place: Place,
+        go_on: Callable[[], None],
+        *,
+        also: Sequence[Place] = (),
+        freight: Freight | None = None,
+    ) -> Fate:
+        """What becomes of something that stands at this place (and at `also`, for a message about several
+        partitions). To be called in the event loop's thread. An armed crash does not return."""
+        fate = Fate.GO
+        for armed in self._at.get(place.name, ()):
+            met = self._acts(armed, (place, *also))
+            if met is not None:
+                fate = self._act(met, go_on, freight)
+            if fate is not Fate.GO:
+                break
+        return fate
+
+    async def passes(self, place: Place) -> Fate:
+        """The same for a task, which waits here while it is held: GO, or DROPPED."""
+        going: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        fate = self.meet(place, lambda: None if going.done() else going.set_result(None))
+        if fate is not Fate.HELD:
+            return fate
+        await going
+        return Fate.GO
+
+    def watches(self, point: str, peer: int) -> bool:
+        """Whether anything that goes to this peer may matter at that point."""
+        return any(each.arm.peer in (None, peer) for each in self._at.get(point, ()))
+
+    def _acts(self, armed: _Armed, places: Sequence[Place]) -> _Met | None:
+        with self._lock:
+            if armed not in self._armed:
+                return None  # released by another thread just now
+            arm = armed.arm
+            place = next((each for each in places if arm.meets(each)), None)
+            if places[0].peer in armed.closed:
+                place = place or places[0]
+                armed.matched += 1
+            elif place is None or armed.done:
+                return None
+            else:
+                armed.matched += 1
+                if armed.matched <= arm.skip:
+                    return None
+                armed.acted += 1
+                if arm.point == "C.elected" and arm.action == "hold" and arm.scope == "partition":
+                    armed.closed.add(place.peer)
+            self._settle()
+            met = _Met(armed=armed, place=place, count=armed.matched, time_ns=time.monotonic_ns())
+            self._met.append(met)
+            return met
+
+    def _act(self, met: _Met, go_on: Callable[[], None], freight: Freight | None) -> Fate:
+        arm, place = met.armed.arm, met.place
+        if self._tell is not None:
+            self._tell(place, arm.action)
+        if arm.action == "report":
+            return Fate.GO
+        log("info", "failpoint", point=place.name, action=arm.action, topic=place.topic,
+            partition=place.partition, epoch=place.epoch, peer=place.peer, offset=place.offset)  # fmt: skip
+        if arm.action == "crash":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if arm.action == "drop":
+            return Fate.DROPPED
+        if arm.scope == "broker":
+            self._stand_still(met)
+            return Fate.GO
+        held = _Held(met=met, freight=freight, go_on=go_on, loop=asyncio.get_running_loop())
+        with self._lock:
+            met.held = True
+            self._held.append(held)
+        if arm.for_ms is not None:
+            held.loop.call_later(arm.for_ms / 1000, self._over, held)
+        return Fate.DOUBLED if arm.action == "duplicate" else Fate.HELD
+
+    def _over(self, held: _Held) -> None:
+        """A delay has passed, unless it was released before."""
+        with self._lock:
+            if held not in self._held:
+                return
+            self._held.remove(held)
+            held.met.held = False
+        held.go_on()
+
+    # -- the whole process ---------------------------------------------------------------------------------
+
+    def _stand_still(self, met: _Met) -> None:
+        """The event loop's thread waits here. Signals get the system's own handlers, for the loop could not
+        run any other."""
+        still = _Still(met=met, state=self._look())
+        with self._lock:
+            met.held = True
+            self._still = still
+        handlers = {number: signal.signal(number, signal.SIG_DFL) for number in _ENDS}
+        for_ms = met.armed.arm.for_ms
+        still.go.wait(None if for_ms is None else for_ms / 1000)
+        with self._lock:
+            if not still.for_good:
+                met.held = False
+                self._still = None
+        if still.for_good:
+            threading.Event().wait()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    @property
+    def still(self) -> Mapping[str, Any] | None:
+        """The state as it was when the whole process stopped at a point; None while it goes."""
+        with self._lock:
+            return None if self._still is None else self._still.state
+
+    def stay_still(self) -> bool:
+        """For good, if it stands still."""
+        with self._lock:
+            if self._still is not None:
+                self._still.for_good = True
+            return self._still is not None
+
+    # -- the control socket's acts, from any thread ----------------------------------------------------------
+
+    def arm(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Raises ArmingError."""
+        arm = read_arm(request, self._role)
+        with self._lock:
+            twin = next((each for each in self._armed if each.arm == arm and not each.spent), None)
+            if twin is not None:
+                raise ArmingError(f"that is armed already, as id {twin.id}; release it first")
+            return {"id": self._add(arm)}
+
+    def release(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Raises ArmingError where it names something and nothing of that kind is held or armed."""
+        release = read_release(request, self._role)
+        with self._lock:
+            going = self._going(release)
+            arms = [each for each in self._armed if each.named(release)]
+            still = self._still
+            stands = still is not None and self._named(release, still)
+            here = arms or stands or any(held.named(release) for held in self._held)
+            if release.narrow and not here:
+                raise ArmingError(f"nothing of that kind is held or armed; {self._there_is()}")
+            for held in going:
+                self._held.remove(held)
+                held.met.held = False
+            if release.through_epoch is None:
+                for each in arms:
+                    each.opened(release.peer)
+            if not release.keep:
+                self._armed = [each for each in self._armed if each not in arms or each.closed]
+            self._settle()
+            if still is not None and stands:
+                still.met.held, self._still = False, None
+                still.go.set()
+        for held in going:
+            with contextlib.suppress(RuntimeError):  # the loop has ended: the process is about to
+                held.loop.call_soon_threadsafe(held.go_on)
+        return {"released": len(going) + stands}
+
+    def points(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
+        with self._lock:
+            return {
+                "met": [met.told() for met in self._met],
+                "armed": [each.told() for each in self._armed],
+            }
+
+    def _add(self, arm: Arm) -> int:
+        armed = _Armed(id=self._next_id, arm=arm)
+        self._next_id += 1
+        self._armed.append(armed)
+        self._settle()
+        return armed.id
+
+    def _settle(self) -> None:
+        self._armed = [each for each in self._armed if not each.spent]
+        names = {each.arm.point for each in self._armed}
+        first = sorted(self._armed, key=lambda each: not each.closed)  # nothing else speaks of a closed way
+        self._at = {name: tuple(each for each in first if each.arm.point == name) for name in names}
+        self.armed = bool(self._armed)
+
+    def _going(self, release: Release) -> list[_Held]:
+        """What is let go, in the order in which it came; to one peer nothing overtakes what stays."""
+        going, stays = [], set()
+        for held in self._held:
+            if not held.named(release):
+                continue
+            if held.freight is not None and not held.freight.within(release):
+                stays.add(held.met.place.peer)
+            elif held.freight is None or held.met.place.peer not in stays:
+                going.append(held)
+        return going
+
+    def _named(self, release: Release, still: _Still) -> bool:
+        place = still.met.place
+        partition = None if place.topic is None else place.partition
+        return not still.for_good and release.names(place.name, place.topic, partition, place.peer)
+
+    def _there_is(self) -> str:
+        held = [each.met.place.name for each in self._held]
+        if self._still is not None:
+            held.append(self._still.met.place.name)
+        armed = [each.arm.point for each in self._armed]
+        return f"held: {', '.join(held) or 'nothing'}; armed: {', '.join(armed) or 'nothing'}"

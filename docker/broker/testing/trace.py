@@ -1,0 +1,131 @@
+"""The trace: what happened in this process, one JSON line an event, written before anything of it leaves.
+
+Rules
+1. The lines of a step go out in one write(2) before any effect of that step leaves the process: a SIGKILL
+   loses no line that anybody has seen the effect of. What the kernel has it keeps; nothing is fsynced.
+2. `seq` counts from 0 and goes on over restarts; a last line torn by the end of a process is cut off first.
+3. Times are CLOCK_MONOTONIC in nanoseconds, one stamp for the lines of one write, and never fall.
+4. A trace that cannot be written ends the process: what nobody can check must not go on.
+
+Nodes are ids here, and partitions topic and number; who merges the files knows the names.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from broker import process_log
+from broker.testing.failpoints import Place
+
+Line = Mapping[str, Any]
+# of a replica: leader epoch, LEO, HW; None where there is none
+StandingOf = Callable[[str, int], tuple[int, int, int] | None]
+_TAIL_BYTES = 65_536
+_LINE = b'{"time":%d,"node":%d,"seq":%d,%b%b\n'
+
+
+class Trace:
+    """An open trace file; `on` is false where nobody asked for one, and then nothing may be written."""
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        node: int = -1,
+        *,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """Raises OSError. The file is made, or gone on with."""
+        self.on = path is not None
+        self.seq = 0  # of the next line
+        self.standing_of: StandingOf = _nobody
+        self._node = node
+        self._clock_ns = clock_ns
+        self._file = -1
+        self._heads: dict[tuple[str, int], bytes] = {}  # topic and partition as they stand in a line
+        if path is not None:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self.seq = _go_on(self._file)
+            process_log.before_dying(self._crash)
+
+    def replica(self, topic: str, partition: int, lines: Sequence[Line]) -> None:
+        """The lines of one step of a replica."""
+        where = self._heads.get((topic, partition))
+        if where is None:
+            where = b'"topic":%b,"partition":%d,' % (orjson.dumps(topic), partition)
+            self._heads[topic, partition] = where
+        self._write(where, lines)
+
+    def process(self, lines: Sequence[Line]) -> None:
+        """Lines of the whole process, or of the controller: each names its topic and partition, if any."""
+        self._write(b"", lines)
+
+    def failpoint(self, place: Place, action: str) -> None:
+        """Something has reached a point that is armed, and this is done there."""
+        if not self.on:
+            return
+        line: dict[str, Any] = {"event": "failpoint"}
+        if place.topic is not None:
+            line |= {"topic": place.topic, "partition": place.partition, "epoch": place.epoch}
+            standing = self.standing_of(place.topic, place.partition)
+            if standing is not None:
+                line["epoch"], line["leo"], line["hw"] = standing
+        line |= {"name": place.name, "action": action}
+        if place.peer >= 0:
+            line["peer"] = place.peer
+        if place.offset >= 0:
+            line["offset"] = place.offset
+        self.process([line])
+
+    def _write(self, where: bytes, lines: Sequence[Line]) -> None:
+        """One write(2). Hot: each step of a replica passes here."""
+        seq, now_ns, dumps = self.seq, self._clock_ns(), orjson.dumps
+        data = b""
+        for line in lines:
+            data += _LINE % (now_ns, self._node, seq, where, dumps(line)[1:])
+            seq += 1
+        self.seq = seq
+        try:
+            written = os.write(self._file, data) if data else 0
+            while written < len(data):  # short: the disk is filling
+                written += os.write(self._file, data[written:])
+        except OSError as error:
+            self.on = False
+            process_log.die("trace-not-written", error)
+
+    def _crash(self, why: str) -> None:
+        if self.on:
+            self.process([{"event": "crash", "why": why}])
+
+
+def _go_on(file: int) -> int:
+    """Cuts off a torn last line; the sequence number after that of the last whole one."""
+    end = os.fstat(file).st_size
+    tail, begin = b"", end
+    while begin and tail.count(b"\n") < 2:
+        size = min(_TAIL_BYTES, begin)
+        begin -= size
+        tail = os.pread(file, size, begin) + tail
+    whole, newline, torn = tail.rpartition(b"\n")
+    if torn:
+        os.ftruncate(file, end - len(torn))
+    if not newline:
+        return 0
+    last = orjson.loads(whole.rpartition(b"\n")[2])
+    return int(last["seq"]) + 1
+
+
+def latest_version(path: Path) -> int:
+    """The highest metadata version that a controller's trace speaks of; 0 if none."""
+    try:
+        with path.open("rb") as file:
+            return max((orjson.loads(line)["version"] for line in file if b'"version":' in line), default=0)
+    except FileNotFoundError:
+        return 0
+
+
+def _nobody(_topic: str, _partition: int) -> None:
+    return None

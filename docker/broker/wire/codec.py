@@ -1,0 +1,244 @@
+"""Kafka's wire, behind a thin layer: frames, headers, and every message by kio.
+
+Rules
+1. Whatever cannot be read is a WireError, whoever raised it inside: the connection it came from is closed,
+   and nothing else happens.
+2. Every frame is walked before kio reads it (broker.wire.frame_validation): its native parser aborts the
+   process on some garbage.
+3. A field that a version lacks is dropped by `make`, so that one handler serves all versions of its API.
+4. As in Kafka, tagged fields that nobody here knows are skipped, in headers and in bodies (KIP-482), and so
+   are bytes behind the last field.
+"""
+
+import datetime
+import io
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, get_args
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+from broker.wire.frame_validation import ShapeError, readable
+
+Reader = Callable[[bytes, int], tuple[Any, int]]
+
+_HEAD = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
+_SIZE = struct.Struct(">i")
+_SIZE_AND_CORRELATION = struct.Struct(">ii")
+
+
+class WireError(Exception):
+    """Bytes that no request or answer can be read from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The fixed part of a request header, and where what follows it begins."""
+
+    key: int
+    version: int
+    correlation: int
+    client: str | None
+    body_at: int
+
+
+def read_head(frame: bytes) -> Head:
+    """The header v1 of a request frame (without its size). A header v2 adds only tags: `skip_tags`."""
+    try:
+        key, version, correlation, length = _HEAD.unpack_from(frame, 0)
+        end = _HEAD.size + max(length, 0)
+        if length < -1 or end > len(frame):
+            raise WireError("the client id ends beyond the frame")
+        client = frame[_HEAD.size : end].decode() if length >= 0 else None
+    except (struct.error, UnicodeDecodeError) as error:
+        raise WireError(f"no request header: {error}") from error
+    return Head(key=key, version=version, correlation=correlation, client=client, body_at=end)
+
+
+def read_varint(frame: bytes, at: int) -> tuple[int, int]:
+    """An unsigned varint and where it ends."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= len(frame):
+            break
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise WireError("no varint")
+
+
+def skip_tags(frame: bytes, at: int) -> int:
+    """Where a section of tagged fields ends."""
+    count, at = read_varint(frame, at)
+    for _ in range(count):
+        _, at = read_varint(frame, at)
+        size, at = read_varint(frame, at)
+        at += size
+        if at > len(frame):
+            raise WireError("a tagged field ends beyond the frame")
+    return at
+
+
+@cache
+def _request_reader(key: int, version: int) -> tuple[Any, Reader, bool]:
+    schema = load_request_schema(key, version)
+    return schema, entity_reader(schema), schema.__header_schema__.__version__ >= 2
+
+
+@cache
+def _response_reader(key: int, version: int) -> tuple[Any, Reader, bool]:
+    schema = load_response_schema(key, version)
+    return schema, entity_reader(schema), schema.__header_schema__.__version__ >= 1
+
+
+def read_request(frame: bytes, head: Head) -> Any:
+    """The body of a request of a version that is served: kio's value for it."""
+    schema, reader, tagged = _request_reader(head.key, head.version)
+    at = skip_tags(frame, head.body_at) if tagged else head.body_at
+    return _read(schema, reader, frame, at)
+
+
+def read_response(frame: bytes, key: int, version: int, correlation: int) -> Any:
+    """The body of an answer to the request of that correlation id."""
+    schema, reader, tagged = _response_reader(key, version)
+    if len(frame) < 4 or _SIZE.unpack_from(frame)[0] != correlation:
+        raise WireError("an answer to another request")
+    at = skip_tags(frame, 4) if tagged else 4
+    return _read(schema, reader, frame, at)
+
+
+def _read(schema: Any, reader: Reader, frame: bytes, at: int) -> Any:
+    try:
+        frame = readable(schema, frame, at)
+    except ShapeError as error:
+        raise WireError(f"unreadable: {error}") from error
+    try:
+        return reader(frame, at)[0]
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # kio raises what its parsers raise, a panic of its native half included
+        raise WireError(f"unreadable: {type(error).__name__}: {error}") from error
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+
+@cache
+def _known(cls: type) -> frozenset[str]:
+    return frozenset(field.name for field in fields(cls))
+
+
+def make(cls: Any, **values: Any) -> Any:
+    """An instance of a kio class, leaving out what this version of it does not have."""
+    known = _known(cls)
+    return cls(**{name: value for name, value in values.items() if name in known})
+
+
+def recast(value: Any, cls: Any) -> Any:
+    """The same message in another version: fields by their names, at every depth."""
+    return cls(
+        **{
+            field.name: _recast(getattr(value, field.name), field.type)
+            for field in fields(cls)
+            if hasattr(value, field.name)
+        }
+    )
+
+
+def _recast(value: Any, kind: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_recast(each, kind) for each in value)
+    return recast(value, _message_in(kind)) if is_dataclass(value) else value
+
+
+@cache
+def _message_in(kind: Any) -> Any:
+    """The class of a nested message in a field's type, which may be optional, or several of them."""
+    return kind if is_dataclass(kind) else next(filter(None, map(_message_in, get_args(kind))), None)
+
+
+class Parts:
+    """The nested classes of one message by their names: `parts.TopicProduceResponse`, for `make`."""
+
+    def __init__(self, module: str) -> None:
+        self._module = import_module(module)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        if not is_dataclass(found):
+            raise AttributeError(name)
+        return found
+
+
+@cache
+def request_parts(key: int, version: int) -> tuple[Any, Parts]:
+    """A request's class and its nested classes."""
+    schema = load_request_schema(key, version)
+    return schema, Parts(schema.__module__)
+
+
+@cache
+def response_parts(key: int, version: int) -> tuple[Any, Parts]:
+    """An answer's class and its nested classes."""
+    schema = load_response_schema(key, version)
+    return schema, Parts(schema.__module__)
+
+
+_WRITERS: dict[Any, tuple[Callable[[Any, Any], None], int]] = {}
+
+
+def _writer(cls: Any) -> tuple[Callable[[Any, Any], None], int]:
+    if cls not in _WRITERS:
+        _WRITERS[cls] = entity_writer(cls), int(cls.__header_schema__.__version__)
+    return _WRITERS[cls]
+
+
+def write_request(key: int, version: int, correlation: int, client: str, body: Any) -> bytes:
+    """A whole frame, its size first."""
+    writer, header_version = _writer(type(body))
+    buffer = io.BytesIO()
+    writer(buffer, body)
+    return frame_request(key, version, correlation, client, buffer.getvalue(), tagged=header_version >= 2)
+
+
+def frame_request(
+    key: int, version: int, correlation: int, client: str, body: bytes, *, tagged: bool
+) -> bytes:
+    """A whole frame round a body that is already bytes."""
+    name = client.encode()
+    head = _HEAD.pack(key, version, correlation, len(name)) + name + (b"\0" if tagged else b"")
+    return b"".join((_SIZE.pack(len(head) + len(body)), head, body))
+
+
+def write_response(correlation: int, body: Any) -> bytes:
+    """A whole frame, its size first."""
+    writer, header_version = _writer(type(body))
+    buffer = io.BytesIO()
+    writer(buffer, body)
+    return frame_response(correlation, header_version >= 1, buffer.getvalue())
+
+
+def frame_response(correlation: int, tagged: bool, body: bytes) -> bytes:
+    """A whole frame round a body that is already bytes."""
+    head = b"\0" if tagged else b""
+    return b"".join((_SIZE_AND_CORRELATION.pack(4 + len(head) + len(body), correlation), head, body))
+
+
+def error_code(code: int) -> Any:
+    """kio's name for an error; one it does not know is told as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.unknown_server_error
+
+
+def milliseconds(value: int) -> Any:
+    """A duration as kio keeps it."""
+    return datetime.timedelta(milliseconds=value)

@@ -33,8 +33,8 @@ bench: setup  ## figures of the cluster, the recorder and the judge, side by sid
 soak: setup  ## 20,000 histories and 10,000 mistyped ones against the twin, 100,000 mutated folders, a million partitions: hours
 	@PYTHONPATH=tests/support $(BIN)/python tests/soak/soak.py $(ARGS)
 
-teeth: setup  ## every known-bad rule against the judge: the README's table, made anew
-	@PYTHONPATH=tests/support $(BIN)/python tests/teeth/matrix.py --readme README.md $(ARGS)
+teeth: setup  ## every known-bad rule against the judge: the table in checkers/README.md, made anew
+	@PYTHONPATH=tests/support $(BIN)/python tests/teeth/matrix.py --readme checkers/README.md $(ARGS)
 
 clean:  ## remove the environment and caches (saved runs stay)
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,6 +1,6 @@
 """`floodmark campaign stats`: what faults cost clients, of all runs of some nights, as tables.
 
-What each figure says stands in checkers/stats/__init__.py; README's "Nights" has it in short.
+What each figure says stands in checkers/stats/__init__.py; harness/campaign/README.md has it in short.
 """
 
 from collections.abc import Mapping, Sequence

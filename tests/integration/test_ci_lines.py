@@ -1,4 +1,5 @@
-"""The README's files for CI servers: their script lines run as they stand, on a campaign of a single run."""
+"""Files for CI servers, as harness/campaign/README.md has them: their script lines run as they stand, on a
+campaign of a single run."""
 
 import os
 import shlex

@@ -15,7 +15,7 @@ from checkers.text.semantics import FACTS, PERMISSIONS
 from harness.cli import main
 from harness.commands.explain import PERMITS, known
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "harness" / "README.md"
 # Left out, these say nothing: a file is not written, a question not asked.
 NOTHING = {"--json", "--junit", "--markdown", ("show", "--finding"), "--offset", "--allow", "--conf",
            "--loses", "--spares", "--from", ("mark", "--known"), ("mark", "--note"), ("stats", "--parquet")}
@@ -80,10 +80,10 @@ def test_a_shell_completes_commands_options_and_names() -> None:
 
 @pytest.mark.parametrize(("shell", "mark"), [
     ("bash", "complete -o"), ("zsh", "compdef"), ("fish", "complete ")])
-def test_the_readme_says_how_a_shell_is_told(shell: str, mark: str) -> None:
+def test_the_page_of_the_command_line_says_how_a_shell_completes(shell: str, mark: str) -> None:
     """The script that it names is there."""
     variable = f"_FLOODMARK_COMPLETE={shell}_source"
-    assert f"{variable} floodmark" in README.read_text()
+    assert f"{variable} floodmark" in PAGE.read_text()
     if shell == "bash" and subprocess.run(["bash", "--version"], capture_output=True, check=False).returncode:
         pytest.skip("no bash")
     script = Path(sys.executable).parent / "floodmark"

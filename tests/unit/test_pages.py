@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in ("checkers", "docker", "harness", "histories", "nemesis")
-                                     for page in (ROOT / folder).rglob("*.md"))])
+FOLDERS = ("checkers", "docker", "harness", "histories", "nemesis")
+PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
 _LINK = re.compile(r"\]\((?!https?://)([^)#\s]+)(?:#[^)]*)?\)")
 
 

@@ -8,6 +8,7 @@ import click
 from harness import __version__, catalog
 from harness.cli_campaign import campaign
 from harness.cli_cluster import cluster
+from harness.cli_kafka import kafka
 from harness.cli_options import (
     RUN_FOLDER,
     cluster_options,
@@ -300,6 +301,7 @@ def scenario_run(name: str | None, **options: Any) -> int:
 
 main.add_command(cluster)
 main.add_command(campaign)
+main.add_command(kafka)
 
 
 # -- this machine ----------------------------------------------------------------------------------------

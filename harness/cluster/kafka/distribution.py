@@ -1,0 +1,153 @@
+"""Which Apache Kafka is to run: a version, or a folder that holds one; its jars, and the Java to run them.
+
+Rules
+1. A word that begins as a version does (4.3.1) is a version; every other word, such as ./4.3.1, is a folder.
+2. Jars of a version come from the cache (jars.py), where each is held against its checksum every time. A
+   folder is taken as it is.
+3. Which Java is needed is read from the jars themselves, from the class that will be started.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.cluster.kafka import jars
+from harness.errors import FloodmarkError, UsageError
+
+Form = Literal["zookeeper", "kraft"]
+Say = Callable[[str], None]
+
+JAVA_TIMEOUT_S = 30.0
+_FIRST_KRAFT = (3, 3)  # the first release whose KRaft was said to be ready for production
+_VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")
+_KAFKA_JAR = re.compile(r"(?P<name>(kafka|connect|trogdor)(-[a-z0-9]+)*(_2\.\d+)?)-(?P<version>\d.*)")
+_CORE = re.compile(r"kafka_2\.\d+")  # of the artifact that holds the broker; the number is Scala's
+_CLASSIFIERS = re.compile(r"-(sources|javadoc|scaladoc|test|test-sources)$")
+_MAIN_CLASS = "kafka/Kafka.class"
+_JAVA_1_OF_CLASSES = 44  # a class file's major version is Java's and 44
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """One Apache Kafka, ready to be started: `java -cp CLASSPATH kafka.Kafka FILE`."""
+
+    version: str
+    form: Form
+    classpath: str  # absolute paths of jars, in an order that does not change
+    java: Path
+
+
+def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribution:
+    """The distribution that is meant. A version that the cache lacks is fetched first, which `say` reports.
+
+    Raises: UsageError for a version that does not exist and a folder that is not there; FloodmarkError for
+    what this machine or the folder lacks.
+    """
+    java = find_java()
+    if is_version(version_or_dir):
+        version, paths = version_or_dir, jars.get(version_or_dir, say)
+    else:
+        version, paths = _unpacked(Path(version_or_dir))
+    if refused := [path for path in paths if os.pathsep in str(path)]:
+        raise FloodmarkError(f"{refused[0]} cannot stand on a class path, for its name has a {os.pathsep} in "
+                             f"it: move it elsewhere")
+    form = form_of(version)
+    if form == "zookeeper" and not any(path.name.startswith("zookeeper-") for path in paths):
+        raise FloodmarkError(f"Kafka {version} needs ZooKeeper, and {paths[0].parent} holds no "
+                             f"zookeeper-*.jar: unpack the distribution anew")
+    _refuse_old_java(java, version, paths)
+    return Distribution(version=version, form=form, classpath=os.pathsep.join(map(str, paths)), java=java)
+
+
+def is_version(word: str) -> bool:
+    return _VERSION.fullmatch(word) is not None
+
+
+def form_of(version: str) -> Form:
+    """How a version is run: with ZooKeeper below 3.3, else in KRaft mode."""
+    major, minor = (int(number) for number in version.split(".")[:2])
+    return "zookeeper" if (major, minor) < _FIRST_KRAFT else "kraft"
+
+
+# -- an unpacked distribution -------------------------------------------------------------------------------
+
+def _unpacked(folder: Path) -> tuple[str, tuple[Path, ...]]:
+    """The version and the jars of an unpacked distribution."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is neither a version of Kafka nor a folder: give a version, such as "
+                         f"{jars.tested()[-1]}, or the folder of an unpacked distribution")
+    paths = tuple(sorted(folder.absolute().glob("libs/*.jar")))
+    versions = _versions(paths)
+    cores = sorted(name for name in versions if _CORE.fullmatch(name))
+    if not cores:
+        raise FloodmarkError(f"{folder} is no unpacked distribution of Kafka, for it has no "
+                             f"libs/kafka_2.*.jar: give the folder that kafka_2.13-VERSION.tgz unpacks to")
+    distinct = sorted({version for found in versions.values() for version in found})
+    if mixed := next((words for words in (distinct, cores) if len(words) > 1), None):
+        raise FloodmarkError(f"{folder}/libs mixes jars of {' and '.join(mixed)}: unpack one distribution of "
+                             f"Kafka into a new folder, and give that")
+    if not is_version(distinct[0]):
+        raise FloodmarkError(f"{folder}/libs holds jars of Kafka {distinct[0]}, which is no version")
+    return distinct[0], paths
+
+
+def _versions(paths: tuple[Path, ...]) -> Mapping[str, set[str]]:
+    """Artifact of Kafka -> the versions in which it is there."""
+    found: dict[str, set[str]] = {}
+    for path in paths:
+        match = _KAFKA_JAR.fullmatch(_CLASSIFIERS.sub("", path.stem))
+        if match:
+            found.setdefault(match["name"], set()).add(match["version"])
+    return found
+
+
+# -- Java ---------------------------------------------------------------------------------------------------
+
+def find_java() -> Path:
+    """The Java of JAVA_HOME, else of the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(Path(home) / "bin" / "java" if home else "java")
+    if found is None:
+        where = f"JAVA_HOME is {home}, and holds no bin/java" if home else "no java is on the PATH"
+        raise FloodmarkError(f"Apache Kafka needs Java, and {where}: install one (Debian: apt-get install "
+                             f"openjdk-17-jre-headless), or set JAVA_HOME")
+    return Path(found)
+
+
+def java_version(java: Path) -> int:
+    """The major version, as that Java gives it: 17 of 17.0.15, 8 of 1.8.0_402."""
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S,
+                              check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise FloodmarkError(f"{java} -version cannot be run ({error}): install another Java, or set "
+                             f"JAVA_HOME") from error
+    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    if match is None:
+        raise FloodmarkError(f"{java} -version names no version: install another Java, or set JAVA_HOME")
+    return int(match[1])
+
+
+def needed_java(paths: tuple[Path, ...]) -> int:
+    """The lowest Java that can load the broker's main class."""
+    core = next(path for path in paths if _CORE.match(path.name) and not _CLASSIFIERS.search(path.stem))
+    try:
+        with zipfile.ZipFile(core) as archive, archive.open(_MAIN_CLASS) as file:
+            head = file.read(8)  # the magic, the minor version, the major version
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise FloodmarkError(f"{core} cannot be read ({error}): get that distribution anew") from error
+    return int.from_bytes(head[6:8], "big") - _JAVA_1_OF_CLASSES
+
+
+def _refuse_old_java(java: Path, version: str, paths: tuple[Path, ...]) -> None:
+    needed, found = needed_java(paths), java_version(java)
+    if found < needed:
+        raise FloodmarkError(f"Kafka {version} needs Java {needed} or newer, and {java} is Java {found}: "
+                             f"install a newer one (Debian: apt-get install openjdk-17-jre-headless), or set "
+                             f"JAVA_HOME")

@@ -1,0 +1,29 @@
+"""`floodmark kafka get`: Apache Kafka's jars, fetched or found."""
+
+import os
+from pathlib import Path
+
+import click
+
+from harness.cluster.kafka.distribution import distribution
+
+_FORMS = {"zookeeper": "with ZooKeeper", "kraft": "in KRaft mode"}
+
+
+def get(version_or_folder: str) -> int:
+    """Prints what is there, and last the folder of the jars. Exit code 0; a failure is raised."""
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        click.echo(line, err=True)
+
+    found = distribution(version_or_folder, say)
+    paths = [Path(path) for path in found.classpath.split(os.pathsep)]
+    megabytes = sum(path.stat().st_size for path in paths) / 1e6
+    if not said:
+        click.echo("nothing had to be fetched", err=True)
+    click.echo(f"Kafka {found.version}, {_FORMS[found.form]}: {len(paths)} jars, {megabytes:.0f} MB; Java: "
+               f"{found.java}")
+    click.echo(paths[0].parent)
+    return 0

@@ -1,0 +1,350 @@
+"""Where Apache Kafka comes from: the cache of its jars, an unpacked distribution, what a machine may lack.
+
+Maven and Java are scripts here, which do as much as is asked of the real ones: those are in
+tests/integration/test_kafka_get.py.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.cli import main
+from harness.cluster.kafka import jars
+from harness.cluster.kafka.distribution import distribution, form_of, is_version
+from harness.errors import FloodmarkError
+
+MAVEN = """#!{python}
+import os, sys, time, zipfile
+from pathlib import Path
+words = dict(word[2:].split("=", 1) for word in sys.argv if word.startswith("-D"))
+target, version = Path(words["outputDirectory"]), words["kafka.version"]
+with open({calls!r}, "a") as calls:
+    calls.write(f"{{os.getpid()}}\\n")
+print("[INFO] Downloaded from central: https://x/kafka-clients.jar (1.5 MB at 3 MB/s)", flush=True)
+(target / f"kafka-clients-{{version}}.jar").write_bytes(b"clients")
+{then}
+with zipfile.ZipFile(target / f"kafka_2.13-{{version}}.jar", "w") as archive:
+    archive.writestr("kafka/Kafka.class", bytes.fromhex("cafebabe0000") + ({java} + 44).to_bytes(2, "big"))
+(target / "zookeeper-3.5.9.jar").write_bytes(b"zookeeper")
+"""
+NO_VERSION = """print('''[ERROR] Failed to execute goal on project kafka: Could not resolve dependencies for \
+project floodmark:kafka:pom:1: The following artifacts could not be resolved: \
+org.apache.kafka:kafka_2.13:jar:4.9.9, org.apache.kafka:kafka-tools:jar:4.9.9: Could not find artifact \
+org.apache.kafka:kafka_2.13:jar:4.9.9 in central (https://repo.maven.apache.org/maven2) -> [Help 1]
+[ERROR] ''')
+sys.exit(1)"""
+NOT_WHOLE = NO_VERSION.replace("find artifact org.apache.kafka:kafka_2.13",
+                               "find artifact org.apache.kafka:kafka-tools")
+NO_ROOM = "print('[ERROR] Failed to execute goal copy-dependencies: No space left on device'); sys.exit(1)"
+
+
+class Machine:
+    """A PATH with the Maven and the Java that a test wants, and a cache of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.programs = folder / "programs"
+        self.programs.mkdir()
+        self.cache = folder / "cache" / "floodmark" / "kafka"
+        self.calls_file = folder / "calls"
+        self.java('openjdk version "17.0.15" 2025-04-15')
+        self.maven()
+        self.environment = {"PATH": str(self.programs), "XDG_CACHE_HOME": str(folder / "cache")}
+
+    def put(self, name: str, text: str) -> None:
+        (self.programs / name).write_text(text)
+        (self.programs / name).chmod(0o755)
+
+    def java(self, says: str) -> None:
+        self.put("java", f"#!/bin/sh\necho '{says}' >&2\n")
+
+    def maven(self, then: str = "", *, java: int = 8) -> None:
+        """One that runs `then` after its first jar; the broker's class is one for this Java."""
+        self.put("mvn", MAVEN.format(python=sys.executable, calls=str(self.calls_file), then=then, java=java))
+
+    @property
+    def calls(self) -> list[int]:
+        """The process ids of every Maven that was started."""
+        return [int(line) for line in self.calls_file.read_text().split()] if self.calls_file.exists() else []
+
+    def start(self, word: str) -> subprocess.Popen[str]:
+        code = "import sys; from harness.cli import main; main(sys.argv[1:])"
+        return subprocess.Popen([sys.executable, "-c", code, "kafka", "get", word], text=True,
+                                env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine(tmp_path)
+    for name, value in made.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return made
+
+
+def get(word: str) -> Result:
+    return CliRunner().invoke(main, ["kafka", "get", word])
+
+
+def refused(word: str, code: int) -> str:
+    """The one sentence with which `kafka get` ends."""
+    result = get(word)
+    assert result.exit_code == code, result.output
+    sentence = result.stderr.splitlines()[-1]
+    assert sentence.startswith("floodmark: ")
+    return sentence
+
+
+# -- the cache ----------------------------------------------------------------------------------------------
+
+def test_a_second_call_needs_no_maven_and_says_so(machine: Machine) -> None:
+    """The first keeps each jar with its checksum."""
+    first = get("2.8.2")
+    (machine.programs / "mvn").unlink()
+    second = get("2.8.2")
+
+    libs = machine.cache / "2.8.2" / "libs"
+    assert (first.exit_code, second.exit_code) == (0, 0), first.output + second.output
+    assert first.stdout.splitlines()[-1] == str(libs)
+    assert "getting Kafka 2.8.2 with Maven" in first.stderr
+    assert second.stderr == "nothing had to be fetched\n"
+    assert first.stdout == second.stdout
+    sums = json.loads((libs.parent / "manifest.json").read_text())["sha256"]
+    assert sums == {path.name: jars.sha256(path) for path in libs.iterdir()}
+
+
+def test_what_it_gives(machine: Machine) -> None:
+    """Other sessions start brokers with these four."""
+    found = distribution("2.8.2")
+
+    libs = machine.cache / "2.8.2" / "libs"
+    assert (found.version, found.form, found.java) == ("2.8.2", "zookeeper", machine.programs / "java")
+    assert found.classpath.split(":") == [
+        f"{libs}/kafka-clients-2.8.2.jar", f"{libs}/kafka_2.13-2.8.2.jar", f"{libs}/zookeeper-3.5.9.jar"]
+    assert distribution("2.8.2") == found
+
+
+@pytest.mark.parametrize("harm", ["change", "remove", "no manifest", "half a manifest", "empty manifest"])
+def test_what_does_not_fit_its_checksum_is_fetched_anew(machine: Machine, harm: str) -> None:
+    """And that is said; a jar that somebody put beside the others is on no class path."""
+    distribution("3.9.2")
+    folder = machine.cache / "3.9.2"
+    jar = folder / "libs" / "kafka-clients-3.9.2.jar"
+    if harm == "change":
+        jar.write_bytes(b"Clients")
+    elif harm == "remove":
+        jar.unlink()
+    elif harm == "no manifest":
+        (folder / "manifest.json").unlink()
+    else:
+        (folder / "manifest.json").write_text('{"sha256": {"a' if harm == "half a manifest" else "[]")
+    said: list[str] = []
+
+    found = distribution("3.9.2", said.append)
+
+    assert "fetched anew" in said[0]
+    assert jar.read_bytes() == b"clients"
+    assert len(machine.calls) == 2
+    (folder / "libs" / "stranger.jar").write_bytes(b"")
+    assert distribution("3.9.2") == found
+
+
+def until(what: str, look: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not look():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+def test_a_download_killed_half_way_is_not_taken_for_whole(machine: Machine) -> None:
+    """Killed with one jar there; the next call begins anew and leaves nothing of the first behind."""
+    machine.maven("time.sleep(60)")
+    process = machine.start("4.3.1")
+    until("the first jar", lambda: list(machine.cache.glob("*/libs/*.jar")))
+    process.kill()
+    process.communicate()
+    os.kill(machine.calls[0], signal.SIGKILL)
+    assert not (machine.cache / "4.3.1").exists()
+    assert len(list(machine.cache.iterdir())) == 2  # the lock and what is half done
+
+    machine.maven()
+    assert get("4.3.1").exit_code == 0
+
+    assert sorted(path.name for path in machine.cache.iterdir()) == [".lock", "4.3.1"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_download_that_is_interrupted_ends_maven_too(machine: Machine, number: int) -> None:
+    """And leaves nothing but the lock."""
+    machine.maven("time.sleep(60)")
+    process = machine.start("4.3.1")
+    until("the first jar", lambda: list(machine.cache.glob("*/libs/*.jar")))
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)
+
+    assert process.returncode == 4, errors
+    assert [path.name for path in machine.cache.iterdir()] == [".lock"]
+    until("Maven's end", lambda: not Path(f"/proc/{machine.calls[0]}").exists())
+
+
+def test_two_at_a_time_fetch_once(machine: Machine) -> None:
+    """The second waits, says so, and finds the jars there."""
+    machine.maven("time.sleep(1.5)")
+    first = machine.start("4.3.1")
+    until("the first's Maven", lambda: machine.calls)
+    second = machine.start("4.3.1")
+    told = [process.communicate(timeout=30) for process in (first, second)]
+
+    assert (first.returncode, second.returncode) == (0, 0), told
+    assert len(machine.calls) == 1
+    assert "another process is fetching jars of Kafka: waiting for it" in told[1][1]
+    assert told[0][0] == told[1][0]
+
+
+# -- what may be missing ------------------------------------------------------------------------------------
+
+def test_no_maven(machine: Machine) -> None:
+    (machine.programs / "mvn").unlink()
+    assert "no mvn is on the PATH: install it" in refused("4.3.1", 4)
+
+
+def test_no_java(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither on the PATH nor where JAVA_HOME says; nothing is fetched before that is known."""
+    (machine.programs / "java").unlink()
+    assert "no java is on the PATH: install one" in refused("4.3.1", 4)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert "JAVA_HOME is /nowhere, and holds no bin/java" in refused("4.3.1", 4)
+    assert machine.calls == []
+
+
+@pytest.mark.parametrize(("says", "needed", "fits"), [
+    ('openjdk version "1.8.0_402"', 8, True), ('java version "1.8.0_402"', 11, False),
+    ('openjdk version "11.0.22" 2024-01-16', 17, False), ('openjdk version "17" 2021-09-14', 17, True),
+    ('openjdk version "21.0.2" 2024-01-16', 17, True), ("openjdk version unknown", 8, False),
+])
+def test_the_java_that_is_needed_is_read_from_the_jars(machine: Machine, says: str, needed: int,
+                                                       fits: bool) -> None:
+    machine.java(says)
+    machine.maven(java=needed)
+    if fits:
+        assert get("4.3.1").exit_code == 0
+    elif "unknown" in says:
+        assert "names no version: install another Java" in refused("4.3.1", 4)
+    else:
+        assert f"Kafka 4.3.1 needs Java {needed} or newer, and {machine.programs}/java is Java" in refused(
+            "4.3.1", 4)
+
+
+@pytest.mark.parametrize(("then", "code", "sentence"), [
+    (NO_VERSION, 2, "there is no Kafka 4.9.9 in Maven's repository: choose another version (tested: 2.8.2, "),
+    (NOT_WHOLE, 2, "Kafka 4.9.9 is not whole in Maven's repository, org.apache.kafka:kafka-tools is missing"),
+    (NO_ROOM, 4, "Kafka 4.9.9 cannot be fetched, for Maven failed: Failed to execute goal copy-dependencies: "
+                 "No space left on device"),
+    ("sys.exit(1)", 4, "Maven failed: [INFO] Downloaded"),
+    ("sys.exit(0)", 4, "Maven gave no kafka_2.13-4.9.9.jar, though it reported no error"),
+])
+def test_what_maven_cannot_do(machine: Machine, then: str, code: int, sentence: str) -> None:
+    machine.maven(then)
+    assert sentence in refused("4.9.9", code)
+    assert [path.name for path in machine.cache.iterdir()] == [".lock"]
+
+
+def test_a_maven_that_says_nothing_more_is_ended(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "SILENCE_S", 1.0)
+    machine.maven("time.sleep(60)")
+    assert "Maven said nothing for 1 s" in refused("4.3.1", 4)
+    assert not Path(f"/proc/{machine.calls[0]}").exists()
+
+
+def test_a_cache_that_cannot_be_made(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    assert "set XDG_CACHE_HOME elsewhere" in refused("4.3.1", 4)
+
+
+def test_a_package_without_its_checkout(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "POM", Path("/nowhere/pom.xml"))
+    assert "needs a checkout of floodmark" in refused("4.3.1", 4)
+
+
+# -- an unpacked distribution -------------------------------------------------------------------------------
+
+def unpacked(folder: Path, *names: str) -> Path:
+    libs = folder / "libs"
+    libs.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        with zipfile.ZipFile(libs / name, "w") as archive:
+            archive.writestr("kafka/Kafka.class", bytes.fromhex("cafebabe00000034"))
+    return folder
+
+
+def test_an_unpacked_distribution_is_taken_as_it_is(machine: Machine, tmp_path: Path) -> None:
+    """All its jars; sources and the like name the same version. Nothing is fetched."""
+    folder = unpacked(tmp_path / "kafka_2.12-2.8.2", "kafka_2.12-2.8.2.jar", "kafka_2.12-2.8.2-sources.jar",
+                      "kafka-clients-2.8.2.jar", "kafka-streams-scala_2.12-2.8.2.jar",
+                      "connect-api-2.8.2.jar", "zookeeper-3.5.9.jar", "scala-library-2.12.13.jar",
+                      "kafka-log4j-appender-2.8.2.jar")
+    found = distribution(str(folder))
+
+    assert (found.version, found.form) == ("2.8.2", "zookeeper")
+    assert found.classpath.split(":") == sorted(map(str, (folder / "libs").iterdir()))
+    assert machine.calls == []
+    assert not machine.cache.exists()
+
+
+def test_a_vendors_version(machine: Machine, tmp_path: Path) -> None:
+    folder = unpacked(tmp_path / "x", "kafka_2.13-7.5.0-ccs.jar", "kafka-clients-7.5.0-ccs.jar")
+    assert distribution(str(folder)).version == "7.5.0-ccs"
+
+
+@pytest.mark.parametrize(("names", "sentence"), [
+    (("kafka_2.13-2.8.2.jar", "kafka-clients-3.9.2.jar"), "mixes jars of 2.8.2 and 3.9.2: unpack one"),
+    (("kafka_2.13-2.8.2.jar", "kafka_2.13-3.9.2.jar"), "mixes jars of 2.8.2 and 3.9.2: unpack one"),
+    (("kafka_2.12-2.8.2.jar", "kafka_2.13-2.8.2.jar"), "mixes jars of kafka_2.12 and kafka_2.13: unpack one"),
+    (("kafka-clients-2.8.2.jar",), "is no unpacked distribution of Kafka"),
+    ((), "is no unpacked distribution of Kafka"),
+    (("kafka_2.13-2.8.2.jar",), "holds no zookeeper-*.jar"),
+])
+def test_a_folder_that_cannot_be_run(machine: Machine, tmp_path: Path, names: tuple[str, ...],
+                                     sentence: str) -> None:
+    assert sentence in refused(str(unpacked(tmp_path / "it", *names)), 4)
+
+
+def test_a_broken_jar(machine: Machine, tmp_path: Path) -> None:
+    folder = unpacked(tmp_path / "it", "kafka_2.13-4.3.1.jar")
+    (folder / "libs" / "kafka_2.13-4.3.1.jar").write_bytes(b"PK")
+    assert "get that distribution anew" in refused(str(folder), 4)
+
+
+def test_no_such_folder(machine: Machine) -> None:
+    assert "is neither a version of Kafka nor a folder" in refused("nowhere", 2)
+    assert "is neither a version of Kafka nor a folder" in refused("./4.3.1", 2)
+
+
+def test_a_folder_whose_name_no_class_path_can_have(machine: Machine, tmp_path: Path) -> None:
+    folder = unpacked(tmp_path / "a:b", "kafka_2.13-4.3.1.jar")
+    with pytest.raises(FloodmarkError, match="class path"):
+        distribution(str(folder))
+
+
+# -- words --------------------------------------------------------------------------------------------------
+
+def test_what_is_a_version() -> None:
+    assert all(map(is_version, ("2.8.2", "4.3.1", "3.9", "4.0.0-rc1", "7.5.0-ccs", "0.10.2.2")))
+    assert not any(map(is_version, ("4", "v4.3.1", "./4.3.1", "../4.3.1", "4.3.1/x", "kafka", "", "4.3.1 ")))
+
+
+def test_how_a_version_is_run() -> None:
+    assert [form_of(version) for version in ("0.10.2.2", "2.8.2", "3.2.3", "3.3.0", "3.9.2", "4.3.1")] == [
+        *["zookeeper"] * 3, *["kraft"] * 3]
+
+
+def test_the_tested_versions_stand_in_the_pom() -> None:
+    assert jars.tested() == ("2.8.2", "3.9.2", "4.3.1")

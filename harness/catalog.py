@@ -13,7 +13,16 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.places import Far
-from harness.protocols import Cluster, Judge, Measures, PartitionSpec, Striker, Workload, WorkloadSettings
+from harness.protocols import (
+    Cluster,
+    Judge,
+    Measures,
+    PartitionSpec,
+    Seen,
+    Striker,
+    Workload,
+    WorkloadSettings,
+)
 from harness.schedule import Schedule
 from harness.workers import HERE, Workers
 
@@ -36,6 +45,7 @@ OFFERS: Mapping[str, str] = {
 ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
 JUDGE = "checkers.judge.job:SparkJudge"
 MEASURE = "checkers.stats.job:measure"
+SEEN = "checkers.stats.seen:seen"
 HISTORY_TWIN = "checkers.read.history_twin:keep"
 WARM = "checkers.spark.session:context"
 LEAVE = "checkers.spark.session:leave"
@@ -133,6 +143,13 @@ def judge(workers: Workers = HERE) -> Judge:
 def measure(folders: Sequence[Path]) -> Measures:
     """What faults cost clients in these runs; each folder keeps its own."""
     made: Measures = _load(MEASURE)(folders)
+    return made
+
+
+def seen(folder: Path, near: Sequence[tuple[int, int, int]], ops_at_most: int) -> Seen:
+    """What the page of this run draws of its clients. near: (partition, first offset, the offset behind the
+    last), where acked records are wanted one by one. OSError where the history cannot be read."""
+    made: Seen = _load(SEEN)(folder, near, ops_at_most)
     return made
 
 

@@ -370,6 +370,47 @@ class Answers(Protocol):
         ...
 
 
+class Seen(Protocol):
+    """What the page of a run draws of its clients. Times: ns since the run began, but for the columns'."""
+
+    @property
+    def lines(self) -> int: ...
+    @property
+    def broken(self) -> int: ...
+    @property
+    def last_ns(self) -> int: ...
+    @property
+    def ops(self) -> int:
+        """How many there are; the columns may have fewer."""
+        ...
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[int]]:
+        """By their beginnings: `began` (us since the op before), `lasted` (us), `what` (ok, fail, info: 0, 1,
+        2; of polls 3 more, of what is neither send nor poll 6), `records` sent and read by ok ones."""
+        ...
+
+    @property
+    def acked(self) -> Sequence[tuple[int, int, int, int, int]]:
+        """Near a finding: partition, offset, value, when its op was invoked and when it was acked."""
+        ...
+
+    @property
+    def nemesis(self) -> Sequence[str]:
+        """Its lines."""
+        ...
+
+    @property
+    def faults(self) -> Sequence[Mapping[str, Any]]:
+        """What each cost, as checkers/stats has it."""
+        ...
+
+    @property
+    def unmeasured(self) -> str:
+        """Why there are no faults; empty: there are all."""
+        ...
+
+
 class Measures(Protocol):
     """What faults cost clients, of each run of a call by its position in it; checkers/stats says what each
     figure is."""

@@ -109,13 +109,13 @@ def _parsed(lines: pa.LargeBinaryArray, table: Table) -> pa.Table:
     asked = pa.table({"line": lines.view(pa.large_string())})  # noqa: F841 (the statement names it)
     form = json.dumps(_form(pa.struct(list(table.schema))))
     select = f"select from_json(line, '{form}') as row from asked where line is not null"
-    rows = _database().sql(select).to_arrow_table(batch_size=len(lines) + 1)
+    rows = _database().cursor().sql(select).to_arrow_table(batch_size=len(lines) + 1)
     return pa.Table.from_arrays(one_array(rows["row"]).flatten(), names=table.schema.names)
 
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """This process's."""
+    """This process's. A statement takes a cursor of its own, so that threads may parse side by side."""
     return duckdb.connect(config={"threads": 1})
 
 

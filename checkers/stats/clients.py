@@ -1,6 +1,7 @@
 """What clients asked and what became of it, as sorted times: the load of a run, partition by partition."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,8 @@ from checkers.read.facts import HistoryFacts
 from checkers.read.folder import Folder
 from checkers.read.history_twin import with_twins
 from checkers.read.ranges import cut
-from checkers.read.tables import read_range
+from checkers.read.tables import Parsed, read_range
+from harness.places import Place
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -24,9 +26,11 @@ INVOKE, OK = "invoke", "ok"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ops:
-    """The load's ops, by their invocations. Times: ns; an op without an answer ends NEVER."""
+    """Ops, by their invocations. Times: ns; an op without an answer ends NEVER."""
 
     at: Ints
+    asked: Ints  # rows of the two lines; an op without an answer has none, -1
+    answered: Ints
     began: Ints
     ended: Ints
     ok: Mask
@@ -82,18 +86,28 @@ class Clients:
 def clients_of(folder: Folder) -> Clients:
     """Reads the history. OSError where it cannot be read."""
     assert folder.history is not None
-    facts: list[HistoryFacts] = []
-    tables: list[dict[str, pa.Table]] = []
-    for one in with_twins(cut(0, "history", None, folder.history)):
-        parsed = read_range(one, folder.settle_processes)
-        assert isinstance(parsed.facts, HistoryFacts)
-        facts.append(parsed.facts)
-        tables.append({name: parsed.tables[name] for name in ("lines", "sends")})
+    return clients_in(folder, list(read_history(folder.history, folder.settle_processes)))
+
+
+def read_history(place: Place, acked_aside: Collection[int] = (), *, threads: int = 1) -> Iterator[Parsed]:
+    """Its ranges, in order. OSError where it cannot be read."""
+    ranges = list(with_twins(cut(0, "history", None, place)))
+    if min(threads, len(ranges)) < 2:
+        yield from (read_range(one, acked_aside) for one in ranges)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(lambda one: read_range(one, acked_aside), ranges)
+
+
+def clients_in(folder: Folder, history: Sequence[Parsed]) -> Clients:
+    """Of a history that was read: its load."""
+    facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
+    tables = [{name: one.tables[name] for name in ("lines", "sends")} for one in history]
     joined = concatenated(tables) if tables else {name: TABLES[name].empty_table()
                                                   for name in ("lines", "sends")}
     aside = [*folder.settle_processes, *folder.final_processes]
     lines, sends = (_but(joined[name], aside) for name in ("lines", "sends"))
-    ops, times = _ops(lines), numbers(lines, "time")
+    ops, times = ops_of(lines), numbers(lines, "time")
     ends_ns = int(times.max()) if len(times) else 0
     return Clients(
         facts=facts,
@@ -110,7 +124,7 @@ def _but(table: pa.Table, processes: Sequence[int]) -> pa.Table:
     return table.filter(pa.array(~aside)) if aside.any() else table
 
 
-def _ops(lines: pa.Table) -> Ops:
+def ops_of(lines: pa.Table) -> Ops:
     """Each invocation with the next line of its process, if that completes it."""
     process, at = numbers(lines, "process"), numbers(lines, "at")
     order = np.lexsort((at, process))
@@ -125,6 +139,8 @@ def _ops(lines: pa.Table) -> Ops:
     kept = kept[np.argsort(at[kept])]
     return Ops(
         at=at[kept],
+        asked=order[kept],
+        answered=np.where(answered, order[following], -1)[kept],
         began=time[kept],
         ended=ended[kept],
         ok=(answered & ok[following])[kept],

@@ -25,11 +25,21 @@ NS = 1_000_000_000
 def measured(folder: Folder) -> Row:
     """The row of KEPT. FloodmarkError where there is nothing to measure; OSError where a file cannot be read.
     """
+    refuse_unfit(folder)
+    return measures_of(folder, clients_of(folder))
+
+
+def refuse_unfit(folder: Folder) -> None:
+    """FloodmarkError where there is nothing to measure."""
     if not folder.judged or folder.history is None:
         words = [words for _, words in folder.reasons]
         of_history = [why for why in words if why.startswith("history.jsonl")]
         raise FloodmarkError((of_history or words or ["there is no history.jsonl"])[0])
-    clients, protocol = clients_of(folder), protocol_of(folder)
+
+
+def measures_of(folder: Folder, clients: Clients) -> Row:
+    """The row, of a history that was read."""
+    protocol = protocol_of(folder)
     spans = fault_spans(clients.nemesis)
     faults = [_fault(span, clients, protocol) for span in spans]
     for row, more in zip(faults, _waits(spans, clients), strict=True):

@@ -68,6 +68,7 @@ class Reading:
     accounts: tuple[Account, ...]  # the worst event first
     summary: tuple[Part, ...] = ()  # of the worst, in five lines at most
     strikes: Strikes = field(default_factory=Strikes)
+    gathering: Gathering | None = None  # what it was taken with, for further questions; None: of no files
 
 
 def reading_of(folder: Place, verdict: Told, about: Told | None) -> Reading:
@@ -82,7 +83,7 @@ def reading_of(folder: Place, verdict: Told, about: Told | None) -> Reading:
     if course is not None:
         accounts[0] = replace(accounts[0], told_above=told_above(course))
     return Reading(accounts=tuple(accounts), summary=tuple(lines),
-                   strikes=strikes_of(gathering.files.nemesis, about))
+                   strikes=strikes_of(gathering.files.nemesis, about), gathering=gathering)
 
 
 def course_of_the_worst(gathering: Gathering, findings: Sequence[Told]) -> Course | None:

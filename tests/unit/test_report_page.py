@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from command_line import edit_lines, edit_run, floodmark
 from judged_runs import judged, judged_names
+from timed_runs import TimedRun
 
 from harness.commands.report import write_report
 from harness.reports import html as report_html
-from harness.reports.html.clients import Clients, availability
 from harness.reports.html.facts import facts_of
 from harness.reports.html.replica_log import ReplicaLog, stretches, without
 from harness.reports.html.spans import spans_of
@@ -162,7 +162,9 @@ def test_broken_lines_are_passed_over(folder: Path, name: str) -> None:
     text = page(folder)
 
     assert "invalid" in text
-    if name != "replicas.jsonl":
+    if name == "history.jsonl":
+        assert f"{name}: 3 line(s) are not as format 1 has them" in text
+    elif name == "trace.jsonl":
         assert f"{name}: 2 line(s) are no JSON objects" in text
 
 
@@ -262,13 +264,26 @@ def test_a_cut_is_one_fault_of_the_nodes_whose_links_it_drops() -> None:
     assert (cut.node, cut.nodes, cut.label, cut.until_ns) == (None, ("n1", "n3"), "cut, halves", 9)
 
 
-def test_availability_of_a_fault_by_hand() -> None:
-    seen = Clients(acks_ns={0: [5, 10, 60, 70], 1: [5, 40, 45, 75]}, failures_ns=[3, 25])
+def test_availability_is_what_the_measures_say(tmp_path: Path) -> None:
+    """The kill of n1 from 10 to 14 s that test_stats.py measures by hand; and a pause that nothing mends."""
+    run = TimedRun(partitions=2)
+    run.sent(1, 8, 9).sent(1, 9, 9.2).sent(1, 9.5, 12, "info").sent(2, 12, 13, "fail").sent(2, 13, 15)
+    run.sent(2, 15, 15.5).sent(3, 10, 10.1, partition=1).sent(3, 11, 16, partition=1)
+    run.fault("kill", 10, 10.5, "n1").fault("start", 13.8, 14, "n1").fault("pause", 15.8, 15.8, "n2")
 
-    told = availability(seen, 20, 50)
+    text = page(run.write(tmp_path / "run"))
 
-    assert (told.first_failure_ns, told.longest_gap_ns, told.gap_partition) == (5, 50, 0)
-    assert told.first_ack_ns == 25  # of partition 1, which took longer than partition 0
+    rows = [re.findall(r'<td data-head="[^"]*">([^<]*)</td>', row)
+            for row in re.findall(r"<tr.*?</tr>", text) if "longest wait" in row]
+    assert [row for row in rows if row] == [
+        ["kill n1", "10.000 s", "4.000 s", "2.000 s", "5.500 s in p0", "2.000 s in p1"],
+        ["pause n2", "15.800 s", "200.0 ms, to the end", "none failed", "5.000 s in p1", "-"]]
+
+
+def test_where_nothing_can_be_measured_the_page_says_why(folder: Path) -> None:
+    (folder / "run.json").unlink()
+
+    assert "Nothing is measured: " in page(folder)
 
 
 def test_the_facts_of_a_small_run(folder: Path) -> None:

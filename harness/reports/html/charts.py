@@ -55,7 +55,7 @@ def section(facts: RunFacts) -> str:
             '<section><h2>The run</h2><div class="card">Without vl-convert-python there are no drawings of '
             "the run: pip install vl-convert-python, and make this page again.</div></section>"
         )
-    if not facts.clients.lines and not facts.traced.is_there:
+    if not facts.clients.ops and not facts.traced.is_there:
         return ""
     logs = own("logs.html") if facts.traced.points else ""
     return Template(own("run.html")).substitute(logs=logs)

@@ -6,7 +6,6 @@ Times are milliseconds of the run with three digits, so that a browser's numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.reports.html.clients import columns
 from harness.reports.html.facts import RunFacts
 from harness.reports.html.lines import items, text, whole
 
@@ -29,7 +28,7 @@ def data_of(facts: RunFacts) -> dict[str, Any]:
              "to": ms(span.until_ns if span.until_ns is not None else span.began_ns)}
             for span in facts.spans[:MARKS]],
         **of_the_trace(facts),
-        "ops": columns(facts.clients),
+        "ops": facts.clients.columns,
         "acked": [
             {"p": one.partition, "o": one.offset, "v": one.value, "t": ms(one.ended_ns),
              "lost": (one.partition, one.value) in facts.lost}

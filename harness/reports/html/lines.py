@@ -6,7 +6,7 @@ Rules
 2. A file is read up to a size; what lies behind is not looked at, and that is told as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ class Lines:
 
     run: Run
     path: Path
+    wanted: Callable[[bytes], bool] = lambda _: True  # False: its reader has done with the line already
     problems: list[str] = field(default_factory=list)
     broken: int = 0
 
@@ -43,6 +44,8 @@ class Lines:
                             f"behind line {number} is not on this page"
                         )
                         break
+                    if not self.wanted(line):
+                        continue
                     fields = fields_of(line)
                     if fields is None:
                         self.broken += line.endswith(b"\n") and bool(line.strip())

@@ -8,6 +8,7 @@ Rules
 3. What does not bear on the finding stands below what does; a part that has nothing to show says why.
 """
 
+import functools
 import shlex
 from collections.abc import Mapping, Sequence
 from string import Template
@@ -17,9 +18,8 @@ from harness import __version__
 from harness.commands import telling
 from harness.commands.harmless import harmless
 from harness.commands.words import PERMITS, many, seconds
-from harness.faults import MENDING
+from harness.faults import FAULTS, MENDING
 from harness.reports.html import charts
-from harness.reports.html.clients import availability
 from harness.reports.html.data import data_of, nodes_of
 from harness.reports.html.elements import block, document, esc, own, packed, table, typed
 from harness.reports.html.facts import Event, RunFacts, counted_elections
@@ -27,6 +27,12 @@ from harness.reports.html.lines import whole
 from harness.verdict import BUG
 
 ROWS = 60  # of the availability table
+LASTING = frozenset(f for f, fault in FAULTS.items() if fault.undone_by is not None)
+DEFINED = (
+    "As floodmark campaign stats measures them. The first failed op: from the fault on. The wait for an ack: "
+    "the longest of any partition, while somebody waited. Acked again: from the mending to the next ack, of "
+    "the partition that took longest."
+)
 CLASSES = {"valid": "good", "unknown": "doubt", "interrupted": "doubt", "let through": "doubt"}
 
 Told = Mapping[str, Any]
@@ -70,8 +76,14 @@ def in_order(facts: RunFacts) -> list[str]:
 
 def chart_blocks(facts: RunFacts) -> list[str]:
     """The specifications of the drawings, and the library that draws them."""
-    return [packed(name, value.encode(), "text") if isinstance(value, str) else block(name, value)
+    return [packed_text(name, value) if isinstance(value, str) else block(name, value)
             for name, value in charts.blocks(facts, nodes_of(facts))]  # fmt: skip
+
+
+@functools.lru_cache(maxsize=1)
+def packed_text(name: str, value: str) -> str:
+    """The same library for every page of a call."""
+    return packed(name, value.encode(), "text")
 
 
 # -- verdict ------------------------------------------------------------------------------------------------
@@ -228,46 +240,49 @@ def viewer_card(facts: RunFacts) -> str:
 
 
 def availability_card(facts: RunFacts) -> str:
-    """What clients noticed of each fault."""
-    spans = [span for span in facts.spans if span.f != "elect"][:ROWS]
-    if not spans:
-        return ""
-    rows = []
-    for span in spans:
-        seen = availability(facts.clients, span.began_ns, span.until_ns if span.mended else None)
-        gap = f" of partition {seen.gap_partition}" if seen.gap_partition is not None else ""
-        lasted = seconds(span.until_ns - span.began_ns) if span.until_ns is not None else "at once"
-        rows.append(
-            [
-                f"{span.label} {span.node or ''}".strip(),
-                seconds(span.began_ns),
-                lasted if span.mended or span.until_ns is None else "to the end",
-                interval(seen.first_failure_ns),
-                interval(seen.longest_gap_ns) + gap,
-                interval(seen.first_ack_ns),
-            ]
-        )
-    more = (
-        f"<p class=small>{len(facts.spans) - ROWS} more faults struck.</p>" if len(facts.spans) > ROWS else ""
+    """What clients noticed of each fault, as `campaign stats` measures it."""
+    clients = facts.clients
+    if not clients.faults:
+        why = clients.unmeasured
+        return wide("Availability", "", f"<p>Nothing is measured: {esc(why)}.</p>") if why else ""
+    rows = [availability(row, facts.last_ns) for row in clients.faults[:ROWS]]
+    more = len(clients.faults) - ROWS
+    heads = ("fault", "at", "lasted", "first failed op after", "longest wait for an ack", "acked again after")
+    return wide(
+        "Availability",
+        "what clients noticed of each fault",
+        table(heads, rows, kind="times")
+        + (f"<p class=small>{more:,} more faults struck.</p>" if more > 0 else "")
+        + f"<p class=small>{esc(DEFINED)}</p>",
     )
-    return (
-        "<section><h2>Availability <small>what clients noticed of each fault</small></h2>"
-        '<div class="card wide">'
-        + table(
-            (
-                "fault",
-                "at",
-                "lasted",
-                "first op that was not ok, after",
-                "longest time without an ack",
-                "mended, then acked in every partition after",
-            ),
-            rows,
-            kind="times",
-        )
-        + more
-        + "</div></section>"
-    )
+
+
+def availability(row: Told, last_ns: int) -> list[str]:
+    """A row of the measures' faults in words."""
+    lasts, mended = row["kind"] in LASTING, row["mended_s"]
+    until = mended if mended is not None else last_ns / 1e9
+    recovery = span_text(row["recovery_s"], row["recovery_partition"])
+    return [
+        ", ".join(filter(None, (row["kind"].replace("_", " "), row["detail"])))
+        + (f" {' '.join(row['nodes'])}" if row["nodes"] else "") + (" (failed)" if row["failed"] else ""),
+        seconds(round(row["began_s"] * 1e9)),
+        "at once" if not lasts else span_text(until - row["began_s"])
+        + ("" if mended is not None else ", to the end"),
+        span_text(row["first_failed_s"]) if row["first_failed_s"] is not None else "none failed",
+        span_text(row["gap_s"], row["gap_partition"]),
+        recovery if row["recovered"] is not False else f"never, in {recovery}",
+    ]  # fmt: skip
+
+
+def span_text(time_s: float | None, partition: int | None = None) -> str:
+    """`12.3 ms in p0`; a dash where there is none."""
+    return interval(None if time_s is None else round(time_s * 1e9)) + (
+        "" if partition is None else f" in p{partition}")
+
+
+def wide(title: str, hint: str, inside: str) -> str:
+    small = f" <small>{esc(hint)}</small>" if hint else ""
+    return f'<section><h2>{esc(title)}{small}</h2><div class="card wide">{inside}</div></section>'
 
 
 def interval(time_ns: int | None) -> str:

@@ -322,7 +322,7 @@ def acks_of(
         between = lines[bisect_left(times, one.began_ns) : bisect_right(times, one.ended_ns)]
         line = next((each for each in between if (whole(each, "offset") or -1) >= one.offset), None)
         time = one.ended_ns if line is None else whole(line, "time") or 0
-        epoch = one.epoch if one.epoch is not None else None if line is None else whole(line, "epoch")
+        epoch = None if line is None else whole(line, "epoch")
         epoch = by_value.get((one.offset, one.value)) if epoch is None else epoch
         told_acks.append((one.offset, epoch, round(time / 1e6, 3), one.value))
     return told_acks

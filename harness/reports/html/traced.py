@@ -5,9 +5,12 @@ Rules
 1. One pass, in the file's order. Of a long run a replica's LEO and HW are kept once a millisecond or so: the
    page draws no finer, and the seconds that a finding concerns are kept in full.
 2. Of a partition that is shown, the events of its time are kept in full; before that its logs are followed.
+3. Most lines of a trace say no more than a replica's LEO and HW. Those that are written as a broker's tracing
+   writes them are read by their bytes alone; all others are parsed.
 """
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +18,12 @@ from harness.reports.html.lines import Line, Lines, text, whole
 from harness.reports.html.replica_log import ReplicaLog
 from harness.run import Run
 
+# A line that may be read by its bytes: time, node, partition, event, LEO, HW. Names beyond these are parsed.
+_STATE = re.compile(
+    rb'\{"time":(-?\d{1,18}),"node":"([\w.-]{1,64})","seq":\d+,"partition":(\d{1,9}),'
+    rb'"event":"(append|hw|fetch|ack)","epoch":\d+,"leo":(\d{1,18}),"hw":(-?\d{1,18})[,}]'
+)
+MOVES = frozenset({b"append", b"hw"})
 OF_REPLICAS = frozenset({"append", "truncate", "hw", "become_leader", "become_follower", "start"})
 EVENTS_AT_MOST = 30_000  # of one partition, in the time shown
 POINTS = 1_500  # of one replica, outside the times shown in full
@@ -79,13 +88,12 @@ def traced(run: Run, focuses: Sequence[Focus]) -> Traced:
     told = Traced(shown=[Shown(focus=focus) for focus in focuses])
     logs: dict[Key, ReplicaLog] = {}
     leading: dict[Key, Reign] = {}
-    lines = Lines(run=run, path=run.trace_path)
+    lines = Lines(run=run, path=run.trace_path, wanted=lambda line: not followed_at_sight(told, logs, line))
     for number, line in lines:
         time, event = whole(line, "time"), text(line, "event")
         if time is None or not event:
             continue
-        told.first_ns = time if not told.lines else told.first_ns
-        told.lines, told.last_ns = told.lines + 1, max(told.last_ns, time)
+        counted(told, time)
         keep_marks(told, leading, number, line)
         follow(told, logs, number, line)
     told.reigns += leading.values()
@@ -94,6 +102,40 @@ def traced(run: Run, focuses: Sequence[Focus]) -> Traced:
     told.points = {key: thinned(points, focuses) for key, points in told.points.items()}
     told.problems = [] if lines.problems == [f"there is no {run.trace_path.name}"] else lines.problems
     return told
+
+
+def counted(told: Traced, time: int) -> None:
+    told.first_ns = time if not told.lines else told.first_ns
+    told.lines, told.last_ns = told.lines + 1, max(told.last_ns, time)
+
+
+def followed_at_sight(told: Traced, logs: dict[Key, ReplicaLog], line: bytes) -> bool:
+    """Whether the line says no more than a replica's LEO and HW, of a partition or a time that is not shown;
+    they are followed then."""
+    found = _STATE.match(line)
+    if found is None or line[-2:] != b"}\n":
+        return False
+    time, partition, event = int(found[1]), int(found[3]), found[4]
+    for shown in told.shown:
+        focus = shown.focus
+        if focus.partition == partition and time <= focus.until_ns and (
+                event == b"append" or time >= focus.since_ns):
+            return False
+    counted(told, time)
+    if event in MOVES:
+        key = found[2].decode(), partition
+        if key not in logs:
+            logs[key] = ReplicaLog()
+        log = logs[key]
+        log.leo, log.hw = int(found[5]), int(found[6])
+        moved(told, key, time, log)
+    return True
+
+
+def moved(told: Traced, key: Key, time: int, log: ReplicaLog) -> None:
+    points = told.points.setdefault(key, [])
+    if not points or points[-1][1] != log.leo or points[-1][2] != log.hw:
+        points.append((time, log.leo, log.hw))
 
 
 def keep_marks(told: Traced, leading: dict[Key, Reign], number: int, line: Line) -> None:
@@ -146,9 +188,7 @@ def follow(told: Traced, logs: dict[Key, ReplicaLog], number: int, line: Line) -
     key = node, partition
     log = logs.setdefault(key, ReplicaLog())
     log.apply(line)
-    points = told.points.setdefault(key, [])
-    if not points or points[-1][1:] != (log.leo, log.hw):
-        points.append((time, log.leo, log.hw))
+    moved(told, key, time, log)
 
 
 def before(logs: Mapping[Key, ReplicaLog], partition: int) -> dict[str, ReplicaLog]:

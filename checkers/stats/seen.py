@@ -1,0 +1,129 @@
+"""What the page of a run draws of its clients: every op in four small numbers, the acked records near a
+finding, and what each fault cost, by the measures' definitions.
+
+Rules
+1. One pass over history.jsonl, whatever else of the folder is missing or broken.
+2. An op is drawn if its invocation can be read; one without an answer is info, and ends with the history.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from checkers.read.arrays import concatenated
+from checkers.read.facts import HistoryFacts
+from checkers.read.folder import Folder, open_folder
+from checkers.read.tables import Parsed
+from checkers.stats.clients import Ops, clients_in, is_one_of, numbers, ops_of, read_history
+from checkers.stats.measures import measures_of, refuse_unfit
+from harness.errors import FloodmarkError
+from harness.run import Run
+
+Ints = npt.NDArray[np.int64]
+Near = tuple[int, int, int]  # partition, first offset, the offset behind the last
+
+US = 1_000
+THREADS = 2  # the parser works outside Python's lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Implements protocols.Seen."""
+
+    lines: int = 0
+    broken: int = 0
+    last_ns: int = 0
+    ops: int = 0
+    columns: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    acked: Sequence[tuple[int, int, int, int, int]] = ()
+    nemesis: Sequence[str] = ()
+    faults: Sequence[Mapping[str, Any]] = ()
+    unmeasured: str = ""
+
+
+def seen(place: Path, near: Sequence[Near], ops_at_most: int) -> Seen:
+    """near: where acked records are wanted one by one. OSError where the history cannot be read."""
+    run = Run(folder=place)
+    run.open(run.history_path).close()
+    folder = open_folder(place)
+    threads = min(THREADS, os.cpu_count() or 1)
+    history = list(read_history(run.history_path, folder.settle_processes, threads=threads))
+    facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
+    faults, why = _faults(folder, history)
+    drawn = _drawn(history, near, ops_at_most) if history else {}
+    return Seen(
+        lines=sum(one.lines for one in facts),
+        broken=sum(one.broken for one in facts) - folder.torn,
+        last_ns=max((one.highest_time for one in facts if one.highest_time is not None), default=0),
+        nemesis=[line for one in facts for line in one.nemesis],
+        faults=faults,
+        unmeasured=why,
+        **drawn,
+    )
+
+
+def _faults(folder: Folder, history: Sequence[Parsed]) -> tuple[Sequence[Mapping[str, Any]], str]:
+    """The measures' rows of the faults; or why there are none."""
+    try:
+        refuse_unfit(folder)
+        return measures_of(folder, clients_in(folder, history))["of_faults"], ""
+    except FloodmarkError as error:
+        return (), str(error)
+    except OSError as error:
+        return (), f"the trace cannot be read: {error.strerror or error}"
+
+
+def _drawn(history: Sequence[Parsed], near: Sequence[Near], ops_at_most: int) -> dict[str, Any]:
+    """What is drawn of the ops of all clients, also of those that settle the cluster and read it in the end.
+    """
+    joined = concatenated([{name: one.tables[name] for name in ("lines", "sends")} for one in history])
+    lines, ops = joined["lines"], ops_of(joined["lines"])
+    order = np.argsort(ops.began, kind="stable")[:ops_at_most]
+    return {
+        "ops": len(ops.at),
+        "columns": {name: column[order].tolist() for name, column in _columns(history, lines, ops).items()}
+        | {"began": np.diff(ops.began[order] // US, prepend=0).tolist()},
+        "acked": list(_acked(joined["sends"], numbers(lines, "at"), ops, near)),
+    }
+
+
+def _columns(history: Sequence[Parsed], lines: pa.Table, ops: Ops) -> dict[str, Ints]:
+    """Of each op how long it took (us), what came of it (ok, fail, info: 0, 1, 2; of polls 3 more, of what is
+    neither send nor poll 6), and how many records an ok one sent and read."""
+    times = numbers(lines, "time")
+    ended = np.where(ops.answered < 0, max(int(times.max(initial=0)), 0), ops.ended)
+    failed = is_one_of(lines, "type", "fail")[ops.answered] & (ops.answered >= 0)
+    polls = is_one_of(lines, "f", "poll")[ops.asked]
+    answer_at = numbers(lines, "at")[ops.answered]
+    carried = np.zeros(len(ops.at), dtype=np.int64)
+    for name in ("sends", "reads"):
+        items = np.concatenate([numbers(one.tables[name], "at") for one in history])
+        carried += np.searchsorted(items, answer_at, "right") - np.searchsorted(items, answer_at, "left")
+    return {
+        "lasted": np.maximum(ended - ops.began, 0) // US,
+        "what": np.where(ops.ok, 0, np.where(failed, 1, 2)) + np.where(ops.sends, 0, np.where(polls, 3, 6)),
+        "records": np.where(ops.ok, carried, 0),
+    }
+
+
+def _acked(
+    sends: pa.Table, line_at: Ints, ops: Ops, near: Sequence[Near]
+) -> Iterator[tuple[int, int, int, int, int]]:
+    """Partition, offset and value of each acked record there, when its op was invoked and when acked (ns)."""
+    partition = numbers(sends, "partition")
+    offset = sends["offset"].fill_null(-1).to_numpy()
+    wanted = np.zeros(len(partition), dtype=np.bool_)
+    for of, first, behind in near:
+        wanted |= (partition == of) & (offset >= max(first, 0)) & (offset < behind)
+    rows = np.flatnonzero(wanted & is_one_of(sends, "type", "ok"))
+    taken = sends.select(["at", "partition", "offset", "value", "time"]).take(pa.array(rows))
+    theirs = np.flatnonzero((ops.answered >= 0) & np.isin(line_at[ops.answered], numbers(taken, "at")))
+    began = dict(zip(line_at[ops.answered[theirs]].tolist(), ops.began[theirs].tolist(), strict=True))
+    for at, of, place, value, time in zip(*(column.to_pylist() for column in taken.columns), strict=True):
+        yield of, place, value, min(began.get(at, time), time), time

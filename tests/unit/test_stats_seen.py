@@ -1,0 +1,80 @@
+"""What a page draws of a run's clients: each op once, by hand; a history that is damaged or missing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import edit_lines
+from timed_runs import TimedRun, ns
+
+from checkers.stats.seen import seen
+
+RUN = (TimedRun(partitions=2).sent(1, 1, 3).sent(2, 2, 4, "fail", partition=1).sent(3, 2.5, 5, "info")
+       .polled(4, 2, 6).sent(1, 7, None).sent(5, 7.5, 9).fault("kill", 5, 5.5, "n1"))  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return RUN.write(tmp_path / "run")
+
+
+def test_every_op_is_drawn_by_its_beginning(folder: Path) -> None:
+    told = seen(folder, [], 100)
+
+    assert told.ops == 6
+    assert told.columns == {
+        "began": [1_000_000, 1_000_000, 0, 500_000, 4_500_000, 500_000],
+        "lasted": [2_000_000, 2_000_000, 4_000_000, 2_500_000, 2_000_000, 1_500_000],
+        "what": [0, 1, 3, 2, 2, 0],  # ok, fail, an ok poll, info, without an answer, ok
+        "records": [1, 0, 0, 0, 0, 1],
+    }  # fmt: skip
+    assert told.last_ns == ns(9)
+    assert [json.loads(line)["f"] for line in told.nemesis] == ["kill"]
+    assert [row["kind"] for row in told.faults] == ["kill"]
+
+
+def test_of_more_ops_the_first_are_drawn(folder: Path) -> None:
+    told = seen(folder, [], 2)
+
+    assert (told.ops, told.columns["began"], told.columns["what"]) == (6, [1_000_000, 1_000_000], [0, 1])
+
+
+def test_acked_records_near_a_finding_have_their_times(folder: Path) -> None:
+    def at_offset_7(line: str) -> str:
+        told = json.loads(line)
+        for send in told.get("sends", ()) if told["type"] == "ok" else ():
+            send["offset"] = 7
+        return json.dumps(told)
+
+    edit_lines(folder / "history.jsonl", lambda lines: list(map(at_offset_7, lines)))
+
+    assert seen(folder, [(0, 7, 8)], 100).acked == [
+        (0, 7, 1, ns(1), ns(3)), (0, 7, 5, ns(7.5), ns(9))]
+    assert seen(folder, [(0, 0, 7), (1, 7, 8)], 100).acked == []
+
+
+def test_lines_that_are_none_are_counted(folder: Path) -> None:
+    edit_lines(folder / "history.jsonl", lambda lines: ["{", *lines, '{"time": "x"}'])
+
+    told = seen(folder, [], 100)
+
+    assert (told.broken, told.ops, len(told.columns["what"])) == (2, 6, 6)
+
+
+def test_without_a_history_or_with_an_empty_one(folder: Path) -> None:
+    (folder / "history.jsonl").write_bytes(b"")
+    assert (seen(folder, [], 100).ops, seen(folder, [], 100).faults) == (0, [])
+
+    (folder / "history.jsonl").unlink()
+    with pytest.raises(FileNotFoundError):
+        seen(folder, [], 100)
+
+
+def test_where_run_json_is_none_the_ops_are_drawn_all_the_same(folder: Path) -> None:
+    (folder / "run.json").write_text("{")
+
+    told = seen(folder, [], 100)
+
+    assert told.ops == 6
+    assert told.faults == ()
+    assert "run.json" in told.unmeasured

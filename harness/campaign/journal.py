@@ -17,7 +17,7 @@ import fcntl
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -50,6 +50,17 @@ class RunState:
         """Whether nothing is left to be done with it."""
         return self.judged is not None or self.why is not None
 
+    @property
+    def counts(self) -> bool:
+        """Whether it was judged, and says something of its system."""
+        line = self.judged
+        return line is not None and (bool(line.get("signatures")) or not line.get("harness"))
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its folder when it was judged."""
+        return int((self.judged or {}).get("size_bytes", 0))
+
 
 @dataclass(slots=True)
 class State:
@@ -61,6 +72,7 @@ class State:
     spent_s: float = 0.0
     last_s: float = 0.0
     why_ended: str | None = None  # None: it is to go on
+    ended_early: bool = False  # something kept it from what was asked
 
     @property
     def unjudged(self) -> list[RunState]:
@@ -72,14 +84,14 @@ class State:
         return [run for run in self.runs.values() if not run.recorded and run.why is None]
 
     def judged_by_system(self) -> Counter[str]:
-        """How many runs of each system were judged."""
-        return Counter(run.case.system for run in self.runs.values() if run.judged is not None)
+        """How many runs of each system say something of it: those that the harness spoilt do not."""
+        return Counter(run.case.system for run in self.runs.values() if run.counts)
 
     def take(self, line: Line) -> None:
         """One line more. KeyError, TypeError or ValueError where it is none of a journal's."""
         event, time_s = line["event"], float(line["time_s"])
         if event == OPENED:
-            self.why_ended = None
+            self.why_ended, self.ended_early = None, False
         else:
             self.spent_s += max(0.0, time_s - self.last_s)
         self.last_s = time_s
@@ -91,7 +103,7 @@ class State:
         elif event == REPRODUCED:
             self.reproductions.setdefault(str(line["signature"]), []).append(line)
         elif event == ENDED:
-            self.why_ended = str(line["why"])
+            self.why_ended, self.ended_early = str(line["why"]), bool(line.get("early"))
         elif event != OPENED:
             run = self.runs[int(line["run"])]
             further: Mapping[str, Mapping[str, Any]] = {
@@ -157,6 +169,11 @@ class CampaignAt:
             raise FloodmarkError(f"{self.journal_path} is no journal of this version: {error!r}") from error
 
 
+def smallest(runs: Iterable[RunState]) -> RunState:
+    """The one to look at and to have again: the fewest bytes. There is one at least."""
+    return min(runs, key=lambda run: run.size_bytes)
+
+
 def read_lines(path: Path) -> Iterator[Line]:
     """The journal's lines; one that was not written to its end is left out, and can only be the last."""
     try:
@@ -183,12 +200,23 @@ class Journal:
         """time_s: seconds since the epoch. FloodmarkError where the disk does not take it."""
         line = {"event": event, "time_s": round(time_s, 3), **fields}
         try:
-            self._file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            self._append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         except OSError as error:
             raise FloodmarkError(f"cannot write {self._path}: {error.strerror}") from error
         return line
+
+    def _append(self, data: bytes) -> None:
+        """All of it or nothing: a full disk may take a part, and what is said next would stand behind it."""
+        number, left = self._file.fileno(), memoryview(data)
+        end = os.fstat(number).st_size
+        try:
+            while left:
+                left = left[os.write(number, left) :]
+            os.fsync(number)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(number, end)
+            raise
 
     def close(self) -> None:
         self._file.close()

@@ -26,6 +26,7 @@
     interval = 3
     [[nemesis]]
     scenario = "double-failover"
+    systems = ["kip-320"]               # combined with these alone (rules, or rules+bug); absent: with all
 
     [[except]]                          # combinations that are not run: all its keys agree
     rules = "kip-279"
@@ -65,7 +66,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "workload": ("workload", "concurrency", "rate", "partitions"),
     "guarantees": ("acks", "replication_factor", "config"),
     "cluster": ("cluster", "nodes", "links"),
-    "nemesis": ("nemesis", "scenario", "interval", "overspend", "duration"),
+    "nemesis": ("nemesis", "scenario", "interval", "overspend", "duration", "systems"),
 }
 _TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "gates", "except", *AXES)
 _NOT_YET = {"kafka": "Apache Kafka", "bootstrap": "a cluster of one's own"}
@@ -179,12 +180,22 @@ class _Reader:
             self._refuse(self._lines.at_top(name), f"no [[{name}]] has a weight above 0: nothing is left")
         return entries or [({}, 1.0)]
 
+    def _refuse_unknown_systems(self, systems: Sequence[tuple[Mapping[str, Any], float]]) -> None:
+        """A misspelt name would only mean that a nemesis never strikes there."""
+        there = sorted({Case(**{**_USUAL, **words, "config": ()}).system for words, _ in systems})
+        for index, found in enumerate(self._tables("nemesis")):
+            for system in found.get("systems", ()):
+                if system not in there:
+                    self._refuse(self._lines.of("nemesis", "systems", index),
+                                 f"no [[system]] is {system!r}; there are: {', '.join(there)}")
+
     def _cases(self, axes: Sequence[Sequence[tuple[Mapping[str, Any], float]]],
                exceptions: Sequence[Mapping[str, Any]]) -> tuple[Weighted, ...]:
         size = math.prod(len(axis) for axis in axes)
         if size > MOST_CASES:
             self._refuse(1, f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
         usual = {**_USUAL, **({"duration": self._duration()} if "duration" in self._data else {})}
+        self._refuse_unknown_systems(axes[0])
         cases = []
         for entries in itertools.product(*axes):
             words: dict[str, Any] = dict(usual)
@@ -192,8 +203,10 @@ class _Reader:
             for mine, _ in entries:
                 config += mine.get("config", ())
                 words |= mine
+            systems = words.pop("systems", None)
             case = Case(**{**words, "config": config})
-            if not any(_agrees(case, one) for one in exceptions):
+            struck = systems is None or case.system in systems
+            if struck and not any(_agrees(case, one) for one in exceptions):
                 cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
         if not cases:
             self._refuse(self._lines.at_top("except"), "every combination is excepted: nothing would be run")
@@ -209,9 +222,9 @@ class _Reader:
             if value not in choices[key]:
                 self._refuse(line, f"{key} is {value!r}; valid: {', '.join(choices[key])}")
             return value
-        if key == "bugs":
+        if key in ("bugs", "systems"):
             if not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
-                self._refuse(line, f"bugs is {value!r}, should be a list of names")
+                self._refuse(line, f"{key} is {value!r}, should be a list of names")
             return tuple(value)
         if key == "config":
             return self._config(line, value)

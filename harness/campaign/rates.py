@@ -20,4 +20,8 @@ def per_100(hits: int, of: int) -> str:
     if of == 0:
         return "no run"
     low, high = wilson(hits, of)
-    return f"{100 * hits / of:.3g} per 100 runs ({100 * low:.2g} to {100 * high:.2g})"
+    return f"{100 * hits / of:.3g} per 100 runs ({_two_digits(100 * low)} to {_two_digits(100 * high)})"
+
+
+def _two_digits(number: float) -> str:
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"

@@ -32,11 +32,12 @@ from harness.commands.campaign_junit import campaign_junit
 from harness.commands.campaign_markdown import campaign_markdown
 from harness.commands.campaign_play import options_of, scenario_options
 from harness.commands.campaign_processes import JudgeProcess
-from harness.commands.campaign_results import ABSENT, STUCK, Results, gates_of, results_of
+from harness.commands.campaign_results import STUCK, Results, gates_of, results_of, why_of
 from harness.commands.campaign_run import GATE, Bounds, Conductor, found_in
 from harness.commands.check import refuse_no_files, written
 from harness.commands.failures import sigterm_kept
 from harness.commands.harmless import harmless
+from harness.commands.outcomes import one_line
 from harness.commands.rulings import EXITS, HARNESS, INVALID
 from harness.commands.run import commit, planned
 from harness.commands.scenario import aligned, named
@@ -127,7 +128,9 @@ def carried_on(folder: Path, reports: Reports) -> int:
             state = conducted(at, plan, about)
             ledger = ledgers.load(Path(about["ledger"]))
         except Exception as error:
-            write_reports(as_it_stands(at, about, matrix, str(folder), str(error) or repr(error)), reports)
+            results = as_it_stands(at, about, matrix, str(folder), str(error) or repr(error))
+            write_reports(results, reports)
+            click.echo(harmless(summary(results), breaks=True))
             raise
     results = results_of(state, ledger, about, matrix, folder=str(folder))
     unwritten = write_reports(results, reports)
@@ -180,6 +183,11 @@ def conducted(at: CampaignAt, plan: Plan, about: Mapping[str, Any]) -> State:
     except asyncio.CancelledError as error:
         raise FloodmarkError(
             f"interrupted; it goes on with: floodmark campaign resume {at.folder}") from error
+    except (FloodmarkError, OSError) as error:
+        resume = f"floodmark campaign resume {at.folder}"
+        words = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        advice = "" if resume in words else f"; once that is mended it goes on with: {resume}"
+        raise FloodmarkError(f"{words}{advice}") from error
     finally:
         journal.close()
 
@@ -242,18 +250,22 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
 
 
 def summary(results: Results) -> str:
-    """The line of the night, a table of signatures, the harness's own failures."""
-    lines = [results.line]
-    found = [cause for cause in results.causes if cause.standing != ABSENT]
-    if found:
-        rows: list[Row] = [("signature", "what", "runs", "rate", "again", "seen")]
-        rows += [(one.id, one.signature.sentence, str(one.runs), one.rate, one.again, one.word)
-                 for one in found]
-        lines += ["", aligned(rows)]
-    lines += [f"  gate: {run.case.title} seed {run.seed}: {gates_of(run)}; {run.folder}"
-              for run in results.gates]
-    lines += [f"  not made: {run.case.title} seed {run.seed}: {str(run.why).splitlines()[0]}"
-              for run in results.not_made]
+    """The line of the night; tables of the violations and of what got stuck; whatever else is no success."""
+    lines = [results.heading]
+    for title, causes in (("violations", results.violations), ("clusters that got stuck", results.stuck)):
+        if causes:
+            rows: list[Row] = [("signature", title, "runs", "rate", "again", "seen")]
+            rows += [(one.id, one.signature.sentence, str(one.runs), one.rate, one.again, one.word)
+                     for one in causes]
+            lines += ["", aligned(rows)]
+    runs = {
+        "gate": [(run, f"{gates_of(run)}; {run.folder}") for run in results.gates],
+        "not made": [(run, why_of(run)) for run in results.not_made],
+        "the harness failed": [(run, f"{why_of(run)}; {run.folder}") for run in results.harness],
+        "nobody can tell": [(run, f"{why_of(run)}; {run.folder}") for run in results.untold],
+    }
+    lines += [f"  {title}: {run.case.title} seed {run.seed}: {one_line(words)}"
+              for title, mine in runs.items() for run, words in mine]
     return "\n".join(lines)
 
 

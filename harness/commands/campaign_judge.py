@@ -21,17 +21,18 @@ from typing import Any
 import orjson
 
 from checkers.judge import report
+from checkers.laws import finding_names
 from harness import catalog
 from harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from harness.campaign.signatures import events_of, signatures
-from harness.commands.rulings import ruling
+from harness.commands.rulings import UNKNOWN, Ruling, ruling
 from harness.errors import FloodmarkError
 from harness.faults import MENDING, UNSEEN
 from harness.run import Run
 from harness.schedule import ACTS
 from harness.verdict import BUG, Verdict
 
-STUCK = "stuck"
+STUCK = finding_names.STUCK
 
 
 def main() -> None:
@@ -94,21 +95,25 @@ def figures(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def summary_of(run: Run, verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """kind: of rulings.py, or STUCK where nothing worse was found; signatures as rows; acked writes; planned
-    faults by kind; bytes of the folder."""
+    """kind: of rulings.py, or STUCK where nothing worse was found; why: a sentence for what is no violation;
+    harness: whether something was wrong with the run itself; signatures as rows; acked writes; planned faults
+    by kind; bytes of the folder."""
     try:
         about = run.about()
     except FloodmarkError:
         about = {}
-    kind = ruling(verdict, about or None).kind
+    ruled = ruling(verdict, about or None)
     bugs = {found["name"] for found in verdict["findings"] if found["class"] == BUG}
+    kind = STUCK if bugs == {STUCK} else ruled.kind
     lines = lines_of(run, events_of(verdict))
     faults: dict[str, int] = {}
     for entry in about.get("schedule") or ():
         if isinstance(entry, dict) and (name := str(entry.get("f"))) not in ACTS | MENDING | UNSEEN:
             faults[name] = faults.get(name, 0) + 1
     return {
-        "kind": STUCK if bugs == {STUCK} else kind,
+        "kind": kind,
+        "why": why(kind, ruled, verdict),
+        "harness": bool(ruled.harness),
         "signatures": [
             {name: getattr(one, name) for name in one.__slots__} for one in signatures(verdict, about, lines)
         ],
@@ -116,6 +121,17 @@ def summary_of(run: Run, verdict: Mapping[str, Any]) -> dict[str, Any]:
         "faults": faults,
         "size_bytes": sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file()),
     }
+
+
+def why(kind: str, ruled: Ruling, verdict: Mapping[str, Any]) -> str:
+    """What kept the judge from a word of its own, or how the cluster got stuck; "" of all others."""
+    if kind == STUCK:
+        told = [str(example.get("text") or "") for found in verdict["findings"] if found["name"] == STUCK
+                for example in found["examples"]]
+        return " ".join(told[:1])
+    if kind == UNKNOWN:
+        return "; ".join(dict.fromkeys(str(entry["reason"]) for entry in verdict["unknown"]))
+    return "; ".join(ruled.harness)
 
 
 def lines_of(run: Run, events: Set[int]) -> dict[int, Mapping[str, Any]]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from harness.campaign.journal import RunState
-from harness.commands.campaign_results import ABSENT, KNOWN, Cause, Cell, Results, gates_of
+from harness.commands.campaign_results import ABSENT, KNOWN, Cause, Cell, Results, gates_of, why_of
 from harness.commands.gate_junit import document, junit_case
 from harness.commands.outcomes import one_line
 from harness.commands.words import many
@@ -64,6 +64,8 @@ def lines_of(cause: Cause) -> Iterator[str]:
         yield f"reproduced  {cause.again}"
     if cause.smallest:
         yield f"smallest    {cause.smallest}"
+    if cause.words:
+        yield f"how         {cause.words}"
     yield from cause.commands
 
 
@@ -74,11 +76,12 @@ def matrix_case(cell: Cell, results: Results) -> ElementTree.Element:
         if run in results.gates:
             gates.append(f"{named(run, results)}: {gates_of(run)}")
         if run.why is not None:
-            not_made.append(f"{named(run, results)}: not made: {run.why}")
+            not_made.append(f"{named(run, results)}: not made: {why_of(run)}")
         elif run in results.harness:
-            not_made.append(f"{named(run, results)}: {(run.judged or {}).get('kind')}")
+            not_made.append(f"{named(run, results)}: {(run.judged or {}).get('kind')}: {why_of(run)}")
         elif run in results.untold:
-            untold.append(f"{named(run, results)}: nobody can tell: floodmark show {results.where(run)}")
+            untold.append(f"{named(run, results)}: nobody can tell: {why_of(run)}: floodmark show "
+                          f"{results.where(run)}")
     kind, why = None, ""
     if not_made or gates or untold:
         kind = "error" if not_made else "failure"

@@ -10,12 +10,13 @@ Rules
 from collections.abc import Iterable, Sequence
 
 from harness.campaign.journal import RunState
-from harness.commands.campaign_results import ABSENT, Cause, Results, gates_of
+from harness.commands.campaign_results import ABSENT, Cause, Results, gates_of, why_of
 from harness.commands.gate_markdown import LIMIT, RESERVED, cell, fenced, fitting, text
 from harness.commands.words import many
 
 Row = Sequence[str]
 OF_A_TABLE = 0.4  # of the limit at most
+CASE = ("case", "seed", "run", "why")
 SIGNATURES = ("", "signature", "rate", "reproduced", "first seen", "smallest run")
 
 
@@ -23,13 +24,14 @@ def campaign_markdown(results: Results, limit: int = LIMIT) -> bytes:
     """The page."""
     page = f"## floodmark: {text(results.heading)}\n"
     page += table("", SIGNATURES, [row(cause) for cause in results.violations], limit)
-    page += table("Clusters that got stuck", SIGNATURES, [row(cause) for cause in results.stuck], limit)
+    page += table("Clusters that got stuck", (*SIGNATURES, "how"), [
+        (*row(cause), cause.words) for cause in results.stuck], limit)  # fmt: skip
     page += table("Runs that broke a gate", ("case", "seed", "gate", "run"), [
         (run.case.title, str(run.seed), gates_of(run), results.where(run)) for run in results.gates], limit)
-    page += table("The harness failed", ("case", "seed", "why"), [
-        *((run.case.title, str(run.seed), str(run.why)) for run in results.not_made),
+    page += table("The harness failed", CASE, [
+        *((run.case.title, str(run.seed), "not made", why_of(run)) for run in results.not_made),
         *(judged(run, results) for run in results.harness)], limit)  # fmt: skip
-    page += table("Nobody can tell", ("case", "seed", "run"), [
+    page += table("Nobody can tell", CASE, [
         judged(run, results) for run in results.untold], limit)  # fmt: skip
     page += table("In the ledger, and not seen this time", SIGNATURES, [
         row(cause) for cause in results.causes if cause.standing == ABSENT], limit)  # fmt: skip
@@ -62,7 +64,7 @@ def row(cause: Cause) -> Row:
 def judged(run: RunState, results: Results) -> Row:
     kind = (run.judged or {}).get("kind", "")
     where = results.where(run)
-    return run.case.title, str(run.seed), f"{kind}: {where}"
+    return run.case.title, str(run.seed), f"{kind}: {where}", why_of(run)
 
 
 def section(cause: Cause) -> str:

@@ -23,7 +23,7 @@ async def started(module: str, log: Path) -> asyncio.subprocess.Process:
     """A process of ours whose words go to the log."""
     with log.open("ab") as words:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", module, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            sys.executable, "-P", "-m", module, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=words, limit=LINE_BYTES, start_new_session=True)
 
 
@@ -56,10 +56,14 @@ class JudgeProcess:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Returns when Spark is ready."""
+        """Returns when Spark is ready; FloodmarkError where it is not in time."""
         self._process = await started(JUDGE, self._log)
-        async with asyncio.timeout(START_TIMEOUT_S):
-            await self._line()
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await self._line()
+        except TimeoutError as error:
+            raise FloodmarkError(f"waited {START_TIMEOUT_S:.0f} s for Spark to start; its words are in "
+                                 f"{self._log}") from error
 
     async def judged(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
         """A summary for each folder, in order. A judge that died is started once more."""

@@ -17,7 +17,7 @@ from typing import Any
 from checkers.laws import finding_names as checks
 from harness.campaign.cases import Case
 from harness.campaign.gates import sentences
-from harness.campaign.journal import RECORDED, RunState, State
+from harness.campaign.journal import RECORDED, RunState, State, smallest
 from harness.campaign.ledger import Ledger
 from harness.campaign.quantities import time_words
 from harness.campaign.rates import per_100
@@ -47,6 +47,7 @@ class Cause:
     last: str = ""
     reproduced: tuple[int, int] = (0, 0)  # k of N
     smallest: str = ""  # the folder of the smallest run that shows it
+    words: str = ""  # what the judge says of that run, where it is no violation
 
     @property
     def fails(self) -> bool:
@@ -113,10 +114,11 @@ class Results:
 
     @property
     def heading(self) -> str:
-        """`2 new, 1 known; 412 runs: 2 invalid, 410 valid; ...`."""
-        there = [cause for cause in self.causes if cause.standing != ABSENT]
-        counts = [f"{sum(cause.standing == standing for cause in there)} {standing}"
-                  for standing in _ORDER if any(cause.standing == standing for cause in there)]
+        """`2 new, 1 known, 1 new (stuck); 412 runs: 2 invalid, 1 stuck, 409 valid; ...`."""
+        counts = [f"{number} {standing}{word}"
+                  for causes, word in ((self.violations, ""), (self.stuck, " (stuck)"))
+                  for standing in _ORDER
+                  if (number := sum(cause.standing == standing for cause in causes))]
         heading = f"{', '.join(counts) or 'nothing found'}; {self.line}"
         return f"{heading}; it did not end: {self.trouble}" if self.trouble else heading
 
@@ -164,6 +166,11 @@ def _worst_first(kind: str) -> tuple[int, str]:
     return (order.index(kind) if kind in order else len(order), kind)
 
 
+def why_of(run: RunState) -> str:
+    """What the harness, or the judge of what is no violation, said; "": nothing."""
+    return run.why if run.why is not None else str((run.judged or {}).get("why") or "")
+
+
 def gates_of(run: RunState) -> str:
     """The gates that it breaks, in words."""
     return sentences((run.judged or {}).get("gates", ()))
@@ -192,10 +199,10 @@ def cause_of(signature: Signature, ledger: Ledger, showing: Sequence[RunState], 
     """night: the campaign's id, as the ledger has it."""
     entry = ledger.of(signature)
     days = [ledger.nights[name].began[:10] for name in ledger.seen(entry)] if entry is not None else []
-    smallest = entry.smallest.folder if entry is not None and entry.smallest is not None else ""
+    where, words = entry.smallest.folder if entry is not None and entry.smallest is not None else "", ""
     if showing:
-        least = min(showing, key=lambda run: (run.judged or {}).get("size_bytes", 0))
-        smallest = str(Path(folder) / least.folder)
+        least = smallest(showing)
+        where, words = str(Path(folder) / least.folder), why_of(least)
     earlier = entry is not None and set(entry.found) - {night}
     standing = OLD if earlier else NEW
     if entry is not None and entry.known is not None:
@@ -212,7 +219,8 @@ def cause_of(signature: Signature, ledger: Ledger, showing: Sequence[RunState], 
         first=days[0] if days else "",
         last=days[-1] if days else "",
         reproduced=entry.reproduced if entry is not None else (0, 0),
-        smallest=smallest,
+        smallest=where,
+        words=words if signature.finding == STUCK else "",
     )
 
 

@@ -6,9 +6,11 @@ Rules
    on. A run that was under way when somebody killed the campaign is made anew, with its number and seed.
 3. A new cause is reproduced before anything else is played.
 4. Before each run: is there time for it, is there room for it on the disk?
+5. A full disk is nobody's outcome: a run or a verdict that it spoilt has not happened; the campaign stops.
 """
 
 import asyncio
+import errno
 import os
 import shutil
 import time
@@ -35,6 +37,7 @@ from harness.campaign.journal import (
     Journal,
     RunState,
     State,
+    smallest,
 )
 from harness.campaign.ledger import Ledger, Night, Smallest
 from harness.campaign.plan import Plan
@@ -52,6 +55,7 @@ from harness.verdict import BUG
 BATCH_S = 240.0  # of playing, then they are judged
 SETTLING_S = 15.0  # what a run takes besides its load, until one was seen
 ROOM_BYTES = 256 << 20  # on the disk, for a run, until one was seen
+NO_SPACE = os.strerror(errno.ENOSPC)
 KEPT = ("run.json", "verdict.json", MEASURES)  # of a valid run
 GATE = "gate"  # a run that is valid and breaks a gate of the plan
 
@@ -93,6 +97,7 @@ class Conductor:
     judge: JudgeProcess
     in_flight: dict[str, float] = field(default_factory=dict)  # title -> when it began
     why: str = ""
+    is_full: bool = False  # the disk, and not by the plan: that ends it early
 
     # -- the loop ---------------------------------------------------------------------------------------
 
@@ -102,13 +107,14 @@ class Conductor:
         self._tidy()
         await self.judge.start()
         try:
+            self._note()  # whoever was killed may have judged more than the ledger has
             await self._judge_batch([run.folder for run in self.state.unjudged], [])
             new = self._draws()
             while (jobs := self._next_batch(new)):
                 await self._play_batch(jobs)
         finally:
             await self.judge.end()
-        self._say(ENDED, why=self.why)
+        self._say(ENDED, why=self.why, early=self.is_full)
         return self.state
 
     def _next_batch(self, new: Iterator[Draw]) -> list[Job]:
@@ -143,12 +149,19 @@ class Conductor:
         if rounds + job.expected_s > self.left_s:
             return "the time is over"
         wanted = self._bytes_of_a_run * (len(before) + 1)
-        free = shutil.disk_usage(self.at.folder).free
-        if wanted > free:
-            return f"the disk is full: a run takes {size_words(wanted)}, {size_words(free)} are free"
+        if full := self._full(wanted):
+            self.is_full = not before  # else those that have room are made first
+            return full
         if self.plan.disk_bytes is not None and size_bytes + wanted > self.plan.disk_bytes:
             return f"the campaign's folder has the {size_words(self.plan.disk_bytes)} that the plan allows"
         return ""
+
+    def _full(self, wanted: int) -> str:
+        """What to do about a disk that has no room for so many bytes; "" where it has."""
+        free = shutil.disk_usage(self.at.folder).free
+        return "" if wanted <= free else (
+            f"the disk of {self.at.folder} is full: {size_words(wanted)} are wanted, {size_words(free)} are "
+            f"free; make room, then: floodmark campaign resume {self.at.folder}")
 
     async def _play_batch(self, jobs: Sequence[Job]) -> None:
         left = list(reversed(jobs))
@@ -183,6 +196,9 @@ class Conductor:
         finally:
             del self.in_flight[job.title]
         why, took_s = answer.get("why"), time.monotonic() - began_s
+        wanted = ROOM_BYTES if NO_SPACE in str(why) else self._bytes_of_a_run
+        if why is not None and (full := self._full(wanted)):
+            raise FloodmarkError(f"{full} ({job.title} was under way: {why})")
         if job.draw is None:
             if why is not None:
                 self._say(REPRODUCED, signature=job.signature, number=job.number, shown=None, why=why)
@@ -207,6 +223,9 @@ class Conductor:
         began_s = time.monotonic()
         answers = await self.judge.judged(every)
         each_s = round((time.monotonic() - began_s) / len(every), 3)
+        unsaved = [str(answer["unsaved"]) for answer in answers if answer["unsaved"] is not None]
+        if unsaved:
+            raise FloodmarkError(f"{many(len(unsaved), 'verdict')} could not be kept: {unsaved[0]}")
         numbers = {run.folder: run.number for run in self.state.runs.values()}
         for folder, judged in zip(folders, answers, strict=False):
             case = self.state.runs[numbers[folder]].case
@@ -259,7 +278,7 @@ class Conductor:
             tried = len(self.state.reproductions.get(entry.id, ()))
             if entry.reproduced[1] >= self.plan.reproduce > 0 and not tried:
                 continue  # another campaign has done it
-            first = min(runs, key=lambda run: (run.judged or {}).get("size_bytes", 0))
+            first = smallest(runs)
             for number in range(tried + 1, self.plan.reproduce + 1):
                 folder = self.at.reproductions_of(entry.id) / str(number)
                 shutil.rmtree(folder, ignore_errors=True)  # of a session that was killed
@@ -271,8 +290,10 @@ class Conductor:
 
     def _tidy(self) -> None:
         """What a killed session left half made goes; what it had judged and not shrunk is shrunk."""
-        for run in self.state.unfinished:
-            shutil.rmtree(self.at.folder / run.folder, ignore_errors=True)
+        half_made = [self.at.folder / run.folder for run in self.state.unfinished]
+        half_made += [*self.at.runs_folder.glob(".*"), *self.at.folder.glob("again/*/.*")]  # not begun yet
+        for folder in half_made:
+            shutil.rmtree(folder, ignore_errors=True)
         for run in self.state.runs.values():
             if run.judged is not None and run.judged["kind"] == VALID and not self.bounds.keep:
                 shrink(self.at.folder / run.folder)
@@ -325,10 +346,11 @@ class Conductor:
 
     def how_far(self) -> str:
         runs = self.state.runs.values()
-        done = sum(run.done for run in runs)
+        done, unjudged = sum(run.recorded or run.done for run in runs), len(self.state.unjudged)
         bugs = {signature for signature in found_in(self.state) if signature.klass == BUG}
         rate = 3600 * done / self.state.spent_s if self.state.spent_s > 1 else 0.0
-        parts = [f"{done} done", f"{len(self.in_flight)} in flight", f"{many(len(bugs), 'bug')} found",
+        parts = [f"{done} done{f' ({unjudged} to be judged)' if unjudged else ''}",
+                 f"{len(self.in_flight)} in flight", f"{many(len(bugs), 'bug')} found",
                  f"{time_words(self.left_s)} left"]
         return ", ".join(parts + ([f"{rate:.0f} runs/h"] if done else []))
 
@@ -365,10 +387,10 @@ def noted(ledger: Ledger, state: State, about: Mapping[str, Any], folder: Path) 
                                        commit=about["commit"], runs=dict(state.judged_by_system())))
     for signature, showing in found_in(state).items():
         faults = Counter(run.case.faults for run in showing)
-        least = min(showing, key=lambda run: (run.judged or {}).get("size_bytes", 0))
-        smallest = Smallest(folder=str(folder / least.folder), case=least.case.as_json(), seed=least.seed,
-                            size_bytes=int((least.judged or {}).get("size_bytes", 0)))
-        ledger = ledger.finding(signature, name, len(showing), faults=faults, smallest=smallest)
+        least = smallest(showing)
+        kept = Smallest(folder=str(folder / least.folder), case=least.case.as_json(), seed=least.seed,
+                        size_bytes=least.size_bytes)
+        ledger = ledger.finding(signature, name, len(showing), faults=faults, smallest=kept)
         entry = ledger.of(signature)
         assert entry is not None
         tried = [line["shown"] for line in state.reproductions.get(entry.id, ()) if line["shown"] is not None]

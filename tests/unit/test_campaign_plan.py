@@ -45,6 +45,13 @@ def test_axes_are_multiplied_and_exceptions_taken_out() -> None:
     assert plan.budget_s == 1200
 
 
+def test_a_nemesis_may_be_for_some_systems_alone() -> None:
+    plan = read(f"{SMALL}[[nemesis]]\nscenario = 'fast-failover'\nsystems = ['kip-320']", "plan.toml")
+    assert [(one.case.system, one.case.faults) for one in plan.cases] == [
+        ("kip-320", "crash,cut"), ("kip-320", "double-failover"), ("kip-320", "fast-failover"),
+        ("kip-320+trunc_hw", "crash,cut")]
+
+
 def test_an_empty_plan_is_one_usual_run() -> None:
     (only,) = read("", "plan.toml").cases
     assert only.case == Case(rules="kip-320")
@@ -58,8 +65,8 @@ def test_presets_can_be_read(name: str) -> None:
     assert all(one.case.faults for one in plan.cases)
 
 
-def test_there_are_three_presets() -> None:
-    assert presets() == ("nightly", "smoke", "soak")
+def test_the_presets() -> None:
+    assert presets() == ("nightly", "smoke", "soak", "zoo")
 
 
 @pytest.mark.parametrize(
@@ -82,6 +89,8 @@ def test_there_are_three_presets() -> None:
         ("[gates]\nmax_lost = 1", "plan.toml:2: [gates] does not know 'max_lost'"),
         ("[gates]\nmin_acked = 'many'", "plan.toml:2: min_acked is 'many'"),
         ("[[guarantees]]\nconfig = { a = true }", "plan.toml:2: config: a is True"),
+        ("[[nemesis]]\nsystems = ['kip-101']", "plan.toml:2: no [[system]] is 'kip-101'; there are: kip-320"),
+        ("[[nemesis]]\nsystems = 'kip-320'", "plan.toml:2: systems is 'kip-320', should be a list of names"),
         ("for = ", "plan.toml: is no TOML"),
     ],
 )  # fmt: skip

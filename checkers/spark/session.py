@@ -43,6 +43,8 @@ _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _COMPLAINT = re.compile(r"Error|Exception|Invalid|Unrecognized|Could not|.*Error:")
 DAEMON = "checkers.judge.daemon"
 JUDGING = "checkers.judge.many_runs"
+# A worker is started by `python -m`, which would import a user's own folder called harness or checkers.
+_IMPORTS_NOTHING_HERE = "spark.executorEnv.PYTHONSAFEPATH"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
 
 _running: list[SparkContext] = []  # one, or none yet
@@ -123,6 +125,7 @@ def _started(workers: Workers) -> SparkContext:
         configured |= launching(java, configured, folders)
         if spark_master.is_local(master):
             configured.setdefault("spark.python.daemon.module", DAEMON)
+            configured.setdefault(_IMPORTS_NOTHING_HERE, "1")
     spark_master.refuse_odd(master)
     near = spark_master.on_loopback(master)
     if spark_master.is_local(master):

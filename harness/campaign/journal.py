@@ -153,7 +153,11 @@ class CampaignAt:
         try:
             about = orjson.loads(self.about_path.read_bytes())
         except FileNotFoundError as error:
-            raise FloodmarkError(f"{self.folder} is no campaign's folder: it has no campaign.json") from error
+            begun = [path for path in self.folder.glob("*") if not path.name.startswith(".campaign.json.")]
+            raise FloodmarkError(
+                f"{self.folder} is no campaign's folder: it has no campaign.json" + ("" if begun else (
+                    "; if a campaign was ended before it had begun, remove the folder and run it anew"))
+            ) from error
         except (OSError, orjson.JSONDecodeError) as error:
             raise FloodmarkError(f"cannot read {self.about_path}: {error}") from error
         if not isinstance(about, dict) or about.get("format") != FORMAT:

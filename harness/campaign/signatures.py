@@ -62,12 +62,16 @@ class Signature:
         return hashlib.sha256(orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)).hexdigest()[:10]
 
     @property
-    def sentence(self) -> str:
-        """`unsafe-truncation: truncate as follower: to the high watermark (high-watermark, acks=all)`."""
+    def what(self) -> str:
+        """`unsafe-truncation: truncate as follower: to the high watermark`."""
         how = f" ({self.how})" if self.how else ""
-        step = f": {self.step}" if self.step else ""
+        return f"{self.finding}{how}{f': {self.step}' if self.step else ''}"
+
+    @property
+    def sentence(self) -> str:
+        """`unsafe-truncation: truncate as follower: to the high watermark [high-watermark, acks=all]`."""
         permitted = f", permitted by {self.permitted_by}" if self.permitted_by else ""
-        return f"{self.finding}{how}{step} [{self.system}, {self.guarantees}{permitted}]"
+        return f"{self.what} [{self.system}, {self.guarantees}{permitted}]"
 
 
 def signatures(verdict: Line, about: Line, lines: Mapping[int, Line]) -> tuple[Signature, ...]:

@@ -32,7 +32,7 @@ from harness.commands.campaign_junit import campaign_junit
 from harness.commands.campaign_markdown import campaign_markdown
 from harness.commands.campaign_play import options_of, scenario_options
 from harness.commands.campaign_processes import JudgeProcess
-from harness.commands.campaign_results import STUCK, Results, gates_of, results_of, why_of
+from harness.commands.campaign_results import STUCK, Cause, Results, gates_of, results_of, why_of
 from harness.commands.campaign_run import GATE, Bounds, Conductor, found_in
 from harness.commands.check import refuse_no_files, written
 from harness.commands.failures import sigterm_kept
@@ -252,12 +252,10 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
 def summary(results: Results) -> str:
     """The line of the night; tables of the violations and of what got stuck; whatever else is no success."""
     lines = [results.heading]
-    for title, causes in (("violations", results.violations), ("clusters that got stuck", results.stuck)):
+    for title, causes in (("violation", results.violations), ("stuck", results.stuck)):
         if causes:
-            rows: list[Row] = [("signature", title, "runs", "rate", "again", "seen")]
-            rows += [(one.id, one.signature.sentence, str(one.runs), one.rate, one.again, one.word)
-                     for one in causes]
-            lines += ["", aligned(rows)]
+            lines += ["", *causes_table(title, causes)]
+            lines += [f"  look at {one.id}: {one.commands[0]}" for one in causes if one.fails and one.commands]
     runs = {
         "gate": [(run, f"{gates_of(run)}; {run.folder}") for run in results.gates],
         "not made": [(run, why_of(run)) for run in results.not_made],
@@ -267,6 +265,20 @@ def summary(results: Results) -> str:
     lines += [f"  {title}: {run.case.title} seed {run.seed}: {one_line(words)}"
               for title, mine in runs.items() for run, words in mine]
     return "\n".join(lines)
+
+
+def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
+    """What all were promised stands once, below; each row has what is its own."""
+    promised = [one.signature.guarantees.split() for one in causes]
+    common = [word for word in promised[0] if all(word in words for words in promised)]
+    rows: list[Row] = [("signature", "system", title, "runs", "per 100", "again", "seen")]
+    for one, words in zip(causes, promised, strict=True):
+        own = " ".join(word for word in words if word not in common)
+        permitted = f", permitted by {one.signature.permitted_by}" if one.signature.permitted_by else ""
+        what = f"{one.signature.what}{f' [{own}]' if own else ''}{permitted}"
+        rows.append((one.id, one.signature.system, what,
+                     f"{one.runs} of {one.of}", one.rate.replace(" per 100 runs", ""), one.again, one.word))
+    return [aligned(rows), *([f"promised: {' '.join(common)}"] if common else [])]
 
 
 def exit_code(state: State, ledger: Ledger) -> int:

@@ -126,12 +126,11 @@ def summary_of(run: Run, verdict: Mapping[str, Any]) -> dict[str, Any]:
 def why(kind: str, ruled: Ruling, verdict: Mapping[str, Any]) -> str:
     """What kept the judge from a word of its own, or how the cluster got stuck; "" of all others."""
     if kind == STUCK:
-        told = [str(example.get("text") or "") for found in verdict["findings"] if found["name"] == STUCK
-                for example in found["examples"]]
-        return " ".join(told[:1])
-    if kind == UNKNOWN:
-        return "; ".join(dict.fromkeys(str(entry["reason"]) for entry in verdict["unknown"]))
-    return "; ".join(ruled.harness)
+        return next(str(example.get("text") or "") for found in verdict["findings"]
+                    if found["name"] == STUCK for example in found["examples"])
+    reasons = [str(entry["reason"]) for entry in verdict["unknown"]]
+    told = [*ruled.harness, *(reasons if kind == UNKNOWN or not verdict["counts"] else ())]
+    return "; ".join(dict.fromkeys(told))
 
 
 def lines_of(run: Run, events: Set[int]) -> dict[int, Mapping[str, Any]]:

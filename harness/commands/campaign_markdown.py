@@ -16,7 +16,6 @@ from harness.commands.words import many
 
 Row = Sequence[str]
 OF_A_TABLE = 0.4  # of the limit at most
-CASE = ("case", "seed", "run", "why")
 SIGNATURES = ("", "signature", "rate", "reproduced", "first seen", "smallest run")
 
 
@@ -28,11 +27,12 @@ def campaign_markdown(results: Results, limit: int = LIMIT) -> bytes:
         (*row(cause), cause.words) for cause in results.stuck], limit)  # fmt: skip
     page += table("Runs that broke a gate", ("case", "seed", "gate", "run"), [
         (run.case.title, str(run.seed), gates_of(run), results.where(run)) for run in results.gates], limit)
-    page += table("The harness failed", CASE, [
-        *((run.case.title, str(run.seed), "not made", why_of(run)) for run in results.not_made),
-        *(judged(run, results) for run in results.harness)], limit)  # fmt: skip
-    page += table("Nobody can tell", CASE, [
-        judged(run, results) for run in results.untold], limit)  # fmt: skip
+    page += table("The harness failed", ("case", "seed", "why", "run"), [
+        (run.case.title, str(run.seed), why_of(run), judged(run, results))
+        for run in (*results.not_made, *results.harness)], limit)  # fmt: skip
+    page += table("Nobody can tell", ("case", "seed", "run", "why"), [
+        (run.case.title, str(run.seed), judged(run, results), why_of(run))
+        for run in results.untold], limit)  # fmt: skip
     page += table("In the ledger, and not seen this time", SIGNATURES, [
         row(cause) for cause in results.causes if cause.standing == ABSENT], limit)  # fmt: skip
     sections, left_out = fitting((section(cause) for cause in results.causes if cause.fails),
@@ -61,10 +61,9 @@ def row(cause: Cause) -> Row:
             cause.smallest)
 
 
-def judged(run: RunState, results: Results) -> Row:
-    kind = (run.judged or {}).get("kind", "")
-    where = results.where(run)
-    return run.case.title, str(run.seed), f"{kind}: {where}", why_of(run)
+def judged(run: RunState, results: Results) -> str:
+    """The judge's word and the folder; of a run that was not made there is neither."""
+    return f"{run.judged['kind']}: {results.where(run)}" if run.judged is not None else ""
 
 
 def section(cause: Cause) -> str:

@@ -105,9 +105,9 @@ class Conductor:
         """Until the time is over, or all runs are made; the state then."""
         self._say(OPENED)
         self._tidy()
+        self._note()  # whoever was killed may have judged more than the ledger has
         await self.judge.start()
         try:
-            self._note()  # whoever was killed may have judged more than the ledger has
             await self._judge_batch([run.folder for run in self.state.unjudged], [])
             new = self._draws()
             while (jobs := self._next_batch(new)):

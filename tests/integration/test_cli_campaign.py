@@ -2,23 +2,20 @@
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from xml.etree import ElementTree
 
 import orjson
 import pytest
+from campaign_nights import WAIT_S, begun, ended, events, killed_when, state_of
 from command_line import floodmark
-from run_processes import marked, processes_of, wait_until
+from run_processes import processes_of, wait_until
 
 from harness.campaign.cases import draws
-from harness.campaign.journal import BEGAN, ENDED, JUDGED, RECORDED, REPRODUCED, CampaignAt, State
+from harness.campaign.journal import BEGAN, ENDED, JUDGED, RECORDED, REPRODUCED
 from harness.campaign.plan import read
 
-WAIT_S = 180.0
 PLAN = """
 for = "10min"
 duration = 1
@@ -36,34 +33,6 @@ weight = 0.5
 """
 RUNS = 5
 SEED = 7
-
-
-def state_of(folder: Path) -> State:
-    return CampaignAt(folder=folder).state()
-
-
-def begun(tmp_path: Path, *words: object) -> subprocess.Popen[str]:
-    temporary = tmp_path / "tmp"
-    temporary.mkdir(exist_ok=True)
-    environment = {**marked(tmp_path), "TMPDIR": str(temporary)}
-    return subprocess.Popen([sys.executable, "-m", "harness", "campaign", *map(str, words)], env=environment,
-                            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def events(folder: Path) -> list[str]:
-    path = folder / "journal.jsonl"
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return [orjson.loads(line)["event"] for line in lines]
-
-
-def killed_when(tmp_path: Path, ripe: Callable[[], bool], *words: object) -> None:
-    """SIGKILL at that instant; nothing of it goes on."""
-    with begun(tmp_path, *words) as process:
-        wait_until("the instant to kill at", lambda: ripe() or process.poll() is not None, WAIT_S)
-        assert process.poll() is None, process.communicate()
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=WAIT_S)
-    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
 
 
 @pytest.mark.cluster

@@ -1,0 +1,97 @@
+"""Campaigns as users start them, each in a process of its own that may be killed; what their folders say."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+from run_processes import marked, processes_of, wait_until
+
+from harness.campaign.journal import CampaignAt, State
+
+WAIT_S = 180.0
+SAYS_NO = "raise SystemExit('what lies in the folder of whoever calls was imported')\n"
+KILLS_AT = "FLOODMARK_TEST_KILLS_AT"
+FRESH, RENAME, RENAMED = "the new file is open", "its rename", "behind its rename"
+# Python tells an audit hook what is about to happen; the one here ends its process by SIGKILL at that point.
+_HOOK = f"""
+import os, signal, sys
+
+point, number, path = os.environ[{KILLS_AT!r}].split("|")
+folder, name = os.path.split(path)
+state = {{"fresh": False, "renames": 0}}
+
+def hook(event, args):
+    if event == "open" and isinstance(args[0], str) and args[0].startswith(f"{{folder}}/.{{name}}."):
+        state["fresh"] = not args[0].endswith(".lock")
+        return
+    if event == "os.rename" and os.fspath(args[1]) == path:
+        state["renames"] += 1
+        reached = {RENAME!r}
+    elif event == "open" and isinstance(args[0], int) and state["fresh"]:
+        reached = {FRESH!r}
+    elif event == "open" and args[0] == path and state["renames"]:
+        reached = {RENAMED!r}
+    else:
+        return
+    state["fresh"] = False
+    if reached == point and state["renames"] >= int(number):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+"""
+
+
+def state_of(folder: Path) -> State:
+    return CampaignAt(folder=folder).state()
+
+
+def events(folder: Path) -> list[str]:
+    path = folder / "journal.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [orjson.loads(line)["event"] for line in lines]
+
+
+def begun(tmp_path: Path, *words: object, **further: str) -> subprocess.Popen[str]:
+    """`floodmark campaign ...`, called from a folder with modules of our names, which are nobody's to import.
+    further: of its environment."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir(exist_ok=True)
+    for package in ("harness", "checkers", "broker"):
+        (tmp_path / package).mkdir(exist_ok=True)
+        (tmp_path / package / "__init__.py").write_text(SAYS_NO)
+    environment = {**marked(tmp_path), "TMPDIR": str(temporary), **further}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "harness", "campaign", *map(str, words)], env=environment, cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(tmp_path: Path, *words: object, **further: str) -> tuple[int, str, str]:
+    """Its exit code and words; nothing of it goes on."""
+    with begun(tmp_path, *words, **further) as process:
+        said, complained = process.communicate(timeout=WAIT_S)
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+    return process.returncode, said, complained
+
+
+def killed_when(tmp_path: Path, ripe: Callable[[], bool], *words: object) -> None:
+    """SIGKILL at that instant; nothing of it goes on."""
+    with begun(tmp_path, *words) as process:
+        wait_until("the instant to kill at", lambda: ripe() or process.poll() is not None, WAIT_S)
+        assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=WAIT_S)
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+
+
+def killed_at(tmp_path: Path, point: str, file: Path, *words: object, renames: int = 0) -> None:
+    """SIGKILL at this point of writing a file in whole, once it was renamed so often."""
+    hook = tmp_path / "hook" / "sitecustomize.py"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(_HOOK)
+    further = {"PYTHONPATH": str(hook.parent), KILLS_AT: f"{point}|{renames}|{file}"}
+    code, said, complained = ended(tmp_path, *words, **further)
+    assert code == -signal.SIGKILL, (code, said, complained)

@@ -31,6 +31,8 @@ RULES_BROKEN = (
     names.UNCLEAN_ELECTION, names.TWO_LEADERS, names.EPOCH_REGRESSED, names.ACK_RULE, names.UNSAFE_ISR,
     names.MALFORMED_LOG,
 )  # fmt: skip
+# What the second leader happened to do first is not what made it one.
+_ANY_STEP_SHOWS = frozenset({names.TWO_LEADERS})
 # All others, the worst first, for runs whose trace blames nobody.
 WORST_FIRST = (
     names.LOST_WRITE, names.SAW_THEN_LOST, names.DIVERGED, names.EPOCH_LINEAGE, names.DUPLICATE,
@@ -97,7 +99,8 @@ def cause(findings: Sequence[Line], lines: Mapping[int, Line], **of: str) -> Sig
         for found in findings:
             if found["name"] == name:
                 first = _first_example(found)
-                return Signature(finding=name, how=_how(first), step=_step(lines.get(_event(first))), **of)
+                step = "" if name in _ANY_STEP_SHOWS else _step(lines.get(_event(first)))
+                return Signature(finding=name, how=_how(first), step=step, **of)
     blamed = [(event, found, example) for found in findings for example in found.get("examples") or ()
               if (event := _event(example)) in lines]
     if blamed:

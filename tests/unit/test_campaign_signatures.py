@@ -58,6 +58,11 @@ def test_two_ways_to_break_a_rule_are_two_causes() -> None:
         ("unsafe-isr", "behind", "isr as controller")]
 
 
+def test_whatever_shows_two_leaders_first_is_one_cause() -> None:
+    one, other = (of(found("two-leaders", {"event": event, "nodes": ["n1", "n2"]})) for event in (20, 21))
+    assert one == other == [("two-leaders", "", "")]
+
+
 def test_without_a_trace_the_worst_finding_speaks() -> None:
     assert of(found("inconsistent-offsets", {"ops": [1]}), found("lost-write", {"how": "gone"})) == [
         ("lost-write", "gone", "")]

@@ -255,7 +255,6 @@ def summary(results: Results) -> str:
     for title, causes in (("violation", results.violations), ("stuck", results.stuck)):
         if causes:
             lines += ["", *causes_table(title, causes)]
-            lines += [f"  look at {one.id}: {one.commands[0]}" for one in causes if one.fails and one.commands]
     runs = {
         "gate": [(run, f"{gates_of(run)}; {run.folder}") for run in results.gates],
         "not made": [(run, why_of(run)) for run in results.not_made],
@@ -268,7 +267,7 @@ def summary(results: Results) -> str:
 
 
 def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
-    """What all were promised stands once, below; each row has what is its own."""
+    """What all were promised stands once, below; each row has what is its own. Then what to type."""
     promised = [one.signature.guarantees.split() for one in causes]
     common = [word for word in promised[0] if all(word in words for words in promised)]
     rows: list[Row] = [("signature", "system", title, "runs", "per 100", "again", "seen")]
@@ -278,7 +277,8 @@ def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
         what = f"{one.signature.what}{f' [{own}]' if own else ''}{permitted}"
         rows.append((one.id, one.signature.system, what,
                      f"{one.runs} of {one.of}", one.rate.replace(" per 100 runs", ""), one.again, one.word))
-    return [aligned(rows), *([f"promised: {' '.join(common)}"] if common else [])]
+    look = [f"  look at {one.id}: {one.commands[0]}" for one in causes if one.fails and one.commands]
+    return [aligned(rows), *([f"promised: {' '.join(common)}"] if common else []), *look]
 
 
 def exit_code(state: State, ledger: Ledger) -> int:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import orjson
 import pytest
-from campaign_nights import WAIT_S, begun, ended, events, killed_when, state_of
+from campaign_nights import WAIT_S, begun, events, killed_when, state_of
 from command_line import floodmark
 from run_processes import processes_of, wait_until
 

@@ -1,6 +1,5 @@
 """Campaigns as users start them, each in a process of its own that may be killed; what their folders say."""
 
-import os
 import signal
 import subprocess
 import sys

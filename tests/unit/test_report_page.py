@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from base64 import b64decode
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from command_line import edit_lines, edit_run, floodmark
 from judged_runs import judged, judged_names
 from timed_runs import TimedRun
 
+from harness.campaign.cases import Case
+from harness.campaign.signatures import Signature
 from harness.commands.report import write_report
 from harness.reports import html as report_html
 from harness.reports.html.facts import facts_of
@@ -284,6 +287,36 @@ def test_where_nothing_can_be_measured_the_page_says_why(folder: Path) -> None:
     (folder / "run.json").unlink()
 
     assert "Nothing is measured: " in page(folder)
+
+
+def test_whether_it_came_about_again_is_told_by_its_campaign_and_the_ledger(tmp_path: Path) -> None:
+    night, cause = tmp_path / "night", {
+        "system": "high-watermark", "guarantees": "acks=all", "finding": "unsafe-truncation", "klass": "bug",
+        "permitted_by": "", "how": "", "step": "truncate: to the high watermark"}  # fmt: skip
+    id_ = Signature(**cause).id
+    case = asdict(Case(rules="high-watermark"))
+    ran = {"run": 1, "time_s": 1, "folder": "runs/one", "case": case, "seed": 1}
+    again = [{"event": "reproduced", "time_s": 3, "signature": id_, "number": number, "shown": number != 2}
+             for number in (1, 2, 3)]  # fmt: skip
+    (night / "runs").mkdir(parents=True)
+    folder = judged(tmp_path, LOST).rename(night / "runs" / "one")
+    assert "<b>not tried</b>to reproduce it" in page(folder)
+
+    about = {"format": 1, "ledger": str(tmp_path / "ledger.json")}
+    (night / "campaign.json").write_text(json.dumps(about))
+    (night / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (
+        {**ran, "event": "began"}, {**ran, "event": "judged", "signatures": [cause]}, *again)))
+    assert "<b>2 of 3</b>reproduced<" in page(folder)
+
+    (tmp_path / "ledger.json").write_text(json.dumps({
+        "format": 1, "campaigns": {"a": {"began": "2026-11-20T22:00:00+00:00", "version": "1", "commit": None,
+                                         "runs": {}}},
+        "signatures": {id_: {"signature": cause, "found": {"a": 1}, "reproduced": [4, 5],
+                             "known": {"reason": "KAFKA-<1>", "since": "2026-11-21"}}}}))
+    assert "<b>4 of 5</b>reproduced; known: KAFKA-&lt;1&gt;; first seen 2026-11-20<" in page(folder)
+
+    (night / "journal.jsonl").write_text('{"event": "judged", "time_s": 1, "run": 7}\n')
+    assert "<b>not tried</b>" in page(folder)
 
 
 def test_the_facts_of_a_small_run(folder: Path) -> None:

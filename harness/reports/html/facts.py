@@ -23,6 +23,7 @@ from harness.commands.show import read_verdict, sound
 from harness.errors import FloodmarkError
 from harness.reports.html.clients import Clients, clients
 from harness.reports.html.lines import whole
+from harness.reports.html.reproduced import Standing, standing_of
 from harness.reports.html.spans import Span, spans_of
 from harness.reports.html.stories import final_story, focus_of, near_of, story
 from harness.reports.html.traced import Traced, traced
@@ -60,6 +61,7 @@ class RunFacts:
     finals: tuple[Told, ...] = ()  # partitions that no story is of, at their end
     lost: tuple[tuple[int, int], ...] = ()  # partition and value of the lost writes that are named
     blamed: frozenset[int] = field(default_factory=frozenset)  # lines of the trace, from 1
+    standing: Standing = field(default_factory=Standing)
     problems: tuple[str, ...] = ()
 
     @property
@@ -103,6 +105,7 @@ def facts_of(
         lost=lost_of(findings),
         finals=finals_of(gathering, [one.story["partition"] for one in events if one.story is not None]),
         blamed=blamed_of(findings),
+        standing=standing_of(run.folder) if findings else Standing(),
         problems=tuple(problems),
     )
 

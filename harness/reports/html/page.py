@@ -24,6 +24,7 @@ from harness.reports.html.data import data_of, nodes_of
 from harness.reports.html.elements import block, document, esc, own, packed, table, typed
 from harness.reports.html.facts import Event, RunFacts, counted_elections
 from harness.reports.html.lines import whole
+from harness.reports.html.reproduced import Standing
 from harness.verdict import BUG
 
 ROWS = 60  # of the availability table
@@ -199,7 +200,9 @@ def numbers(facts: RunFacts) -> str:
             (f"{cuts:,}", "truncations" + (f", {unsafe} unsafe" if unsafe else "")),
         ]
     records = counts.get("records")
-    if isinstance(records, Mapping) and records:
+    if facts.findings:
+        shown.append(reproduced(facts.standing))
+    elif isinstance(records, Mapping) and records:
         most = max((each for each in records.values() if type(each) is int), default=0)
         shown.append((f"{most:,}", "records in the longest final dump"))
     return (
@@ -207,6 +210,15 @@ def numbers(facts: RunFacts) -> str:
         + "".join(f"<div><b>{esc(number)}</b>{esc(what)}</div>" for number, what in shown)
         + "</div>"
     )
+
+
+def reproduced(standing: Standing) -> tuple[str, str]:
+    """`2 of 2`, `reproduced; first seen 2026-11-23`."""
+    tried = standing.tried > 0
+    words = ["reproduced" if tried else "to reproduce it"]
+    words += [f"known: {standing.known}"] if standing.known else []
+    words += [f"first seen {standing.first}"] if standing.first else []
+    return f"{standing.shown} of {standing.tried}" if tried else "not tried", "; ".join(words)
 
 
 # -- the viewer ---------------------------------------------------------------------------------------------

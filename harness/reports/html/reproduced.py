@@ -1,0 +1,76 @@
+"""Whether a run's cause came about again, since when it is known and as what: from the campaign that its
+folder belongs to, and that campaign's ledger.
+
+A folder belongs to a campaign if it lies where campaigns have their runs (runs/NAME) or their reproductions
+(again/SIGNATURE/NUMBER). Whatever cannot be read there is as good as not there: a page is made all the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.campaign import ledger
+from harness.campaign.journal import CampaignAt, State
+from harness.campaign.signatures import Signature
+from harness.commands.harmless import harmless
+from harness.errors import FloodmarkError
+
+DAY = len("2026-11-20")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What the campaign knows of the cause. first: the day it was first seen; known: why it is, if it is."""
+
+    shown: int = 0  # runs that showed it again
+    tried: int = 0
+    first: str = ""
+    known: str = ""
+
+
+def standing_of(folder: Path) -> Standing:
+    """Of the cause that this run shows: the one tried most often where it shows several."""
+    folder = folder.resolve()
+    for parent in list(folder.parents)[1:3]:
+        at = CampaignAt(folder=parent)
+        if at.about_path.is_file():
+            try:
+                return in_campaign(at, folder)
+            except (FloodmarkError, AttributeError, KeyError, TypeError, ValueError):
+                return Standing()
+    return Standing()
+
+
+def in_campaign(at: CampaignAt, folder: Path) -> Standing:
+    about, state = at.about(), at.state()
+    word = about.get("ledger")
+    known = ledger.load(Path(word)) if isinstance(word, str) else ledger.Ledger()
+    causes = dict(causes_of(state, known, folder.relative_to(at.folder.resolve())))
+    standings = [standing(state, id_, entry, known) for id_, entry in causes.items()]
+    return max(standings, key=lambda one: (one.tried, one.shown), default=Standing())
+
+
+def causes_of(state: State, known: ledger.Ledger, place: Path) -> Mapping[str, ledger.Entry | None]:
+    """The signatures of the run, by id, with their entries in the ledger."""
+    if place.parts[0] == "again":
+        return {place.parts[1]: known.entries.get(place.parts[1])}
+    run = next((run for run in state.runs.values() if run.folder == place.as_posix()), None)
+    rows: Any = (run.judged or {}).get("signatures", ()) if run is not None else ()
+    signatures = [Signature(**row) for row in rows]
+    entries = [(signature, known.of(signature)) for signature in signatures]
+    return {signature.id if entry is None else entry.id: entry for signature, entry in entries}
+
+
+def standing(state: State, id_: str, entry: ledger.Entry | None, known: ledger.Ledger) -> Standing:
+    """The ledger knows of all nights; where it has nothing, the campaign's own journal."""
+    lines = state.reproductions.get(id_, [])
+    again = sum(bool(line["shown"]) for line in lines), len(lines)
+    shown, tried = max(again, entry.reproduced if entry is not None else (0, 0), key=lambda pair: pair[1])
+    nights = known.seen(entry) if entry is not None else []
+    return Standing(
+        shown=shown,
+        tried=tried,
+        first=harmless(known.nights[nights[0]].began[:DAY]) if nights else "",
+        known=harmless(str(entry.known["reason"])) if entry is not None and entry.known is not None else "",
+    )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.places import Far
+from harness.run_location import Far
 from harness.protocols import (
     Cluster,
     Judge,
@@ -23,8 +23,8 @@ from harness.protocols import (
     Workload,
     WorkloadSettings,
 )
-from harness.schedule import Schedule
-from harness.workers import HERE, Workers
+from harness.schedule.entry import Schedule
+from harness.spark_options import HERE, Workers
 
 RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")  # the protocol generations, oldest first
 
@@ -33,14 +33,14 @@ WORKLOADS: Mapping[str, str] = {
     "log": "workloads.log:make",
 }
 CLUSTERS: Mapping[str, str] = {
-    "containers": "harness.cluster.containers:containers_cluster",
-    "local": "harness.cluster.local:local_cluster",
+    "containers": "harness.cluster.containers.cluster:containers_cluster",
+    "local": "harness.cluster.local.cluster:local_cluster",
 }
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect")
 # What only some clusters can suffer, and who knows whether this machine lets them.
 MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
 OFFERS: Mapping[str, str] = {
-    "containers": "harness.cluster.containers:offers",
+    "containers": "harness.cluster.containers.cluster:offers",
 }
 ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
 JUDGE = "checkers.judge.job:SparkJudge"
@@ -53,10 +53,10 @@ QUICKEN = "checkers.spark.session:quicken"
 FAR_FOLDERS = "checkers.spark.hadoop:far_folders"
 FIND_JAVA = "checkers.spark.session:find_java"
 CHECK_JAVA = "checkers.spark.session:check_version"
-PLANNER = "nemesis.plans:plan"
+PLANNER = "nemesis.random_plans:plan"
 BUDGET = "nemesis.budget:overspends"
 ARSENAL = "nemesis.compose:arsenal"
-STRIKER = "nemesis.striker:Striker"
+STRIKER = "nemesis.schedule_runner:Striker"
 BROKER_WORDS = "broker.rule_names"  # run, never imported: which rules, bugs and switches there are
 BROKER_CHECK = "broker.check_config"  # likewise: whether a broker would serve these settings
 

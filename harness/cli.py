@@ -19,7 +19,7 @@ from harness.cli_options import (
     report_options,
     spark_options,
 )
-from harness.workers import Workers
+from harness.spark_options import Workers
 
 if TYPE_CHECKING:
     from harness.commands.check import Gate
@@ -130,7 +130,7 @@ def rejudge(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
 
     The new verdicts take the place of the saved ones. Patterns and the exit code are as of check.
     """
-    from harness.commands.folders import chosen
+    from harness.commands.folder_arguments import chosen
     from harness.commands.rejudge import rejudge_folders
 
     return rejudge_folders(chosen(folders, workers), through, workers)

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from harness import catalog
-from harness.commands import failures
-from harness.workers import workers
+from harness.commands import error_exits
+from harness.spark_options import workers
 
 RUN_FOLDER = click.Path(path_type=Path)
 GATE = ("strict", "allow", "allow_unknown", "json_file", "junit_file", "markdown_file")
@@ -21,7 +21,7 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
-        sys.exit(failures.code_of(lambda: command(*args, **kwargs)))
+        sys.exit(error_exits.code_of(lambda: command(*args, **kwargs)))
 
     return wrapped
 

@@ -17,7 +17,8 @@ from typing import Any, NoReturn, Protocol
 
 from crc32c import crc32c
 
-from harness.batches import (
+from harness.errors import FloodmarkError
+from harness.record_batches import (
     CODEC_BITS,
     CONTROL_BIT,
     CRC_FROM,
@@ -34,7 +35,6 @@ from harness.batches import (
     is_legacy,
     records,
 )
-from harness.errors import FloodmarkError
 
 HEADER_NAME = b"floodmark"  # of our records: its value is the run's id
 WINDOW_BYTES = 4 << 20  # read at a time; a larger batch makes it larger

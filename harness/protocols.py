@@ -12,8 +12,8 @@ from random import Random
 from typing import Any, Protocol, runtime_checkable
 
 from harness.op import Intent, Op, Outcome
-from harness.places import Place
-from harness.schedule import Entry, Schedule
+from harness.run_location import Place
+from harness.schedule.entry import Entry, Schedule
 from harness.trace import Raw
 from harness.verdict import Verdict
 
@@ -213,7 +213,7 @@ class MemoryLimits(Protocol):
 @runtime_checkable
 class Failpoints(Protocol):
     """Named places inside a process where it can be stopped, ended or robbed of a message. A point is as
-    harness/schedule.py has it: names of nodes, the history's partitions. `node` may be CONTROLLER."""
+    harness/schedule/entry.py has it: names of nodes, the history's partitions. `node` may be CONTROLLER."""
 
     async def arm(self, node: str, point: Mapping[str, Any]) -> None: ...  # down: armed at its next start
     async def release(self, node: str, point: Mapping[str, Any] | None) -> int: ...  # how many it held

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 import orjson
 
 from harness.errors import FloodmarkError, UsageError
-from harness.places import Far, Place, is_named, is_regular_inside, open_inside, read_inside, replacing
+from harness.run_location import Far, Place, is_named, is_regular_inside, open_inside, read_inside, replacing
 
 FORMAT = 1
 RUNS = Path("histories/runs")

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness import schedule_text
-from harness.collect import collect
 from harness.errors import FloodmarkError, UsageError
 from harness.history import Recorder
-from harness.load import Load, end_all, main_phase
 from harness.op import Type
+from harness.phases.collect import collect
+from harness.phases.main_phase import Load, end_all, main_phase
+from harness.phases.settle import Reach, moved, read_all, reading, settle
 from harness.protocols import Cluster, PartitionSpec, Striker, View, Workload
 from harness.run import FORMAT, Run, create
-from harness.schedule import Schedule
-from harness.settle import Reach, moved, read_all, reading, settle
+from harness.schedule import json_form
+from harness.schedule.entry import Schedule
 
 DONE = "done"
 INTERRUPTED = "interrupted"
@@ -302,7 +302,7 @@ def _head(plan: RunPlan) -> dict[str, Any]:
         },
         "config": {node: dict(keys) for node, keys in plan.cluster.config.items()},
         "guarantees": guarantees(plan),
-        "schedule": schedule_text.write(plan.schedule),
+        "schedule": json_form.write(plan.schedule),
         "concurrency": plan.concurrency, "rate": plan.rate, "duration_s": plan.duration_s,
         "missed": [], "died": [], "died_words": {}, "residue": None, "clock_error_ns": 0,
     }

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.faults import FAULTS, MENDING, loses
-from harness.points import REPORT
-from harness.schedule import Entry, Schedule
+from harness.schedule.entry import Entry, Schedule
+from harness.schedule.failpoints import REPORT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Wall clocks that are wrong: set off by `offset_ms`, and right again."""
 
 from harness.protocols import Clocks, Struck
-from harness.schedule import Entry
-from nemesis.each import each
+from harness.schedule.entry import Entry
+from nemesis.on_each_node import each
 
 
 class Clock:

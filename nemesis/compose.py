@@ -20,7 +20,7 @@ from harness.protocols import (
     Struck,
     Wipes,
 )
-from harness.schedule import Entry
+from harness.schedule.entry import Entry
 from nemesis.clock import Clock
 from nemesis.crash import Crash
 from nemesis.cut import Cut

@@ -1,8 +1,8 @@
 """Processes ended and started: kill (SIGKILL), stop (SIGTERM), start."""
 
 from harness.protocols import Kills, Struck
-from harness.schedule import Entry
-from nemesis.each import each
+from harness.schedule.entry import Entry
+from nemesis.on_each_node import each
 
 
 class Crash:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from harness.protocols import CLIENTS, CONTROLLER, Cuts, Struck
-from harness.schedule import Entry
+from harness.schedule.entry import Entry
 from nemesis.grudges import apart
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from harness.errors import FloodmarkError
 from harness.protocols import BadDisks, Struck, Wipes
-from harness.schedule import Entry
-from nemesis.each import each
+from harness.schedule.entry import Entry
+from nemesis.on_each_node import each
 
 WIPED = "wiped"
 

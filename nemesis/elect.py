@@ -1,7 +1,7 @@
 """Elections asked for: preferred, unclean, or of one replica."""
 
 from harness.protocols import Elects, Struck
-from harness.schedule import Entry
+from harness.schedule.entry import Entry
 
 
 class Elect:

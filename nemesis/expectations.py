@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.verdict import BUG, PERMITTED, Verdict
-from nemesis.words_of_steps import refuse
+from nemesis.step_tokenizer import refuse
 
 LOST = "lost-write"
 AGAIN = frozenset({"inconsistent-offsets", "realtime-order"})

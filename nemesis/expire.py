@@ -1,8 +1,8 @@
 """Sessions ended at will: what makes a failover a moment instead of a race."""
 
 from harness.protocols import Expires, Struck
-from harness.schedule import Entry
-from nemesis.each import each
+from harness.schedule.entry import Entry
+from nemesis.on_each_node import each
 
 
 class Expire:

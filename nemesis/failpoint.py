@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.protocols import Failpoints, Met, Struck
-from harness.schedule import Entry
-from nemesis.each import each
-from nemesis.moments import told_met
+from harness.schedule.entry import Entry
+from nemesis.moment_watch import told_met
+from nemesis.on_each_node import each
 
 
 class Failpoint:

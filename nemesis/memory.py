@@ -1,8 +1,8 @@
 """Too little memory: limited to `limit_mb`, and freed again."""
 
 from harness.protocols import MemoryLimits, Struck
-from harness.schedule import Entry
-from nemesis.each import each
+from harness.schedule.entry import Entry
+from nemesis.on_each_node import each
 
 
 class Memory:

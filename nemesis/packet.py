@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from harness.protocols import CLIENTS, CONTROLLER, Packets, Resets, Struck
-from harness.schedule import Entry
-from harness.schedule_text import QUALITIES
+from harness.schedule.entry import Entry
+from harness.schedule.json_form import QUALITIES
 from nemesis.grudges import apart
 
 

@@ -1,8 +1,8 @@
 """Processes that stand still and know nothing of it: pause (SIGSTOP), resume."""
 
 from harness.protocols import Pauses, Struck
-from harness.schedule import Entry
-from nemesis.each import each
+from harness.schedule.entry import Entry
+from nemesis.on_each_node import each
 
 
 class Pause:

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from harness.protocols import PowerCuts, Struck, View
-from harness.schedule import Entry
-from nemesis.each import each
+from harness.schedule.entry import Entry
+from nemesis.on_each_node import each
 
 
 class Power:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.protocols import CONTROLLER, View
-from harness.schedule import EVERY, ROLES
-from nemesis.ledger import Ledger
+from harness.schedule.entry import EVERY, ROLES
+from nemesis.active_faults import Ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,10 @@
                                              # what a lost write always brings (nemesis/expectations.py)
     control = true                           # instead of latent and manifest: no bug at all, verdict valid
 
-Each step becomes an entry (a few, where it sends several values) of the schedule that harness/schedule.py
-describes, so a scenario is a schedule like everything that strikes. NODE is a name or a role: leader,
-follower, last-in-isr, controller, down, paused. NODES: one, or several with commas. TIME: 200ms, 2.5s.
+Each step becomes an entry (a few, where it sends several values) of the schedule that
+harness/schedule/entry.py describes, so a scenario is a schedule like everything that strikes.
+NODE is a name or a role: leader, follower, last-in-isr, controller, down, paused.
+NODES: one, or several with commas. TIME: 200ms, 2.5s.
 
     send 3 | send 0..2 | send 4, 7           an op each; `together`: one op. `to NODE`: whoever leads;
                                              `acks all|1|0`; `nowait`: the steps go on, the answer is noted
@@ -71,14 +72,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from harness import schedule_text
 from harness.errors import UsageError
-from harness.places import is_safe_name
-from harness.schedule import Schedule
-from harness.toml_places import Places, first_line_of, places
+from harness.run_location import is_safe_name
+from harness.schedule import json_form
+from harness.schedule.entry import Schedule
+from harness.toml_lines import Places, first_line_of, places
 from nemesis.expectations import ROW_KEYS, Row, Words, rows
+from nemesis.step_tokenizer import Refused
 from nemesis.steps import entries
-from nemesis.words_of_steps import Refused
 
 FOLDER = Path(__file__).with_name("scenarios")
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
@@ -265,7 +266,7 @@ class _Reader:
             found += new
             lines += [number] * len(new)
             written += [line.strip()] * len(new)
-            read = schedule_text.read(found, source=f"{self._path}:{number}", nodes=setting.names,
+            read = json_form.read(found, source=f"{self._path}:{number}", nodes=setting.names,
                                       partitions=range(setting.partitions))
         if not found:
             self._refuse(self._places.of("", "steps"), "steps has no step")

@@ -1,13 +1,13 @@
 """The moments of a scenario's steps: `when ack 4 by n1 then 5ms`, `wait n3.epoch >= epoch and leader == n2`.
 
-What each means is said in nemesis/scenario.py; what comes out is harness/schedule.py's JSON form.
+What each means is said in nemesis/scenario.py; what comes out is harness/schedule/entry.py's JSON form.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from harness.points import POINTS
-from harness.schedule_moments import (
+from harness.schedule.failpoints import POINTS
+from harness.schedule.moments import (
     CONTROLLER_FIELDS,
     MEMBERSHIPS,
     NUMBERS,
@@ -15,7 +15,7 @@ from harness.schedule_moments import (
     REPLICA_FIELDS,
     SAMENESS,
 )
-from nemesis.words_of_steps import Cursor, is_name, is_number, is_time, refuse
+from nemesis.step_tokenizer import Cursor, is_name, is_number, is_time, refuse
 
 FORMS = "ack K, healthy, 200ms, time 200ms, NODE reaches POINT, or what is seen (n1.leo == 3, leader == n2)"
 _TRUTHS = {"true": True, "false": False}

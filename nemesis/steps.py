@@ -1,16 +1,16 @@
 """A scenario's steps: one line, one act; each read into the entries of a schedule (JSON values).
 
 The language is described where scenarios are: nemesis/scenario.py. Whatever is read here is checked once more
-by harness/schedule_text.py, which knows the nodes and partitions.
+by harness/schedule/json_form.py, which knows the nodes and partitions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.points import ACTIONS, POINTS
-from harness.schedule import ROLES
+from harness.schedule.entry import ROLES
+from harness.schedule.failpoints import ACTIONS, POINTS
 from nemesis.step_moments import moment
-from nemesis.words_of_steps import Cursor, is_name, is_number, refuse, tokens
+from nemesis.step_tokenizer import Cursor, is_name, is_number, refuse, tokens
 
 Entry = dict[str, Any]
 ON_NODES = ("kill", "stop", "start", "pause", "resume", "expire")

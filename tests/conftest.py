@@ -43,11 +43,11 @@ def no_engine() -> str | None:
     told = os.environ.get("FLOODMARK_NO_ENGINE")
     if told or os.environ.get("FLOODMARK_ENGINE"):
         return told or None
-    from harness.cluster import containers_client
+    from harness.cluster.containers import engine_client
     from harness.errors import FloodmarkError
 
     try:
-        containers_client.connect().close()
+        engine_client.connect().close()
     except FloodmarkError as error:
         return str(error)
     return None

@@ -19,9 +19,9 @@ from checkers.judge.failures import failure_of
 from checkers.read.folder import Folder, open_folder
 from checkers.spark import session
 from harness.errors import FloodmarkError
-from harness.places import Place
+from harness.run_location import Place
+from harness.spark_options import HERE, Workers
 from harness.verdict import Verdict
-from harness.workers import HERE, Workers
 
 
 class SparkJudge:

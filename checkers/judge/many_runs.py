@@ -24,8 +24,8 @@ from checkers.read.folder import Folder, open_folder
 from checkers.spark import session
 from checkers.spark.spark_master import refuse_bare_workers
 from harness.errors import FloodmarkError, UsageError
+from harness.spark_options import SMALL_BYTES, Workers
 from harness.verdict import Verdict
-from harness.workers import SMALL_BYTES, Workers
 
 _LOG = logging.getLogger("floodmark.judge")
 

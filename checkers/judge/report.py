@@ -1,4 +1,4 @@
-"""A verdict for machines: verdict.json, format 1, by rename (for people: harness.commands.telling).
+"""A verdict for machines: verdict.json, format 1, by rename (for people: harness.reports.verdict_text).
 
 Where the judge itself failed, its traceback stands beside the verdict, in judge-error.txt.
 """
@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from harness.errors import FloodmarkError
-from harness.places import Place
 from harness.run import RunAt, write_whole
+from harness.run_location import Place
 from harness.verdict import Verdict
 
 FORMAT = 1

@@ -34,7 +34,7 @@ from checkers.read.pairing import answers, pairing
 from checkers.read.ranges import RANGE_BYTES, Range, ranges_of
 from checkers.read.repeats import repeats
 from checkers.read.tables import read_range
-from harness.places import Place
+from harness.run_location import Place
 from harness.verdict import Verdict
 
 NO_VALUES = TABLES["repeated"].empty_table()

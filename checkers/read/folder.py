@@ -17,10 +17,10 @@ import orjson
 
 from checkers.laws import finding_names
 from checkers.read.observed import Observes, observes_of
-from harness.dump_twin import is_twin
 from harness.errors import FloodmarkError
-from harness.places import Place, is_named, is_safe_name, open_inside
+from harness.parquet_dump import is_twin
 from harness.run import REPLICAS_BYTES_AT_MOST, RunAt
+from harness.run_location import Place, is_named, is_safe_name, open_inside
 
 T = TypeVar("T")
 Shared = dict[Any, Any]

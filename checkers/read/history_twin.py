@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from checkers.read.field_table import HISTORY, one_array
 from checkers.read.json_lines import Rows, as_json, rows_of
 from checkers.read.ranges import RANGE_BYTES, Range, bytes_of, cut
-from harness import dump_twin
-from harness.places import is_regular_inside, replacing
+from harness import parquet_dump
+from harness.run_location import is_regular_inside, replacing
 
 OF = b"floodmark.history-of"  # in the file's metadata: "READING SIZE CRC" of the lines
 READING = f"4/{RANGE_BYTES} ".encode()  # raised whenever another thing is asked of a line
@@ -42,7 +42,7 @@ def keep(history: Path) -> Path | None:
     if is_twin(history):
         return None
     twin = twin_of(history)
-    schema = _TWIN.with_metadata({OF: READING + dump_twin.said_of(history)})
+    schema = _TWIN.with_metadata({OF: READING + parquet_dump.said_of(history)})
     try:
         with (
             replacing(twin) as fresh,
@@ -80,7 +80,7 @@ def twin_of(history: Path) -> Path:
 def is_twin(history: Path) -> bool:
     """Whether there is a twin that was made of these very lines."""
     twin = twin_of(history)
-    return is_regular_inside(twin, history.parent) and dump_twin.is_twin(
+    return is_regular_inside(twin, history.parent) and parquet_dump.is_twin(
         twin, history, key=OF, reading=READING
     )
 

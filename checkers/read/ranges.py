@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.read.folder import Folder
-from harness.places import Place
+from harness.run_location import Place
 
 Kind = Literal["history", "dump", "trace"]
 RANGE_BYTES = 1 << 24

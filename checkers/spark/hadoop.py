@@ -1,7 +1,7 @@
 """Run folders where only Hadoop's file systems reach: hdfs://, s3a://, viewfs:// and whatever else Spark has.
 
 Rules
-1. A HadoopPlace is as much of a Path as harness.places asks; every name in it is whole, with its scheme.
+1. A HadoopPlace is as much of a Path as harness.run_location asks; every name has its scheme.
 2. Only small files and the ends of big ones are read here, through the JVM; the big ones are Spark's to read.
 3. A scheme nobody knows is a usage error; one whose classes are missing says which jar has them.
 """
@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from checkers.spark import session
 from checkers.spark.spark_master import words_of
 from harness.errors import FloodmarkError, UsageError
-from harness.workers import HERE, Workers
+from harness.spark_options import HERE, Workers
 
 BUFFER_BYTES = 1 << 18  # of one call into the JVM
 _MAGIC = frozenset("*?[{")

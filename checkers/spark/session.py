@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession, SQLContext
 
 from checkers.spark import jvm_cds, scratch, settings, spark_master
 from harness.errors import FloodmarkError, UsageError
-from harness.workers import HERE, Workers
+from harness.spark_options import HERE, Workers
 
 JAVA_AT_LEAST = 17
 END_TIMEOUT_S = 120  # writing a class archive takes long

@@ -15,7 +15,7 @@ from checkers.read.folder import Folder
 from checkers.read.history_twin import with_twins
 from checkers.read.ranges import cut
 from checkers.read.tables import Parsed, read_range
-from harness.places import Place
+from harness.run_location import Place
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from checkers.spark import session
 from harness.errors import FloodmarkError
 from harness.run import RunAt
-from harness.workers import HERE, Workers
+from harness.spark_options import HERE, Workers
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from checkers.stats.tables import KEPT
 from harness.errors import FloodmarkError
-from harness.places import Place, read_inside
 from harness.run import MEASURES, write_whole
+from harness.run_location import Place, read_inside
 
 VERSION = b"1"  # raised whenever a figure means another thing
 _KEY = b"floodmark.measures"

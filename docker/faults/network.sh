@@ -1,5 +1,5 @@
 # Loads what a node's network namespace is to hold, and tells what it holds. Run by the harness in the node's
-# net container (harness/cluster/containers_net.py), as root with NET_ADMIN. In the environment, any of:
+# net container (harness/cluster/containers/network.py), as root with NET_ADMIN. In the environment, any of:
 #   LOOK     before: tell first what there is; after: tell it at the end
 #   WAYS     1: tell what this kernel can do to packets
 #   RULES    the whole table `filter`, for iptables-restore --noflush

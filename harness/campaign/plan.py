@@ -55,8 +55,8 @@ from harness.campaign.cases import Case, Weighted
 from harness.campaign.gates import GATES
 from harness.campaign.quantities import seconds, size_bytes
 from harness.errors import UsageError
-from harness.places import read_at_most
-from harness.toml_places import Places, places
+from harness.run_location import read_at_most
+from harness.toml_lines import Places, places
 
 PRESETS = Path(__file__).with_name("presets")
 BYTES_AT_MOST = 1 << 20

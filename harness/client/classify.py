@@ -12,7 +12,7 @@ Rules
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.client.names import NONE, name_of
+from harness.client.error_names import NONE, name_of
 from harness.op import Outcome, Send, Type
 
 CONNECTION = "CONNECTION"

@@ -17,8 +17,8 @@ from random import Random
 
 from harness.client import batch, classify, codec
 from harness.client.connection import Connection, Lost, Unsent, connect
+from harness.client.error_names import NONE, OFFSET_OUT_OF_RANGE, name_of
 from harness.client.leaders import Leaders
-from harness.client.names import NONE, OFFSET_OUT_OF_RANGE, name_of
 from harness.op import Outcome, Read, Send, Type
 
 Address = tuple[str, int]

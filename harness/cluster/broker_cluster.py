@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import admin, elections, views
+from harness.cluster import admin_requests, elections, views
+from harness.cluster.broker_properties import settings, typed
+from harness.cluster.control_sockets import Sockets
+from harness.cluster.exit_reports import fault_of_the_machine
+from harness.cluster.failpoint_control import Points
 from harness.cluster.hosts import House
-from harness.cluster.last_words import fault_of_the_machine
 from harness.cluster.layout import LINKS, Layout, node_names
-from harness.cluster.points import Points
-from harness.cluster.properties import settings, typed
-from harness.cluster.sockets import Sockets
 from harness.cluster.waiting import until
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import CLIENTS, CONTROLLER, Met, PartitionSpec, View
@@ -105,7 +105,7 @@ class BrokerCluster:
         broker = next((node for node in self.nodes if self._asking.answers(node)), None)
         if broker is None:
             raise FloodmarkError("no broker runs that could be asked to create a topic")
-        await admin.create_topics(self._at.places[broker].reached, topics, timeout_s=ASK_S)
+        await admin_requests.create_topics(self._at.places[broker].reached, topics, timeout_s=ASK_S)
         self._number(partitions)
         concerned = sorted({node for spec in partitions for node in spec.replicas})
 

@@ -7,17 +7,18 @@ stands in neither.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.cluster import admin
-from harness.cluster.sockets import Sockets
+from harness.cluster import admin_requests
+from harness.cluster.control_sockets import Sockets
 from harness.protocols import CONTROLLER, PartitionSpec
 
 ASK_S = 10.0
 
 
-async def usual(to: admin.Address, specs: Sequence[PartitionSpec], *, unclean: bool) -> Mapping[str, Any]:
+async def usual(to: admin_requests.Address, specs: Sequence[PartitionSpec], *, unclean: bool
+                ) -> Mapping[str, Any]:
     """Preferred leaders, or unclean ones, as Kafka's ElectLeaders asks for them."""
     asked = {(spec.topic, spec.partition): spec.key for spec in specs}
-    results = await admin.elect_leaders(to, list(asked), unclean=unclean, timeout_s=ASK_S)
+    results = await admin_requests.elect_leaders(to, list(asked), unclean=unclean, timeout_s=ASK_S)
     return _told({asked[where]: error for where, error in results.items() if where in asked})
 
 
@@ -41,6 +42,6 @@ def _told(errors: Mapping[int, str | None]) -> dict[str, Any]:
         "refused": {
             str(key): error
             for key, error in sorted(errors.items())
-            if error is not None and not error.startswith(admin.NOT_NEEDED)
+            if error is not None and not error.startswith(admin_requests.NOT_NEEDED)
         },
     }

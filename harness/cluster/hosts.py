@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from harness.cluster.layout import Layout
-from harness.cluster.power import Lost
+from harness.cluster.power_loss import Lost
 
 Foreseen = Callable[[str, int], bool]  # whether this exit (name, code), which nobody asked for, was expected
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.cluster.broker_properties import CONTROLLER_ID, Place, properties
 from harness.cluster.ports import HOST, Ports
-from harness.cluster.properties import CONTROLLER_ID, Place, properties
 from harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
 from harness.trace import Raw
 

@@ -9,7 +9,7 @@ Rules
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.cluster.properties import CONTROLLER_ID
+from harness.cluster.broker_properties import CONTROLLER_ID
 from harness.errors import FloodmarkError
 from harness.protocols import CONTROLLER, Met, PartitionSpec, PartitionView, ReplicaView, View
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from harness.campaign.journal import RunState
 from harness.commands.campaign_results import ABSENT, Cause, Results, gates_of, why_of
-from harness.commands.gate_markdown import LIMIT, RESERVED, cell, fenced, fitting, text
-from harness.commands.words import many
+from harness.reports.markdown_report import LIMIT, RESERVED, cell, fenced, fitting, text
+from harness.reports.phrases import many
 
 Row = Sequence[str]
 OF_A_TABLE = 0.4  # of the limit at most

@@ -23,9 +23,9 @@ from harness.campaign.quantities import time_words
 from harness.campaign.rates import per_100
 from harness.campaign.signatures import Signature
 from harness.commands.campaign_run import GATE, found_in
-from harness.commands.case_names import numbered
-from harness.commands.rulings import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
-from harness.commands.words import many
+from harness.reports.case_names import numbered
+from harness.reports.phrases import many
+from harness.reports.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
 from harness.verdict import BUG
 
 STUCK = checks.STUCK  # also the kind of a run that shows nothing worse

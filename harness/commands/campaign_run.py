@@ -44,11 +44,11 @@ from harness.campaign.plan import Plan
 from harness.campaign.quantities import size_words, time_words
 from harness.campaign.signatures import Signature
 from harness.commands.campaign_processes import JudgeProcess, played
-from harness.commands.harmless import harmless
-from harness.commands.rulings import UNKNOWN, VALID
-from harness.commands.words import many
 from harness.errors import FloodmarkError
-from harness.load import end_all, raise_first
+from harness.phases.main_phase import end_all, raise_first
+from harness.reports.phrases import many
+from harness.reports.run_outcome import UNKNOWN, VALID
+from harness.reports.safe_text import harmless
 from harness.run import MEASURES, Run
 from harness.verdict import BUG
 

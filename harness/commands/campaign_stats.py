@@ -14,11 +14,11 @@ import orjson
 from harness import catalog
 from harness.campaign.journal import CampaignAt
 from harness.campaign.quantities import brief_words
-from harness.commands.harmless import harmless
 from harness.commands.scenario import aligned
-from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Answers
+from harness.reports.phrases import many
+from harness.reports.safe_text import harmless
 from harness.run import refuse_full, write_whole
 from harness.verdict import EXIT_HARNESS, EXIT_VALID
 

@@ -19,22 +19,22 @@ import orjson
 from checkers.judge import report
 from checkers.text.explain import known_findings
 from harness import catalog
-from harness.commands import telling
-from harness.commands.bad_lines import bad_lines
-from harness.commands.brokers_words import died_unquoted
-from harness.commands.case_names import case_name
-from harness.commands.folders import chosen
-from harness.commands.gate_junit import junit
-from harness.commands.gate_markdown import markdown
-from harness.commands.harmless import harmless, harmless_data
-from harness.commands.outcomes import Outcome, Told, report_of
+from harness.commands.folder_arguments import chosen
 from harness.commands.report import page_beside
-from harness.commands.rulings import HARNESS, LISTS, Ruling, fails, ruling, summary
 from harness.errors import FloodmarkError, UsageError
-from harness.places import Place
+from harness.reports import verdict_text
+from harness.reports.bad_lines import bad_lines
+from harness.reports.broker_exits import died_unquoted
+from harness.reports.case_names import case_name
+from harness.reports.gate_outcomes import Outcome, Told, report_of
+from harness.reports.junit_report import junit
+from harness.reports.markdown_report import markdown
+from harness.reports.run_outcome import HARNESS, LISTS, Ruling, fails, ruling, summary
+from harness.reports.safe_text import harmless, harmless_data
 from harness.run import RunAt, write_whole
+from harness.run_location import Place
+from harness.spark_options import HERE, Workers
 from harness.verdict import BUG, EXIT_HARNESS, Policy, Verdict, worst
-from harness.workers import HERE, Workers
 
 UNSAVED = ("its verdict could not be written",)
 
@@ -183,8 +183,8 @@ def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool
         told=told,
         about=about,
         tested=case_name(about or read_about(folder)),
-        reading=telling.reading_of(folder, told, about),
-        failing=tuple(found for found in telling.worst_first(told["findings"]) if fails(found, policy)),
+        reading=verdict_text.reading_of(folder, told, about),
+        failing=tuple(found for found in verdict_text.worst_first(told["findings"]) if fails(found, policy)),
         remarks=tuple(remarks),
     )
 

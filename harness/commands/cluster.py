@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import control
-from harness.commands.cluster_desk import Desk, bootstrap, find, opened
-from harness.commands.failures import sigterm_kept
+from harness.cluster import control_client
+from harness.commands.cluster_server import Desk, bootstrap, find, opened
+from harness.commands.error_exits import sigterm_kept
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Cluster
 from harness.verdict import EXIT_HARNESS, EXIT_VALID
@@ -165,15 +165,16 @@ def ask(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
 async def _ask_desk(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
     where = find(folder)
     try:
-        reader, writer = await asyncio.open_unix_connection(where.socket, limit=control.ANSWER_BYTES_MAX)
+        reader, writer = await asyncio.open_unix_connection(where.socket,
+                                                            limit=control_client.ANSWER_BYTES_MAX)
     except OSError:
         raise FloodmarkError(
             f"the cluster in {where.folder} is not up any more (it was process {where.pid})"
         ) from None
-    lines = control.Lines("the cluster", reader, writer)
+    lines = control_client.Lines("the cluster", reader, writer)
     try:
         return await lines.ask(do, timeout_s=ASK_S, **besides)
-    except control.Refused as refused:
+    except control_client.Refused as refused:
         if refused.answer.get("usage"):
             raise UsageError(refused.answer["error"]) from None
         raise

@@ -13,7 +13,7 @@ _REFUSED = 2
 
 
 def refuse_config(cluster: Cluster) -> None:
-    """UsageError with the broker's own sentence. Single values have been looked at (harness/broker_keys.py);
+    """UsageError with the broker's own sentence. harness/broker_config.py has looked at single values;
     what fits together, and which bugs and switches there are, the broker alone knows."""
     for config in {tuple(sorted(keys.items())) for keys in cluster.config.values()}:
         why = _why_not(tuple(f"{key}={_word(value)}" for key, value in config))

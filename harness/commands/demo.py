@@ -16,13 +16,13 @@ import click
 
 from checkers.judge import report
 from harness import catalog
-from harness.commands import telling
-from harness.commands.rulings import ruling
 from harness.commands.scenario import aligned
+from harness.commands.scenario_names import words
 from harness.commands.scenario_runs import Part, Played, play
-from harness.commands.scenario_words import words
-from harness.commands.words import many
 from harness.errors import FloodmarkError
+from harness.reports import verdict_text
+from harness.reports.phrases import many
+from harness.reports.run_outcome import ruling
 from harness.run import RUNS, Run, refuse_full
 from harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Verdict
 from nemesis import scenario
@@ -76,7 +76,7 @@ def run_demo(cluster: str, out: Path | None) -> int:
     for part, folder, verdict, told in zip(parts, folders, verdicts, wrong, strict=True):
         if told:
             click.echo(f"\nNOT as expected: {part.title}: {'; '.join(told)}")
-            click.echo(telling.report(folder, report.as_json(verdict), Run(folder=folder).about()))
+            click.echo(verdict_text.report(folder, report.as_json(verdict), Run(folder=folder).about()))
     click.echo(f"\nnext  {shlex.join(['floodmark', 'show', str(folders[0]), '--finding', 'lost-write'])}")
     click.echo(f"      {shlex.join(['floodmark', 'show', str(folders[2]), '--finding', 'diverged'])}")
     click.echo("      floodmark explain diverged")

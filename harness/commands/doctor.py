@@ -17,7 +17,7 @@ from harness import catalog
 from harness.commands.doctor_engine import look
 from harness.commands.doctor_faults import fault_rows
 from harness.commands.doctor_machine import machine_rows
-from harness.commands.doctor_words import FaultRow, Row, lines
+from harness.reports.doctor_table import FaultRow, Row, lines
 from harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.cluster import containers_probe
-from harness.cluster.containers_client import address, connect
-from harness.cluster.containers_facts import Facts, facts
-from harness.cluster.containers_images import BASE_VARIABLE, tools_image
-from harness.cluster.containers_probe import FOLDER, ONE_CLOCK, Abilities
-from harness.commands.doctor_words import Row
+from harness.cluster.containers import ability_probe
+from harness.cluster.containers.ability_probe import Abilities, FOLDER, ONE_CLOCK
+from harness.cluster.containers.engine_client import address, connect
+from harness.cluster.containers.engine_facts import Facts, facts
+from harness.cluster.containers.images import BASE_VARIABLE, tools_image
 from harness.errors import FloodmarkError
+from harness.reports.doctor_table import Row
 
 _PART = "containers"
 
@@ -38,7 +38,7 @@ def look(*, anew: bool, build: bool, say: Callable[[str], None]) -> Engine:
         rows += engine_rows(about)
         if about.tools is None:
             return Engine(rows=tuple(rows), abilities=None, why_unknown="there is no image to try it with")
-        abilities = containers_probe.probe(client, about.tools, anew=anew)
+        abilities = ability_probe.probe(client, about.tools, anew=anew)
     except FloodmarkError as error:
         rows.append(_row("containers", False, str(error)))
         return Engine(rows=tuple(rows), abilities=None, why_unknown="the engine failed")

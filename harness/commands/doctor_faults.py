@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harness import catalog
-from harness.cluster.containers_probe import (
+from harness.cluster.containers.ability_probe import (
     CLOCK,
     CUT,
     DELAY,
@@ -17,8 +17,8 @@ from harness.cluster.containers_probe import (
     RESET,
 )
 from harness.commands.doctor_engine import Engine
-from harness.commands.doctor_words import FaultRow
 from harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
+from harness.reports.doctor_table import FaultRow
 from nemesis.compose import Composed, arsenal
 
 # What an engine must be able to do for them; the others need no more than an engine.

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from harness import catalog
 from harness.cluster.ports import HIGHEST, HOST, LOWEST, Ports
-from harness.commands.doctor_words import Row
-from harness.commands.scenario_words import words
+from harness.commands.scenario_names import words
 from harness.errors import FloodmarkError
+from harness.reports.doctor_table import Row
 
 PYTHON_AT_LEAST = (3, 11)
 MEMORY_AT_LEAST = 1 << 30  # three brokers take 60 MB, the judge's JVM the rest

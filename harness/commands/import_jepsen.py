@@ -23,16 +23,16 @@ from typing import Any
 import click
 
 from harness import __version__
-from harness.commands.harmless import harmless
 from harness.commands.run import commit, pairs
-from harness.commands.words import many
 from harness.errors import FloodmarkError, UsageError
-from harness.jepsen_common import CommonLines
-from harness.jepsen_faults import SPARES, Nemesis
-from harness.jepsen_lines import HistoryLines
-from harness.jepsen_names import LIFE, SPAN, Names
-from harness.jepsen_ops import Carrier
-from harness.jepsen_read import JepsenFile
+from harness.importers.history_writer import HistoryLines
+from harness.importers.jepsen_common_lines import CommonLines
+from harness.importers.jepsen_file import JepsenFile
+from harness.importers.jepsen_names import LIFE, Names, SPAN
+from harness.importers.jepsen_nemesis import Nemesis, SPARES
+from harness.importers.jepsen_ops import Carrier
+from harness.reports.phrases import many
+from harness.reports.safe_text import harmless
 from harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_full, write_pieces
 from harness.verdict import EXIT_VALID
 

@@ -15,18 +15,18 @@ import click
 
 from checkers.judge import report
 from harness import catalog
-from harness.commands import telling
-from harness.commands.check import UNSAVED, Gate, about_of, save, tell_failure, write_json, written
-from harness.commands.harmless import harmless, harmless_data
+from harness.commands.check import Gate, UNSAVED, about_of, save, tell_failure, write_json, written
 from harness.commands.report import page_beside
-from harness.commands.rulings import Ruling, ruling, summary
 from harness.commands.show import latest, read_verdict
-from harness.commands.words import many, told_class
 from harness.errors import FloodmarkError, UsageError
-from harness.places import Place
+from harness.reports import verdict_text
+from harness.reports.phrases import many, told_class
+from harness.reports.run_outcome import Ruling, ruling, summary
+from harness.reports.safe_text import harmless, harmless_data
 from harness.run import RunAt
+from harness.run_location import Place
+from harness.spark_options import HERE, Workers
 from harness.verdict import worst
-from harness.workers import HERE, Workers
 
 Told = Mapping[str, Any]
 
@@ -49,7 +49,8 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
             lines = changes(before, now)
         else:
             tell_failure(folder, verdict)
-            lines = [*telling.unknowns(now["unknown"]), "  nothing was looked at: the saved verdict stays"]
+            lines = [*verdict_text.unknowns(now["unknown"]),
+                     "  nothing was looked at: the saved verdict stays"]
         differing += bool(lines)
         then = None if before is None else ruling(before, about, through.policy)
         rulings.append(ruling(now, about, through.policy, failed=failed))
@@ -130,9 +131,9 @@ def _unknowns(then: Told, now: Told) -> Iterator[str]:
         lifted = was.get(reason, Counter()) - has.get(reason, Counter())
         added = has.get(reason, Counter()) - was.get(reason, Counter())
         if added:
-            yield f"  unknown    {telling.shortened(sorted(added))}: {reason}"
+            yield f"  unknown    {verdict_text.shortened(sorted(added))}: {reason}"
         if lifted:
-            yield f"  known now  {telling.shortened(sorted(lifted))}: no longer for: {reason}"
+            yield f"  known now  {verdict_text.shortened(sorted(lifted))}: no longer for: {reason}"
 
 
 def _by_reason(told: Told) -> dict[str, Counter[str]]:

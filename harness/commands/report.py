@@ -8,16 +8,16 @@ from typing import Any
 import click
 
 from checkers.judge.report import is_run
-from harness.commands.folders import refuse_other_bytes
-from harness.commands.harmless import harmless
-from harness.commands.rulings import INVALID, Ruling
+from harness.commands.folder_arguments import refuse_other_bytes
 from harness.commands.show import latest
-from harness.commands.telling import Reading
 from harness.errors import FloodmarkError, UsageError
-from harness.places import Place
 from harness.reports.html.facts import facts_of
 from harness.reports.html.page import page_of
+from harness.reports.run_outcome import INVALID, Ruling
+from harness.reports.safe_text import harmless
+from harness.reports.verdict_text import Reading
 from harness.run import Run, write_whole
+from harness.run_location import Place
 from harness.verdict import EXIT_VALID
 
 Told = Mapping[str, Any]

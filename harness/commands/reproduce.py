@@ -20,18 +20,19 @@ import orjson
 from checkers.judge import report
 from harness import catalog, history
 from harness.campaign.rates import wilson
-from harness.commands import replaying, telling
-from harness.commands.again import refuse_unknown
-from harness.commands.case_names import ASKED
-from harness.commands.harmless import harmless, harmless_data
-from harness.commands.replaying import Attempt, Told
-from harness.commands.rulings import VALID
 from harness.commands.run import RunOptions, commit, planned, record
 from harness.commands.show import latest, read_verdict
-from harness.commands.words import many, told_class
 from harness.errors import FloodmarkError, UsageError
-from harness.past import past_of
-from harness.replay import (
+from harness.reports import reproduction_table, verdict_text
+from harness.reports.case_names import ASKED
+from harness.reports.phrases import many, told_class
+from harness.reports.reproduce_command import refuse_unknown
+from harness.reports.reproduction_table import Attempt, Told
+from harness.reports.run_outcome import VALID
+from harness.reports.safe_text import harmless, harmless_data
+from harness.run import RUNS, Run, open_run, refuse_full, write_whole
+from harness.runner import INTERRUPTED, RunResult
+from harness.saved_run import (
     Anchored,
     Ground,
     Settings,
@@ -40,9 +41,8 @@ from harness.replay import (
     schedule_of,
     settings_of,
 )
-from harness.run import RUNS, Run, open_run, refuse_full, write_whole
-from harness.runner import INTERRUPTED, RunResult
-from harness.schedule import Schedule
+from harness.schedule.entry import Schedule
+from harness.schedule.schedule_history import past_of
 from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
 LOST = "lost-write"
@@ -103,7 +103,7 @@ def read_first(folder: Path, finding: str | None) -> First:
 
 def sought_in(verdict: Told, finding: str | None) -> Told | None:
     """The finding that is looked for: the one named, or the worst, a lost write before all others."""
-    found = sorted(telling.worst_first(verdict.get("findings") or ()),
+    found = sorted(verdict_text.worst_first(verdict.get("findings") or ()),
                    key=lambda one: (one["class"] != BUG, one["name"] != LOST))
     if finding is None:
         return found[0] if found else None
@@ -123,7 +123,7 @@ def focus_of(sought: Told | None) -> int | None:
 
 def announce(first: First, runs: int, parent: Path) -> None:
     settings = first.settings
-    by = {kind: sum(one.by == kind for one in replaying.shown(first.anchors))
+    by = {kind: sum(one.by == kind for one in reproduction_table.shown(first.anchors))
           for kind in ("asked", "acks", "state", "after", "time")}
     click.echo(
         f"{many(runs, 'reproduction')} of {harmless(str(first.run.folder))}: "
@@ -213,9 +213,9 @@ def _with_verdict(first: First, verdict: Told) -> First:
 def told(first: First, attempts: Sequence[Attempt], *, failed: int) -> str:
     """The table of faults, each run, and the rate."""
     lines = [f"{harmless(first.run.folder.name)}, had again {many(len(attempts), 'time')}"]
-    if replaying.shown(first.anchors):
+    if reproduction_table.shown(first.anchors):
         lines += ["", "faults and other moments (late and acks apart: median, in brackets the worst):",
-                  replaying.table(first.anchors, attempts, first.ground)]
+                  reproduction_table.table(first.anchors, attempts, first.ground)]
     lines += ["", "runs:", *(run_line(first, attempt) for attempt in attempts), ""]
     lines += [f"  {many(failed, 'run')} not carried out"] if failed else []
     lines += rates(first, attempts)
@@ -231,13 +231,13 @@ def told(first: First, attempts: Sequence[Attempt], *, failed: int) -> str:
 
 def run_line(first: First, attempt: Attempt) -> str:
     """What one run showed."""
-    names = ", ".join(one["name"] for one in telling.worst_first(attempt.verdict.get("findings") or ()))
+    names = ", ".join(one["name"] for one in verdict_text.worst_first(attempt.verdict.get("findings") or ()))
     parts = [f"{attempt.ruling.heading}{': ' + names if names else ''}"]
     if first.sought is not None:
         parts.append("the same finding" if shows(first.sought, attempt) else "not the finding")
     parts += [f"missed {', '.join(map(str, attempt.missed))}"] if attempt.missed else []
     parts += [f"ended early: {attempt.ended}"] if attempt.ended != "done" else []
-    near = replaying.nearness(_apart(first, [attempt]))
+    near = reproduction_table.nearness(_apart(first, [attempt]))
     parts += [f"late {near['late_ms_median']:.1f} ms (worst {near['late_ms_worst']:.1f})"
               ] if "late_ms_median" in near else []
     return f"  {attempt.number:>3}  {'; '.join(parts)}\n       {attempt.folder}"
@@ -250,26 +250,27 @@ def rates(first: First, attempts: Sequence[Attempt]) -> list[str]:
         return [f"  the first has no findings: its conditions were had again; valid {valid}/{len(attempts)}"]
     sought = first.sought
     showing = [attempt for attempt in attempts if shows(sought, attempt)]
-    lines = [f"  {sought['name']}, {told_class(sought)}: {replaying.rate(len(showing), len(attempts))}"]
+    rate = reproduction_table.rate(len(showing), len(attempts))
+    lines = [f"  {sought['name']}, {told_class(sought)}: {rate}"]
     for key, words in (("partition", "in the same partition"), ("how", "in the same way")):
         then = sorted({str(example[key]) for example in sought.get("examples") or () if key in example})
         if then and showing:
-            same = sum(replaying.same_in(sought, attempt, key) for attempt in showing)
+            same = sum(reproduction_table.same_in(sought, attempt, key) for attempt in showing)
             lines.append(f"    {words} ({', '.join(then)}): {same}/{len(showing)}")
     return lines
 
 
 def shows(sought: Told, attempt: Attempt) -> bool:
-    return replaying.finding_of(attempt.verdict, sought["name"], sought["class"]) is not None
+    return reproduction_table.finding_of(attempt.verdict, sought["name"], sought["class"]) is not None
 
 
 def nearness(first: First, attempts: Sequence[Attempt]) -> dict[str, float]:
-    return replaying.nearness(_apart(first, attempts))
+    return reproduction_table.nearness(_apart(first, attempts))
 
 
-def _apart(first: First, attempts: Sequence[Attempt]) -> list[replaying.Apart]:
-    found = (replaying.apart(one, attempt, first.ground)
-             for one in replaying.shown(first.anchors) for attempt in attempts)
+def _apart(first: First, attempts: Sequence[Attempt]) -> list[reproduction_table.Apart]:
+    found = (reproduction_table.apart(one, attempt, first.ground)
+             for one in reproduction_table.shown(first.anchors) for attempt in attempts)
     return [one for one in found if one is not None]
 
 
@@ -287,7 +288,7 @@ def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
                   "shown": attempt in hits, "missed": list(attempt.missed)} for attempt in attempts],
         "moments": [{"entry": one.position, "f": one.then.f, "by": one.by, "why": one.why,
                      "then": one.then.moment, "now": one.now.moment}
-                    for one in replaying.shown(first.anchors)],
+                    for one in reproduction_table.shown(first.anchors)],
     }
 
 
@@ -297,7 +298,7 @@ def exit_code(first: First, attempts: Sequence[Attempt]) -> int:
         return EXIT_HARNESS
     if first.sought is not None and any(shows(first.sought, attempt) for attempt in attempts):
         return EXIT_VALID
-    if any(replaying.bugs_of(attempt.verdict) for attempt in attempts):
+    if any(reproduction_table.bugs_of(attempt.verdict) for attempt in attempts):
         return EXIT_INVALID
     if first.sought is None and all(attempt.ruling.kind == VALID for attempt in attempts):
         return EXIT_VALID

@@ -16,20 +16,20 @@ from typing import Any
 import click
 
 from harness import __version__, catalog
-from harness.commands import planning
-from harness.commands.case_names import NEMESIS, SCHEDULE_FILE
+from harness.commands import planned_schedule
 from harness.commands.check import Gate, judge_folders, not_judged
 from harness.commands.config_check import refuse_config
-from harness.commands.failures import sigterm_kept
-from harness.commands.missed_words import missed_of
-from harness.commands.planning import Planned
-from harness.commands.screen import Screen
-from harness.commands.words import many
+from harness.commands.error_exits import sigterm_kept
+from harness.commands.planned_schedule import Planned
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Cluster, PartitionSpec, WorkloadSettings
+from harness.reports.case_names import NEMESIS, SCHEDULE_FILE
+from harness.reports.missed_moments import missed_of
+from harness.reports.phrases import many
+from harness.reports.progress import Screen
 from harness.run import RunAt, default_folder, link_latest, refuse_full
 from harness.runner import DONE, RunPlan, RunResult, carry_out, first_free_value, spread
-from harness.schedule import ACTS, Schedule
+from harness.schedule.entry import ACTS, Schedule
 from harness.verdict import EXIT_VALID, worst
 
 TOPIC = "log"
@@ -115,7 +115,7 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     strikes = Planned(schedule=schedule) if schedule is not None else strikes_of(options, seed, nodes, config)
     schedule = strikes.schedule
     links = links_of(options, schedule)
-    planning.refuse_cuts(schedule, options.cluster, links)
+    planned_schedule.refuse_cuts(schedule, options.cluster, links)
     for remark in strikes.remarks:
         click.echo(remark, err=True)
     cluster = cluster_of(options, folder, config, links)
@@ -197,7 +197,7 @@ def config_of(options: RunOptions) -> dict[str, str]:
 
 def strikes_of(options: RunOptions, seed: int, nodes: tuple[str, ...], config: Mapping[str, str]) -> Planned:
     """What is to strike: the file's schedule, or a random one from the seed."""
-    ground = planning.Ground(
+    ground = planned_schedule.Ground(
         cluster=options.cluster,
         nodes=nodes,
         partitions=tuple(range(options.partitions)),
@@ -209,10 +209,10 @@ def strikes_of(options: RunOptions, seed: int, nodes: tuple[str, ...], config: M
         overspend=options.overspend,
     )
     if options.schedule_file is None:
-        return planning.random(options.nemesis, ground)
+        return planned_schedule.random(options.nemesis, ground)
     if catalog.nemeses(options.nemesis, options.cluster):
         raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
-    return planning.from_file(options.schedule_file, ground)
+    return planned_schedule.from_file(options.schedule_file, ground)
 
 
 def whole(key: str, value: str) -> int:

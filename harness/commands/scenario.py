@@ -16,13 +16,13 @@ import orjson
 
 from checkers.judge import report
 from harness import catalog
-from harness.commands import telling
-from harness.commands.harmless import harmless
 from harness.commands.run import planned
+from harness.commands.scenario_names import words
 from harness.commands.scenario_runs import Part, Played, options_of, play
-from harness.commands.scenario_words import words
-from harness.commands.words import many
 from harness.errors import UsageError
+from harness.reports import verdict_text
+from harness.reports.phrases import many
+from harness.reports.safe_text import harmless
 from harness.run import RUNS, Run, refuse_full, write_whole
 from harness.verdict import EXIT_HARNESS, EXIT_VALID, Verdict
 from nemesis import scenario
@@ -177,13 +177,13 @@ def tell_what_is_off(outcomes: Sequence[Outcome]) -> None:
         click.echo(f"\nNOT as expected: {outcome.played.part.title}: {'; '.join(outcome.off)}")
         if outcome.verdict is not None:
             told, about = report.as_json(outcome.verdict), Run(folder=outcome.played.folder).about()
-            click.echo(telling.report(outcome.played.folder, told, about))
+            click.echo(verdict_text.report(outcome.played.folder, told, about))
     again = sum(outcome.played.tries > 1 for outcome in outcomes)
     taken = f", {again} of them taken more than once" if again else ""
     click.echo(f"\n{many(len(outcomes), 'row')}, {len(outcomes) - len(wrong)} as expected{taken}")
     harmed = next((one for one in outcomes if one.verdict and one.verdict.valid is False), None)
     if harmed is not None and harmed.verdict is not None:
-        worst = telling.worst_first(report.as_json(harmed.verdict)["findings"])[0]["name"]
+        worst = verdict_text.worst_first(report.as_json(harmed.verdict)["findings"])[0]["name"]
         look = ["floodmark", "show", str(harmed.played.folder), "--finding", worst]
         click.echo(f"next  {shlex.join(look)}")
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.commands.case_names import ROW, SCENARIO
-from harness.commands.failures import sigterm_kept
-from harness.commands.harmless import harmless
-from harness.commands.missed_words import missed_words
+from harness.commands.error_exits import sigterm_kept
 from harness.commands.run import RunOptions, planned
 from harness.errors import FloodmarkError
-from harness.load import end_all, raise_first
+from harness.phases.main_phase import end_all, raise_first
+from harness.reports.case_names import ROW, SCENARIO
+from harness.reports.missed_moments import missed_words
+from harness.reports.safe_text import harmless
 from harness.run import Run
 from harness.runner import DONE, INTERRUPTED, Progress, carry_out
 from nemesis.expectations import Row

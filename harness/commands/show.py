@@ -14,18 +14,20 @@ import orjson
 
 from checkers.laws.registry import NAME
 from checkers.text.explain import known_findings
-from harness.commands import again
-from harness.commands.accounts import account
-from harness.commands.around import act_line, faults, focus_of, show_story, story_of
-from harness.commands.brokers_words import died_unquoted
-from harness.commands.case_names import promises
-from harness.commands.course import began, change_line, course_of
-from harness.commands.evidence import Evidence
-from harness.commands.harmless import harmless, harmless_data
-from harness.commands.rulings import ruling
-from harness.commands.run_files import RunFiles
-from harness.commands.side_by_side import AROUND, check_partition, show_logs
-from harness.commands.telling import (
+from harness.errors import FloodmarkError, UsageError
+from harness.reports import reproduce_command
+from harness.reports.broker_exits import died_unquoted
+from harness.reports.case_names import promises
+from harness.reports.finding_evidence import Evidence
+from harness.reports.finding_narrative import account
+from harness.reports.history_context import act_line, faults, focus_of, show_story, story_of
+from harness.reports.logs_side_by_side import AROUND, check_partition, show_logs
+from harness.reports.phrases import PERMITS, many, told_class
+from harness.reports.record_story import began, change_line, course_of
+from harness.reports.run_files import RunFiles
+from harness.reports.run_outcome import ruling
+from harness.reports.safe_text import harmless, harmless_data
+from harness.reports.verdict_text import (
     Reading,
     gathering_of,
     headed,
@@ -39,9 +41,7 @@ from harness.commands.telling import (
     summarised,
     unknowns,
 )
-from harness.commands.words import PERMITS, many, told_class
-from harness.errors import FloodmarkError, UsageError
-from harness.run import FORMAT, LATEST, RUNS, VERDICT_BYTES_AT_MOST, P, Run, RunAt, open_run
+from harness.run import FORMAT, LATEST, P, RUNS, Run, RunAt, VERDICT_BYTES_AT_MOST, open_run
 from harness.verdict import BUG, EXIT_VALID
 
 Told = Mapping[str, Any]
@@ -174,7 +174,7 @@ def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
     for entry in reasons:
         click.echo(f"{name}: {click.style('cannot tell', fg='yellow')} whether there is "
                    f"{'more' if groups else 'any'}: {entry['reason']}")
-    once_more = again.command(run.folder, about, name) if groups else None
+    once_more = reproduce_command.command(run.folder, about, name) if groups else None
     click.echo(f"\nwhy    floodmark explain {name}")
     if once_more:
         click.echo(f"again  {harmless(once_more)}")

@@ -48,7 +48,7 @@ def row(folder: Path, form: str, repeat: int) -> None:
 def as_parquet(folder: Path) -> None:
     """The twins that a run and a judge leave."""
     from checkers.read.history_twin import keep
-    from harness.dump_twin import write_twin
+    from harness.parquet_dump import write_twin
 
     for lines in (folder / "logs").glob("*.jsonl"):
         write_twin(lines)

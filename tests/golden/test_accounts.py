@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from harness.commands import telling
-from harness.commands.course import WIDE
+from harness.reports import verdict_text
+from harness.reports.record_story import WIDE
 
 RUNS = Path(__file__).parents[2] / "histories" / "golden"
 VERDICTS = sorted((Path(__file__).parent / "accounts").glob("*.json"))
@@ -24,7 +24,7 @@ def report_of(path: Path) -> str:
     folder = RUNS / path.stem
     verdict = json.loads(path.read_text())
     about = json.loads((folder / "run.json").read_text())
-    return click.unstyle(telling.report(folder, verdict, about)).replace(str(folder), folder.name) + "\n"
+    return click.unstyle(verdict_text.report(folder, verdict, about)).replace(str(folder), folder.name) + "\n"
 
 
 @pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)
@@ -46,7 +46,7 @@ def test_each_finding_fits_on_a_screen(path: Path) -> None:
     heights = [after - before for before, after in zip(begun, [*begun[1:], len(lines)], strict=True)]
     assert max(heights) <= SCREEN
     assert all(len(line) <= WIDE for line in lines if not line.startswith("  cannot tell"))
-    assert all(len(line) <= telling.WIDTH for line in lines if re.match(r" {4}(\w| {7})", line))
+    assert all(len(line) <= verdict_text.WIDTH for line in lines if re.match(r" {4}(\w| {7})", line))
 
 
 @pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)

@@ -13,7 +13,7 @@ from jepsen_runs import history as told_by_jepsen
 from checkers.laws import finding_names as names
 from checkers.read.observed import OF_FILES
 from harness import history
-from harness.jepsen_names import SPAN
+from harness.importers.jepsen_names import SPAN
 from harness.op import NEMESIS, Op, Type
 
 # What a history alone cannot tell, whatever is in it: these checks are not made.

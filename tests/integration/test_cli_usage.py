@@ -11,7 +11,7 @@ from command_line import floodmark, golden
 
 from harness import catalog
 from harness.cli import main
-from harness.commands import failures
+from harness.commands import error_exits
 from harness.errors import FloodmarkError, UsageError
 from harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
@@ -163,7 +163,7 @@ def test_a_failure_is_one_sentence_and_never_invalid(
     def fails() -> int:
         raise error
 
-    assert failures.code_of(fails) == code
+    assert error_exits.code_of(fails) == code
     assert capsys.readouterr().err == told
 
 
@@ -174,7 +174,7 @@ def test_a_bug_of_our_own_says_so_and_keeps_its_traceback_in_a_file(
     def breaks() -> int:
         raise AssertionError("leo 3 below hw 5")
 
-    assert failures.code_of(breaks) == EXIT_HARNESS
+    assert error_exits.code_of(breaks) == EXIT_HARNESS
     told = capsys.readouterr().err
     assert told.startswith("floodmark: a bug of floodmark's own: AssertionError: leo 3 below hw 5 (")
     assert "Traceback" not in told

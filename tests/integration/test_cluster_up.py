@@ -14,7 +14,7 @@ import pytest
 from command_line import floodmark
 from confluent_kafka import Producer
 
-from harness.cluster.admin import create_topics
+from harness.cluster.admin_requests import create_topics
 from harness.commands import cluster as commands
 from harness.errors import FloodmarkError, UsageError
 
@@ -24,7 +24,7 @@ WAIT_S = 30.0
 UP = """
 import sys
 from pathlib import Path
-from harness.cluster.local import local_cluster
+from harness.cluster.local.cluster import local_cluster
 from harness.commands.cluster import up
 
 folder = Path(sys.argv[1])

@@ -16,7 +16,7 @@ import pytest
 from docker.errors import ImageNotFound
 
 import docker
-from harness.cluster import containers_client, containers_images
+from harness.cluster.containers import engine_client, images
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 READY_TIMEOUT_S = 60
@@ -110,11 +110,11 @@ def project(words: Sequence[str], into: Path) -> Iterator[Compose]:
     subprocess.run([folder / "vendor.sh"], check=True, timeout=120)
     mark = f"fmtest{secrets.token_hex(4)}"
     ports = free_ports(3)
-    with closing(containers_client.connect()) as client:
+    with closing(engine_client.connect()) as client:
         environment = {
             "COMPOSE_PROJECT_NAME": mark,
             "FLOODMARK_TAG": mark,
-            "BASE_IMAGE": containers_images.base_image(client, print),
+            "BASE_IMAGE": images.base_image(client, print),
             **{f"FLOODMARK_N{number}_PORT": str(port) for number, port in enumerate(ports, 1)},
         }
         try:
@@ -174,7 +174,7 @@ def as_a_person_would(compose: Compose) -> None:
     compose.until_brokers(first, compose.ports)
     assert sorted(compose.kcat(first, "-t", "greetings", "-C", "-e", "-q").split()) == ["one", "three", "two"]
 
-    client = containers_client.connect()
+    client = engine_client.connect()
     with closing(client):
         assert len(remains(client, mark)) == 4 + 4 + 1
         assert published(client, mark) == {("127.0.0.1", str(port)) for port in compose.ports}

@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import Producer
 
 from harness.cluster.broker_cluster import BrokerCluster
-from harness.cluster.containers import containers_cluster
-from harness.cluster.containers_clocks import Clocks
-from harness.cluster.containers_lab import Lab
-from harness.cluster.containers_memory import HIGHEST, WHY, MemoryLimits
-from harness.cluster.containers_pods import Pods
+from harness.cluster.containers.clocks import Clocks
+from harness.cluster.containers.cluster import containers_cluster
+from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.memory_limits import HIGHEST, MemoryLimits, WHY
+from harness.cluster.containers.pods import Pods
 from harness.errors import FloodmarkError
 from harness.protocols import CONTROLLER, PartitionSpec
 

@@ -13,7 +13,7 @@ import pytest
 from container_stage import LONG, NODES, SPECS, Stage, left
 
 from harness import logdir
-from harness.cluster import containers_pods
+from harness.cluster.containers import pods
 from harness.errors import FloodmarkError
 from harness.protocols import CONTROLLER, View
 
@@ -179,7 +179,7 @@ def test_a_paused_broker_stands_still_and_resumes(
         assert await stage.pods.stands_still("n2")
         assert not await stage.pods.stands_still("n1")
         with monkeypatch.context() as elsewhere:  # as where the harness does not see the engine's processes
-            elsewhere.setattr(containers_pods, "Path", lambda path: Path("/nowhere") / path.lstrip("/"))
+            elsewhere.setattr(pods, "Path", lambda path: Path("/nowhere") / path.lstrip("/"))
             assert await stage.pods.stands_still("n2")
             assert not await stage.pods.stands_still("n1")
         await one.pause("n2")

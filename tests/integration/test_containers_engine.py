@@ -12,11 +12,11 @@ import pytest
 from container_stage import WAIT_S, Stage, left, running, wait_until
 from docker.types import Mount
 
-from harness.cluster import containers_lab
-from harness.cluster.containers import containers_cluster
-from harness.cluster.containers_client import connect
-from harness.cluster.containers_lab import MOUNTED, Lab
-from harness.cluster.containers_sweep import remove_run
+from harness.cluster.containers import engine_resources
+from harness.cluster.containers.cluster import containers_cluster
+from harness.cluster.containers.engine_client import connect
+from harness.cluster.containers.engine_resources import Lab, MOUNTED
+from harness.cluster.containers.sweep import remove_run
 from harness.errors import FloodmarkError
 
 pytestmark = pytest.mark.docker
@@ -65,7 +65,7 @@ def test_an_engine_that_sees_other_folders_is_on_another_machine(
     """What the keeper wrote is not to be found here."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o777)
-    monkeypatch.setattr(containers_lab, "KEEPER_S", 1.0)
+    monkeypatch.setattr(engine_resources, "KEEPER_S", 1.0)
     monkeypatch.setattr(Lab, "mount", lambda _lab: Mount(MOUNTED, str(elsewhere), type="bind"))
     lab = Lab(tmp_path / "work", ("n1",))
 
@@ -84,7 +84,7 @@ def test_without_a_common_clock_there_is_no_trace(
     """As on a desktop, where the engine has a kernel of its own: the run says so and goes on."""
     other = tmp_path / "boot_id"
     other.write_text("another kernel\n")
-    monkeypatch.setattr(containers_lab, "BOOT_ID", other)
+    monkeypatch.setattr(engine_resources, "BOOT_ID", other)
     stage = Stage(tmp_path / "run", 1)
     try:
         stage.play(stage.cluster.start())

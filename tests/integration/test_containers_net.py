@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from net_rig import NODES, Rig, rig
 
-from harness.cluster.containers_net import Rules, packets_possible
+from harness.cluster.containers.network import Rules, packets_possible
 from harness.cluster.ports import HOST
 from harness.protocols import CLIENTS, CONTROLLER, Packets, Resets
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from harness.cluster.control import Control, ControlError, Refused
+from harness.cluster.control_client import Control, ControlError, Refused
 from harness.cluster.ports import HOST, Ports
 
 WAIT_S = 20.0

@@ -12,11 +12,8 @@ from typing import Any
 import pytest
 
 import docker
-from harness.cluster import containers_probe
-from harness.cluster.containers_client import connect
-from harness.cluster.containers_facts import facts
-from harness.cluster.containers_images import tools_image
-from harness.cluster.containers_probe import (
+from harness.cluster.containers import ability_probe
+from harness.cluster.containers.ability_probe import (
     CLOCK,
     CUT,
     DELAY,
@@ -32,7 +29,10 @@ from harness.cluster.containers_probe import (
     probe,
     understood,
 )
-from harness.cluster.containers_sweep import LABEL_RUN
+from harness.cluster.containers.engine_client import connect
+from harness.cluster.containers.engine_facts import facts
+from harness.cluster.containers.images import tools_image
+from harness.cluster.containers.sweep import LABEL_RUN
 from harness.commands.doctor import doctor
 from harness.errors import FloodmarkError
 from harness.verdict import EXIT_VALID
@@ -66,7 +66,7 @@ def _own_cache(image: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 def run(client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """What the containers of one test are labelled with; none of them is left."""
     name = secrets.token_hex(4)
-    monkeypatch.setattr(containers_probe, "secrets", SimpleNamespace(token_hex=lambda _: name))
+    monkeypatch.setattr(ability_probe, "secrets", SimpleNamespace(token_hex=lambda _: name))
     yield name
     assert left(client, name) == []
 
@@ -78,7 +78,7 @@ def left(client: docker.DockerClient, run: str) -> list[Any]:
 def tried(client: docker.DockerClient, image: str, run: str, what: str,
           options: Mapping[str, Any]) -> dict[str, Any]:
     """One container's answer."""
-    return dict(containers_probe._try(client, image, run, what, options))
+    return dict(ability_probe._try(client, image, run, what, options))
 
 
 def test_the_doctor_tells_of_this_engine(
@@ -104,7 +104,7 @@ def test_what_was_found_is_remembered_until_it_is_asked_for_anew(
     def look_again(*_: object) -> Abilities:
         raise FloodmarkError("it was tried again")
 
-    monkeypatch.setattr(containers_probe, "_try_all", look_again)
+    monkeypatch.setattr(ability_probe, "_try_all", look_again)
     if found[LOOPS].can:  # else other runs may have had all the loop devices, and it is not remembered
         assert probe(client, image) == found
     with pytest.raises(FloodmarkError, match="tried again"):
@@ -143,7 +143,7 @@ def test_an_image_without_the_program_is_named_as_the_trouble(client: docker.Doc
 def test_an_engine_that_is_silent_is_not_waited_for(
         client: docker.DockerClient, image: str, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is late removes its container all the same."""
-    monkeypatch.setattr(containers_probe, "PROBE_S", 0.0)
+    monkeypatch.setattr(ability_probe, "PROBE_S", 0.0)
 
     with pytest.raises(FloodmarkError, match="waited 0 s for the containers that try out"):
         probe(client, image, anew=True)

@@ -10,7 +10,7 @@ from harness.commands.run import RunOptions, planned, record
 from harness.history import read
 from harness.op import NEMESIS, Op, Type
 from harness.runner import RunResult
-from harness.schedule_text import read as schedule_of
+from harness.schedule.json_form import read as schedule_of
 
 pytestmark = pytest.mark.cluster
 

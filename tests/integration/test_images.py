@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import docker
-from harness.cluster import containers_client, containers_images
+from harness.cluster.containers import engine_client, images
 
 pytestmark = pytest.mark.docker
 
@@ -21,19 +21,19 @@ FOUND_AGAIN_MAX_S = 2.0  # it takes 0.03 s
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[docker.DockerClient]:
-    made = containers_client.connect()
+    made = engine_client.connect()
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
 def broker(client: docker.DockerClient) -> str:
-    return containers_images.broker_image(client, print)
+    return images.broker_image(client, print)
 
 
 @pytest.fixture(scope="module")
 def tools(client: docker.DockerClient) -> str:
-    return containers_images.tools_image(client, print)
+    return images.tools_image(client, print)
 
 
 def output(client: docker.DockerClient, image: str, script: str, *, user: str = "") -> str:
@@ -46,7 +46,7 @@ def output(client: docker.DockerClient, image: str, script: str, *, user: str = 
 
 def test_the_broker_is_small(client: docker.DockerClient, broker: str) -> None:
     """At most 30 MB above what it stands on."""
-    base = client.images.get(containers_images.base_image(client, print))
+    base = client.images.get(images.base_image(client, print))
     above = client.images.get(broker).attrs["Size"] - base.attrs["Size"]
 
     assert 0 < above <= ABOVE_BASE_MAX
@@ -128,7 +128,7 @@ def test_found_again(client: docker.DockerClient, tools: str) -> None:
     said = list[str]()
     begun = time.monotonic()
 
-    assert containers_images.tools_image(client, said.append) == tools
+    assert images.tools_image(client, said.append) == tools
     assert time.monotonic() - begun < FOUND_AGAIN_MAX_S
     assert said == []
 
@@ -139,8 +139,8 @@ def test_a_change_is_another_image(
     """Of the broker's code; and it is the changed code that runs."""
     changed = copy(tmp_path)
     (changed / "broker" / "words_of_this_test.py").write_text("print('changed')\n", encoding="utf-8")
-    monkeypatch.setattr(containers_images, "context_folder", lambda: changed)
-    name = containers_images.tools_image(client, print)
+    monkeypatch.setattr(images, "context_folder", lambda: changed)
+    name = images.tools_image(client, print)
     try:
         assert name != tools
         assert output(client, name, "python -m broker.words_of_this_test") == "changed\n"
@@ -153,7 +153,7 @@ def test_by_hand_without_a_network(client: docker.DockerClient, tmp_path: Path, 
     """The two commands of docker/README.md."""
     folder = copy(tmp_path)
     name = "floodmark-test-by-hand:1"
-    base = containers_images.base_image(client, print)
+    base = images.base_image(client, print)
     words = [f"--tag={name}", f"--build-arg=BASE_IMAGE={base}"]
     subprocess.run([folder / "vendor.sh"], check=True, timeout=120)
     try:
@@ -172,7 +172,7 @@ def copy(into: Path) -> Path:
     """docker/, as git would give it: without wheels that somebody has fetched, and without byte code."""
     folder = into / "docker"
     folder.mkdir()
-    names = [*containers_images.GOES_IN, "vendor.sh", "wheels/.gitignore", ".dockerignore"]
+    names = [*images.GOES_IN, "vendor.sh", "wheels/.gitignore", ".dockerignore"]
     subprocess.run(
         f"tar -C {DOCKER} --exclude=__pycache__ -c {' '.join(names)} | tar -C {folder} -x",
         shell=True,

@@ -18,8 +18,8 @@ from checkers.judge.whole_runs import RunWork
 from checkers.read.folder import open_folder
 from checkers.spark import hadoop, session
 from checkers.spark.hadoop import HadoopPlace
-from harness.dump_twin import write_twin
-from harness.places import path_of, scheme_of
+from harness.parquet_dump import write_twin
+from harness.run_location import path_of, scheme_of
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster.wards import Wards
+from harness.cluster.local.supervisor_client import Wards
 from harness.errors import FloodmarkError
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
@@ -21,7 +21,7 @@ WAIT_S = 20.0
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
-from harness.cluster.wards import Wards
+from harness.cluster.local.supervisor_client import Wards
 
 async def main():
     folder = Path(sys.argv[1])

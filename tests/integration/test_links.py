@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from harness.cluster import control
+from harness.cluster import control_client
 from harness.cluster.ports import HOST, Ports
 
 WAIT_S = 20.0
@@ -26,7 +26,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Net:
     """Two nodes, n1 and n2, each listening, a link each way, and who dialled in."""
 
-    lines: control.Lines
+    lines: control_client.Lines
     links: dict[tuple[str, str], int]  # (dialer, listener) -> port
     accepted: dict[str, "asyncio.Queue[Stream]"]
     listeners: dict[str, asyncio.Server]
@@ -69,10 +69,10 @@ async def within(what: "Awaitable[T]") -> "T":
 async def net() -> AsyncIterator[Net]:
     ports = Ports()
     ours, its = socket.socketpair()
-    argv = [sys.executable, "-m", "harness.cluster.links"]
+    argv = [sys.executable, "-m", "harness.cluster.local.link_proxies"]
     process = subprocess.Popen(argv, stdin=its)
     its.close()
-    lines = await control.over(ours, "the links")
+    lines = await control_client.over(ours, "the links")
     accepted: dict[str, asyncio.Queue[Stream]] = {node: asyncio.Queue() for node in ("n1", "n2")}
     listens = {node: ports.choose() for node in accepted}
     links = {pair: ports.choose() for pair in (("n1", "n2"), ("n2", "n1"))}
@@ -332,7 +332,7 @@ def test_a_taken_port_is_told() -> None:
 
     async def story(one: Net) -> None:
         (port, *_) = one.links.values()
-        with pytest.raises(control.Refused, match="in use"):
+        with pytest.raises(control_client.Refused, match="in use"):
             await one.lines.ask("listen", timeout_s=WAIT_S, links=[
                 {"dialer": "n1", "listener": "n2", "port": port, "to": [HOST, 1]}])
         n1, n2 = await one.joined("n1", "n2")

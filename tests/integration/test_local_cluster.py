@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from harness.cluster.broker_cluster import BrokerCluster
-from harness.cluster.local import local_cluster
+from harness.cluster.local.cluster import local_cluster
 from harness.errors import FloodmarkError
 from harness.protocols import CONTROLLER, PartitionSpec, View
 

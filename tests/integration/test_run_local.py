@@ -16,7 +16,7 @@ from harness.errors import FloodmarkError
 from harness.history import read
 from harness.op import Op, Type
 from harness.protocols import WorkloadSettings
-from harness.schedule import Entry, Schedule
+from harness.schedule.entry import Entry, Schedule
 
 pytestmark = pytest.mark.cluster
 RUN_ID = "00c0ffee00c0ffee"

@@ -12,7 +12,7 @@ import pytest
 from command_line import floodmark, golden
 from run_processes import marked, processes_of, wait_until
 
-from harness.commands.failures import code_of, raised_by_sigterm, sigterm_kept
+from harness.commands.error_exits import code_of, raised_by_sigterm, sigterm_kept
 
 WAIT_S = 120.0
 OURS = f"floodmark-{os.getuid()}"  # the locks of ports: for this user's runs to come

@@ -10,7 +10,7 @@ import trace_laws
 
 from harness import catalog, runner, trace
 from harness.protocols import Traces, WorkloadSettings
-from harness.schedule import Entry, Schedule
+from harness.schedule.entry import Entry, Schedule
 
 pytestmark = pytest.mark.cluster
 

@@ -24,7 +24,7 @@ from broker.protocol.messages import Batch
 from broker.storage import durability_side_file as durable_module
 from broker.storage import log_directory as files_module
 from broker.storage.checkpoint_files import HIGH_WATERMARKS, read_epochs, read_offsets, write_offsets
-from harness.cluster.power import power_cut
+from harness.cluster.power_loss import power_cut
 
 NAME = "log-0"
 SEGMENT_BYTES = 300  # three or four of the smallest batches

@@ -13,7 +13,7 @@ from jepsen_runs import history
 from harness.commands import import_jepsen
 from harness.commands.import_jepsen import import_history
 from harness.errors import UsageError
-from harness.jepsen_common import ORDER, CommonLines, pattern_of
+from harness.importers.jepsen_common_lines import CommonLines, ORDER, pattern_of
 
 HISTORIES = 240
 FIELD = re.compile(r"[{ ]:(index|time|process|type|f|value) ")
@@ -102,7 +102,8 @@ def test_what_is_quick_is_what_is_slow(tmp_path: Path, monkeypatch: pytest.Monke
     for kind in (Counting, none_of_them):
         monkeypatch.setattr(import_jepsen, "CommonLines", kind)
         for seed, text in enumerate(texts):
-            monkeypatch.setattr("harness.jepsen_read.BLOCK_BYTES", (1 << 18, 977, 64, 4096)[seed % 4])
+            block_bytes = (1 << 18, 977, 64, 4096)[seed % 4]
+            monkeypatch.setattr("harness.importers.jepsen_file.BLOCK_BYTES", block_bytes)
             outcomes[kind, seed] = outcome(tmp_path, text, f"{kind.__name__}-{seed}")
 
     told = [f"{seed}: {texts[seed][:300]}" for seed in range(HISTORIES)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from harness.catalog import MORE_NEMESES, NEMESES
 from harness.errors import UsageError
 from harness.faults import FAULTS
-from harness.schedule import Entry, Schedule
-from harness.schedule_text import read, write
+from harness.schedule.entry import Entry, Schedule
+from harness.schedule.json_form import read, write
+from nemesis.active_faults import Ledger
 from nemesis.budget import overspends
-from nemesis.episodes import MAKERS
-from nemesis.ledger import Ledger
-from nemesis.plans import known, plan
+from nemesis.fault_patterns import MAKERS
+from nemesis.random_plans import known, plan
 
 names = st.lists(st.sampled_from(sorted(MAKERS)), min_size=1, unique=True)
 sizes = st.integers(1, 5)

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from harness.client.client import Client, ClientConfig
 from harness.cluster.broker_cluster import BrokerCluster
-from harness.cluster.containers import containers_cluster
-from harness.cluster.containers_client import connect
-from harness.cluster.containers_lab import Lab
-from harness.cluster.containers_pods import Pods
-from harness.cluster.containers_sweep import LABEL_RUN
+from harness.cluster.containers.cluster import containers_cluster
+from harness.cluster.containers.engine_client import connect
+from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.pods import Pods
+from harness.cluster.containers.sweep import LABEL_RUN
 from harness.op import Send, Type
 from harness.protocols import PartitionSpec, View
 
@@ -29,8 +29,8 @@ LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only when they are
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
-from harness.cluster.containers_lab import Lab
-from harness.cluster.containers import containers_cluster
+from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.cluster import containers_cluster
 
 async def lab_only(folder):
     lab = Lab(folder, ("n1",))

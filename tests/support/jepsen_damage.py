@@ -10,8 +10,8 @@ from typing import Any
 
 from jepsen_runs import history
 
-from harness.edn import forms
-from harness.edn_forms import Keyword
+from harness.importers.edn import forms
+from harness.importers.edn_forms import Keyword
 
 Op = dict[str, Any]
 

@@ -9,7 +9,7 @@ from plain_lines import is_op
 
 from harness import history
 from harness.commands.import_jepsen import import_history
-from harness.edn import forms
+from harness.importers.edn import forms
 from harness.op import Op
 
 SEND = (":type :invoke, :f :send, :value [[:send 0 1]]", ":type :ok, :f :send, :value [[:send 0 [5 1]]]")

@@ -12,8 +12,8 @@ from typing import Any
 import net_peer
 from docker.types import EndpointConfig
 
-from harness.cluster.containers_lab import Lab
-from harness.cluster.containers_net import Rules
+from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.network import Rules
 from harness.cluster.ports import HOST, Ports
 
 NODES = ("n1", "n2", "n3")

@@ -9,8 +9,8 @@ from typing import Any
 
 from acts import isr, led_by, seen, send, wait
 
-from harness.commands.scenario_words import words
-from harness.schedule import Entry, Schedule
+from harness.commands.scenario_names import words
+from harness.schedule.entry import Entry, Schedule
 from nemesis.scenario import shipped
 
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}

@@ -8,9 +8,9 @@ from typing import Any
 
 from harness.errors import FloodmarkError
 from harness.history import Recorder, read
-from harness.op import NEMESIS, Intent, Op, Outcome, Type
+from harness.op import Intent, NEMESIS, Op, Outcome, Type
 from harness.protocols import Met, PartitionSpec, PartitionView, ReplicaView, View
-from harness.schedule import Entry, Schedule
+from harness.schedule.entry import Entry, Schedule
 from nemesis.crash import Crash
 from nemesis.cut import Cut
 from nemesis.disk import Disk
@@ -19,7 +19,7 @@ from nemesis.expire import Expire
 from nemesis.failpoint import Failpoint
 from nemesis.pause import Pause
 from nemesis.power import Power
-from nemesis.striker import Striker
+from nemesis.schedule_runner import Striker
 
 NODES = ("n1", "n2", "n3")
 SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=NODES),)

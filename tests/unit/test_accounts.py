@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from checkers.laws import finding_names as names
-from harness.commands import telling
+from harness.reports import verdict_text
 
 ABOUT: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n2"}},
@@ -73,7 +73,7 @@ def group(name: str = "lost-write", *examples: dict[str, Any], by: str | None = 
 def told(folder: Path, *groups: dict[str, Any], about: dict[str, Any] = ABOUT, unknown: Sequence[Any] = ()
          ) -> list[dict[str, str]]:
     verdict = {"valid": False, "findings": list(groups), "unknown": list(unknown)}
-    return [dict(account.parts) for account in telling.reading_of(folder, verdict, about).accounts]
+    return [dict(account.parts) for account in verdict_text.reading_of(folder, verdict, about).accounts]
 
 
 def test_a_loss_is_told_from_the_ack_to_the_logs(folder: Path) -> None:
@@ -355,10 +355,10 @@ def test_the_last_words_of_a_broker_are_quoted_under_its_finding(
     """Line by line, and not in the sentence as well; where run.json has none, the sentence is all."""
     verdict = {"valid": False, "findings": [group("broker-died", DIED)], "counts": {"ops": 9}}
     about = {**ABOUT, "died": ["n2"], "died_words": words}
-    (account,) = telling.reading_of(folder, verdict, about).accounts
+    (account,) = verdict_text.reading_of(folder, verdict, about).accounts
     assert account.parts[0] == ("what", what)
     assert [part for part in account.parts if part[0] in ("words", "")] == quoted
-    report = click.unstyle(telling.report(folder, verdict, about))
+    report = click.unstyle(verdict_text.report(folder, verdict, about))
     assert all(f"           {text}\n" in report for head, text in quoted if not head)
     assert report.count("HW 7 above LEO 6") == 1
 
@@ -414,9 +414,9 @@ def test_the_report_is_made_of_headed_lines(folder: Path) -> None:
     """Each part behind its head, no line too wide; the other examples in a sentence each."""
     more = [{**LOST, "text": f"And {number}."} for number in range(5)]
     verdict = {"valid": False, "findings": [{**group("lost-write", LOST, *more), "count": 9}]}
-    lines = click.unstyle(telling.report(folder, verdict, ABOUT)).splitlines()
+    lines = click.unstyle(verdict_text.report(folder, verdict, ABOUT)).splitlines()
     begin = lines.index("  lost-write: 9 findings, a bug")
     heads = [line.split()[0] for line in lines[begin + 1:] if re.match(r"    \S", line)]
     assert heads == ["what", "why", "also", "also", "..."]  # when, and who has it: the summary says that
     assert "    ... and 6 more" in lines
-    assert max(len(line) for line in lines if line.startswith("    ")) <= telling.WIDTH
+    assert max(len(line) for line in lines if line.startswith("    ")) <= verdict_text.WIDTH

@@ -4,7 +4,7 @@ import pytest
 
 from broker import check_config
 from broker.server import config
-from harness.broker_keys import INT_MAX, KEYS, LONG_MAX, OF_TOPICS, OURS, checked, why_not
+from harness.broker_config import INT_MAX, KEYS, LONG_MAX, OF_TOPICS, OURS, checked, why_not
 from harness.errors import UsageError
 
 TRIED = ("-1", "0", "1", "2", "100", str(INT_MAX), str(INT_MAX + 1), str(LONG_MAX), str(LONG_MAX + 1), "true",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.schedule import Entry
+from harness.schedule.entry import Entry
 from nemesis.budget import overspends
 
 HEALTHY = {"at": "state", "healthy": True}

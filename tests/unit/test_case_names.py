@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from harness.commands.case_names import CHARS, UNREADABLE, case_name, numbered
 from harness.commands.run import RunOptions, planned
+from harness.commands.scenario_names import words
 from harness.commands.scenario_runs import Part, options_of
-from harness.commands.scenario_words import words
+from harness.reports.case_names import CHARS, UNREADABLE, case_name, numbered
 from harness.runner import _head
 from nemesis import scenario
 

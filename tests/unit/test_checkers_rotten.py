@@ -10,7 +10,7 @@ from folders import Tale
 from checkers.judge import bags
 from checkers.judge.job import SparkJudge
 from checkers.read.folder import open_folder
-from harness.dump_twin import write_twin
+from harness.parquet_dump import write_twin
 
 
 def in_parquet(folder: Path, *, alone: bool = True) -> Path:

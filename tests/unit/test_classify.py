@@ -3,7 +3,7 @@
 import pytest
 
 from harness.client import classify
-from harness.client.names import NAMES
+from harness.client.error_names import NAMES
 from harness.op import Send, Type
 
 SENDS = (Send(partition=3, value=10), Send(partition=3, value=11))

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from harness.commands import again
-from harness.commands.telling import shortened, worst_first
-from harness.commands.words import op_line
 from harness.op import Op, Read, Send, Type
+from harness.reports import reproduce_command
+from harness.reports.phrases import op_line
+from harness.reports.verdict_text import shortened, worst_first
 
 
 def act(f: str, **fault: Any) -> Op:
@@ -92,13 +92,14 @@ def test_a_run_is_had_again_from_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "my run"
     folder.mkdir()
     (folder / "history.jsonl").touch()
-    assert again.command(folder, ABOUT) == f"floodmark reproduce '{folder}'"
-    assert again.command(folder, ABOUT, "duplicate") == f"floodmark reproduce '{folder}' --finding duplicate"
+    assert reproduce_command.command(folder, ABOUT) == f"floodmark reproduce '{folder}'"
+    with_finding = f"floodmark reproduce '{folder}' --finding duplicate"
+    assert reproduce_command.command(folder, ABOUT, "duplicate") == with_finding
 
 
 def test_a_run_without_its_history_is_not_had_again(tmp_path: Path) -> None:
     """Where its faults struck stands there."""
-    assert again.command(tmp_path, ABOUT) is None
+    assert reproduce_command.command(tmp_path, ABOUT) is None
 
 
 @pytest.mark.parametrize("change", [
@@ -106,7 +107,7 @@ def test_a_run_without_its_history_is_not_had_again(tmp_path: Path) -> None:
     {"guarantees": None}, {"partitions": {"0": {}}}])
 def test_a_run_of_somebody_elses_making_is_not_had_again(change: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").touch()
-    assert again.command(tmp_path, ABOUT) is not None
-    assert again.command(tmp_path, {**ABOUT, **change}) is None
+    assert reproduce_command.command(tmp_path, ABOUT) is not None
+    assert reproduce_command.command(tmp_path, {**ABOUT, **change}) is None
     lacking = {key: value for key, value in ABOUT.items() if key not in change}
-    assert again.command(tmp_path, lacking) is None
+    assert reproduce_command.command(tmp_path, lacking) is None

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError, DockerException
 
-from harness.cluster import containers_client
+from harness.cluster.containers import engine_client
 from harness.errors import FloodmarkError
 
 GOOD = {"Version": "20.10.24", "ApiVersion": "1.41", "Os": "linux", "Arch": "amd64"}
@@ -58,16 +58,16 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 def refused() -> str:
     with pytest.raises(FloodmarkError) as error:
-        containers_client.connect()
+        engine_client.connect()
     return str(error.value)
 
 
 def test_an_engine_of_today(engine: Engine) -> None:
     """Nothing to say."""
-    client = containers_client.connect()
+    client = engine_client.connect()
     try:
         assert client.version()["Version"] == "20.10.24"
-        assert client.api.timeout == containers_client.REQUEST_TIMEOUT_S
+        assert client.api.timeout == engine_client.REQUEST_TIMEOUT_S
     finally:
         client.close()
 
@@ -91,7 +91,7 @@ def test_a_newer_engine_is_welcome(engine: Engine) -> None:
     """1.100 is more than 1.41: numbers, not text."""
     engine.about = {**GOOD, "ApiVersion": "1.100"}
 
-    containers_client.connect().close()
+    engine_client.connect().close()
 
 
 def test_no_engine_where_docker_host_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_no_engine_where_it_usually_is(monkeypatch: pytest.MonkeyPatch, tmp_path
     """Then DOCKER_HOST may be what is lacking: contexts of the docker command are not read."""
     monkeypatch.delenv("DOCKER_HOST", raising=False)
 
-    told = containers_client.why_not(FileNotFoundError(2, "No such file"), containers_client.address())
+    told = engine_client.why_not(FileNotFoundError(2, "No such file"), engine_client.address())
 
     assert told.startswith("no container engine answers at unix:///var/run/docker.sock: start it")
     assert "set DOCKER_HOST, for the docker command's contexts are not read" in told
@@ -160,7 +160,7 @@ def wrapped(error: Exception) -> DockerException:
 )
 def test_what_lies_beneath_decides(error: Exception, why: str) -> None:
     """The outermost error says little."""
-    assert containers_client.why_not(wrapped(error), "unix://x").startswith(why)
+    assert engine_client.why_not(wrapped(error), "unix://x").startswith(why)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody without rights")
@@ -170,7 +170,8 @@ def test_no_permission(engine: Engine) -> None:
     path.chmod(0o600)
     path.parent.chmod(0o755)
     # What it needs is imported before: another user may not read the files.
-    asks = "import os; from harness.cluster.containers_client import connect; os.setuid(65534); connect()"
+    asks = ("import os; from harness.cluster.containers.engine_client import connect; "
+            "os.setuid(65534); connect()")
 
     ran = subprocess.run(
         [sys.executable, "-c", asks], capture_output=True, text=True, timeout=60, check=False

@@ -11,8 +11,9 @@ from types import ModuleType
 import pytest
 from disk import Disk, batch
 
-from harness.cluster import containers_archives, damage, power
-from harness.cluster.containers_disks import edits
+from harness.cluster import log_damage, power_loss
+from harness.cluster.containers import archives
+from harness.cluster.containers.disks import edits
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = len(batch(0).data)
@@ -45,26 +46,26 @@ def shutdown() -> ModuleType:
 
 
 def test_the_fault_program_and_the_harness_count_alike(disk: Disk, shutdown: ModuleType) -> None:
-    fsynced = power.fsynced(disk.durable)
+    fsynced = power_loss.fsynced(disk.durable)
 
     told = shutdown.held(disk.log_dir, fsynced)
 
     assert told == {"log-0": (10, 5 * SIZE, 6)}
-    assert power.held(disk.log_dir) == {log: (leo, size) for log, (leo, size, _) in told.items()}
+    assert power_loss.held(disk.log_dir) == {log: (leo, size) for log, (leo, size, _) in told.items()}
 
 
 def test_a_torn_batch_counts_for_neither(disk: Disk, shutdown: ModuleType) -> None:
     with disk.segments()[0].open("ab") as file:
         file.write(batch(10).data[:-1])
 
-    assert shutdown.held(disk.log_dir, None)["log-0"][0] == power.held(disk.log_dir)["log-0"][0] == 10
+    assert shutdown.held(disk.log_dir, None)["log-0"][0] == power_loss.held(disk.log_dir)["log-0"][0] == 10
 
 
 def test_what_a_crash_has_padded_with_zeros_counts_for_neither(disk: Disk, shutdown: ModuleType) -> None:
     with disk.segments()[0].open("ab") as file:
         file.write(bytes(300))
 
-    assert shutdown.held(disk.log_dir, None)["log-0"][0] == power.held(disk.log_dir)["log-0"][0] == 10
+    assert shutdown.held(disk.log_dir, None)["log-0"][0] == power_loss.held(disk.log_dir)["log-0"][0] == 10
 
 
 def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: ModuleType) -> None:
@@ -73,20 +74,20 @@ def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: Modu
     one.kill()
 
     assert len(one.segments()) == 3
-    assert shutdown.held(one.log_dir, power.fsynced(one.durable)) == {"log-0": (5, 5 * SIZE, 4)}
-    assert power.held(one.log_dir) == {"log-0": (5, 5 * SIZE)}
+    assert shutdown.held(one.log_dir, power_loss.fsynced(one.durable)) == {"log-0": (5, 5 * SIZE, 4)}
+    assert power_loss.held(one.log_dir) == {"log-0": (5, 5 * SIZE)}
 
 
 def test_an_account_that_knows_of_everything_is_no_account(disk: Disk) -> None:
-    power.start_anew(disk.durable)
+    power_loss.start_anew(disk.durable)
 
-    assert power.fsynced(disk.durable) is None
+    assert power_loss.fsynced(disk.durable) is None
 
 
 def test_between_two_looks_is_what_is_missing_in_the_second() -> None:
     before = {"a-0": (10, 900), "b-0": (4, 300), "c-0": (2, 80)}
 
-    lost = power.between(before, {"a-0": (6, 500), "b-0": (4, 300)})
+    lost = power_loss.between(before, {"a-0": (6, 500), "b-0": (4, 300)})
 
     assert (lost.kept, lost.records, lost.bytes) == (
         {"a-0": 6, "b-0": 4}, {"a-0": 4, "c-0": 2}, {"a-0": 400, "c-0": 80})
@@ -97,7 +98,7 @@ def test_between_two_looks_is_what_is_missing_in_the_second() -> None:
 
 @pytest.mark.parametrize("kind", ["corrupt", "truncated"])
 def test_damage_costs_the_last_batch_and_no_other(disk: Disk, kind: str) -> None:
-    found = {"corrupt": damage.corrupt, "truncated": damage.truncated}[kind](disk.log_dir)
+    found = {"corrupt": log_damage.corrupt, "truncated": log_damage.truncated}[kind](disk.log_dir)
     assert found is not None
 
     path = disk.log_dir / found.file
@@ -123,7 +124,7 @@ def test_damage_is_done_where_there_are_records(tmp_path: Path) -> None:
     (one.log_dir / "a-0" / f"{0:020d}.log").touch()
     (one.folder / f"{2:020d}.log").touch()
 
-    found = damage.truncated(one.log_dir)
+    found = log_damage.truncated(one.log_dir)
 
     assert found is not None
     assert (found.partition, found.file) == ("log-0", SEGMENT)
@@ -132,7 +133,7 @@ def test_damage_is_done_where_there_are_records(tmp_path: Path) -> None:
 def test_where_there_is_no_record_nothing_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "log-0").mkdir()
 
-    assert damage.corrupt(tmp_path) is None
+    assert log_damage.corrupt(tmp_path) is None
 
 
 # -- files cut on a copy, and cut again on the disk -------------------------------------------------------
@@ -176,7 +177,7 @@ def test_an_archive_is_unpacked_whatever_its_pieces(tmp_path: Path, piece: int) 
 
     pieces = (data[at:at + piece] for at in range(0, len(data), piece))
 
-    containers_archives.unpack(pieces, tmp_path, without="!")
+    archives.unpack(pieces, tmp_path, without="!")
 
     assert listing(tmp_path) == {"log-0/one": content, "meta": b""}
 
@@ -187,7 +188,7 @@ def test_an_archive_writes_nothing_but_files_below_its_folder(tmp_path: Path) ->
     data = packed(("data/../../evil", b"x"), ("/data/evil", b"x"), ("data/link", "/etc/passwd"),
                   ("data/.floodmark-fill-1", b"x"), ("data/good", b"g"))
 
-    containers_archives.unpack([data], target, without=".floodmark-")
+    archives.unpack([data], target, without=".floodmark-")
 
     assert listing(tmp_path) == {"copy/good": b"g"}
 
@@ -196,7 +197,7 @@ def test_an_archive_that_breaks_off_is_an_error(tmp_path: Path) -> None:
     data = packed(("data/one", bytes(4000)))
 
     with pytest.raises(OSError, match="cannot be read"):
-        containers_archives.unpack([data[:2000]], tmp_path, without="!")
+        archives.unpack([data[:2000]], tmp_path, without="!")
 
 
 # -- the shell program ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from harness.cluster import containers_images as images
+from harness.cluster.containers import images
 from harness.errors import FloodmarkError
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"

@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-from harness.cluster.containers_lab import Lab
-from harness.cluster.containers_layout import lay_out
+from harness.cluster.broker_properties import properties, settings
+from harness.cluster.containers.addresses import lay_out
+from harness.cluster.containers.engine_resources import Lab
 from harness.cluster.layout import Layout
 from harness.cluster.layout import lay_out as local_lay_out
 from harness.cluster.ports import Ports
-from harness.cluster.properties import properties, settings
 from harness.errors import FloodmarkError
 from harness.protocols import CLIENTS, CONTROLLER
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cluster.containers_net import Rules
+from harness.cluster.containers.network import Rules
 from harness.errors import FloodmarkError
 from harness.protocols import CLIENTS, CONTROLLER, Cuts, Packets, Resets
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import containers_packets as packets
-from harness.cluster.containers_packets import NETEM, QUEUE, STATISTIC, Force, Pair, Wanted
+from harness.cluster.containers import packet_rules as packets
+from harness.cluster.containers.packet_rules import Force, NETEM, Pair, QUEUE, STATISTIC, Wanted
 from harness.errors import FloodmarkError
 from harness.protocols import CLIENTS, CONTROLLER
 

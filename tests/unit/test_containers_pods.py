@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.cluster.containers_lab import Lab
-from harness.cluster.containers_pods import Pod, Pods
+from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.pods import Pod, Pods
 from harness.cluster.layout import Layout
 from harness.errors import FloodmarkError
 from harness.protocols import CONTROLLER

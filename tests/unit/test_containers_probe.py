@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import containers_probe
-from harness.cluster.containers_probe import (
+from harness.cluster.containers import ability_probe
+from harness.cluster.containers.ability_probe import (
     CLOCK,
     CUT,
     DELAY,
@@ -130,16 +130,16 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_was_found_is_remembered_for_the_same_engine_alone(file: Path) -> None:
     found = understood(network(netem="unknown", reset="no REJECT"), disks())
-    containers_probe._keep("this", found)
+    ability_probe._keep("this", found)
 
-    assert containers_probe._kept("this") == found
-    assert containers_probe._kept("that") is None
+    assert ability_probe._kept("this") == found
+    assert ability_probe._kept("that") is None
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 def test_that_there_is_no_loop_device_is_not_remembered(file: Path) -> None:
     """Other runs may have had them all."""
-    containers_probe._keep("this", understood(network(), disks(loops="no device")))
+    ability_probe._keep("this", understood(network(), disks(loops="no device")))
 
     assert not file.exists()
 
@@ -152,4 +152,4 @@ def test_a_spoilt_memory_is_no_memory(file: Path, text: str) -> None:
     file.parent.mkdir()
     file.write_text(text)
 
-    assert containers_probe._kept("this") is None
+    assert ability_probe._kept("this") is None

@@ -6,15 +6,15 @@ from pathlib import Path
 import click
 import pytest
 
-from harness.cluster.containers_facts import Facts
-from harness.cluster.containers_probe import DELAY, LOOPS, NAMES, Ability
+from harness.cluster.containers.ability_probe import Ability, DELAY, LOOPS, NAMES
+from harness.cluster.containers.engine_facts import Facts
 from harness.commands import doctor_machine
 from harness.commands.doctor import doctor, lacking
 from harness.commands.doctor_engine import Engine, engine_rows
 from harness.commands.doctor_faults import fault_rows
-from harness.commands.doctor_words import FaultRow, Row, lines
 from harness.errors import FloodmarkError
 from harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
+from harness.reports.doctor_table import FaultRow, Row, lines
 from harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ABLE = Engine(rows=(), abilities=dict.fromkeys(NAMES, Ability(can=True)))

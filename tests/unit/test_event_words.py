@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.commands.event_words import TraceLine, listed, told
+from harness.reports.trace_text import TraceLine, listed, told
 from harness.trace import FIELDS
 
 STATE = {"epoch": 2, "leo": 5, "hw": 4}

@@ -11,11 +11,11 @@ import click
 import pytest
 from command_line import floodmark
 
-from harness.commands import telling
-from harness.commands.course import WIDE
-from harness.commands.gate_markdown import markdown
-from harness.commands.outcomes import Outcome
-from harness.commands.rulings import ruling
+from harness.reports import verdict_text
+from harness.reports.gate_outcomes import Outcome
+from harness.reports.markdown_report import markdown
+from harness.reports.record_story import WIDE
+from harness.reports.run_outcome import ruling
 
 ABOUT: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n3"}},
@@ -101,8 +101,8 @@ def group(name: str, *examples: dict[str, Any], by: str | None = None, count: in
             "examples": [{"text": f"{name} it is.", **one} for one in examples]}
 
 
-def read(folder: Path, *groups: dict[str, Any]) -> telling.Reading:
-    return telling.reading_of(folder, {"valid": False, "findings": list(groups)}, ABOUT)
+def read(folder: Path, *groups: dict[str, Any]) -> verdict_text.Reading:
+    return verdict_text.reading_of(folder, {"valid": False, "findings": list(groups)}, ABOUT)
 
 
 def events(folder: Path, *groups: dict[str, Any]) -> list[list[str]]:
@@ -207,7 +207,7 @@ def test_what_follows_is_a_line_each(folder: Path) -> None:
         group("lost-write", LOST), group("unsafe-truncation", *cut),
         group("saw-then-lost", seen),
         group("realtime-order", {"partition": 0, "offset": 5, "ops": [1, 6, 7], "text": "word " * 60})]}
-    lines = click.unstyle(telling.report(folder, verdict, ABOUT)).splitlines()
+    lines = click.unstyle(verdict_text.report(folder, verdict, ABOUT)).splitlines()
     begin = lines.index("    the same, as other checks saw it:")
     assert lines[begin + 1:begin + 4:2] == [
         "      saw-then-lost          7 was read (history.jsonl:7, 8)",

@@ -9,7 +9,7 @@ import pytest
 from command_line import floodmark
 
 from harness.commands import check, rejudge, run
-from harness.commands.folders import chosen
+from harness.commands.folder_arguments import chosen
 from harness.errors import UsageError
 from harness.run import RUNS
 from harness.verdict import (

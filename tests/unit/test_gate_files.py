@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from checkers.judge import report
 from harness import catalog
-from harness.commands import again, check, gate_markdown
-from harness.commands.gate_junit import junit, seconds_of
-from harness.commands.gate_markdown import markdown
-from harness.commands.outcomes import Outcome, visible, why
-from harness.commands.rulings import Ruling
+from harness.commands import check
 from harness.errors import FloodmarkError, UsageError
+from harness.reports import markdown_report, reproduce_command
+from harness.reports.gate_outcomes import Outcome, visible, why
+from harness.reports.junit_report import junit, seconds_of
+from harness.reports.markdown_report import markdown
+from harness.reports.run_outcome import Ruling
 from harness.verdict import Finding, NotMade, Unknown, Verdict
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
@@ -296,7 +297,7 @@ def test_the_page_has_a_row_for_each_run_and_a_section_for_each_that_fails(
 
 def test_the_page_shows_how_to_have_a_bug_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the folder has what that takes."""
-    monkeypatch.setattr(again, "command", lambda folder, *_: f"floodmark reproduce {folder}")
+    monkeypatch.setattr(reproduce_command, "command", lambda folder, *_: f"floodmark reproduce {folder}")
     told = {"valid": False, "unknown": [], "findings": [{**outcome_with("").failing[0]}]}
     outcome = Outcome(folder=Path("a"), ruling=BAD, told=told, about={"nodes": []})
     assert "\nfloodmark reproduce a\n```" in markdown("1 run", [outcome]).decode()
@@ -330,7 +331,7 @@ def test_words_come_out_of_the_page_as_they_went_in() -> None:
     assert f"  - {words}" in html.unescape(page).splitlines()
 
 
-@pytest.mark.parametrize("limit", [gate_markdown.LIMIT, 40_000, 5_000])
+@pytest.mark.parametrize("limit", [markdown_report.LIMIT, 40_000, 5_000])
 def test_a_page_is_bounded_and_says_what_was_cut(limit: int) -> None:
     """10,000 runs, half of them with much to tell: the valid ones go first, and all are accounted for."""
     valid = Outcome(folder=Path("runs/good"), ruling=GOOD, told={"valid": True})

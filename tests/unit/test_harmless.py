@@ -13,12 +13,13 @@ from command_line import GOLDEN
 
 from checkers.read.folder import open_folder
 from harness.cli import main
-from harness.commands import check, gate_markdown
-from harness.commands.gate_junit import junit
-from harness.commands.harmless import harmless, harmless_data, is_plain
+from harness.commands import check
 from harness.commands.show import read_verdict
-from harness.places import is_safe_name
+from harness.reports import markdown_report
+from harness.reports.junit_report import junit
+from harness.reports.safe_text import harmless, harmless_data, is_plain
 from harness.run import Run
+from harness.run_location import is_safe_name
 from harness.verdict import Finding, Policy, Unknown, Verdict
 
 LOST = "a-kill-loses-the-tail"
@@ -133,7 +134,7 @@ def test_the_gates_reports_hold_it_as_text(folder: Path) -> None:
     case = ElementTree.fromstring(junit([outcome], check.datetime.datetime(2026, 1, 1)))
     assert_harmless("".join(case.itertext()) + "".join(
         value for element in case.iter() for value in element.attrib.values()))
-    page = gate_markdown.markdown("1 run", [outcome]).decode()
+    page = markdown_report.markdown("1 run", [outcome]).decode()
     assert_harmless(page)
     body = re.sub(r"```sh\n.*?\n```", "", page, flags=re.DOTALL)
     assert "<b>" not in body

@@ -11,7 +11,7 @@ from jepsen_text import READ, SEND, imported, in_json, nemesis, numbered, places
 from harness.commands import import_jepsen
 from harness.commands.import_jepsen import import_history
 from harness.errors import FloodmarkError, UsageError
-from harness.jepsen_names import LIFE
+from harness.importers.jepsen_names import LIFE
 
 # -- the forms of a file ------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jepsen_text import POLL, READ, SEND, imported, nemesis, numbered, places
 
-from harness.jepsen_names import LIFE, SPAN
+from harness.importers.jepsen_names import LIFE, SPAN
 from harness.op import NEMESIS, Type
 
 # -- sends and reads ----------------------------------------------------------------------------------------

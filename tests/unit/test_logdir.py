@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from harness.batches import HEADER_BYTES
 from harness.errors import FloodmarkError
 from harness.logdir import LogState, describe, dump, read_epochs, read_offsets
 from harness.protocols import PartitionSpec
+from harness.record_batches import HEADER_BYTES
 
 RUN = "0123456789abcdef"
 OURS = [("floodmark", RUN.encode())]

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from harness.commands.scenario_words import words
+from harness.commands.scenario_names import words
 from harness.faults import FAULTS
 from harness.protocols import Met, PartitionView, ReplicaView, View
 from nemesis import step_moments
-from nemesis.ledger import Ledger
-from nemesis.misses import likely, seen_of
-from nemesis.moment_words import asked_words
+from nemesis.active_faults import Ledger
+from nemesis.missed_moments import likely, seen_of
+from nemesis.moment_text import asked_words
 from nemesis.roles import Stage
 from nemesis.scenario import shipped
-from nemesis.words_of_steps import Cursor, tokens
+from nemesis.step_tokenizer import Cursor, tokens
 
 NODES = ("n1", "n2", "n3")
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from harness.protocols import PartitionView, ReplicaView, View
-from nemesis.ledger import Ledger
-from nemesis.moments import healthy, holds
+from nemesis.active_faults import Ledger
+from nemesis.moment_watch import healthy, holds
 from nemesis.roles import Stage, resolve
 
 NODES = ("n1", "n2", "n3")

@@ -8,7 +8,7 @@ import pytest
 from harness.errors import FloodmarkError
 from harness.faults import FAULTS
 from harness.protocols import Clocks, MemoryLimits, Nemesis, Struck
-from harness.schedule import Entry
+from harness.schedule.entry import Entry
 from nemesis.clock import Clock
 from nemesis.memory import Memory
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import FloodmarkError
 from harness.protocols import Struck
-from harness.schedule import Entry
+from harness.schedule.entry import Entry
 from nemesis.disk import Disk
 
 

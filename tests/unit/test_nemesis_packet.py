@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.protocols import Packets, Resets, Struck
-from harness.schedule import Entry
+from harness.schedule.entry import Entry
 from nemesis.packet import Packet, Reset
 
 NODES = ("n1", "n2", "n3")

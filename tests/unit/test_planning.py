@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import planning
-from harness.commands.planning import Ground, Planned
+from harness.commands import planned_schedule
+from harness.commands.planned_schedule import Ground, Planned
 from harness.commands.run import RunOptions, planned
 from harness.errors import UsageError
-from harness.schedule import ACTS
+from harness.schedule.entry import ACTS
 
 
 def plan(words: str, *, duration_s: float = 30.0, links: str | None = None, least_isr: int = 2,
          cluster: str = "local", overspend: bool = False) -> Planned:
-    return planning.random(words, Ground(
+    return planned_schedule.random(words, Ground(
         cluster=cluster, nodes=("n1", "n2", "n3"), partitions=(0,), links=links,
         min_insync_replicas=least_isr, seed=1, duration_s=duration_s, interval_s=2.0, overspend=overspend))
 

@@ -14,16 +14,16 @@ import pytest
 
 from broker.testing import failpoint_requests
 from harness.cluster import views
-from harness.cluster.control import Refused
+from harness.cluster.broker_properties import settings
+from harness.cluster.control_client import Refused
+from harness.cluster.control_sockets import Sockets
+from harness.cluster.failpoint_control import Points
 from harness.cluster.layout import Layout, lay_out
-from harness.cluster.points import Points
 from harness.cluster.ports import Ports
-from harness.cluster.properties import settings
-from harness.cluster.sockets import Sockets
 from harness.errors import FloodmarkError
-from harness.load import AcksGiven
-from harness.points import POINTS, SCOPES
+from harness.phases.main_phase import AcksGiven
 from harness.protocols import CONTROLLER, PartitionSpec
+from harness.schedule.failpoints import POINTS, SCOPES
 from harness.trace import Feed
 
 NODES = ("n1", "n2")

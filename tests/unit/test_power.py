@@ -1,5 +1,5 @@
 """The power cut: the broker's account (broker.storage.durability_side_file, log_directory) and its
-reader (harness.cluster.power), which share no code, must mean the same."""
+reader (harness.cluster.power_loss), which share no code, must mean the same."""
 
 from pathlib import Path
 from random import Random
@@ -11,7 +11,7 @@ from broker.protocol.messages import Batch
 from broker.storage.checkpoint_files import HIGH_WATERMARKS, read_epochs, read_offsets, write_offsets
 from broker.storage.durability_side_file import Durable, Note
 from broker.storage.log_directory import Files
-from harness.cluster.power import power_cut, wipe
+from harness.cluster.power_loss import power_cut, wipe
 from harness.errors import FloodmarkError
 
 SIZE = len(batch(0).data)

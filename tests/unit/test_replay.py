@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from harness import schedule_text
 from harness.errors import FloodmarkError
 from harness.op import NEMESIS, Op, Send, Type
-from harness.past import Past, past_of
-from harness.replay import Anchored, Ground, anchored, schedule_of, settings_of
-from harness.schedule import Entry, Schedule
+from harness.saved_run import Anchored, Ground, anchored, schedule_of, settings_of
+from harness.schedule import json_form
+from harness.schedule.entry import Entry, Schedule
+from harness.schedule.schedule_history import Past, past_of
 
 MS = 1_000_000
 ABOUT: dict[str, Any] = {
@@ -142,8 +142,8 @@ def test_a_scripted_send_is_known_by_its_value() -> None:
 
 def anchors(schedule: Schedule, ops: Sequence[Op], focus: int | None = 0) -> tuple[Anchored, ...]:
     found = anchored(schedule, Ground(past=past(schedule, ops), partitions=(0, 1), focus=focus))
-    written = schedule_text.write(tuple(one.now for one in found))
-    assert schedule_text.read(written, nodes=("n1", "n2", "n3"), partitions=(0, 1)) == tuple(
+    written = json_form.write(tuple(one.now for one in found))
+    assert json_form.read(written, nodes=("n1", "n2", "n3"), partitions=(0, 1)) == tuple(
         one.now for one in found)  # what comes out can be carried out
     return found
 

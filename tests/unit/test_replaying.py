@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from harness.campaign.rates import wilson
-from harness.commands import replaying
 from harness.commands.rejudge import changes
-from harness.commands.replaying import Attempt
 from harness.commands.reproduce import First, exit_code, sought_in
 from harness.errors import UsageError
-from harness.past import Acks, Past, Strike
-from harness.replay import Anchored, Ground
+from harness.reports import reproduction_table
+from harness.reports.reproduction_table import Attempt
 from harness.run import Run
-from harness.schedule import Entry
+from harness.saved_run import Anchored, Ground
+from harness.schedule.entry import Entry
+from harness.schedule.schedule_history import Acks, Past, Strike
 
 MS = 1_000_000
 
@@ -54,7 +54,7 @@ def test_lateness_counts_from_the_instant_that_the_moment_asks_for(moment: Any, 
     """Of what the history does not tell, from when it was seen."""
     strike = Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=48 * MS)
     told = past(strike, acks=(10 * MS, 40 * MS), before_ns=0)
-    assert replaying.late_ns(Entry(f="kill", moment=moment), strike, told, 1) == late_ms * MS
+    assert reproduction_table.late_ns(Entry(f="kill", moment=moment), strike, told, 1) == late_ms * MS
 
 
 def test_at_a_failpoint_lateness_counts_from_when_the_broker_stood_there() -> None:
@@ -64,7 +64,7 @@ def test_at_a_failpoint_lateness_counts_from_when_the_broker_stood_there() -> No
     point = {"at": "failpoint", "node": "n1", "name": "L.acked"}
     for moment, late_ms in ((point, 10), ({**point, "then_ns": 3 * MS}, 7), (
             {"at": "sequence", "of": [{"at": "state", "healthy": True}, {**point, "then_ns": 4 * MS}]}, 6)):
-        assert replaying.late_ns(Entry(f="kill", moment=moment), strike, told, 1) == late_ms * MS
+        assert reproduction_table.late_ns(Entry(f="kill", moment=moment), strike, told, 1) == late_ms * MS
 
 
 def test_acks_apart_are_counted_against_the_first_run() -> None:
@@ -73,11 +73,11 @@ def test_acks_apart_are_counted_against_the_first_run() -> None:
     now = past(Strike(began_ns=9 * MS, took_ns=9 * MS, reached_ns=9 * MS), acks=(5,), before_ns=0)
     entry = Entry(f="kill", nodes=("n1",))
     one = Anchored(position=1, then=entry, now=entry, strike=then.strikes[1], by="asked", why="")
-    found = replaying.apart(one, attempt(now), Ground(past=then, partitions=(0,)))
+    found = reproduction_table.apart(one, attempt(now), Ground(past=then, partitions=(0,)))
     assert found is not None
     assert found.acks == -2
-    assert replaying.nearness([found])["acks_worst"] == 2
-    assert replaying.nearness([]) == {}
+    assert reproduction_table.nearness([found])["acks_worst"] == 2
+    assert reproduction_table.nearness([]) == {}
 
 
 def group(name: str, klass: str = "bug", count: int = 1, **example: Any) -> dict[str, Any]:
@@ -90,10 +90,10 @@ def test_the_same_finding_has_the_same_name_and_class() -> None:
     sought = group("lost-write", partition=0, how="gone")
     found = group("lost-write", partition=1, how="gone")
     there = attempt(past(Strike(began_ns=0, took_ns=0)), findings=[found])
-    assert replaying.finding_of(there.verdict, "lost-write", "bug") is not None
-    assert replaying.finding_of(there.verdict, "lost-write", "permitted") is None
-    assert replaying.same_in(sought, there, "how")
-    assert not replaying.same_in(sought, there, "partition")
+    assert reproduction_table.finding_of(there.verdict, "lost-write", "bug") is not None
+    assert reproduction_table.finding_of(there.verdict, "lost-write", "permitted") is None
+    assert reproduction_table.same_in(sought, there, "how")
+    assert not reproduction_table.same_in(sought, there, "partition")
 
 
 # -- rejudge ------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_a_fault_right_after_a_wait_is_told_by_what_was_waited_for() -> None:
     anchors = (Anchored(position=0, then=wait, now=wait, strike=None, by="asked", why=""),
                Anchored(position=1, then=kill, now=kill, strike=strike, by="asked", why=""))
     then = past(strike, acks=(1, 2), before_ns=0)
-    text = replaying.table(anchors, [attempt(past(strike, acks=(1, 2, 3), before_ns=49 * MS))],
+    text = reproduction_table.table(anchors, [attempt(past(strike, acks=(1, 2, 3), before_ns=49 * MS))],
                            Ground(past=then, partitions=(0,)))
     row = text.splitlines()[1]
     assert row.split("  ")[1].strip() == "1"

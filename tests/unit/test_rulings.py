@@ -14,7 +14,7 @@ from command_line import floodmark
 from checkers.judge import report
 from harness import catalog
 from harness.commands import check
-from harness.commands.rulings import EXITS, LET_THROUGH, Ruling, ruling, summary
+from harness.reports.run_outcome import EXITS, LET_THROUGH, Ruling, ruling, summary
 from harness.verdict import Finding, Policy, Unknown, Verdict, worst
 
 BUG = Finding(name="lost-write", klass="bug", permitted_by=None, count=2)

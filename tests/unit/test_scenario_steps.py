@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from harness import schedule_text
+from harness.schedule import json_form
+from nemesis.step_tokenizer import Refused
 from nemesis.steps import VERBS, entries
-from nemesis.words_of_steps import Refused
 
 NODES, PARTITIONS = ("n1", "n2", "n3"), (0, 1)
 
@@ -99,8 +99,8 @@ def test_what_a_step_means_is_a_schedule() -> None:
     """Every line above, after what arms its failpoints, is taken by the reader of schedules."""
     found = entries("report n1 at L.acked times 0") + [
         entry for line, _ in MEANINGS for entry in entries(line)]
-    read = schedule_text.read(found, nodes=NODES, partitions=PARTITIONS)
-    assert schedule_text.write(read) == found
+    read = json_form.read(found, nodes=NODES, partitions=PARTITIONS)
+    assert json_form.write(read) == found
 
 
 REFUSALS = [

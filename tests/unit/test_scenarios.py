@@ -7,13 +7,13 @@ import pytest
 from harness import catalog
 from harness.commands.run import planned
 from harness.commands.scenario import rows_of
+from harness.commands.scenario_names import words
 from harness.commands.scenario_runs import Part, options_of
-from harness.commands.scenario_words import words
 from harness.errors import UsageError
 from harness.faults import FAULTS
-from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
+from harness.verdict import BUG, Finding, PERMITTED, Unknown, Valid, Verdict
+from nemesis.active_faults import Ledger
 from nemesis.expectations import Row, Words, off
-from nemesis.ledger import Ledger
 from nemesis.scenario import Scenario, parse, shipped
 
 FILE = Path("mine.toml")

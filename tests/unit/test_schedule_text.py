@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.schedule import Entry
-from harness.schedule_text import load, read, write
+from harness.schedule.entry import Entry
+from harness.schedule.json_form import load, read, write
 
 NODES = ("n1", "n2", "n3")
 STATE = {"at": "state", "partition": 0, "replica": "n3", "field": "hw", "is": "<", "value": 4}

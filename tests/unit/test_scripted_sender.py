@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.history import Recorder, read
-from harness.load import ScriptedClients
 from harness.op import Intent, Op, Outcome, Send, Type
+from harness.phases.main_phase import ScriptedClients
 from harness.protocols import Session, Written
 
 SENDS = (Send(partition=0, value=5),)

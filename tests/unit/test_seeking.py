@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.commands import seeking
-from harness.commands.seeking import Budget, LineFile
+from harness.reports import line_search
+from harness.reports.line_search import Budget, LineFile
 
 KEY = re.compile(rb"k(\d+) ")
 
@@ -22,7 +22,7 @@ def key_of(line: bytes) -> int | None:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few lines are several blocks."""
-    monkeypatch.setattr(seeking, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(line_search, "BLOCK_BYTES", 64)
 
 
 def line_of(key: int, rest: str) -> bytes:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.commands.screen import line_of
 from harness.history import Recorder, read
 from harness.op import Intent, Outcome, Read, Type
+from harness.phases.settle import Reach, moved, read_all, reading, uneven
 from harness.protocols import PartitionSpec, PartitionView, ReplicaView, Session, View, Written
+from harness.reports.progress import line_of
 from harness.runner import Progress
-from harness.settle import Reach, moved, read_all, reading, uneven
 
 NODES = ("n1", "n2", "n3")
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)

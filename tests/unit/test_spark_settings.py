@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from checkers.judge import far_files
 from checkers.spark import session, settings, spark_master
 from harness.errors import FloodmarkError, UsageError
-from harness.workers import HERE, ITS_OWN, Workers, workers
+from harness.spark_options import HERE, ITS_OWN, Workers, workers
 
 # -- memory and cores ---------------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ from command_line import GOLDEN, edit_run, floodmark
 
 from checkers.read import history_twin
 from checkers.read.folder import Folder, open_folder
-from harness import dump_twin, run
+from harness import parquet_dump, run
 from harness.errors import FloodmarkError, UsageError
-from harness.jepsen_read import JepsenFile
-from harness.places import open_inside, read_inside
+from harness.importers.jepsen_file import JepsenFile
+from harness.run_location import open_inside, read_inside
 
 ALARM_S = 20.0
 LOST = "a-kill-loses-the-tail"
@@ -210,7 +210,7 @@ def test_a_history_that_is_a_pipe_is_not_imported(tmp_path: Path) -> None:
 
 
 def test_a_schedule_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.schedule_text.BYTES_AT_MOST", 1 << 20)
+    monkeypatch.setattr("harness.schedule.json_form.BYTES_AT_MOST", 1 << 20)
     answer = floodmark("run", "--schedule", "/dev/zero", "--out", tmp_path / "run")
     assert answer.code == 2
     assert "larger than 1 MiB" in answer.err
@@ -250,8 +250,8 @@ def test_a_twin_is_written_through_no_link(folder: Path, tmp_path: Path,
     traps(folder / "logs", mine, "n1.parquet")
     assert history_twin.keep(folder / "history.jsonl") == folder / "history.parquet"
     assert history_twin.is_twin(folder / "history.jsonl")
-    dump_twin.write_twin(folder / "logs" / "n1.jsonl")
-    assert dump_twin.is_twin(folder / "logs" / "n1.parquet", folder / "logs" / "n1.jsonl")
+    parquet_dump.write_twin(folder / "logs" / "n1.jsonl")
+    assert parquet_dump.is_twin(folder / "logs" / "n1.parquet", folder / "logs" / "n1.jsonl")
     assert mine.read_text() == "precious"
 
 

@@ -8,7 +8,7 @@ import pytest
 from command_line import edit_lines, edit_run, floodmark, golden
 
 from broker.server import config
-from harness.cluster.properties import line
+from harness.cluster.broker_properties import line
 from harness.errors import UsageError
 
 NODES = ("n1", "n2", "n3")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from striker_stand import HEALTHY, Stand, sent
 
-from harness.op import NEMESIS, Intent, Type
+from harness.op import Intent, NEMESIS, Type
 from harness.protocols import Met
-from harness.schedule import Entry
+from harness.schedule.entry import Entry
 
 POINT = {"name": "F.truncated", "action": "hold", "partition": 0}
 CRASH = {"name": "F.truncated", "action": "crash"}

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.commands import telling
-from harness.commands.gate_markdown import markdown
-from harness.commands.outcomes import Outcome, report_of
-from harness.commands.rulings import ruling
-from harness.commands.strikes import strikes_of, words
 from harness.op import NEMESIS, Op, Type
+from harness.reports import verdict_text
+from harness.reports.gate_outcomes import Outcome, report_of
+from harness.reports.markdown_report import markdown
+from harness.reports.run_outcome import ruling
+from harness.reports.strikes import strikes_of, words
 
 KILL, START, WAIT = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down"]}, {"f": "wait"}
 ELEVEN = [each for _ in range(11) for each in (KILL, START)]
@@ -72,4 +72,4 @@ def test_every_report_has_the_same_count(tmp_path: Path, gap: str) -> None:
     outcome = Outcome(folder=tmp_path, ruling=ruling(told, run), told=told, about=run)
     assert said in report_of(outcome)
     assert f"- {' '.join(said.split())}" in markdown("1 run", [outcome]).decode()
-    assert said in telling.report(tmp_path, told, run)
+    assert said in verdict_text.report(tmp_path, told, run)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from harness import catalog
-from harness.commands import suite, suite_nemesis
-from harness.commands.suite import ClusterUp, entries, judged_run, options_of, scenario_played
+from harness.commands import pytest_nemesis, pytest_support
+from harness.commands.pytest_support import ClusterUp, entries, judged_run, options_of, scenario_played
 from harness.errors import FloodmarkError, UsageError
-from harness.schedule import ACTS
+from harness.schedule.entry import ACTS
 from harness.verdict import Finding, Policy, Unknown, Verdict
 
 KILL = {"f": "kill", "nodes": ["n1"]}
@@ -53,7 +53,7 @@ def test_a_schedule_is_data_and_the_same_for_the_same_words(tmp_path: Path) -> N
     assert told != entries({"nemesis": "crash", "duration": 10, "interval": 1, "seed": 2})
     _, schedule = options_of(tmp_path, {"schedule": told})
     assert schedule
-    assert suite.schedule_text.write(schedule) == told
+    assert pytest_support.json_form.write(schedule) == told
     with pytest.raises(UsageError, match="floodmark_schedule does not know 'schedule'"):
         entries({"schedule": told})
 
@@ -91,14 +91,14 @@ def test_a_run_is_valid_or_not_and_a_failure_of_the_harness_is_neither(
     (tmp_path / "run.json").write_text('{"format": 1, "ended": "done", "nodes": ["n1"], "died": []}')
     if valid is None:
         with pytest.raises(FloodmarkError, match="the harness failed: nothing was judged"):
-            suite.judged(tmp_path, Policy())
+            pytest_support.judged(tmp_path, Policy())
         return
-    run = suite.judged(tmp_path, Policy())
+    run = pytest_support.judged(tmp_path, Policy())
     assert run.valid is valid
     assert run.bugs == (() if not verdict.findings else ("lost-write",))
     assert ("lost-write 7" in repr(run)) == bool(verdict.findings)
     assert [one["reason"] for one in run.unknown] == [one.reason for one in verdict.unknown]
-    assert suite.judged(tmp_path, Policy(allow=frozenset({"lost-write"}), allow_unknown=True)).valid
+    assert pytest_support.judged(tmp_path, Policy(allow=frozenset({"lost-write"}), allow_unknown=True)).valid
 
 
 def test_a_scenario_whose_moments_do_not_come_is_no_run(
@@ -112,7 +112,7 @@ def test_a_scenario_whose_moments_do_not_come_is_no_run(
         (plan.folder / "run.json").write_text('{"format": 1, "missed": [0]}')
         return tmp_path
 
-    monkeypatch.setattr(suite, "played", played)
+    monkeypatch.setattr(pytest_support, "played", played)
     with pytest.raises(FloodmarkError, match="the scenario's moments did not come, 3 times"):
         scenario_played(tmp_path / "run", {"scenario": "double-failover"})
     assert len(set(taken)) == 3
@@ -145,10 +145,10 @@ def acted(**look: Any) -> Acted:
 
 def test_what_a_nemesis_broke_is_mended() -> None:
     cluster = acted(paused=["n1"], cuts=["n1 is cut from n2"])
-    suite_nemesis.mend(cluster)
+    pytest_nemesis.mend(cluster)
     assert cluster.asked == ["heal", "resume n1", "start n2"]
     with pytest.raises(FloodmarkError, match="n2 died without being struck"):
-        suite_nemesis.mend(acted(died=["n2"]))
+        pytest_nemesis.mend(acted(died=["n2"]))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_a_nemesis_broke_is_mended() -> None:
     ],
 )
 def test_a_cluster_is_healthy_when_all_are_in_the_isr(look: dict[str, Any], *, healthy: bool) -> None:
-    assert suite_nemesis.is_healthy(acted(**look).state()) is healthy
+    assert pytest_nemesis.is_healthy(acted(**look).state()) is healthy
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_cluster_is_healthy_when_all_are_in_the_isr(look: dict[str, Any], *, h
      ({"duration": 3}, "does not know 'duration'; valid: nemesis, interval, seed")])
 def test_a_nemesis_that_cannot_be_strikes_nothing(words: dict[str, Any], says: str) -> None:
     cluster = acted()
-    with pytest.raises(UsageError, match=says), suite_nemesis.striking(cluster, words):
+    with pytest.raises(UsageError, match=says), pytest_nemesis.striking(cluster, words):
         pass
     assert cluster.asked == []
 

@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.op import Intent
 from harness.protocols import PartitionSpec, Workload, WorkloadSettings
 from harness.runner import first_free_value, spread
-from harness.schedule import Entry
+from harness.schedule.entry import Entry
 from workloads.log import intents, reading_share
 
 PARTITIONS = tuple(

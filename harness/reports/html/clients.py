@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness import catalog
-from harness.commands.run_files import fields_of
+from harness.reports.run_files import fields_of
 from harness.reports.html.lines import Line
 from harness.run import Run
 

@@ -12,21 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.commands import telling
-from harness.commands.case_names import case_name
-from harness.commands.course import Course, course_of
-from harness.commands.event_words import TraceLine
-from harness.commands.evidence import Gathering
-from harness.commands.harmless import harmless_data
-from harness.commands.rulings import Ruling, ruling
 from harness.commands.show import read_verdict, sound
 from harness.errors import FloodmarkError
+from harness.reports import verdict_text
+from harness.reports.case_names import case_name
+from harness.reports.finding_evidence import Gathering
 from harness.reports.html.clients import Clients, clients
 from harness.reports.html.lines import whole
 from harness.reports.html.reproduced import Standing, standing_of
 from harness.reports.html.spans import Span, spans_of
 from harness.reports.html.stories import final_story, focus_of, near_of, story
 from harness.reports.html.traced import Traced, traced
+from harness.reports.record_story import Course, course_of
+from harness.reports.run_outcome import Ruling, ruling
+from harness.reports.safe_text import harmless_data
+from harness.reports.trace_text import TraceLine
 from harness.run import Run
 
 STORIES = 6  # findings with a viewer of their own
@@ -39,7 +39,7 @@ Told = Mapping[str, Any]
 class Event:
     """One event: what was found, in sentences, and its story for the viewer where it has one."""
 
-    account: telling.Account
+    account: verdict_text.Account
     story: Mapping[str, Any] | None = None
 
 
@@ -53,7 +53,7 @@ class RunFacts:
     ruled: Ruling | None
     tested: str
     made_at: datetime.datetime | None
-    reading: telling.Reading
+    reading: verdict_text.Reading
     events: tuple[Event, ...]
     clients: Clients
     traced: Traced
@@ -71,11 +71,11 @@ class RunFacts:
 
     @property
     def findings(self) -> list[Told]:
-        return telling.worst_first((self.verdict or {}).get("findings") or ())
+        return verdict_text.worst_first((self.verdict or {}).get("findings") or ())
 
 
 def facts_of(
-    folder: Path, verdict: Told | None = None, reading: telling.Reading | None = None
+    folder: Path, verdict: Told | None = None, reading: verdict_text.Reading | None = None
 ) -> RunFacts:
     """Read once. verdict: as verdict.json has it, and its reading, where the caller has just made them."""
     run, problems = Run(folder=folder.resolve()), list[str]()
@@ -142,7 +142,7 @@ def told_by(run: Run, verdict: Told | None, problems: list[str]) -> tuple[Told, 
     return about, None
 
 
-def courses_of(gathering: Gathering, reading: telling.Reading) -> dict[int, Course]:
+def courses_of(gathering: Gathering, reading: verdict_text.Reading) -> dict[int, Course]:
     """By the number of its event; of those findings that have an example, the first few."""
     found: dict[int, Course] = {}
     for at, account in enumerate(reading.accounts[:STORIES]):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.commands.run_files import fields_of
+from harness.reports.run_files import fields_of
 from harness.run import Run
 
 BYTES_AT_MOST = 1 << 30

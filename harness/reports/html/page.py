@@ -15,9 +15,9 @@ from string import Template
 from typing import Any
 
 from harness import __version__
-from harness.commands import telling
-from harness.commands.harmless import harmless
-from harness.commands.words import PERMITS, many, seconds
+from harness.reports import verdict_text
+from harness.reports.safe_text import harmless
+from harness.reports.phrases import PERMITS, many, seconds
 from harness.faults import FAULTS, MENDING
 from harness.reports.html import charts
 from harness.reports.html.data import data_of, nodes_of
@@ -146,7 +146,7 @@ def verdict_card(facts: RunFacts) -> str:
     if facts.reading.accounts:
         told = dict(facts.reading.accounts[0].parts)
         found = facts.reading.accounts[0].found
-        lead = told.get("what") or next(iter(telling.others(found, ())), str(found["name"]))
+        lead = told.get("what") or next(iter(verdict_text.others(found, ())), str(found["name"]))
         parts.append(f'<p class="lead">{esc(lead)}</p>')
         parts += [
             f"<p>{esc(sentence[:1].upper() + sentence[1:])}</p>"
@@ -163,14 +163,14 @@ def verdict_card(facts: RunFacts) -> str:
         counts = facts.verdict.get("counts") or {}
         parts.append(
             f'<p class="lead">{esc(nothing_found(facts))}</p>'
-            f"<p>Looked at: {esc(telling.looked_at(counts))}.</p>"
+            f"<p>Looked at: {esc(verdict_text.looked_at(counts))}.</p>"
         )
     return f'<section class="card" aria-label="what happened">{"".join(parts)}{numbers(facts)}</section>'
 
 
 def nothing_found(facts: RunFacts) -> str:
     if facts.ruled is not None and facts.ruled.kind == "valid":
-        struck = telling.struck(facts.reading)
+        struck = verdict_text.struck(facts.reading)
         after = struck[0].strip().removeprefix("struck by").strip() if struck else "no fault"
         return f"Every acked write is where it was acked, and no law was broken ({after})."
     return "No law was seen to be broken; what nobody can tell is below."
@@ -314,12 +314,12 @@ def other_findings(facts: RunFacts) -> str:
             f"<span class=small>{esc(one.places)}</span></li>"
             for one in event.account.followers
         ]
-    same = f"<p>{esc(telling.SAME_EVENT)}:</p><ul>{''.join(parts)}</ul>" if parts else ""
+    same = f"<p>{esc(verdict_text.SAME_EVENT)}:</p><ul>{''.join(parts)}</ul>" if parts else ""
     others = "".join(details(event, stories) for event in facts.events[1:])
     extra = ""
     for event in facts.events[:1]:
-        lines = telling.others(event.account.found, event.account.parts)
-        left = telling.left_out(event.account.found)
+        lines = verdict_text.others(event.account.found, event.account.parts)
+        left = verdict_text.left_out(event.account.found)
         lines += [f"... and {left} more"] if left > 0 else []
         extra = "".join(f"<li>{esc(line)}</li>" for line in lines)
         extra = f"<p>Of the same finding:</p><ul>{extra}</ul>" if extra else ""
@@ -330,7 +330,7 @@ def other_findings(facts: RunFacts) -> str:
 
 def details(event: Event, stories: Sequence[Event]) -> str:
     found = event.account.found
-    parts = event.account.parts or tuple(("", line) for line in telling.others(found, ()))
+    parts = event.account.parts or tuple(("", line) for line in verdict_text.others(found, ()))
     lead = parts[0][1] if parts else ""
     body = "".join(f"<p><b>{esc(head)}</b> {esc(sentence)}</p>" for head, sentence in parts[1:])
     body += "".join(
@@ -358,11 +358,11 @@ def held_for(found: Told) -> str:
 def unknown_card(facts: RunFacts) -> str:
     verdict = facts.verdict or {}
     rows = [
-        ("cannot tell", telling.shortened(entry["names"]), entry["reason"])
+        ("cannot tell", verdict_text.shortened(entry["names"]), entry["reason"])
         for entry in verdict.get("unknown") or ()
     ]
     rows += [
-        ("not made", telling.shortened(entry["names"]), entry["reason"])
+        ("not made", verdict_text.shortened(entry["names"]), entry["reason"])
         for entry in verdict.get("not_made") or ()
     ]
     if not rows:
@@ -424,7 +424,7 @@ def next_card(facts: RunFacts) -> str:
     commands = (
         [
             line.split(None, 1)[1]
-            for line in telling.next_commands(facts.folder, facts.verdict or {}, facts.about or None)
+            for line in verdict_text.next_commands(facts.folder, facts.verdict or {}, facts.about or None)
         ]
         if facts.verdict is not None
         else []

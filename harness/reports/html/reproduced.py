@@ -13,7 +13,7 @@ from typing import Any
 from harness.campaign import ledger
 from harness.campaign.journal import CampaignAt, State
 from harness.campaign.signatures import Signature
-from harness.commands.harmless import harmless
+from harness.reports.safe_text import harmless
 from harness.errors import FloodmarkError
 
 DAY = len("2026-11-20")

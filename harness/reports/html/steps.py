@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from checkers.laws import finding_names as names
 from checkers.text.explain import EXPLANATIONS
 from checkers.text.semantics import FACTS
-from harness.commands.accounts import facts_at_hand, meaning
-from harness.commands.course import Course, began, short
-from harness.commands.event_words import TraceLine, told
-from harness.commands.evidence import Evidence
-from harness.commands.words import Record, fault_text, seconds
 from harness.op import Op
+from harness.reports.finding_evidence import Evidence
+from harness.reports.finding_narrative import facts_at_hand, meaning
 from harness.reports.html.lines import text, whole
 from harness.reports.html.spans import DOWN
 from harness.reports.html.traced import Shown
+from harness.reports.phrases import Record, fault_text, seconds
+from harness.reports.record_story import Course, began, short
+from harness.reports.trace_text import TraceLine, told
 
 STEPS, FEW = 8, 4
 CURES = {  # what the protocol has done since, by the step's event

@@ -11,17 +11,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.commands.course import Course
-from harness.commands.event_words import TraceLine, told
-from harness.commands.evidence import Evidence, leader_of, replicas_of
-from harness.commands.run_files import RunFiles, fields_of, place_of
-from harness.commands.words import cut_text, seconds
+from harness.reports.finding_evidence import Evidence, leader_of, replicas_of
 from harness.reports.html.clients import Acked, Near
 from harness.reports.html.lines import Line, items, text, whole
 from harness.reports.html.replica_log import ReplicaLog
 from harness.reports.html.spans import DOWN
 from harness.reports.html.steps import Step, steps_of
 from harness.reports.html.traced import Focus, Shown
+from harness.reports.phrases import cut_text, seconds
+from harness.reports.record_story import Course
+from harness.reports.run_files import RunFiles, fields_of, place_of
+from harness.reports.trace_text import TraceLine, told
 
 Told = Mapping[str, Any]
 

@@ -1,0 +1,133 @@
+"""Each node's properties file, and the same as run.json's `config`: pure text and dicts.
+
+Rules
+1. Keys are Kafka's (harness/broker_config.py has those that may be given). What the user gives wins over
+   what a test cluster prefers; what ties a node to its place (addresses, ids, paths) is not the user's to give.
+2. A test cluster prefers short times: a run of 30 s must see sessions end and ISRs shrink.
+3. run.json tells integers from booleans from words, as a reader of JSON expects.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.broker_config import checked
+from harness.errors import UsageError
+
+CONTROLLER_ID = 100
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+PREFERRED: Mapping[str, str] = {
+    "auto.create.topics.enable": "true",
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "2000",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "num.partitions": "1",
+    "replica.fetch.backoff.ms": "100",
+    "replica.fetch.wait.max.ms": "500",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "replica.lag.time.max.ms": "2000",
+    "replica.socket.timeout.ms": "3000",
+    "unclean.leader.election.enable": "false",
+}
+
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one process lives: addresses, and paths as the harness sees them."""
+
+    node_id: int
+    is_controller: bool
+    listens: Address  # as the process binds it
+    reached: Address  # where the harness dials that, with nothing between that could be cut
+    advertised: Address  # where clients dial it
+    control: Address  # as the process binds its control socket
+    asked: Address  # where the harness dials that
+    log_dir: Path  # where it is, or where a copy of it is put
+    durable: Path | None  # None: the controller, which fsyncs all it writes
+    controller: Address  # where it dials the controller
+    asked_from: str | None = None  # the address that it dials from, as the process sees it; None: whatever
+    dial: Mapping[int, Address] = field(default_factory=dict)  # by id; empty: as advertised
+    trace: Path | None = None  # where it writes what happens; None: it does not
+    mounted: Mapping[Path, str] = field(default_factory=dict)  # folder -> what the process calls it
+
+    def inside(self, path: Path) -> str:
+        """The path as the process sees it."""
+        for folder, name in self.mounted.items():
+            if path.is_relative_to(folder):
+                return str(Path(name) / path.relative_to(folder))
+        return str(path)
+
+
+def settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
+    """What every broker is set to: the user's words over the preferred ones. UsageError for keys that are
+    ours or nobody's, and for values of another type or out of range."""
+    preferred = dict(PREFERRED)
+    preferred["default.replication.factor"] = str(min(3, nodes))
+    preferred["min.insync.replicas"] = str(min(2, nodes))
+    return dict(sorted({**preferred, **checked(given)}.items()))
+
+
+def properties(place: Place, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> str:
+    """The file's text, for one node."""
+    lines = {
+        "process.roles": "controller" if place.is_controller else "broker",
+        "node.id": str(place.node_id),
+        "listeners": f"PLAINTEXT://{_told(place.listens)}",
+        "advertised.listeners": f"PLAINTEXT://{_told(place.advertised)}",
+        "controller.quorum.voters": f"{CONTROLLER_ID}@{_told(place.controller)}",
+        "log.dirs": place.inside(place.log_dir),
+        "floodmark.control": _told(place.control),
+        "floodmark.rules": rules,
+        **chosen,
+    }
+    if place.asked_from is not None:
+        lines["floodmark.control.from"] = place.asked_from
+    if bugs:
+        lines["floodmark.bugs"] = ",".join(bugs)
+    if place.dial:
+        lines["floodmark.dial"] = ",".join(
+            f"{node}@{_told(address)}" for node, address in sorted(place.dial.items())
+        )
+    if place.durable is not None:
+        lines["floodmark.durable"] = place.inside(place.durable)
+    if place.trace is not None:
+        lines["floodmark.trace"] = place.inside(place.trace)
+    return "".join(line(key, value) for key, value in lines.items())
+
+
+def line(key: str, value: str) -> str:
+    """One line of a properties file, and never two: a break, a joint or a comment would make others of it.
+    UsageError for a key or a value that holds one."""
+    text = f"{key}={value}"
+    whole = len(text.splitlines()) == 1 and text.isprintable() and not value.endswith("\\")
+    if not whole or _KEY.fullmatch(key) is None:
+        raise UsageError(f"{key!a} cannot be set to {value!a}: a line of a properties file cannot hold that")
+    return f"{text}\n"
+
+
+def _told(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
+def typed(chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> dict[str, int | bool | str]:
+    """One node's `config` in run.json: what decides how it behaves, not where it lives."""
+    config: dict[str, int | bool | str] = {key: _typed(value) for key, value in chosen.items()}
+    config["floodmark.rules"] = rules
+    config["floodmark.bugs"] = ",".join(bugs)
+    return config
+
+
+def _typed(value: str) -> int | bool | str:
+    word = value.strip()
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    try:
+        return int(word)
+    except ValueError:
+        return word

@@ -1,0 +1,59 @@
+"""Where everything of a cluster in containers lives: addresses in its own network, ports, files.
+
+Rules
+1. In every container a process listens on LISTENER (clients and brokers) and CONTROL_SOCKET.
+2. Brokers and controller dial one another by their addresses in the cluster's network: no name is looked up,
+   so that no fault depends on who answers for names. Clients and the harness dial ports of the engine's
+   machine, published on loopback alone. The control socket is on the container's one address in that network
+   (its own loopback would not be reached by what is published), and answers the engine's machine alone.
+3. FOLDER/work is mounted in every container, so that properties, logs, traces and accounts of what is
+   durable lie where those of a local cluster do. A broker's log directory is its own volume; FOLDER/nodes
+   holds copies of it. The controller's lies in FOLDER/work.
+"""
+
+from pathlib import Path
+
+from harness.cluster.broker_properties import Address, CONTROLLER_ID, Place
+from harness.cluster.containers.engine_resources import Lab, MOUNTED
+from harness.cluster.layout import Layout
+from harness.cluster.ports import HOST, Ports
+from harness.protocols import CLIENTS, CONTROLLER
+
+LISTENER = 9092
+CONTROL_SOCKET = 9090
+DATA = "/data"  # a broker's log directory, in its container
+EVERYWHERE = "0.0.0.0"  # of the container's own network namespace
+
+
+def lay_out(
+    lab: Lab, folder: Path, nodes: tuple[str, ...], *, ports: Ports, first_port: int | None, trace: bool
+) -> Layout:
+    """The lab is open: its addresses are known. first_port: as harness.cluster.layout.lay_out has it."""
+    folder = folder.resolve()
+    published: dict[str, Address] = {
+        node: (HOST, ports.choose() if first_port is None else ports.take(first_port + index))
+        for index, node in enumerate(nodes)
+    }
+    published[CONTROLLER] = (HOST, ports.choose())
+    ids = {**{node: number for number, node in enumerate(nodes, start=1)}, CONTROLLER: CONTROLLER_ID}
+    inside: dict[str, Address] = {name: (lab.address(name), LISTENER) for name in ids}
+    places = {
+        name: Place(
+            node_id=number,
+            is_controller=name == CONTROLLER,
+            listens=(EVERYWHERE, LISTENER),
+            reached=published[name],
+            advertised=published[name],
+            control=(lab.address(name), CONTROL_SOCKET),
+            asked=(HOST, ports.choose()),
+            asked_from=lab.address(CLIENTS),
+            log_dir=folder / "work" / CONTROLLER if name == CONTROLLER else folder / "nodes" / name,
+            durable=None if name == CONTROLLER else folder / "work" / f"{name}.durable",
+            controller=inside[CONTROLLER],
+            dial={ids[other]: inside[other] for other in nodes if other != name},
+            trace=folder / "work" / f"{name}.trace" if trace else None,
+            mounted={folder / "nodes" / name: DATA, folder / "work": MOUNTED},
+        )
+        for name, number in ids.items()
+    }
+    return Layout(folder=folder, nodes=nodes, places=places, links={})

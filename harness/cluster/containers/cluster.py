@@ -1,0 +1,104 @@
+"""The cluster in containers: brokers in an image, each with a network namespace and an address of its own.
+
+Rules
+1. The engine's machine is this one: ports are published on loopback, the run's folder is mounted.
+2. Nothing survives the harness: the engine ends the keeper, and with it all processes (containers_lab.py);
+   what is left of the containers is removed by the next start.
+3. Cuts are the kernel's, always possible: links that are proxied and direct ones are the same here.
+4. Where the engine's kernel is not ours there is no common clock, and so no trace.
+"""
+
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from harness.cluster.broker_cluster import BrokerCluster
+from harness.cluster.containers import ability_probe, engine_client
+from harness.cluster.containers.addresses import lay_out
+from harness.cluster.containers.clocks import Clocks
+from harness.cluster.containers.disks import Volumes
+from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.images import tools_image
+from harness.cluster.containers.memory_limits import MemoryLimits
+from harness.cluster.containers.network import Rules
+from harness.cluster.containers.pods import Pods
+from harness.cluster.hosts import House
+from harness.cluster.layout import node_names
+from harness.cluster.ports import Ports
+from harness.cluster.power_loss import Lost
+from harness.errors import FloodmarkError
+
+Mend = Callable[[], Awaitable[list[str]]]
+
+
+def containers_cluster(
+    folder: Path,
+    nodes: int,
+    *,
+    rules: str,
+    bugs: Sequence[str],
+    config: Mapping[str, str],
+    links: str,
+    first_port: int | None = None,
+    trace: bool = True,
+) -> BrokerCluster:
+    """Made, not started: no call to the engine yet. links: direct or proxied, which are the same here."""
+    names = node_names(nodes)
+    lab = Lab(folder.resolve() / "work", names)
+    network, volumes = Rules(lab), Volumes(lab, say=_say)
+    clocks, limits = Clocks(lab), MemoryLimits(lab, lab.excused)
+
+    async def build() -> House:
+        ports = Ports()
+        try:
+            await lab.open(_say)
+            if trace and not lab.one_clock:
+                _say("the Docker engine runs on another kernel, whose clock is not ours: no trace is written")
+            layout = lay_out(lab, folder, names, ports=ports, first_port=first_port,
+                             trace=trace and lab.one_clock)
+        except BaseException:
+            ports.close()
+            with contextlib.suppress(FloodmarkError):  # the first error is the one to tell
+                await lab.close()
+            raise
+        pods = Pods(lab, layout)
+        volumes.serve(pods)
+        disks = MendedDisks(volumes, clocks.mend, limits.mend)
+        return House(layout=layout, hosts=pods, network=network, disks=disks, close=ports.close)
+
+    return BrokerCluster("containers", nodes, build, rules=rules, bugs=bugs, config=config,
+                         abilities=(*network.abilities, volumes, clocks, limits))
+
+
+def offers() -> frozenset[str]:
+    """The nemeses that this machine's engine lets a cluster suffer, of those that not every cluster can."""
+    client = engine_client.connect()
+    try:
+        return ability_probe.offers(ability_probe.probe(client, tools_image(client, _say)))
+    finally:
+        client.close()
+
+
+class MendedDisks:
+    """See harness.cluster.hosts: Disks. Whatever else of the cluster must be mended is mended with them."""
+
+    def __init__(self, volumes: Volumes, *besides: Mend) -> None:
+        self._volumes = volumes
+        self._mends = (volumes.mend, *besides)
+
+    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost:
+        return await self._volumes.power_cut(name, keep)
+
+    async def wipe(self, name: str) -> Lost:
+        return await self._volumes.wipe(name)
+
+    async def log_dir(self, name: str) -> Path:
+        return await self._volumes.log_dir(name)
+
+    async def mend(self) -> list[str]:
+        return [line for mend in self._mends for line in await mend()]
+
+
+def _say(line: str) -> None:
+    print(f"floodmark: {line}", file=sys.stderr)

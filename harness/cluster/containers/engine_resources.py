@@ -1,0 +1,342 @@
+"""The lab: what belongs to one cluster on the Docker engine: names, labels, addresses, and the calls.
+
+Rules
+1. Everything a lab makes bears two labels, LABEL and LABEL_RUN with the run's own number, and a name with
+   that number in it. Nothing without this run's number is ever touched.
+2. The keeper is the first thing made and the last removed. It is a container that ends when its standard
+   input does, and the engine ends that when the harness is gone, however it went. All containers of the run
+   live in the keeper's process namespace, so that the kernel kills them with it.
+3. Every call to the engine has a time-out; what goes wrong is a FloodmarkError that says what was wanted.
+4. Containers that need no network are made with none at all (network_disabled): for any other, `none` as
+   well, the engine starts a process of its own, which doubles the time of a start.
+5. Calls run in threads of their own that the interpreter does not wait for at its end: an engine that hangs
+   must not hang us.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import secrets
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import requests
+import urllib3
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import IPAMConfig, IPAMPool, LogConfig, Mount
+
+import docker
+from harness.cluster.containers import engine_client, images
+from harness.cluster.containers.sweep import Hook, KEEPER, LABEL, LABEL_ROLE, LABEL_RUN, remove_run, sweep
+from harness.cluster.waiting import until
+from harness.errors import FloodmarkError
+from harness.protocols import CLIENTS, CONTROLLER
+
+IN_IMAGE = "10001:10001"  # the image's own user
+MOUNTED = "/floodmark"  # FOLDER/work, in every container
+# A network for benchmarks (RFC 2544): nobody's office is there, and Docker's own pools are elsewhere.
+SUBNETS = ipaddress.IPv4Network("198.19.0.0/16")
+FIRST_HOST = 11  # n1's address in its subnet; lower ones are the gateway's and the engine's
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the kernel's, this time it runs
+KEEPER_S = 20.0
+CALL_S = 30.0
+COMMAND_CHARS = 200  # of a command, in a message
+END_S = 60.0
+IMAGE_S = 1800.0  # it may have to be built, on a slow machine
+
+NO_LOG = LogConfig(type="none")  # what processes print they append to the run's folder themselves
+
+T = TypeVar("T")
+
+
+class Lab:
+    """Made without a call to the engine; `open` makes keeper and network, `close` removes all of the run."""
+
+    def __init__(self, work: Path, nodes: Sequence[str], *, clocks: bool = True) -> None:
+        self.run = secrets.token_hex(4)
+        self.work = work
+        self.clocks = clocks  # whether brokers are started so that their clocks can be bumped
+        self.user = IN_IMAGE if os.getuid() == 0 else f"{os.getuid()}:{os.getgid()}"
+        self.names = (*nodes, CONTROLLER)
+        self.image = ""  # known when opened
+        self.one_clock = True  # whether the containers' monotonic clock is the harness's
+        self.hooks: list[Hook] = []  # what else is to be removed with the run
+        self.excused: dict[str, str] = {}  # broker -> why its end is expected now, though nobody asks for it
+        self._client: docker.DockerClient | None = None
+        self._subnet: ipaddress.IPv4Network | None = None
+        self._keeper_stdin: Any = None
+        self._threads: set[threading.Thread] = set()  # of calls under way
+
+    # -- names and addresses ------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> docker.DockerClient:
+        if self._client is None:
+            raise FloodmarkError("the cluster was not started: there is no connection to the Docker engine")
+        return self._client
+
+    @property
+    def network(self) -> str:
+        return f"floodmark-{self.run}"
+
+    @property
+    def keeper(self) -> str:
+        return f"floodmark-{self.run}-keeper"
+
+    def net(self, name: str) -> str:
+        return f"floodmark-{self.run}-{name}-net"
+
+    def broker(self, name: str) -> str:
+        return f"floodmark-{self.run}-{name}"
+
+    def volume(self, name: str) -> str:
+        return f"floodmark-{self.run}-{name}"
+
+    def labels(self, role: str) -> dict[str, str]:
+        return {LABEL: "1", LABEL_RUN: self.run, LABEL_ROLE: role}
+
+    def address(self, name: str) -> str:
+        """In the cluster's own network. CLIENTS: its gateway, where published ports come from."""
+        if self._subnet is None:
+            raise FloodmarkError("the cluster was not started: it has no network")
+        if name == CLIENTS:
+            return str(self._subnet[1])
+        return str(self._subnet[FIRST_HOST + self.names.index(name)])
+
+    def mount(self) -> Mount:
+        """The run's folder, as every container of the cluster has it. One that is not there is an error."""
+        return Mount(target=MOUNTED, source=str(self.work), type="bind")
+
+    # -- calls --------------------------------------------------------------------------------------------
+
+    async def call(self, what: str, fn: Callable[..., T], *args: Any, timeout_s: float = CALL_S,
+                   **kwargs: Any) -> T:
+        """fn in a thread. what: a verb and its object ("start n1"), for the error when it fails."""
+        try:
+            return await asyncio.wait_for(self._in_thread(partial(fn, *args, **kwargs)), timeout_s)
+        except TimeoutError:
+            raise FloodmarkError(f"waited {timeout_s:g} s for the Docker engine to {what}") from None
+        except (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise FloodmarkError(f"the Docker engine could not {what}: {_why(error)}") from error
+
+    async def exec(self, container: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None,
+                   user: str = "0", timeout_s: float = 10) -> str:
+        """Run argv in a container that runs; what it printed. FloodmarkError if its exit code is not 0."""
+        api = self.client.api
+
+        def run() -> tuple[int, str]:
+            made = api.exec_create(container, list(argv), environment=dict(env or {}), user=user)["Id"]
+            printed = api.exec_start(made)
+            return api.exec_inspect(made)["ExitCode"], printed.decode(errors="replace")
+
+        code, printed = await self.call(f"run {argv[0]} in {container}", run, timeout_s=timeout_s)
+        return _printed(argv, f"in {container}", code, printed)
+
+    async def exec_detached(self, container: str, argv: Sequence[str], *,
+                            env: Mapping[str, str] | None = None, user: str = "0") -> None:
+        """Start argv in a container that runs, and leave it to itself."""
+        api = self.client.api
+
+        def run() -> None:
+            made = api.exec_create(container, list(argv), environment=dict(env or {}), user=user,
+                                   stdout=False, stderr=False)["Id"]
+            api.exec_start(made, detach=True)
+
+        await self.call(f"start {argv[0]} in {container}", run)
+
+    async def helper(self, argv: Sequence[str], *, volumes: Mapping[str, str] | None = None,
+                     caps: Sequence[str] = (), device_rules: Sequence[str] = (),
+                     binds: Mapping[str, str] | None = None, timeout_s: float = CALL_S) -> str:
+        """Run argv as root in a container of its own, without network; the little that it printed.
+
+        volumes: name -> path in it; binds: host path -> path in it. FloodmarkError if its exit code is not 0.
+        """
+        api = self.client.api
+        mounts = [f"{source}:{path}" for source, path in {**(volumes or {}), **(binds or {})}.items()]
+        host = api.create_host_config(
+            binds=mounts, cap_add=list(caps), device_cgroup_rules=list(device_rules),
+            log_config=LogConfig(type="json-file"))  # whatever the engine prefers: it must be read back
+
+        def run() -> tuple[int, str]:
+            made = api.create_container(
+                self.image, list(argv[1:]), entrypoint=[argv[0]], user="0", labels=self.labels("helper"),
+                network_disabled=True, host_config=host)["Id"]
+            try:
+                api.start(made)
+                code = api.wait(made, timeout=round(timeout_s))["StatusCode"]
+                return code, api.logs(made).decode(errors="replace")
+            finally:
+                with contextlib.suppress(NotFound):
+                    api.remove_container(made, force=True)
+
+        code, printed = await self.call(f"run {argv[0]} in a helper", run, timeout_s=timeout_s)
+        return _printed(argv, "in a helper", code, printed)
+
+    # -- begin and end ------------------------------------------------------------------------------------
+
+    async def open(self, say: Callable[[str], None] = lambda _line: None) -> None:
+        """Connect, find or build the image, sweep, start the keeper, make the network."""
+        self._client = await self.call("answer", engine_client.connect)
+        self.image = await self.call("have the image of the brokers", images.tools_image,
+                                     self.client, say, timeout_s=IMAGE_S)
+        await self._sweep(say)
+        await self._share_folder()
+        keeper = await self.call("make the keeper container", self._make_keeper)
+        _, self._subnet = await all_of(
+            self.call("start the keeper container", self.client.api.start, keeper),
+            self.call("make a network", self._make_network))
+        await until(self._keeper_unseen, "the keeper container to write into the run's folder", KEEPER_S)
+
+    async def close(self) -> None:
+        """Remove everything of this run, the keeper last. Safe twice; what could not be removed once is left
+        to the next start, the keeper and with it all processes having ended."""
+        client, self._client = self._client, None
+        if client is None:
+            return
+        try:
+            if self._keeper_stdin is not None:  # else nothing was made
+                await self.call("end what it was doing", self._wait_for_calls, timeout_s=END_S)
+            await self.call("remove what the cluster made", remove_run, client, self.run, self.hooks,
+                            timeout_s=END_S)
+        finally:
+            if self._keeper_stdin is not None:
+                _hang_up(self._keeper_stdin)
+            client.close()
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    async def _sweep(self, say: Callable[[str], None]) -> None:
+        swept = await self.call("remove what killed runs have left", sweep, self.client, self.hooks,
+                                timeout_s=END_S)
+        for run, why in swept.items():
+            outcome = "was removed" if why is None else f"could not be removed: {why}"
+            say(f"what run {run} had left on the Docker engine {outcome}")
+
+    async def _share_folder(self) -> None:
+        """Where we are root the containers are not: FOLDER/work is theirs."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        if os.getuid() == 0:
+            os.chown(self.work, *map(int, self.user.split(":")))
+        else:
+            about = await self.call("tell about itself", self.client.info)
+            if "name=rootless" in (about.get("SecurityOptions") or ()):
+                self.user = "0:0"  # which is us, outside
+
+    def _make_keeper(self) -> str:
+        """Attached before it is started: there is no instant at which it lives and nobody holds its input."""
+        api = self.client.api
+        told = f"{MOUNTED}/{self._boot_file.name}"
+        keeper: str = api.create_container(
+            self.image, ["-c", f"cat /proc/sys/kernel/random/boot_id >{told}; exec cat >/dev/null"],
+            entrypoint=["sh"], name=self.keeper, user=self.user, labels=self.labels(KEEPER), stdin_open=True,
+            network_disabled=True, host_config=api.create_host_config(
+                init=True, cap_drop=["ALL"], log_config=NO_LOG, mounts=[self.mount()]))["Id"]
+        self._keeper_stdin = api.attach_socket(keeper, {"stdin": 1, "stream": 1})
+        return keeper
+
+    def _wait_for_calls(self) -> None:
+        """Calls go on when nobody waits for them any more; what they make must not come after the removal."""
+        deadline = time.monotonic() + CALL_S
+        for thread in tuple(self._threads):
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _in_thread(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        """fn's outcome, from a thread that nobody waits for."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[T] = loop.create_future()
+
+        def settle(act: Callable[..., None], what: Any) -> None:
+            if not outcome.done():
+                act(what)
+
+        def tell(act: Callable[..., None], what: Any) -> None:
+            self._threads.discard(threading.current_thread())
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(settle, act, what)
+
+        def work() -> None:
+            try:
+                result = fn()
+            except BaseException as error:
+                tell(outcome.set_exception, error)
+            else:
+                tell(outcome.set_result, result)
+
+        thread = threading.Thread(target=work, daemon=True, name="docker-call")
+        self._threads.add(thread)
+        thread.start()
+        return outcome
+
+    @property
+    def _boot_file(self) -> Path:
+        return self.work / "keeper.boot"
+
+    async def _keeper_unseen(self) -> str | None:
+        with contextlib.suppress(OSError):
+            told = self._boot_file.read_text().strip()
+            if told:
+                self.one_clock = told == BOOT_ID.read_text().strip()
+                return None
+        return (f"{self.work} is not the same folder there, or its user {self.user} may not write to it;"
+                " the engine must run on this machine, without user namespaces")
+
+    def _make_network(self) -> ipaddress.IPv4Network:
+        """A subnet that no other network of the engine has: refused ones are passed over."""
+        subnets = list(SUBNETS.subnets(new_prefix=24))
+        first = int(self.run, 16) % len(subnets)
+        for subnet in (*subnets[first:], *subnets[:first]):
+            pool = IPAMPool(subnet=str(subnet), gateway=str(subnet[1]))
+            try:
+                self.client.networks.create(
+                    self.network, driver="bridge", labels=self.labels("network"), check_duplicate=True,
+                    ipam=IPAMConfig(pool_configs=[pool]))
+            except APIError as error:
+                if "overlaps" not in str(error.explanation):
+                    raise
+            else:
+                return subnet
+        raise FloodmarkError(f"every network in {SUBNETS} is taken: remove some (docker network prune)")
+
+
+def _hang_up(attached: Any) -> None:
+    """docker-py gives the raw stream of an answer; closed alone, it would keep the connection open."""
+    connection = attached._sock
+    attached._response.close()
+    connection.close()
+
+
+def _printed(argv: Sequence[str], where: str, code: int, printed: str) -> str:
+    if code != 0:
+        words = " ".join(argv)[:COMMAND_CHARS]
+        raise FloodmarkError(f"{words!r} {where} ended with code {code}: {printed.strip()}")
+    return printed
+
+
+_GONE = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError,
+         ConnectionError)
+
+
+def _why(error: Exception) -> str:
+    """The engine's own words, or that it is gone."""
+    if isinstance(error, APIError):
+        return str(error.explanation or error).strip()
+    if isinstance(error, requests.Timeout):
+        return f"it did not answer in time ({error})"
+    if isinstance(error, _GONE):
+        return f"it does not answer any more; does it still run? ({error})"
+    return str(error)
+
+
+async def all_of(*steps: Awaitable[Any]) -> list[Any]:
+    """All at once; the first error, when all have ended: none goes on behind the back of what follows."""
+    outcomes = await asyncio.gather(*steps, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return outcomes

@@ -1,0 +1,322 @@
+"""The images that containers of a cluster run from: found in the engine, or built there once.
+
+Rules
+1. An image's tag is made of all that goes into it (the files under docker/, the base image): a change builds
+   anew, nothing else does. Images of an earlier content stay; `docker image prune -a --filter
+   label=org.floodmark.image` removes those that no container uses.
+2. The engine builds, asked over its socket: no docker command is needed, nor BuildKit. Only the stand-in base
+   (docker/base.sh, Debian and root) takes the command.
+3. Two runs at once build once: the second waits for the first, at a lock in the cache folder.
+4. Everything here blocks; a caller with an event loop uses a thread.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from docker.errors import DockerException, ImageNotFound
+
+import docker
+from harness.cluster.containers.engine_client import address, engine_errors
+from harness.errors import FloodmarkError
+
+OFFICIAL_BASE = "python:3.11-slim-bookworm"
+STAND_IN_BASE = "floodmark-base:1"  # made by docker/base.sh
+BASE_VARIABLE = "FLOODMARK_BASE_IMAGE"
+GOES_IN = ("Dockerfile", "requirements.txt", "broker", "faults")  # and wheels, which requirements.txt settles
+
+_PULL_TIMEOUT_S = 300.0
+_STAND_IN_TIMEOUT_S = 300
+_WHEELS_TIMEOUT_S = 120
+_STEP_TIMEOUT_S = 600  # of one step of a build without a word
+_LOCK_TIMEOUT_S = 900.0
+
+Say = Callable[[str], None]
+Files = Mapping[str, tuple[bytes, bool]]  # name in the context -> content, and whether it is a program
+
+
+def tools_image(client: docker.DockerClient, say: Say) -> str:
+    """The tag of the image with broker and fault tools; what is missing is built, and told to `say`."""
+    return _image(client, "tools", say)
+
+
+def broker_image(client: docker.DockerClient, say: Say) -> str:
+    """The tag of the image with the broker alone."""
+    return _image(client, "broker", say)
+
+
+def context_folder() -> Path:
+    """docker/, beside the installed package `broker`. FloodmarkError where only the package is there."""
+    found = importlib.util.find_spec("broker")
+    places = list(found.submodule_search_locations or ()) if found else []
+    for place in places:
+        folder = Path(place).resolve().parent
+        if (folder / "Dockerfile").is_file():
+            return folder
+    raise FloodmarkError(
+        "containers need a checkout of floodmark: there is no Dockerfile beside the package `broker` "
+        f"({places[0] if places else 'which is not installed'}); in a checkout: pip install -e ."
+    )
+
+
+def context_files(folder: Path) -> dict[str, tuple[bytes, bool]]:
+    """All that decides what is in the images, by its name in the build context."""
+    files: dict[str, tuple[bytes, bool]] = {}
+    for name in GOES_IN:
+        top = folder / name
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            inside = path.relative_to(folder)
+            hidden = any(part.startswith(".") or part == "__pycache__" for part in inside.parts)
+            if path.is_file() and not hidden:
+                files[inside.as_posix()] = path.read_bytes(), os.access(path, os.X_OK)
+    return files
+
+
+def tag_of(files: Files, base_id: str) -> str:
+    """Names this content on this base."""
+    digest = hashlib.sha256(base_id.encode())
+    for name, (content, program) in sorted(files.items()):
+        digest.update(f"\0{name}\0{program}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:12]
+
+
+def _image(client: docker.DockerClient, target: str, say: Say) -> str:
+    folder = context_folder()
+    files = context_files(folder)
+    with engine_errors("images: "):
+        found = found_image(client, target)
+        if found:
+            return found
+        with _one_at_a_time(say):
+            base = base_image(client, say)
+            name = _name(client, target, files, base)
+            if not _id(client, name):  # another run may have built it meanwhile
+                wheels = _wheels(client, folder, say)
+                say(f"building the image {name} on {base}: once, about half a minute")
+                _build(client, _packed({**files, **wheels}), base=base, target=target, name=name)
+    return name
+
+
+def found_image(client: docker.DockerClient, target: str) -> str | None:
+    """The image of this target as it would be built now, if it is there; nothing is built."""
+    base = found_base(client)
+    name = base and _name(client, target, context_files(context_folder()), base)
+    return name if name and _id(client, name) else None
+
+
+def _name(client: docker.DockerClient, target: str, files: Files, base: str) -> str:
+    return f"floodmark-{target}:{tag_of(files, _id(client, base) or '')}"
+
+
+def _id(client: docker.DockerClient, name: str) -> str | None:
+    """The image's id; None: it is not in the engine."""
+    try:
+        return str(client.images.get(name).id)
+    except ImageNotFound:
+        return None
+
+
+# -- the base --------------------------------------------------------------------------------------------
+
+
+def base_image(client: docker.DockerClient, say: Say) -> str:
+    """A base image that is in the engine: fetched or made, if it was not."""
+    found = found_base(client)
+    if found:
+        return found
+    wanted = os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE
+    say(f"fetching the image {wanted}")
+    why = _pull(client, wanted)
+    if why is None:
+        return wanted
+    if os.environ.get(BASE_VARIABLE):
+        raise FloodmarkError(
+            f"the image {wanted}, which {BASE_VARIABLE} asks for, is not in the engine, and no registry "
+            f"gives it ({why}): load it (docker load), or unset {BASE_VARIABLE}"
+        )
+    say(f"{wanted} is not to be had ({why}); making {STAND_IN_BASE} of Debian's packages instead: once, 20 s")
+    return _stand_in(wanted)
+
+
+def found_base(client: docker.DockerClient) -> str | None:
+    """The base to use, if it is in the engine. A stand-in made before is not given up for a registry that has
+    come back: the images would be built anew at every change of the weather."""
+    asked = os.environ.get(BASE_VARIABLE)
+    for name in (asked,) if asked else (OFFICIAL_BASE, STAND_IN_BASE):
+        if _id(client, name):
+            return name
+    return None
+
+
+def _pull(client: docker.DockerClient, name: str) -> str | None:
+    """None: it is there now. Else why not. In a thread, for the engine's own time-outs are none."""
+    outcome: list[str | None] = []
+
+    def pull() -> None:
+        try:
+            client.images.pull(name)
+            outcome.append(None)
+        except (DockerException, OSError) as error:
+            outcome.append(str(getattr(error, "explanation", None) or error))
+
+    worker = threading.Thread(target=pull, name=f"pull {name}", daemon=True)
+    worker.start()
+    worker.join(_PULL_TIMEOUT_S)
+    return outcome[0] if outcome else f"no end after {_PULL_TIMEOUT_S:g} s"
+
+
+def _stand_in(wanted: str) -> str:
+    script = context_folder() / "base.sh"
+    try:
+        ran = subprocess.run(
+            [script, STAND_IN_BASE],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "DOCKER_HOST": address()},
+            timeout=_STAND_IN_TIMEOUT_S,
+            check=False,
+        )
+        why = _last_line(ran.stderr) if ran.returncode else None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    if why is None:
+        return STAND_IN_BASE
+    raise FloodmarkError(
+        f"there is no base image: {wanted} is not in the engine, no registry gives it, and no stand-in can "
+        f"be made ({why}). Load it (docker load), or name one there with Python 3.11: {BASE_VARIABLE}=IMAGE"
+    )
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+# -- what the build needs besides ------------------------------------------------------------------------
+
+
+def _cache() -> Path:
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "floodmark"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FloodmarkError(f"{folder} cannot be made ({error}): set XDG_CACHE_HOME elsewhere") from error
+    return folder
+
+
+@contextlib.contextmanager
+def _one_at_a_time(say: Say) -> Iterator[None]:
+    """Held while images are built; whoever comes second waits. The lock ends with its process."""
+    path = _cache() / "images.lock"
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    with path.open("w") as lock:
+        told = False
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                pass
+            if time.monotonic() > deadline:
+                raise FloodmarkError(
+                    f"another process has held {path} for {_LOCK_TIMEOUT_S:g} s to build images: "
+                    "end it, or wait for it"
+                )
+            if not told:
+                say("another run is building the images: waiting for it")
+                told = True
+            time.sleep(0.1)
+        yield
+
+
+def _wheels(client: docker.DockerClient, folder: Path, say: Say) -> dict[str, tuple[bytes, bool]]:
+    """The broker's libraries for the engine's machine, so that the build needs no network. None: the build
+    asks the package index itself."""
+    vendored = folder / "wheels"
+    if not any(vendored.glob("*.whl")):
+        machine = str(client.version().get("Arch", ""))
+        wanted = hashlib.sha256((folder / "requirements.txt").read_bytes()).hexdigest()[:12]
+        vendored = _cache() / "wheels" / f"{wanted}-{machine}"
+        if not vendored.is_dir():
+            why = _fetch_wheels(folder / "vendor.sh", vendored, machine)
+            if why is not None:
+                say(f"wheels could not be fetched beforehand ({why}): the build asks for them itself")
+                return {}
+    return {f"wheels/{wheel.name}": (wheel.read_bytes(), False) for wheel in sorted(vendored.glob("*.whl"))}
+
+
+def _fetch_wheels(script: Path, into: Path, machine: str) -> str | None:
+    """All or nothing: the folder is renamed into place when complete. None, or why there is none."""
+    into.parent.mkdir(parents=True, exist_ok=True)
+    scratch = tempfile.mkdtemp(dir=into.parent, prefix=".fetching-")
+    try:
+        ran = subprocess.run(
+            [script, scratch, machine],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHON": sys.executable},
+            timeout=_WHEELS_TIMEOUT_S,
+            check=False,
+        )
+        if ran.returncode:
+            return _last_line(ran.stderr)
+        Path(scratch).rename(into)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return None
+
+
+# -- the build -------------------------------------------------------------------------------------------
+
+
+def _packed(files: Files) -> io.BytesIO:
+    """The build context; the same files give the same bytes, so that the engine finds its layers again."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, (content, program) in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            entry.mode = 0o755 if program else 0o644
+            tar.addfile(entry, io.BytesIO(content))
+    packed.seek(0)
+    return packed
+
+
+def _build(client: docker.DockerClient, context: io.BytesIO, *, base: str, target: str, name: str) -> None:
+    said: deque[str] = deque(maxlen=15)
+    steps = client.api.build(
+        fileobj=context,
+        custom_context=True,
+        target=target,
+        tag=name,
+        buildargs={"BASE_IMAGE": base},
+        rm=True,
+        forcerm=True,
+        decode=True,
+        timeout=_STEP_TIMEOUT_S,
+    )
+    for step in steps:
+        said.extend(line for line in str(step.get("stream", "")).splitlines() if line.strip())
+        if "error" in step:
+            raise FloodmarkError(
+                f"the image {name} could not be built on {base}: {str(step['error']).strip()}\n"
+                + "\n".join(f"  {line}" for line in said)
+            )

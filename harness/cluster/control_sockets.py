@@ -1,0 +1,47 @@
+"""The control sockets of a cluster's processes: whom to ask, and what a silence is."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.cluster import control_client
+from harness.cluster.hosts import Hosts
+from harness.cluster.layout import Layout
+
+State = Mapping[str, Any]  # the `ok` of an answer (docker/README.md)
+
+
+class Sockets:
+    """One for each process. Who does not run, or is paused, is not asked."""
+
+    def __init__(self, layout: Layout, hosts: Hosts) -> None:
+        self._hosts = hosts
+        self._controls = {
+            name: control_client.Control(name, *place.asked) for name, place in layout.places.items()
+        }
+
+    def answers(self, name: str) -> bool:
+        return self._hosts.lives(name) and not self._hosts.paused(name)
+
+    async def ask(self, name: str, do: str, *, timeout_s: float, **besides: Any) -> State:
+        """ControlError where it does not answer, Refused where it answers with an error."""
+        return await self._controls[name].ask(do, timeout_s=timeout_s, **besides)
+
+    async def ask_or_none(self, name: str, do: str, timeout_s: float) -> State | None:
+        try:
+            return await self.ask(name, do, timeout_s=timeout_s)
+        except control_client.ControlError:
+            return None
+
+    async def ask_all(self, do: str, names: Sequence[str], timeout_s: float) -> dict[str, State]:
+        """name -> its answer; who gave none is not there."""
+        asked = [name for name in names if self.answers(name)]
+        answers = await asyncio.gather(*(self.ask_or_none(name, do, timeout_s) for name in asked))
+        return {name: answer for name, answer in zip(asked, answers, strict=True) if answer is not None}
+
+    async def hang_up(self, name: str) -> None:
+        await self._controls[name].hang_up()
+
+    async def close(self) -> None:
+        for one in self._controls.values():
+            await one.hang_up()

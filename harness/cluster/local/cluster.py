@@ -1,0 +1,181 @@
+"""The local cluster: brokers and a controller as processes on loopback, without root and without Docker.
+
+Rules
+1. Everything runs under the keeper (keeper.py): nothing survives the harness.
+2. Proxied, each link between two processes, and from clients to each, runs through the links process
+   (links.py) and can be cut; direct, nothing can.
+3. A power cut is played on files: the broker's own account says what was fsynced (power.py).
+"""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.cluster import control_client, power_loss
+from harness.cluster.broker_cluster import BrokerCluster, START_S
+from harness.cluster.hosts import Felled, Foreseen, House, never
+from harness.cluster.layout import LINKS, Layout, lay_out, node_names
+from harness.cluster.local.link_cuts import Cutting
+from harness.cluster.local.supervisor_client import Wards
+from harness.cluster.ports import Ports
+from harness.errors import FloodmarkError, UsageError
+
+CAN_BE_CUT = ("direct", "proxied")
+
+
+def local_cluster(
+    folder: Path,
+    nodes: int,
+    *,
+    rules: str,
+    bugs: Sequence[str],
+    config: Mapping[str, str],
+    links: str,
+    first_port: int | None = None,
+    trace: bool = True,
+) -> BrokerCluster:
+    """Made, not started."""
+    if links not in CAN_BE_CUT:
+        raise UsageError(f"links are direct or proxied, not {links!r}")
+
+    async def build() -> House:
+        ports = Ports()
+        try:
+            layout = lay_out(folder, node_names(nodes), proxied=links == "proxied", ports=ports,
+                             first_port=first_port, trace=trace)
+        except BaseException:
+            ports.close()
+            raise
+        processes = Processes(layout)
+        return House(layout=layout, hosts=processes, network=processes.network, disks=Files(processes),
+                     close=ports.close)
+
+    return BrokerCluster("local", nodes, build, rules=rules, bugs=bugs, config=config)
+
+
+class Processes:
+    """See harness.cluster.hosts: Hosts. The wards of one keeper; `network` is their links."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.foreseen: Foreseen = never
+        self.network = Links()
+        self._layout = layout
+        self._wards: Wards | None = None
+
+    async def begin(self) -> None:
+        """The keeper, and the links process where links are proxied."""
+        self._wards = await Wards.begin(self._layout.work("keeper.log"))
+        self._wards.foreseen = self.foreseen
+        if self._layout.links:
+            lines = await control_client.over(self._wards.links_socket(), "the links process")
+            self.network.cutting = Cutting(lines)
+            argv = [sys.executable, "-P", "-m", "harness.cluster.local.link_proxies"]
+            await self._wards.spawn(LINKS, argv, self._layout.log_of(LINKS), links=True)
+            await lines.ask("listen", timeout_s=START_S, links=self._layout.links_told())
+
+    async def spawn(self, name: str) -> None:
+        argv = [sys.executable, "-P", "-m", "broker", "--config", str(self._layout.properties_of(name))]
+        await self._kept.spawn(name, argv, self._layout.log_of(name))
+
+    async def kill(self, name: str) -> None:
+        await self._kept.kill(name)
+
+    async def terminate(self, name: str, *, timeout_s: float) -> None:
+        await self._kept.terminate(name, timeout_s=timeout_s)
+
+    async def pause(self, name: str) -> None:
+        await self._kept.pause(name)
+
+    async def resume(self, name: str) -> None:
+        await self._kept.resume(name)
+
+    @property
+    def died(self) -> Sequence[str]:
+        return () if self._wards is None else self._wards.died
+
+    @property
+    def died_words(self) -> Mapping[str, str]:
+        return {} if self._wards is None else self._wards.died_words
+
+    @property
+    def lost(self) -> str | None:
+        return None if self._wards is None else self._wards.lost
+
+    @property
+    def felled(self) -> Sequence[Felled]:
+        return ()
+
+    def lives(self, name: str) -> bool:
+        return self._kept.lives(name)
+
+    def paused(self, name: str) -> bool:
+        return self._kept.paused(name)
+
+    async def stands_still(self, name: str) -> bool:
+        return self._kept.stopped_by_the_kernel(name)
+
+    def last_words(self, name: str) -> str:
+        return "it never ran" if self._wards is None else self._wards.last_words(name)
+
+    async def end(self) -> None:
+        if self._wards is not None:
+            await self._wards.end()
+
+    def place(self, name: str) -> tuple[Path, Path]:
+        """A broker's account of what is durable, and its log directory."""
+        place = self._layout.places[name]
+        assert place.durable is not None, "brokers alone have one"
+        return place.durable, place.log_dir
+
+    @property
+    def _kept(self) -> Wards:
+        if self._wards is None:
+            raise FloodmarkError("the cluster was not started")
+        return self._wards
+
+
+class Links:
+    """See harness.cluster.hosts: Network. None to cut where links are direct."""
+
+    def __init__(self) -> None:
+        self.cutting: Cutting | None = None
+
+    @property
+    def why_not(self) -> str | None:
+        return "direct links cannot be cut: use --links proxied" if self.cutting is None else None
+
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None:
+        assert self.cutting is not None, self.why_not
+        await self.cutting.cut(grudge, reset=reset)
+
+    async def heal(self) -> None:
+        if self.cutting is not None:
+            await self.cutting.heal()
+
+    async def mend(self) -> list[str]:
+        return [] if self.cutting is None else await self.cutting.mend()
+
+    async def close(self) -> None:
+        if self.cutting is not None:
+            await self.cutting.close()
+
+
+class Files:
+    """See harness.cluster.hosts: Disks. Log directories on the harness's own disk."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+
+    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> power_loss.Lost:
+        await self._processes.kill(name)
+        return await asyncio.to_thread(power_loss.power_cut, *self._processes.place(name), keep=keep)
+
+    async def wipe(self, name: str) -> power_loss.Lost:
+        return await asyncio.to_thread(power_loss.wipe, *self._processes.place(name))
+
+    async def log_dir(self, name: str) -> Path:
+        return self._processes.place(name)[1]
+
+    async def mend(self) -> list[str]:
+        return []

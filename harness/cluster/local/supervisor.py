@@ -1,0 +1,206 @@
+"""The keeper: a small process, parent of brokers, controller and links, so that none outlives the harness.
+
+Run as `python -m harness.cluster.local.supervisor HARNESS_PID`, with one end of a socket pair as its
+standard input. It imports the standard library only: it must be up at once.
+
+Rules
+1. When the socket from the harness closes, or the harness is no longer our parent, every child is killed
+   (SIGKILL, which a stopped child obeys too) and the keeper ends. The harness may have died by SIGKILL.
+2. When the keeper dies its children die: each asks the kernel for that (PR_SET_PDEATHSIG). The kernel
+   means the *thread* that spawned it, so this process has one thread.
+3. "Killed" is answered when the child has been waited for, "paused" when the kernel has stopped all of it:
+   never on the mere sending of a signal.
+4. A session of its own: Ctrl-C in a terminal reaches the harness, which mends; never a broker.
+
+JSON lines. Asked: {"id":1,"do":"spawn","name":"n1","argv":[...],"log":PATH} (and "stdin": a descriptor the
+keeper was born with), {"id":2,"do":"kill"|"pause"|"resume"|"terminate","name":"n1"}. Answered:
+{"id":1,"ok":{...}} or {"id":1,"error":"..."}. Told unasked: {"exit":"n1","pid":7,"code":-9}.
+"""
+
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+PR_SET_PDEATHSIG = 1
+PARENT_LOOK_S = 0.5  # how often to look whether the harness is still our parent
+REAP_S = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Child:
+    name: str
+    process: subprocess.Popen[bytes]
+    paused: bool = False
+    killers: list[int] = field(default_factory=list)  # ids to answer when it has been waited for
+    pausers: list[int] = field(default_factory=list)  # ids to answer when the kernel has stopped it
+
+
+class Keeper:
+    """Holds the children; `harness` is the socket to answer on."""
+
+    def __init__(self, harness: socket.socket) -> None:
+        self._harness = harness
+        self._children: dict[str, Child] = {}
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._me = os.getpid()
+        self._acts: Mapping[str, Callable[[int, Mapping[str, Any]], None]] = {
+            "spawn": self._spawn,
+            "kill": self._kill,
+            "pause": self._pause,
+            "resume": self._resume,
+            "terminate": self._terminate,
+        }
+
+    def obey(self, line: bytes) -> None:
+        """Carry out one line; what goes wrong is the answer."""
+        request = json.loads(line)
+        try:
+            self._acts[request["do"]](request["id"], request)
+        except (KeyError, OSError, subprocess.SubprocessError) as error:
+            self._tell({"id": request["id"], "error": f"{type(error).__name__}: {error}"})
+
+    def look(self) -> None:
+        """After SIGCHLD: answer for those stopped, and for those gone."""
+        for child in list(self._children.values()):
+            if child.pausers and _has_stopped(child.process.pid):
+                self._answer(child.pausers)
+            code = child.process.poll()
+            if code is None:
+                continue
+            del self._children[child.name]
+            self._tell({"exit": child.name, "pid": child.process.pid, "code": code})
+            self._answer(child.killers)
+            self._answer(child.pausers)
+
+    def end(self) -> None:
+        """Kill every child and wait for it. A child that is stuck in the kernel is left to init."""
+        for child in self._children.values():
+            child.process.kill()
+        for child in self._children.values():
+            try:
+                child.process.wait(REAP_S)
+            except subprocess.TimeoutExpired:
+                print(f"{child.name} (pid {child.process.pid}) was killed but is not gone", file=sys.stderr)
+        self._children.clear()
+
+    def _spawn(self, asked: int, request: Mapping[str, Any]) -> None:
+        name = request["name"]
+        if name in self._children:
+            self._tell({"id": asked, "error": f"{name} is running already"})
+            return
+        stdin = request.get("stdin", subprocess.DEVNULL)
+        with open(request["log"], "ab") as log:
+            process = subprocess.Popen(
+                request["argv"],
+                stdin=stdin,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=self._before_exec,  # noqa: PLW1509 -- one thread only
+            )
+        if stdin != subprocess.DEVNULL:
+            os.close(stdin)  # or the harness would never see that child's end of it close
+        self._children[name] = Child(name=name, process=process)
+        self._tell({"id": asked, "ok": {"pid": process.pid}})
+
+    def _before_exec(self) -> None:
+        self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != self._me:  # the keeper died before the kernel was asked
+            os._exit(1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def _kill(self, asked: int, request: Mapping[str, Any]) -> None:
+        child = self._children.get(request["name"])
+        if child is None:
+            self._tell({"id": asked, "ok": {}})
+            return
+        child.killers.append(asked)
+        child.process.kill()
+
+    def _pause(self, asked: int, request: Mapping[str, Any]) -> None:
+        child = self._children[request["name"]]
+        if child.paused:
+            self._tell({"id": asked, "ok": {}})
+            return
+        child.paused = True
+        child.pausers.append(asked)
+        child.process.send_signal(signal.SIGSTOP)
+
+    def _resume(self, asked: int, request: Mapping[str, Any]) -> None:
+        child = self._children[request["name"]]
+        child.process.send_signal(signal.SIGCONT)
+        child.paused = False
+        self._tell({"id": asked, "ok": {}})
+
+    def _terminate(self, asked: int, request: Mapping[str, Any]) -> None:
+        self._children[request["name"]].process.terminate()
+        self._tell({"id": asked, "ok": {}})
+
+    def _answer(self, waiting: list[int]) -> None:
+        for asked in waiting:
+            self._tell({"id": asked, "ok": {}})
+        waiting.clear()
+
+    def _tell(self, message: Mapping[str, Any]) -> None:
+        self._harness.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _has_stopped(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG) is not None
+    except ChildProcessError:
+        return False  # it ended instead
+
+
+def serve(harness: socket.socket, harness_pid: int) -> None:
+    """Until the harness goes."""
+    keeper = Keeper(harness)
+    waker, woken = socket.socketpair()
+    waker.setblocking(False)
+    woken.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    selector = selectors.DefaultSelector()
+    selector.register(harness, selectors.EVENT_READ)
+    selector.register(woken, selectors.EVENT_READ)
+    pending = b""
+    try:
+        while os.getppid() == harness_pid:
+            ready = {key.fileobj for key, _ in selector.select(PARENT_LOOK_S)}
+            if woken in ready:
+                woken.recv(4096)
+                keeper.look()
+            if harness in ready:
+                data = harness.recv(65536)
+                *lines, pending = (pending + data).split(b"\n")
+                for line in lines:
+                    keeper.obey(line)
+                if not data:
+                    return
+    except (BrokenPipeError, ConnectionResetError):
+        return  # the harness is gone: rule 1
+    finally:
+        keeper.end()
+
+
+def _ended(*_: object) -> NoReturn:
+    raise SystemExit(0)  # through serve's finally
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, _ended)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    harness = socket.socket(fileno=os.dup(0))
+    serve(harness, int(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Where a log can be damaged so that its broker must notice: in the last batch that it has.
+
+A broker that is killed finds the end of its log by checksums, and cuts it at the first batch that does not
+hold. Damage behind the last fsync is what a power cut may leave; damage before it is what a bad disk does.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.record_batches import CRC_FROM, Frame, frame
+
+FLIPPED = 0x40
+TORN_BYTES = 7  # fewer than any batch has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """What is to be done to one file, and what that costs."""
+
+    partition: str  # "topic-partition"
+    file: str  # in the log directory, with '/' between parts
+    position: int  # corrupt: of the byte; truncated: the new end
+    byte: int | None  # what it becomes; None: truncated
+    lost_records: int  # of the batch that no longer holds
+
+
+def corrupt(log_dir: Path) -> Damage | None:
+    """A bit of the first log's last batch, where its checksum covers it. None: no log has a batch."""
+    found = _last_batch(log_dir)
+    if found is None:
+        return None
+    path, start, batch = found
+    position = start + (CRC_FROM + batch.size) // 2
+    with path.open("rb") as file:
+        file.seek(position)
+        byte = file.read(1)[0] ^ FLIPPED
+    return _damage(log_dir, path, batch, position, byte)
+
+
+def truncated(log_dir: Path) -> Damage | None:
+    """The last bytes of the first log's last batch. None: no log has a batch."""
+    found = _last_batch(log_dir)
+    if found is None:
+        return None
+    path, start, batch = found
+    return _damage(log_dir, path, batch, start + batch.size - TORN_BYTES, None)
+
+
+def _damage(log_dir: Path, path: Path, batch: Frame, position: int, byte: int | None) -> Damage:
+    return Damage(
+        partition=path.parent.name, file=path.relative_to(log_dir).as_posix(), position=position, byte=byte,
+        lost_records=batch.last_offset - batch.base_offset + 1)
+
+
+def _last_batch(log_dir: Path) -> tuple[Path, int, Frame] | None:
+    """Of the first partition, by name, that has one: its segment, where it begins, and the batch."""
+    for folder in sorted(path for path in log_dir.iterdir() if path.is_dir()):
+        for path in sorted(folder.glob("*.log"), reverse=True):
+            last = max(_batches(path.read_bytes()), key=lambda one: one[0], default=None)
+            if last is not None:
+                return path, *last
+    return None
+
+
+def _batches(data: bytes) -> Iterator[tuple[int, Frame]]:
+    position = 0
+    while (found := frame(data, position)) is not None and found.crc_ok:
+        yield position, found
+        position += found.size

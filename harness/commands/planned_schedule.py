@@ -1,0 +1,98 @@
+"""What is to strike a run: a schedule's file, or the plan of a random nemesis, and what was left out of it.
+
+Rules
+1. A nemesis that was named and cannot strike here is refused; one that only `all` meant is left out, told.
+2. Where a nemesis was asked for and nothing is planned, the plan says why: such a run proves less than was
+   asked, and its verdict is unknown.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import catalog
+from harness.errors import UsageError
+from harness.schedule import json_form
+from harness.schedule.entry import ACTS, Schedule
+
+DIRECT = "direct"
+CUT = "cut"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """remarks: what whoever asked should know, in sentences. unstruck: a nemesis was asked for, and why
+    nothing of it will strike; None: something will, or none was asked for."""
+
+    schedule: Schedule
+    remarks: tuple[str, ...] = ()
+    unstruck: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """The cluster and the time that a plan is made for."""
+
+    cluster: str
+    nodes: tuple[str, ...]
+    partitions: tuple[int, ...]
+    links: str | None  # as asked; None: whatever the schedule needs
+    min_insync_replicas: int
+    seed: int
+    duration_s: float
+    interval_s: float
+    overspend: bool
+
+
+def from_file(file: Path, ground: Ground) -> Planned:
+    """The schedule that this file holds, whatever it overspends."""
+    schedule = json_form.load(file, nodes=ground.nodes, partitions=ground.partitions)
+    found = catalog.overspends(schedule, min_insync_replicas=ground.min_insync_replicas)
+    return Planned(schedule=schedule, remarks=tuple(
+        f"entry {one.position} overspends the guarantees: {one.why}" for one in found))
+
+
+def random(words: str, ground: Ground) -> Planned:
+    """What the nemeses of these words (`crash,cut`, all, none) do on this ground."""
+    asked = catalog.nemeses(words, ground.cluster)
+    named = catalog.named(words)
+    remarks = []
+    names = asked
+    if CUT in names and not _can_cut(ground):
+        if CUT in named:
+            raise UsageError("--nemesis cut needs links that can be cut: leave out --links direct, "
+                             "or leave out cut")
+        remarks.append("cut is left out: direct links cannot be cut (--links proxied can)")
+        names = tuple(name for name in names if name != CUT)
+    if "power" in names and ground.min_insync_replicas < 2 and not ground.overspend:
+        remarks.append("power is left out: with min.insync.replicas=1 an ack may rest on the one copy that "
+                       "loses power, which the budget does not allow (--overspend does)")
+        names = tuple(name for name in names if name != "power")
+    schedule = catalog.plan(
+        names, seed=ground.seed, nodes=ground.nodes, partitions=ground.partitions,
+        duration_s=ground.duration_s, interval_s=ground.interval_s, overspend=ground.overspend)
+    unstruck = None
+    if asked and all(entry.f in ACTS for entry in schedule):
+        unstruck = f"--nemesis {words}: {_why_nothing(names, remarks, ground)}"
+    return Planned(schedule=schedule, remarks=tuple(remarks), unstruck=unstruck)
+
+
+def refuse_cuts(schedule: Schedule, cluster: str, links: str) -> None:
+    """UsageError where a schedule cuts what cannot be cut."""
+    if links != DIRECT or cluster in catalog.ALWAYS_CUT:
+        return
+    cuts = [position for position, entry in enumerate(schedule) if entry.f == CUT]
+    if cuts:
+        raise UsageError(f"entry {cuts[0]} of the schedule is a cut, and direct links cannot be cut: "
+                         "use --links proxied, or leave --links out")
+
+
+def _can_cut(ground: Ground) -> bool:
+    return ground.links != DIRECT or ground.cluster in catalog.ALWAYS_CUT
+
+
+def _why_nothing(names: Sequence[str], remarks: Sequence[str], ground: Ground) -> str:
+    if not names:
+        return "; ".join(remarks)
+    return (f"a run of {ground.duration_s:g} s has no room for it, for the first act comes after 1 to 2 s "
+            "and what it breaks is mended 1 s before the end: give it a longer --duration")

@@ -1,0 +1,303 @@
+"""The main phase of a run: n processes ask what the workload draws while the striker carries out a schedule.
+
+Rules
+1. A process has at most one op open and asks nothing more after an info; its place is then taken by a new
+   process, numbered place + k * concurrency.
+2. The phase lasts until the duration is over and the schedule is done. Ops open then are waited for; what
+   they do not answer stays open in the history.
+"""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from harness.errors import FloodmarkError
+from harness.history import Recorder
+from harness.op import Intent, Outcome, Type
+from harness.protocols import (
+    Cluster,
+    Failpoints,
+    Met,
+    Session,
+    Striker,
+    Traces,
+    View,
+    Workload,
+)
+from harness.schedule.entry import Schedule
+from harness.trace import Feed
+
+SCRIPTED = 1_000_000  # scripted sends have processes from here on
+_DRAIN_TIMEOUT_S = 10.0
+_SCHEDULE_GRACE_S = 60.0  # for the acts themselves, beyond the time-outs of their moments
+_SCRIPTED_TIMEOUT_S = 10.0
+# A scripted send refused for one of these is tried again: nothing was written and the leader is on its way.
+_PASSING = frozenset({
+    "CONNECTION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION",
+    "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH",
+})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the main phase does."""
+
+    workload: Workload
+    striker: Striker
+    schedule: Schedule
+    seed: int
+    concurrency: int
+    rate: float | None  # ops a second, all processes together; None: as fast as they go
+    duration_s: float
+
+
+class RunSight:
+    """protocols.Sight over a recorder, a cluster and its trace; all times are the run's."""
+
+    def __init__(self, recorder: Recorder, cluster: Cluster) -> None:
+        self._recorder = recorder
+        self._cluster = cluster
+        self._points = cluster if isinstance(cluster, Failpoints) else None
+        self._given: AcksGiven | None = None
+
+    def now_ns(self) -> int:
+        return self._recorder.now_ns()
+
+    def acks(self, partition: int) -> int:
+        return self._recorder.acks(partition)
+
+    async def ack_or(self, timeout_s: float) -> None:
+        await self._recorder.ack_or(timeout_s)
+
+    def acks_given(self, partition: int, leader: str) -> int:
+        if self._given is None:
+            raw = self._cluster.traces() if isinstance(self._cluster, Traces) else None
+            if raw is None:
+                raise FloodmarkError(f"without a trace nobody can say what {leader} has acked")
+            self._given = AcksGiven(Feed(raw, self._recorder.origin_ns, AcksGiven.EVENTS))
+        return self._given.count(partition, leader)
+
+    async def view(self) -> View:
+        return await self._cluster.observe()
+
+    async def met(self, node: str) -> Sequence[Met]:
+        return [] if self._points is None else list(map(self._timed, await self._points.met(node)))
+
+    def crashes(self) -> Sequence[Met]:
+        return [] if self._points is None else list(map(self._timed, self._points.crashes()))
+
+    def died(self) -> Sequence[str]:
+        return tuple(self._cluster.died())
+
+    def close(self) -> None:
+        if self._given is not None:
+            self._given.feed.close()
+
+    def _timed(self, met: Met) -> Met:
+        return replace(met, time_ns=met.time_ns - self._recorder.origin_ns)
+
+
+class AcksGiven:
+    """Acked micro-sends by partition and leader, as the leaders' own trace tells them: of what a leader has
+    appended, what it has acked since. They count from the start of the cluster."""
+
+    EVENTS = ("append", "ack")
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self._acked: Counter[tuple[int, str]] = Counter()
+        self._appended: dict[tuple[int, str], dict[int, int]] = {}  # last offset of a send -> its records
+
+    def count(self, partition: int, leader: str) -> int:
+        for line in self.feed.new():
+            self._take(line)
+        return self._acked[partition, leader]
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        place = (line["partition"], line["node"])
+        appended = self._appended.setdefault(place, {})
+        if line["event"] == "ack":
+            self._acked[place] += appended.pop(line["offset"], 1)
+        elif line["role"] == "leader":
+            appended[line["offset"] + line["count"] - 1] = line["count"]
+
+
+class _Pace:
+    """Spreads ops evenly; a pause that nobody used is not made up for."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._interval_s = 1 / rate if rate else 0.0
+        self._next_s = 0.0
+
+    async def wait(self) -> None:
+        if self._interval_s:
+            now_s = asyncio.get_running_loop().time()
+            at_s = max(now_s, self._next_s)
+            self._next_s = at_s + self._interval_s
+            if at_s > now_s:
+                await asyncio.sleep(at_s - now_s)
+
+
+async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[int, ...]:
+    """Returns the positions of the schedule whose moment never came; raises what anything in it raised."""
+    stop = asyncio.Event()
+    pace = _Pace(load.rate)
+    processes = {
+        asyncio.create_task(_place(load, place, recorder, pace, stop)) for place in range(load.concurrency)
+    }
+    sight = RunSight(recorder, cluster)
+    scripted = ScriptedClients(load.workload, recorder)
+    strikes = asyncio.create_task(load.striker.carry_out(load.schedule, sight, recorder, scripted.send))
+    clock = asyncio.create_task(asyncio.sleep(load.duration_s))
+    try:
+        await _until_done({strikes, clock}, processes, timeout_s=_bound_s(load))
+        stop.set()
+        if processes:
+            await asyncio.wait(processes, timeout=_DRAIN_TIMEOUT_S)
+    finally:
+        await end_all({strikes, clock, *processes})
+        await scripted.close()
+        sight.close()
+    raise_first(processes)
+    return strikes.result()
+
+
+async def _drive(load: Load, process: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
+    """One process, from its first op to its last."""
+    session = load.workload.session(process)
+    try:
+        for intent in load.workload.intents(process, Random(f"{load.seed}/{process}")):
+            await pace.wait()
+            if stop.is_set():
+                return
+            outcome = await ask(session, process, intent, recorder)
+            if outcome.type is Type.INFO or session.over:
+                return
+    finally:
+        await session.close()
+
+
+async def ask(session: Session, process: int, intent: Intent, recorder: Recorder) -> Outcome:
+    """One op, from its invocation in the history to its completion there."""
+    invoked = recorder.invoke(process, intent)
+    outcome = await session.apply(process, intent, recorder.written)
+    recorder.complete(invoked, outcome)
+    return outcome
+
+
+async def end_all(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancels what still runs and waits until it has ended."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def raise_first(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Raises what one of these ended tasks raised, if any did."""
+    errors = [task.exception() for task in tasks if not task.cancelled()]
+    for error in filter(None, errors):
+        raise error
+
+
+@dataclass(slots=True, kw_only=True)
+class _Scripted:
+    """A process that scripted ops are asked by."""
+
+    process: int
+    session: Session
+    assigned: tuple[int, ...] = ()
+
+
+class ScriptedClients:
+    """Each scripted op by a process of its own, or by one kept for a client that the schedule numbers, until
+    that asks nothing more. Refusals that pass are asked again inside the op."""
+
+    def __init__(self, workload: Workload, recorder: Recorder) -> None:
+        self._workload, self._recorder = workload, recorder
+        self._processes = itertools.count(SCRIPTED)
+        self._kept: dict[int, _Scripted] = {}
+        self._turns: dict[int, asyncio.Lock] = {}  # a process has at most one op open
+
+    async def send(self, intent: Intent) -> Outcome:
+        """protocols.Sender."""
+        if intent.client is None:
+            one = self._new()
+            try:
+                return await self._ask(one, intent)
+            finally:
+                await one.session.close()
+        async with self._turns.setdefault(intent.client, asyncio.Lock()):
+            one = self._kept.get(intent.client) or self._new()
+            self._kept[intent.client] = one
+            outcome = await self._ask(one, intent)
+            if outcome.type is Type.INFO or one.session.over:
+                del self._kept[intent.client]
+                await one.session.close()
+            return outcome
+
+    async def close(self) -> None:
+        """Nobody asks any more."""
+        for one in self._kept.values():
+            await one.session.close()
+        self._kept.clear()
+
+    def _new(self) -> _Scripted:
+        process = next(self._processes)
+        return _Scripted(process=process, session=self._workload.session(process))
+
+    async def _ask(self, one: _Scripted, intent: Intent) -> Outcome:
+        recorder, session = self._recorder, one.session
+        deadline_s = asyncio.get_running_loop().time() + _SCRIPTED_TIMEOUT_S
+        if intent.f == "poll" and one.assigned != intent.partitions:
+            await ask(session, one.process, Intent(f="assign", partitions=intent.partitions), recorder)
+            one.assigned = intent.partitions
+        invoked = recorder.invoke(one.process, intent)
+        while True:
+            outcome = await session.apply(one.process, intent, recorder.written)
+            passing = (outcome.type is Type.FAIL and outcome.error in _PASSING
+                       and intent.node is None)  # what a given node answers is what was asked for
+            if not passing or asyncio.get_running_loop().time() > deadline_s:
+                break
+        recorder.complete(invoked, outcome)
+        return outcome
+
+
+async def _place(load: Load, place: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
+    """One place among the n: a process, and the next when it has ended."""
+    process = place
+    while not stop.is_set():
+        await _drive(load, process, recorder, pace, stop)
+        process += load.concurrency
+
+
+async def _until_done(asked: Collection[asyncio.Task[Any]], beside: Collection[asyncio.Task[None]], *,
+                      timeout_s: float) -> None:
+    """Waits until all that was asked is done; a failure of any task ends it at once."""
+    deadline_s = asyncio.get_running_loop().time() + timeout_s
+    while not all(task.done() for task in asked):
+        left_s = deadline_s - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            raise FloodmarkError(f"the schedule was not carried out within {timeout_s:.0f} s")
+        waiting = {task for task in (*asked, *beside) if not task.done()}
+        await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        for task in (*asked, *beside):
+            if task.done():
+                task.result()
+
+
+def _bound_s(load: Load) -> float:
+    return load.duration_s + _SCHEDULE_GRACE_S + sum(
+        entry.timeout_s + _planned_s(entry.moment) for entry in load.schedule)
+
+
+def _planned_s(moment: object) -> float:
+    """The wait that moments of time ask for by themselves."""
+    if not isinstance(moment, Mapping):
+        return 0.0
+    own_ns = max(moment.get("after_ns", 0), moment.get("time", 0)) + moment.get("then_ns", 0)
+    return float(own_ns) / 1e9 + sum(map(_planned_s, moment.get("of", ())))

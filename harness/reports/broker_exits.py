@@ -1,0 +1,55 @@
+"""What a broker said before it ended unasked: by run.json, which has it from the moment of the end, else by
+the end of the broker's log."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from checkers.laws.finding_names import BROKER_DIED
+from harness.reports.safe_text import harmless
+from harness.run import P, RunAt
+from harness.run_location import is_safe_name
+
+TAIL_BYTES = 2000
+LINES = 3
+
+
+def died(about: Mapping[str, Any]) -> list[str]:
+    """The nodes that ended without being asked to, as run.json names them."""
+    return [harmless(str(node)) for node in about.get("died") or ()]
+
+
+def last_words(run: RunAt[P], about: Mapping[str, Any]) -> dict[str, str]:
+    """Of each node that died: what run.json has of its words, or the end of its log, or that there is
+    none."""
+    return {node: " | ".join(told_lines(about, node)) or _tail(run, node) for node in died(about)}
+
+
+def died_unquoted(run: RunAt[P], about: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[str]:
+    """A sentence for each node that died; not where the paragraph of broker-died quotes its words."""
+    found = any(found["name"] == BROKER_DIED for found in verdict.get("findings") or ())
+    return [f"{node} ended by itself; its last words: {words}"
+            for node, words in last_words(run, about).items() if not (found and told_lines(about, node))]
+
+
+def told_lines(about: Mapping[str, Any], node: str) -> list[str]:
+    """The node's last words in run.json: how it ended, then the end of its log. Empty: none are told."""
+    told = about.get("died_words")
+    words = told.get(node) if isinstance(told, Mapping) else None
+    lines = [line.strip() for line in words.splitlines() if line.strip()] if isinstance(words, str) else []
+    return lines if len(lines) <= LINES + 1 else [lines[0], "...", *lines[-LINES:]]
+
+
+def _tail(run: RunAt[P], node: str) -> str:
+    if not is_safe_name(node):
+        return "none (no broker has such a name)"
+    log = run.work_folder / f"{node}.log"
+    try:
+        with run.open(log) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except FileNotFoundError:
+        return f"none ({log} is not there)"
+    except OSError as error:
+        return f"none ({log} cannot be read: {error.strerror or error})"
+    return harmless(f"{' | '.join(line.strip() for line in lines[-LINES:]) or 'none'} ({log})")

@@ -1,0 +1,209 @@
+"""Which findings are one event: the gravest stands for it, those that follow from it are a line each.
+
+A loss is seen by many checks: the record is gone, a reader had seen it, a replica cut it, another became the
+leader without it. To a reader that is one thing that happened, not six.
+
+Rules
+1. A finding joins a graver one only where every example that is shown is about the same record, the same
+   place, or the same line of the trace; a cut also where it took that place. When in doubt it stands alone.
+2. Both must be held for the same: a bug is never told as part of what a setting permits, nor the reverse.
+3. Only what can follow from the graver one, or lead to it, joins it (OF_ONE_EVENT).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkers.laws import finding_names as names
+from harness.reports.finding_evidence import Gathering
+from harness.reports.trace_text import FILE, listed
+
+Told = Mapping[str, Any]
+Place = tuple[int, int]  # partition, and an offset or a value
+
+HISTORY = "history.jsonl"
+PLACES = 3  # lines named behind a finding
+# How a record came to be lost.
+_CAUSES = frozenset({
+    names.UNSAFE_TRUNCATION, names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_ISR,
+    names.ACK_RULE, names.UNCLEAN_ELECTION, "recovery-loss",
+})  # fmt: skip
+_AFTER_A_LOSS = _CAUSES | {
+    names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS, names.REALTIME_ORDER, names.NONMONOTONIC_SEND,
+    names.INT_NONMONOTONIC_SEND, names.DUPLICATE, names.END_OFFSET_REGRESSED, names.NONMONOTONIC_POLL,
+    names.INT_NONMONOTONIC_POLL, names.POLL_SKIP, names.INT_POLL_SKIP, names.DIVERGED, names.EPOCH_LINEAGE,
+    names.UNDER_REPLICATED, names.HW_REGRESSED,
+}  # fmt: skip
+OF_ONE_EVENT: Mapping[str, frozenset[str]] = {
+    names.LOST_WRITE: _AFTER_A_LOSS,
+    names.SAW_THEN_LOST: _AFTER_A_LOSS,
+    names.DIVERGED: _CAUSES | {
+        names.EPOCH_LINEAGE, names.UNDER_REPLICATED, names.SAW_THEN_LOST, names.HW_REGRESSED},
+    names.INCONSISTENT_OFFSETS: frozenset({names.REALTIME_ORDER, names.NONMONOTONIC_SEND}),
+    names.MALFORMED_LOG: frozenset({names.UNDER_REPLICATED}),
+    names.EPOCH_LINEAGE: frozenset({names.UNDER_REPLICATED}),
+    names.UNSAFE_TRUNCATION: frozenset({names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE}),
+    names.LEADER_INCOMPLETE: frozenset({names.CANDIDATE_INCOMPLETE}),
+    names.ACK_RULE: frozenset({names.CANDIDATE_INCOMPLETE, names.UNSAFE_ISR}),
+    names.UNSAFE_ISR: frozenset({names.CANDIDATE_INCOMPLETE}),
+    "recovery-loss": frozenset({names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE}),
+}
+_CLAUSES = {  # of what a node did to the record that the event is about
+    names.UNSAFE_TRUNCATION: "{} cut it off, although it was committed",
+    names.LEADER_INCOMPLETE: "{} began to lead without it",
+    names.UNCLEAN_ELECTION: "{} was elected uncleanly, and nobody had allowed it",
+    names.CANDIDATE_INCOMPLETE: "{} could have been elected without it",
+}
+_SKIPS = frozenset({names.POLL_SKIP, names.INT_POLL_SKIP})
+_REMARKS = re.compile(r" \((?:index [\d, ]+|[^()]+, seq \d+ of its trace)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """A group of findings that is part of an event."""
+
+    found: Told
+    clause: str
+    places: str  # where its examples stand in the files; empty where they name no lines
+
+    @property
+    def head(self) -> str:
+        """Its name, and how many there are of it."""
+        count = self.found["count"]
+        return str(self.found["name"]) + (f" ({count})" if count != 1 else "")
+
+
+@dataclass(slots=True, kw_only=True)
+class Event:
+    """A group of findings that stands for what happened, and those that belong to it."""
+
+    root: Told
+    followers: list[Follower] = field(default_factory=list)
+    offsets: set[Place] = field(default_factory=set)
+    values: set[Place] = field(default_factory=set)
+    lines: set[int] = field(default_factory=set)  # of the trace, from 0
+
+
+def events_of(gathering: Gathering, findings: Sequence[Told]) -> list[Event]:
+    """The findings, the gravest first, by event."""
+    events: list[Event] = []
+    for found in findings:
+        event = next((event for event in events if joins(gathering, event, found)), None)
+        if event is None:
+            events.append(begun(found))
+        else:
+            event.followers.append(Follower(found=found, clause=clause(found), places=places(found)))
+    return events
+
+
+def begun(found: Told) -> Event:
+    event = Event(root=found)
+    for example in examples_of(found):
+        partition = whole(example, "partition")
+        for key, kept in (("offset", event.offsets), ("value", event.values)):
+            number = whole(example, key)
+            if partition is not None and number is not None:
+                kept.add((partition, number))
+        line = whole(example, "event")
+        event.lines |= set() if line is None else {line}
+    return event
+
+
+def joins(gathering: Gathering, event: Event, found: Told) -> bool:
+    root, examples = event.root, examples_of(found)
+    if found["name"] not in OF_ONE_EVENT.get(root["name"], ()) or not examples:
+        return False
+    if (found["class"], found.get("permitted_by")) != (root["class"], root.get("permitted_by")):
+        return False
+    return all(is_about(gathering, event, str(found["name"]), example) for example in examples)
+
+
+def is_about(gathering: Gathering, event: Event, name: str, example: Told) -> bool:
+    """Whether an example of such a finding is of the event's record, place or line."""
+    partition, line = whole(example, "partition"), whole(example, "event")
+    offset, value = whole(example, "offset"), whole(example, "value")
+    if partition is None:
+        return False
+    if line is not None and line in event.lines:
+        return True
+    if (offset is not None and (partition, offset) in event.offsets) or (
+            value is not None and (partition, value) in event.values):
+        return True
+    if name == names.UNCLEAN_ELECTION and line is not None and elected(gathering, line, event):
+        return True
+    if name in _SKIPS and offset is not None:
+        return passed_over(gathering, example, partition, offset, event)
+    if offset is not None and event.root["count"] > len(examples_of(event.root)):
+        # Not all of its places are named, but the first of them: what lies behind those is taken for one.
+        return bool(event.offsets) and (partition, offset) > max(event.offsets)
+    return line is not None and cuts(gathering, line, partition, event)
+
+
+def elected(gathering: Gathering, line: int, event: Event) -> bool:
+    """Whether a line of the trace is the election of the leader that an event's line tells of."""
+    found = gathering.files.event(line + 1)
+    if found is None or found[1].event != "elect":
+        return False
+    chosen = [found[1].fields.get(key) for key in ("leader", "epoch", "partition")]
+    lines = filter(None, (gathering.files.event(number + 1) for number in event.lines))
+    return any(chosen == [told.fields.get(key) for key in ("node", "epoch", "partition")]
+               for _, told in lines if told.event == "become_leader")
+
+
+def passed_over(gathering: Gathering, example: Told, partition: int, offset: int, event: Event) -> bool:
+    """Whether all that a consumer passed over are places of the event: what is gone cannot be read."""
+    ops = [gathering.files.op(index) for index in items(example, "ops") if type(index) is int]
+    before = [read.offset for op in ops if op is not None for read in op.reads or ()
+              if read.partition == partition and read.offset is not None and read.offset < offset]
+    if not before or offset - max(before) > len(event.offsets) + 1:
+        return False
+    return all((partition, each) in event.offsets for each in range(max(before) + 1, offset))
+
+
+def cuts(gathering: Gathering, line: int, partition: int, event: Event) -> bool:
+    """Whether a line of the trace is a cut that took one of the event's places."""
+    found = gathering.files.event(line + 1)
+    if found is None or found[1].event != "truncate":
+        return False
+    first, behind = found[1].whole_number("to"), found[1].whole_number("from")
+    return first is not None and behind is not None and any(
+        each == partition and first <= offset < behind for each, offset in event.offsets)
+
+
+# -- told ---------------------------------------------------------------------------------------------------
+
+
+def clause(found: Told) -> str:
+    """What it is, in a clause about the event's record."""
+    examples = examples_of(found)
+    nodes = sorted({str(node) for example in examples for node in items(example, "nodes")})
+    if found["name"] in _CLAUSES and nodes:
+        return _CLAUSES[found["name"]].format(listed(nodes))
+    text = str(examples[0].get("text") or dict(examples[0])) if examples else ""
+    text = text.split("; ")[0] if found["name"] == names.SAW_THEN_LOST else text
+    return _REMARKS.sub("", text).rstrip(".")
+
+
+def places(found: Told) -> str:
+    """`trace.jsonl:58, 64`: the lines to blame; where there are none, what clients were told."""
+    events = {line + 1 for example in examples_of(found) if (line := whole(example, "event")) is not None}
+    ops = {index + 1 for example in examples_of(found)[:1] for index in items(example, "ops")
+           if type(index) is int}
+    file, numbers = (FILE, events) if events and found["name"] in _CAUSES else (HISTORY, ops)
+    shown = ", ".join(map(str, sorted(numbers)[:PLACES]))
+    return f"{file}:{shown}{', ...' if len(numbers) > PLACES else ''}" if numbers else ""
+
+
+def examples_of(found: Told) -> list[Told]:
+    return [example for example in items(found, "examples") if isinstance(example, Mapping)]
+
+
+def items(told: Told, key: str) -> list[Any]:
+    value = told.get(key)
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def whole(told: Told, key: str) -> int | None:
+    value = told.get(key)
+    return value if type(value) is int else None

@@ -1,0 +1,410 @@
+"""A finding in plain words: what happened, when it was acked and by whom, who had it and who has it, the
+event to blame, why that is (not) allowed, and where in the files all this stands.
+
+Pure: from evidence to a few headed sentences. A sentence that the evidence does not bear is left out. What
+was said of an earlier finding of the run (the same event, the same permission) is not said again.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from checkers.laws import finding_names as names
+from checkers.text.explain import EXPLANATIONS
+from checkers.text.semantics import FACTS, PERMISSIONS
+from harness.op import Op, Read, Send, Type
+from harness.reports.finding_evidence import Acker, Copy, Evidence, mapping
+from harness.reports.phrases import fault_text, seconds
+from harness.reports.trace_text import TraceLine, listed, number, told
+from harness.verdict import BUG
+
+# The guarantees that decide about a finding, by run.json's names and as people call them.
+OF_LOSSES = (("acks", "acks"), ("min_insync_replicas", "min.insync.replicas"),
+             ("unclean_leader_election", "unclean elections"))
+OF_PRODUCERS = (("acks", "acks"), ("retries", "retries"), ("idempotence", "idempotence"))
+OF_READERS = (("isolation", "isolation"),)
+RETRIED = (names.DUPLICATE, names.NONMONOTONIC_SEND, names.INT_NONMONOTONIC_SEND)
+ISOLATED = (names.G1A, names.PRECOMMITTED_READ, *names.CYCLES)
+
+# Errors after which the record may be in some log: a client that takes them for a certain no is wrong.
+IN_DOUBT = frozenset({
+    "TIMEOUT", "CONNECTION", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_FOR_PARTITION",
+})  # fmt: skip
+
+SENTENCE = 1_000  # characters, at most
+LAST_WORDS = 10  # lines of a broker that died
+SHOWN = 3  # acts that permit a finding
+HISTORY = "history.jsonl"
+
+_INDEXES = re.compile(r" \(index [\d, ]+\)")
+_SEQ = re.compile(r" \([^()]+, seq \d+ of its trace\)")
+
+Part = tuple[str, str]  # a head and its sentence
+Record = Send | Read
+
+
+def account(evidence: Evidence, before: Sequence[Evidence] = ()) -> tuple[Part, ...]:
+    """The paragraph about one example. `before`: those told above it, of the same run."""
+    parts = [
+        ("what", what(evidence)),
+        ("when", unless_told(times, evidence, before)),
+        ("held", unless_told(held, evidence, before)),
+        ("guilty" if is_blamed(evidence) else "event", guilty(evidence, before)),
+        ("copies", others_went(evidence, before)),
+        *last_words(evidence),
+        ("why", why(evidence, before)),
+    ]
+    return tuple((head, cut(sentence)) for head, sentence in parts if sentence)
+
+
+def what(evidence: Evidence) -> str:
+    """The example's sentence, without the lines that are told by file and number below."""
+    text = str(evidence.example.get("text") or dict(evidence.example))
+    if told_ops(evidence) and evidence.name not in names.CYCLES:
+        text = _INDEXES.sub("", text)
+    if evidence.name == names.BROKER_DIED and died_words(evidence):
+        text = text.split("; its last words: ")[0].removesuffix(".") + "."  # quoted below, line by line
+    return text if evidence.event is None else _SEQ.sub("", text)
+
+
+def last_words(evidence: Evidence) -> Iterator[Part]:
+    """What a broker said before it ended by itself: how it ended, then the end of its log, as it stands."""
+    for at, line in enumerate(died_words(evidence)):
+        yield ("words" if at == 0 else "", line)
+
+
+def died_words(evidence: Evidence) -> list[str]:
+    """The lines that run.json has of them; of very many the first and the last."""
+    if evidence.name != names.BROKER_DIED or not evidence.nodes:
+        return []
+    told = mapping(evidence.about.get("died_words")).get(evidence.nodes[0])
+    lines = [line.rstrip() for line in told.splitlines() if line.strip()] if isinstance(told, str) else []
+    return lines if len(lines) <= LAST_WORDS else [lines[0], "...", *lines[2 - LAST_WORDS:]]
+
+
+def unless_told(tell: Callable[[Evidence], str], evidence: Evidence, before: Sequence[Evidence]) -> str:
+    """The sentence; of one that was said of an earlier finding, where."""
+    sentence = tell(evidence)
+    same = next((one.name for one in before if sentence and tell(one) == sentence), None)
+    return sentence if same is None else f"as told above, of {same}."
+
+
+def cut(sentence: str) -> str:
+    return sentence if len(sentence) <= SENTENCE else f"{sentence[:SENTENCE]} ..."
+
+
+def line_of(op: Op) -> str:
+    return f"{HISTORY}:{op.index + 1}"
+
+
+# -- when, and by whom --------------------------------------------------------------------------------------
+
+
+def times(evidence: Evidence) -> str:
+    """What the clients asked and were told, in the order of the history, and by which leader an ack came."""
+    if evidence.name == names.STUCK:
+        settling = mapping(evidence.about.get("settle")).get("why")
+        return f"settling: {settling} (run.json)." if settling else ""
+    clauses = []
+    for op in sorted(told_ops(evidence), key=lambda op: op.index):
+        ackers = [one for one in evidence.ackers if one.index == op.index]
+        where = "".join([line_of(op), *map(acked_by, ackers)])
+        clauses.append(f"at {seconds(op.time)} {deed(evidence, op)} ({where})")
+    clauses += [f"{told(one.line)}" for one in evidence.ackers if one.index is None]
+    return "; ".join(clauses) + "." if clauses else ""
+
+
+def told_ops(evidence: Evidence) -> list[Op]:
+    """Those that tell something: an invocation whose completion is there too does not, but for real time."""
+    ops = evidence.ops
+    if evidence.name == names.REALTIME_ORDER:
+        return list(ops)
+    ended = {op.process for op in ops if op.type is not Type.INVOKE}
+    return [op for op in ops if op.type is not Type.INVOKE or op.process not in ended]
+
+
+def deed(evidence: Evidence, op: Op) -> str:
+    """`process 3 was acked 17 at offset 5`."""
+    who = f"process {op.process}"
+    told = [sent(evidence, op)] if op.sends else []
+    told += [shown(evidence, op)] if op.reads else []
+    if not told and op.offsets is not None:
+        ends = [end for partition, end in op.offsets if partition == evidence.number("partition")]
+        told = [f"was told that the log ends at {ends[0]}"] if ends else []
+    if op.reads and op.type is not Type.OK:
+        told.append(f"in a {op.f} that ended in {op.type}")
+    return f"{who} {' and '.join(told) or f'asked for {op.f} ({op.type})'}"
+
+
+def sent(evidence: Evidence, op: Op) -> str:
+    records = about_it(evidence, op.sends or ())
+    what = ", ".join(str(send.value) for send in records[:SHOWN]) + (", ..." if len(records) > SHOWN else "")
+    what += elsewhere(evidence, records)
+    error = f" ({op.error})" if op.error else ""
+    if op.type is Type.OK:
+        return f"was acked {what}{offsets(records)}"
+    return {
+        Type.INVOKE: f"began to send {what}",
+        Type.FAIL: f"was told for certain that its send of {what} failed{error}",
+        Type.INFO: f"never learnt what became of its send of {what}{error}",
+    }[op.type]
+
+
+def shown(evidence: Evidence, op: Op) -> str:
+    """The reads about the record; else where the poll went."""
+    records = about_it(evidence, op.reads or ())
+    where = elsewhere(evidence, records)
+    if len(records) == 1:
+        return f"read {records[0].value}{where}{offsets(records)}"
+    return f"read{where}{offsets(records)}"
+
+
+def about_it(evidence: Evidence, records: Sequence[Record]) -> list[Record]:
+    """Those of the finding's record or place; where none is, all of its partition; or else all."""
+    here = [record for record in records if record.partition == evidence.number("partition")]
+    its = [record for record in here
+           if evidence.concerns(record.partition, record.offset, record.value)]
+    return its or here or list(records)
+
+
+def elsewhere(evidence: Evidence, records: Sequence[Record]) -> str:
+    """Which partition they are of, where it is not the finding's."""
+    partitions = sorted({record.partition for record in records})
+    if not partitions or partitions == [evidence.number("partition")]:
+        return ""
+    return f" of partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions[:SHOWN]))}"
+
+
+def offsets(records: Sequence[Record]) -> str:
+    there = [record.offset for record in records if record.offset is not None]
+    if not there:
+        return ""
+    if len(there) <= SHOWN:
+        return f" at offset{'s' if len(there) > 1 else ''} {', '.join(map(str, there))}"
+    return f" at offsets {there[0]} to {there[-1]}"
+
+
+def acked_by(acker: Acker) -> str:
+    """`; by n1 as the leader of epoch 0, its ISR n1, n2 and n3, its HW 4, trace.jsonl:53`."""
+    line = acker.line
+    alone = " alone" if len(line.names("isr")) == 1 else ""
+    acks = line.fields.get("acks")
+    weak = "" if acks == "all" else f" with acks={acks}"
+    return (f"; by {line.node}{weak} as the leader of epoch {number(line, 'epoch')}, its ISR "
+            f"{listed(line.names('isr'))}{alone}, its HW {number(line, 'hw')}, {line.place}")
+
+
+# -- who held it, who holds it ------------------------------------------------------------------------------
+
+
+def held(evidence: Evidence) -> str:
+    """Then, by the appends before the ack; now, by the final logs."""
+    if evidence.skipped is not None:
+        at, record = evidence.skipped
+        return (f"between what it read the leader's log holds, for one, {record.value} at offset {at} "
+                f"({record.place}).")
+    if not evidence.copies:
+        return ""
+    then = [f"when it was acked, {listed(one.holders)} had appended it"
+            for one in evidence.ackers[:1] if one.holders]
+    return "; ".join([*then, now(evidence), *read_to_the_end(evidence)]) + "."
+
+
+def read_to_the_end(evidence: Evidence) -> Iterator[str]:
+    """Of what was not seen, who had every chance to."""
+    processes = mapping(evidence.about.get("final_reads")).get("processes")
+    if evidence.name == names.UNSEEN and isinstance(processes, list) and processes:
+        who = listed([str(process) for process in processes[:SHOWN]])
+        yield f"process{'es' if len(processes) > 1 else ''} {who} read to the end after settling"
+
+
+def now(evidence: Evidence) -> str:
+    """`at offset 3 in the end n3 (the leader), n1 and n2 have 4 of epoch 2`: who has the same, together."""
+    offset = evidence.number("offset")
+    together: dict[str, list[Copy]] = {}
+    bytes_differ = differ(evidence.copies)
+    for copy in sorted(evidence.copies, key=lambda copy: not copy.leads):
+        crc = f", CRC {copy.record.crc}" if bytes_differ and copy.record is not None else ""
+        together.setdefault(holds(copy, offset) + crc, []).append(copy)
+    clauses = []
+    for what, copies in together.items():
+        nodes = [f"{copy.node} (the leader)" if copy.leads else copy.node for copy in copies]
+        verb = "has" if len(nodes) == 1 else "have"
+        place = next((f" ({copy.record.place})" for copy in copies if copy.record is not None), "")
+        clauses.append(f"{listed(nodes)} {verb} {what}{place}")
+    return f"at offset {offset} in the end {', '.join(clauses)}"
+
+
+def differ(copies: Sequence[Copy]) -> bool:
+    """Whether what is one record by its epoch and value has other bytes somewhere."""
+    records = [copy.record for copy in copies if copy.record is not None]
+    return len({(one.epoch, one.value, one.crc) for one in records}) > len(
+        {(one.epoch, one.value) for one in records})
+
+
+def holds(copy: Copy, offset: int | None) -> str:
+    record = copy.record
+    if record is not None:
+        value = "a record that is not the run's" if record.value is None else str(record.value)
+        of_epoch = f" of epoch {record.epoch}" if record.epoch is not None and record.epoch >= 0 else ""
+        return f"{value}{of_epoch}" + (f" ({record.flaw})" if record.flaw else "")
+    if not copy.readable:
+        return "no dump"
+    if offset is not None and copy.ends is not None and copy.ends <= offset:
+        return f"nothing (LEO {copy.ends})"
+    if offset is not None and copy.begins is not None and offset < copy.begins:
+        return f"nothing (log start {copy.begins})"
+    return "nothing"
+
+
+# -- the event to blame -------------------------------------------------------------------------------------
+
+
+def guilty(evidence: Evidence, before: Sequence[Evidence]) -> str:
+    """The line of the trace that the judge blames, and what it means."""
+    event = evidence.event
+    if event is None:
+        return ""
+    if any(one.event is not None and one.event.number == event.number for one in before):
+        return f"the line told above, {event.place}."
+    return f"{told(event)}{meaning(evidence, event)}."
+
+
+def others_went(evidence: Evidence, before: Sequence[Evidence]) -> str:
+    """What became of the other copies."""
+    event = evidence.event
+    if event is not None and any(
+            one.event is not None and one.event.number == event.number for one in before):
+        return ""
+    fates = [fate for fate in evidence.fates if event is None or fate.number != event.number]
+    return f"{'; '.join(map(told, fates))}." if fates else ""
+
+
+def is_blamed(evidence: Evidence) -> bool:
+    """Whether somebody broke the rules, and the judge knows by which line."""
+    return evidence.found["class"] == BUG and evidence.event is not None
+
+
+def meaning(evidence: Evidence, event: TraceLine) -> str:
+    """What that line did to the record, in a clause."""
+    offset = evidence.number("offset")
+    if offset is None:
+        return ""
+    if evidence.name == names.CANDIDATE_INCOMPLETE and event.event != "truncate":
+        return f": from then on {listed(evidence.nodes)} might have been chosen without it"
+    if event.event == "truncate":
+        first, behind = event.whole_number("to"), event.whole_number("from")
+        if first is not None and behind is not None and first <= offset < behind:
+            return f": offset {offset} was among what it cut"
+    if event.event == "become_leader":
+        end = event.whole_number("leo")
+        if end is not None and end <= offset:
+            return f": without offset {offset}, which the next record it takes will get"
+    return ""
+
+
+# -- why ----------------------------------------------------------------------------------------------------
+
+
+def why(evidence: Evidence, before: Sequence[Evidence]) -> str:
+    """The law and that nothing permits this; or what permits it, and how to have it fail."""
+    if evidence.found["class"] == BUG:
+        return " ".join([*broken(evidence, before), *noted(evidence, before)])
+    return permitted(evidence, before)
+
+
+def broken(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
+    explained = EXPLANATIONS.get(evidence.name)
+    if explained is not None:
+        yield f"{explained.law}."
+    if explained is None:
+        yield f"That is the law of a registered check: floodmark explain {evidence.name}."
+    elif explained.permitted == "nothing":
+        yield "No setting permits this."
+    elif any(one.found["class"] == BUG for one in before):
+        yield "Nothing here permits it."
+    else:
+        yield f"Neither {promised(evidence)} nor what struck permit it here."
+    guarantees = mapping(evidence.about.get("guarantees"))
+    acks = guarantees.get("acks", "all")
+    if acks != "all" and evidence.name == names.SAW_THEN_LOST:
+        yield f"Nor does acks={acks}: what a reader was shown had been committed."
+    if evidence.acts and not any(one.acts == evidence.acts for one in before):
+        but = ("flush.messages=1 promised that what was acked is on the disk"
+               if guarantees.get("flush") == "every" else
+               "a leader was never chosen from such copies alone")
+        yield f"Data were taken: {shortly(evidence.acts)}; but {but}."
+
+
+def promised(evidence: Evidence) -> str:
+    """The settings that might have permitted it, and do not."""
+    guarantees = mapping(evidence.about.get("guarantees"))
+    asked = OF_READERS if evidence.name in ISOLATED else OF_LOSSES
+    asked = OF_PRODUCERS if evidence.name in RETRIED else asked
+    told = []
+    for name, key in asked:
+        value = guarantees.get(name)
+        if value is not None:
+            told.append(f"{key} {'on' if value else 'off'}" if isinstance(value, bool) else f"{key}={value}")
+    return f"the settings ({', '.join(told)})" if told else "the settings"
+
+
+def noted(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
+    """One fact that the case at hand turns on, if there is one."""
+    for fact in facts_at_hand(evidence):
+        if not any(fact in facts_at_hand(one) for one in before):
+            thought = FACTS[fact].thought.removesuffix(".")
+            yield f"Many believe that {thought[0].lower()}{thought[1:]} ({fact}). {FACTS[fact].holds}"
+            return
+
+
+def facts_at_hand(evidence: Evidence) -> Iterator[str]:
+    """The facts of which this evidence is a case: what came about by the very thing that the fact tells."""
+    event, name = evidence.event, evidence.name
+    if evidence.found["class"] != BUG:
+        return
+    truncated = event is not None and event.event == "truncate"
+    if truncated and evidence.about.get("rules") == "high-watermark":
+        yield "S20"
+    isrs = [one.line.names("isr") for one in evidence.ackers]
+    leaders = {copy.node for copy in evidence.copies if copy.leads}
+    if name == names.LOST_WRITE and isrs and isrs[0] and leaders.isdisjoint(isrs[0]) and leaders:
+        yield "S1"  # who leads in the end was not waited for
+    if name == names.ACK_RULE and evidence.example.get("how") == "member":
+        yield "S2"
+    if name == names.G1A and any(op.type is Type.FAIL and op.error in IN_DOUBT for op in evidence.ops):
+        yield "S6"
+    if name == names.DIVERGED and any(line.fields.get("clean") is False for line in evidence.elections):
+        yield "S10"
+    if name in (names.NONMONOTONIC_POLL, names.POLL_SKIP) and truncated:
+        yield "S16"
+    if name == names.END_OFFSET_REGRESSED and evidence.elections:
+        yield "S15"
+
+
+def permitted(evidence: Evidence, before: Sequence[Evidence]) -> str:
+    """`Not a bug: permitted by acks: ...`; the meaning only once a run."""
+    cause = str(evidence.found.get("permitted_by"))
+    head = f"Not held for a bug: permitted by {cause}"
+    if any(one.found.get("permitted_by") == cause for one in before):
+        return f"{head}, as told above."
+    permission = PERMISSIONS.get(cause)
+    sentences = [f"{head}: {permission.means}." if permission else f"{head}."]
+    sentences += [f"Here: {shortly(evidence.acts)}."] if evidence.acts else []
+    if evidence.perhaps:
+        sentences.append("Perhaps: without a trace nobody saw whether it covers all of it.")
+    sentences.append("With --strict it fails the gate.")
+    return " ".join(sentences)
+
+
+def shortly(acts: Sequence[Op | TraceLine]) -> str:
+    """The first few acts, and how many more."""
+    more = [f"and {len(acts) - SHOWN} more"] if len(acts) > SHOWN else []
+    return "; ".join([*map(act, acts[:SHOWN]), *more])
+
+
+def act(one: Op | TraceLine) -> str:
+    """`at 2.030 s power_cut n1; n1 lost 5 records (history.jsonl:23)`."""
+    if isinstance(one, TraceLine):
+        return told(one)
+    return f"at {seconds(one.time)} {fault_text(one)} ({line_of(one)})"

@@ -1,0 +1,236 @@
+"""The history around a finding: the ops that concern it, and what struck between the promise and its breach.
+
+Theory. A finding names lines of the history, or a place in a log, or both. What concerns it are those lines
+and every other that shows its value or its place. The promise is the first of the lines named (else the first
+that concerns it); the breach is the first op after it that was shown another record at that place. Where no
+client was, the final logs are all there is, and everything that struck since the promise may have done it.
+
+A history is read once, and only lines that may matter are parsed.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import click
+
+from harness import history
+from harness.errors import FloodmarkError
+from harness.faults import FAULTS
+from harness.op import NEMESIS, Op, Type
+from harness.reports.phrases import Record, many, op_line, seconds, where_struck
+from harness.reports.record_story import Course, began, change_line
+from harness.reports.safe_text import harmless, harmless_op
+from harness.reports.trace_text import TraceLine
+from harness.run import Run
+
+BESIDE = 1  # lines shown before and after each line that the finding names
+TOOK_NS = 50_000_000  # from when a fault was set about to its effect; less is not told
+SHOWN_HEAD, SHOWN_TAIL = 16, 8  # of more lines than these, the middle is left out
+_FAULT = re.compile(rb'"process": ?-1\b')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Focus:
+    """What a finding is about."""
+
+    partition: int | None
+    offset: int | None
+    value: int | None
+    ops: frozenset[int]
+    processes: frozenset[int] = frozenset()
+
+    def asked(self, record: Record) -> bool:
+        """Whether this send or read is about the same record, or the same place."""
+        if record.partition != self.partition:
+            return False
+        return (self.value is not None and record.value == self.value) or (
+            self.offset is not None and record.offset == self.offset)
+
+    def concerns(self, op: Op) -> bool:
+        if op.index in self.ops or op.process in self.processes:
+            return True
+        return any(map(self.asked, records_of(op)))
+
+    def shown_by(self, op: Op) -> int | None:
+        """The value that this op was shown at the place: by an ack, or by a read of whatever outcome."""
+        for record in records_of(op) if op.type is Type.OK or op.reads else ():
+            if self.offset is not None and (record.partition, record.offset) == (self.partition, self.offset):
+                return record.value
+        return None
+
+    def pattern(self) -> re.Pattern[bytes]:
+        """Every line that may matter has this in it."""
+        near = {index + away for index in self.ops for away in range(-BESIDE, BESIDE + 1)}
+        places: dict[str, set[int]] = {
+            "index": near, "process": {NEMESIS, *self.processes},
+            "value": set() if self.value is None else {self.value},
+            "offset": set() if self.offset is None else {self.offset},
+        }
+        told = [f'"{name}": ?(?:{"|".join(map(str, sorted(numbers)))})\\b'
+                for name, numbers in places.items() if numbers]
+        return re.compile("|".join(told).encode())
+
+
+def records_of(op: Op) -> tuple[Record, ...]:
+    return (*(op.sends or ()), *(op.reads or ()))
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """The lines to show, each with its mark, and the two ends of what happened."""
+
+    lines: list[tuple[str, Op | TraceLine]] = field(default_factory=list)
+    in_force: dict[tuple[str, str], Op] = field(default_factory=dict)  # when the promise was given
+    promise: Op | None = None
+    breach: Op | None = None
+    after: int = 0  # acts of the nemesis that came when all was over, and are left out
+    held: int | None = None  # the value at the place: the finding's, else the first that was shown there
+
+    def take(self, op: Op, focus: Focus, force: Mapping[tuple[str, str], Op]) -> None:
+        """One more op that concerns the finding, in the order of the history."""
+        self.lines.append((">", op))
+        if focus.ops and self.promise is None and op.index not in focus.ops:
+            return  # it came before the first line that the finding names
+        shown = focus.shown_by(op)
+        if self.promise is None:
+            self.in_force, self.promise = dict(force), op
+            self.held = focus.value if focus.ops else shown
+        elif self.promise.type is Type.INVOKE and op.process == self.promise.process:
+            self.promise = op  # its completion: an ack is the promise, not the asking
+        self.held = shown if self.held is None else self.held
+        if self.breach is None and shown is not None and shown != self.held:
+            self.breach = op
+
+
+    def join(self, course: Course) -> None:
+        """Puts what the trace tells between the promise and the breach where it happened, and leaves out what
+        struck when all was over. An act of the nemesis stands where it was set about: what came of it comes
+        behind it."""
+        if self.promise is None:
+            return
+        end = None if self.breach is None else self.breach.time
+        told = [("~", line) for line in course.changes if (time := line.whole_number("time")) is not None
+                and self.promise.time <= time and (end is None or time <= end)]
+        last = course.until_ns
+        kept = [one for one in self.lines if one[0] != "!" or last is None or moment(one[1]) <= last]
+        self.after = len(self.lines) - len(kept)
+        self.lines = sorted([*kept, *told], key=lambda one: moment(one[1]))
+
+
+def moment(line: Op | TraceLine) -> int:
+    """When it happened, or was set about."""
+    if isinstance(line, TraceLine):
+        return line.whole_number("time") or 0
+    return began(line)
+
+
+def focus_of(example: Mapping[str, Any], about: Mapping[str, Any]) -> Focus:
+    """Of one example of a finding; of one that names only a partition, the probes of settling."""
+    named = {key: example.get(key) for key in ("partition", "offset", "value")}
+    numbers = {key: value for key, value in named.items() if type(value) is int}
+    ops = frozenset(index for index in example.get("ops") or () if type(index) is int)
+    probes = (about.get("settle") or {}).get("processes") or ()
+    placed = bool(ops) or "offset" in numbers or "value" in numbers or "partition" not in numbers
+    return Focus(partition=numbers.get("partition"), offset=numbers.get("offset"),
+                 value=numbers.get("value"), ops=ops,
+                 processes=frozenset() if placed else frozenset(probes))
+
+
+def story_of(run: Run, focus: Focus) -> Story:
+    """One pass over the history."""
+    story, force = Story(), dict[tuple[str, str], Op]()
+    near = {index + away for index in focus.ops for away in range(-BESIDE, BESIDE + 1)}
+    for op in parsed(run, focus.pattern()):
+        if op.process == NEMESIS:
+            weigh(op, force)
+            if story.promise is not None and story.breach is None:
+                story.lines.append(("!", op))
+        elif focus.concerns(op):
+            story.take(op, focus, force)
+        elif op.index in near:
+            story.lines.append((" ", op))
+    return story
+
+
+def weigh(op: Op, force: dict[tuple[str, str], Op]) -> None:
+    """Keeps the faults in force: by what they do and to whom."""
+    nodes = [str(node) for node in (op.fault or {}).get("nodes") or ("",)] if op.f != "heal" else []
+    undone = [f for f, fault in FAULTS.items() if fault.undone_by == op.f]
+    for key in [key for key in force if key[0] in undone and (not nodes or key[1] in nodes)]:
+        del force[key]
+    if op.f in FAULTS and FAULTS[op.f].undone_by is not None:
+        for node in nodes:
+            force[op.f, node] = op
+
+
+def parsed(run: Run, pattern: re.Pattern[bytes]) -> Iterator[Op]:
+    """The ops of the lines that match; a line that is no op is told and passed over."""
+    try:
+        with run.open(run.history_path) as file:
+            for number, line in enumerate(file, 1):
+                if pattern.search(line):
+                    try:
+                        yield harmless_op(line, history.op_of(line))
+                    except ValueError as error:
+                        if line.endswith(b"\n"):
+                            told = f"floodmark: {run.history_path}:{number}: {error}"
+                            click.echo(harmless(told), err=True)
+    except OSError as error:
+        raise FloodmarkError(f"cannot read the history {run.history_path}: {error.strerror}") from error
+
+
+def faults(run: Run) -> Iterator[Op]:
+    """The nemesis's lines, in order."""
+    return (op for op in parsed(run, _FAULT) if op.process == NEMESIS)
+
+
+# -- told ---------------------------------------------------------------------------------------------------
+
+
+def show_story(story: Story, focus: Focus, *, in_brief: bool) -> None:
+    """Since when, and the lines: > concerns it, ! struck in between (in brief: the first kind only)."""
+    if story.promise is None:
+        told = "run.json tells" if focus.offset is None else "the final logs tell"
+        click.echo(f"  since: no line of the history is about it, {told}")
+        return
+    since = f"  since: {seconds(story.promise.time)} (index {story.promise.index})"
+    if story.breach is not None:
+        since += f"; at {seconds(story.breach.time)} (index {story.breach.index}) another record was there"
+    elif focus.offset is not None and not focus.processes:
+        since += "; no client was shown another record there"
+    click.echo(since)
+    if story.in_force:
+        told = ", ".join(f"{f} {node}".rstrip() for f, node in story.in_force)
+        click.echo(f"  in force then: {told}")
+    traced = any(mark == "~" for mark, _ in story.lines)
+    since = f", ! struck since{', ~ the trace tells' if traced else ''}"
+    click.echo(f"  history (> concerns it{'' if in_brief else since}):")
+    for mark, line in shortened([line for line in story.lines if not in_brief or line[0] == ">"]):
+        if line is None:
+            click.echo(f"    {'...':>8} {mark}")
+        elif isinstance(line, TraceLine):
+            click.echo(f"  {mark} {click.style(change_line(line), fg='cyan')}")
+        else:
+            told = act_line(line) + where_struck(line, focus.partition) if mark == "!" else (
+                op_line(line, focus.asked))
+            click.echo(f"  {mark} {click.style(told, fg='yellow') if mark == '!' else told}")
+    if story.after:
+        click.echo(f"    {many(story.after, 'act')} of the nemesis after that left out")
+
+
+def act_line(op: Op) -> str:
+    """A fault: from when it was set about; and when it had its effect, where that took a while."""
+    line = op_line(replace(op, time=began(op)))
+    return line if op.time - began(op) < TOOK_NS else f"{line} (in effect at {seconds(op.time)})"
+
+
+def shortened(lines: list[tuple[str, Op | TraceLine]]) -> Iterator[tuple[str, Op | TraceLine | None]]:
+    """All lines, or the first and the last of very many."""
+    if len(lines) <= SHOWN_HEAD + SHOWN_TAIL + 1:
+        yield from lines
+        return
+    yield from lines[:SHOWN_HEAD]
+    yield f"{len(lines) - SHOWN_HEAD - SHOWN_TAIL} more lines", None
+    yield from lines[-SHOWN_TAIL:]

@@ -1,0 +1,204 @@
+"""Lines of a run's big files, found without reading a file whole where its order allows that.
+
+Rules
+1. Lines in the order of a key are found by halving: a look-up reads some dozens of blocks, whatever the size
+   of the file. A line without the key is passed over. In a file that is not in order a line may not be found;
+   what is found is what was asked for.
+2. Line numbers (from 1) are counted once a file, a block at a time; a second question costs a block.
+3. A search goes forward in blocks and ends when its budget of bytes is spent.
+4. A file that is missing or cannot be read has no lines.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO, TypeVar
+
+from harness.run_location import Place, open_inside, size_inside
+
+BLOCK_BYTES = 1 << 18
+KEYLESS = 8  # lines in a row without the key, after which a place counts as having none
+
+Key = TypeVar("Key", int, tuple[int, int])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A line and where it begins, in bytes."""
+
+    begin: int
+    line: bytes
+
+    @property
+    def end(self) -> int:
+        return self.begin + len(self.line)
+
+
+@dataclass(slots=True, kw_only=True)
+class Budget:
+    """How many bytes searches may still read."""
+
+    left: int
+
+
+@dataclass(slots=True)
+class LineFile:
+    """A file of lines. Nothing is read until asked for."""
+
+    path: Place
+    folder: Place  # a stranger's perhaps: the file must lie in it
+    _feeds: list[int] = field(default_factory=lambda: [0])  # line feeds before each block counted so far
+    _whole: bool = False  # every block was counted
+
+    def first_at_or_above(self, key_of: Callable[[bytes], Key | None], wanted: Key) -> Found | None:
+        """The first line whose key is not below the one wanted."""
+        try:
+            with open_inside(self.path, self.folder) as file:
+                low, high = 0, self.size()
+                while low < high:
+                    middle = (low + high) // 2
+                    found = keyed(file, middle, high, key_of)
+                    if found is None or found[1] >= wanted:
+                        high = middle
+                    else:
+                        low = found[0].end
+                last = keyed(file, low, self.size(), key_of)
+                return last[0] if last is not None and last[1] >= wanted else None
+        except OSError:
+            return None
+
+    def size(self) -> int:
+        try:
+            return size_inside(self.path, self.folder)
+        except OSError:
+            return 0
+
+    def lines_from(self, begin: int, end: int) -> Iterator[Found]:
+        """The lines that begin in these bytes, the first being the one at `begin`."""
+        try:
+            with open_inside(self.path, self.folder) as file:
+                file.seek(begin)
+                while begin < end and (line := file.readline()):
+                    yield Found(begin=begin, line=line)
+                    begin += len(line)
+        except OSError:
+            return
+
+    def spaced(self) -> bool:
+        """Whether there is a space behind the colons, by the first line."""
+        first = next(self.lines_from(0, 1), None)
+        return first is not None and b'": ' in first.line
+
+    def line_after(self, at: int) -> int:
+        """Where the first line begins that begins at or after this byte."""
+        try:
+            with open_inside(self.path, self.folder) as file:
+                return start_after(file, at)
+        except OSError:
+            return at
+
+    # -- by number ------------------------------------------------------------------------------------------
+
+    def numbered(self, number: int) -> Found | None:
+        """The line of that number, from 1."""
+        feeds, begin = number - 1, 0
+        if feeds < 0 or (feeds and not self._count(lambda: self._feeds[-1] >= feeds)):
+            return None
+        try:
+            with open_inside(self.path, self.folder) as file:
+                if feeds:
+                    block = bisect_left(self._feeds, feeds) - 1
+                    begin = block * BLOCK_BYTES
+                    file.seek(begin)
+                    begin += after_feed(file.read(BLOCK_BYTES), feeds - self._feeds[block])
+                    file.seek(begin)
+                line = file.readline()
+                return Found(begin=begin, line=line) if line else None
+        except OSError:
+            return None
+
+    def number_of(self, begin: int) -> int | None:
+        """The number of the line that begins there."""
+        block = begin // BLOCK_BYTES
+        if not self._count(lambda: len(self._feeds) > block):
+            return None
+        try:
+            with open_inside(self.path, self.folder) as file:
+                file.seek(block * BLOCK_BYTES)
+                return self._feeds[block] + file.read(begin - block * BLOCK_BYTES).count(b"\n") + 1
+        except OSError:
+            return None
+
+    def _count(self, enough: Callable[[], bool]) -> bool:
+        """Counts on until that is so; False where the file has no more, or cannot be read."""
+        if enough() or self._whole:
+            return enough()
+        try:
+            with open_inside(self.path, self.folder) as file:
+                file.seek((len(self._feeds) - 1) * BLOCK_BYTES)
+                while not enough() and (block := file.read(BLOCK_BYTES)):
+                    self._feeds.append(self._feeds[-1] + block.count(b"\n"))
+                self._whole = not enough()
+        except OSError:
+            return False
+        return enough()
+
+    # -- by what is in it -----------------------------------------------------------------------------------
+
+    def holding(self, needle: bytes, budget: Budget, begin: int = 0) -> Iterator[Found]:
+        """The lines from `begin` on (where one begins) that hold these bytes, as far as the budget goes."""
+        rest = b""
+        try:
+            with open_inside(self.path, self.folder) as file:
+                file.seek(begin)
+                while budget.left > 0 and (block := file.read(BLOCK_BYTES)):
+                    budget.left -= len(block)
+                    text = rest + block
+                    cut = text.rfind(b"\n") + 1 or len(text)
+                    yield from within(text[:cut], needle, begin)
+                    rest, begin = text[cut:], begin + cut
+                yield from within(rest, needle, begin)
+        except OSError:
+            return
+
+
+def within(text: bytes, needle: bytes, begin: int) -> Iterator[Found]:
+    """The lines of a piece of a file, which begins at `begin`, that hold the needle."""
+    at = text.find(needle)
+    while at >= 0:
+        start = text.rfind(b"\n", 0, at) + 1
+        end = text.find(b"\n", at) + 1 or len(text)
+        yield Found(begin=begin + start, line=text[start:end])
+        at = text.find(needle, end)
+
+
+def after_feed(block: bytes, number: int) -> int:
+    """Where the bytes behind the so manieth line feed begin."""
+    at = -1
+    for _ in range(number):
+        at = block.index(b"\n", at + 1)
+    return at + 1
+
+
+def start_after(file: BinaryIO, at: int) -> int:
+    if at <= 0:
+        return 0
+    file.seek(at - 1)
+    return at - 1 + len(file.readline())
+
+
+def keyed(
+    file: BinaryIO, at: int, end: int, key_of: Callable[[bytes], Key | None]
+) -> tuple[Found, Key] | None:
+    """The first line with a key that begins at or after a byte and before the end, and its key."""
+    begin = start_after(file, at)
+    file.seek(begin)
+    for _ in range(KEYLESS):
+        line = file.readline()
+        if not line or begin >= end:
+            return None
+        key = key_of(line)
+        if key is not None:
+            return Found(begin=begin, line=line), key
+        begin += len(line)
+    return None

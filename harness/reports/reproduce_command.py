@@ -1,0 +1,49 @@
+"""Whether a saved run can be had again from its folder, and the command that has it again.
+
+The command is `floodmark reproduce`: it strikes where the saved run struck and tells how often the finding
+came back, for the interleaving of the clients does not come again, and one try tells little.
+"""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness import catalog
+from harness.errors import FloodmarkError
+from harness.run import Run
+from harness.saved_run import Settings, schedule_of, settings_of
+
+
+def command(folder: Path, about: Mapping[str, Any], finding: str | None = None) -> str | None:
+    """`floodmark reproduce ...`, to be typed; None where the folder lacks what that needs."""
+    try:
+        settings = settings_of(about, str(folder))
+        refuse_unknown(settings, str(folder))
+        schedule_of(about, settings, str(folder))
+    except FloodmarkError:
+        return None  # a foreign or damaged run.json: there is nothing to be typed then
+    run = Run(folder=folder)
+    if not run.has(run.history_path):
+        return None
+    return shlex.join(["floodmark", "reproduce", str(folder), *(["--finding", finding] if finding else [])])
+
+
+def refuse_unknown(settings: Settings, source: str) -> None:
+    """Names that this floodmark does not know are refused before anything starts."""
+    for kind, name, names in (
+        ("rules", settings.rules, catalog.RULES),
+        ("cluster", settings.cluster, sorted(catalog.CLUSTERS)),
+        ("workload", settings.workload, sorted(catalog.WORKLOADS)),
+        ("links", settings.links, ("direct", "proxied")),
+        ("acks", settings.acks, ("all", "1", "0")),
+    ):
+        if name not in names:
+            raise FloodmarkError(f"{source} cannot be had again: this floodmark has no {kind} {name!r}; "
+                                 f"there are: {', '.join(names)}")
+    usual = tuple(f"n{number}" for number in range(1, len(settings.nodes) + 1))
+    if settings.nodes != usual:
+        raise FloodmarkError(f"{source} cannot be had again: its nodes are {', '.join(settings.nodes)}, and "
+                             f"a cluster of so many has {', '.join(usual)}")
+    if not settings.assignment:
+        raise FloodmarkError(f"{source} cannot be had again: its run.json names no partition")

@@ -1,0 +1,254 @@
+"""What reproductions tell beside the run that they are to be again: how often, how near, anchored to what.
+
+Rules
+1. Pure: from values to values and text.
+2. "The same finding" is one of the same name and class. Its partition and how it was lost are told beside it,
+   for an interleaving may take another record the same way.
+3. How late a fault struck is counted from the instant that its moment asks for, as the reproduction's own
+   history has it; of a failpoint from when the broker stood there; of a state from the look. How many acks
+   it lies apart is counted against the first run, in the partition that the anchors go by.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.campaign.rates import wilson
+from harness.faults import FAULTS
+from harness.reports.run_outcome import Ruling, ruling
+from harness.saved_run import Anchored, Ground
+from harness.schedule.entry import Entry
+from harness.schedule.schedule_history import Past, Strike
+from harness.verdict import BUG
+
+STATES_SHOWN = 2
+
+Told = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One reproduction that has been carried out and judged."""
+
+    number: int  # from 1
+    folder: Path
+    ended: str
+    missed: tuple[int, ...]
+    past: Past
+    verdict: Told  # as verdict.json
+    died: tuple[str, ...] = ()
+
+    @property
+    def ruling(self) -> Ruling:
+        return ruling(self.verdict, {"ended": self.ended, "died": list(self.died)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """How far one fault lay from its moment, and from where it struck then."""
+
+    late_ns: int | None  # None: it cannot be told
+    acks: int
+
+
+# -- findings -----------------------------------------------------------------------------------------------
+
+
+def finding_of(verdict: Told, name: str, klass: str) -> Told | None:
+    """The group of findings of this name and class."""
+    for found in verdict.get("findings") or ():
+        if (found["name"], found["class"]) == (name, klass):
+            return dict(found)
+    return None
+
+
+def same_in(sought: Told, attempt: Attempt, key: str) -> bool:
+    """Whether an example agrees with one of then in this key (partition, how)."""
+    found = finding_of(attempt.verdict, sought["name"], sought["class"])
+    then = {example.get(key) for example in sought.get("examples") or ()} - {None}
+    now = {example.get(key) for example in (found or {}).get("examples") or ()}
+    return bool(then & now)
+
+
+def bugs_of(verdict: Told) -> tuple[str, ...]:
+    return tuple(sorted({found["name"] for found in verdict.get("findings") or () if found["class"] == BUG}))
+
+
+def rate(hits: int, of: int) -> str:
+    """`7/10, 70 % (95 % interval 40 to 89 %)`."""
+    if of == 0:
+        return "0/0: no run was carried out"
+    low, high = wilson(hits, of)
+    return f"{hits}/{of}, {100 * hits / of:.0f} % (95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
+
+
+# -- how near -----------------------------------------------------------------------------------------------
+
+
+def apart(anchor: Anchored, attempt: Attempt, ground: Ground) -> Apart | None:
+    """How near this fault came; None where it did not strike, or its moment was missed."""
+    strike = attempt.past.strikes.get(anchor.position)
+    if strike is None or anchor.strike is None or anchor.position in attempt.missed:
+        return None
+    partition = ground.partition_of(anchor.strike)
+    acks = (attempt.past.acks(partition).by(strike.began_ns)
+            - ground.past.acks(partition).by(anchor.strike.began_ns))
+    return Apart(late_ns=late_ns(anchor.now, strike, attempt.past, anchor.position), acks=acks)
+
+
+def late_ns(entry: Entry, strike: Strike, past: Past, position: int) -> int | None:
+    """From the instant that the moment asks for to the strike."""
+    done_ns = past.done_before(position)
+    due_ns = done_ns if entry.moment is None else _due(entry.moment, past, done_ns)
+    if due_ns is None:
+        due_ns = strike.reached_ns if strike.met_ns is None else strike.met_ns + _later(entry.moment)
+    return None if due_ns is None else max(0, strike.began_ns - due_ns)
+
+
+def _later(moment: Mapping[str, Any] | None) -> int:
+    """How long after the failpoint it was to strike."""
+    told = moment or {}
+    last = told["of"][-1] if told.get("at") == "sequence" else {}
+    return int(told.get("then_ns", 0)) + int(last.get("then_ns", 0))
+
+
+def _due(moment: Mapping[str, Any], past: Past, done_ns: int | None) -> int | None:
+    """When the moment had come by this history; None where the history does not tell."""
+    kind = moment["at"]
+    if kind == "sequence":
+        due_ns = done_ns
+        for part in moment["of"]:
+            part_ns = _due({**part, "then_ns": 0}, past, done_ns)
+            if part_ns is None or due_ns is None:
+                return None
+            due_ns = max(due_ns, part_ns) + part.get("then_ns", 0)
+    elif kind == "after":
+        due_ns = None if done_ns is None else done_ns + moment["after_ns"]
+    elif kind == "time":
+        due_ns = max(moment["time"], (done_ns or 0) + moment.get("after_ns", 0))
+    elif kind == "ack" and "leader" not in moment:
+        times = past.acks(moment["partition"]).times
+        due_ns = times[moment["count"] - 1] if moment["count"] <= len(times) else None
+    else:
+        due_ns = None
+    return None if due_ns is None else due_ns + moment.get("then_ns", 0)
+
+
+def nearness(all_apart: Sequence[Apart]) -> dict[str, float]:
+    """Median and worst, in milliseconds and in acks; a key is absent where nothing was told."""
+    late = [one.late_ns / 1e6 for one in all_apart if one.late_ns is not None]
+    acks = [abs(one.acks) for one in all_apart]
+    told: dict[str, float] = {}
+    if late:
+        told |= {"late_ms_median": statistics.median(late), "late_ms_worst": max(late)}
+    if acks:
+        told |= {"acks_median": statistics.median(acks), "acks_worst": max(acks)}
+    return told
+
+
+# -- told ---------------------------------------------------------------------------------------------------
+
+
+def shown(anchors: Sequence[Anchored]) -> list[Anchored]:
+    """The faults, and whatever else has another anchor than it had."""
+    return [one for one in anchors if one.then.f in FAULTS or one.by != "asked"]
+
+
+def table(anchors: Sequence[Anchored], attempts: Sequence[Attempt], ground: Ground) -> str:
+    """A row a fault: what was asked, what it met, what it is tied to now, and how that went."""
+    rows = [("", "fault", "asked then", "struck then", "anchored now", "met", "late ms", "acks apart")]
+    for one in shown(anchors):
+        found = [apart(one, attempt, ground) for attempt in attempts]
+        near = [each for each in found if each is not None]
+        rows.append((
+            str(one.position), _who(one), _asked(one, anchors), _struck(one, ground),
+            "as asked" if one.by == "asked" else f"{moment_text(one.now.moment)} ({one.why})",
+            f"{len(near)}/{len(attempts)}", _late(near), _acks(near)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows)
+
+
+def _who(one: Anchored) -> str:
+    """`kill n1 as leader`."""
+    then, now = " ".join(one.then.nodes), " ".join(one.now.nodes)
+    return f"{one.then.f} {then}".rstrip() + (f" as {now}" if now != then else "")
+
+
+def _asked(one: Anchored, anchors: Sequence[Anchored]) -> str:
+    """Its moment; of what was to follow a wait at once, that wait's."""
+    before = anchors[one.position - 1].then if one.position else None
+    if one.then.moment is None and before is not None and before.f == "wait":
+        return f"once {moment_text(before.moment)}"
+    return moment_text(one.then.moment)
+
+
+def _struck(one: Anchored, ground: Ground) -> str:
+    if one.strike is None:
+        return "left no line"
+    partition = ground.partition_of(one.strike)
+    count = ground.past.acks(partition).by(one.strike.began_ns)
+    leader = one.strike.leader(partition)
+    isr = one.strike.isr(partition)
+    told = [f"{one.strike.began_ns / 1e9:.3f} s", f"p{partition}: ack {count}"]
+    told += [f"leader {leader}"] if leader else []
+    told += [f"ISR {' '.join(isr)}"] if isr is not None else []
+    return ", ".join(told)
+
+
+def _late(near: Sequence[Apart]) -> str:
+    late = [one.late_ns / 1e6 for one in near if one.late_ns is not None]
+    return f"{statistics.median(late):.1f} ({max(late):.1f})" if late else "-"
+
+
+def _acks(near: Sequence[Apart]) -> str:
+    if not near:
+        return "-"
+    acks = sorted(one.acks for one in near)
+    return f"{statistics.median_low(acks):+d} ({max(acks, key=abs):+d})"
+
+
+def moment_text(moment: Mapping[str, Any] | None) -> str:
+    """A moment in a few words."""
+    if moment is None:
+        return "at once"
+    later = moment.get("then_ns", 0)
+    return _moment(moment) + (f" + {later / 1e6:.1f} ms" if later else "")
+
+
+def _moment(moment: Mapping[str, Any]) -> str:
+    match moment["at"]:
+        case "time":
+            return f"{moment['time'] / 1e9:.3f} s"
+        case "after":
+            return f"{moment['after_ns'] / 1e6:.0f} ms after"
+        case "ack":
+            by = f" by {moment['leader']}" if "leader" in moment else ""
+            return f"ack {moment['count']} of p{moment['partition']}{by}"
+        case "failpoint":
+            return f"{moment['node']} at {moment['name']}"
+        case "sequence":
+            return ", then ".join(map(moment_text, moment["of"]))
+    return "healthy" if moment.get("healthy") else "; ".join(_states(moment))
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{value.get('replica', 'the controller')}'s {value.get('field')}"
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return "nobody" if value is None else str(value)
+
+
+def _states(state: Mapping[str, Any]) -> list[str]:
+    """The first few conditions of a state."""
+    parts = [part for group in ("all", "any") for part in state.get(group, ())] or [state]
+    told = []
+    for part in parts[:STATES_SHOWN]:
+        whose = f"{part['replica']} " if "replica" in part else ""
+        told.append(f"{whose}{part['field']} {part['is']} {_value(part['value'])}"
+                    if "field" in part else "...")
+    return [*told, "..."] if len(parts) > STATES_SHOWN else told

@@ -1,0 +1,66 @@
+"""What struck a run: the nemesis's lines in its history, counted; and what was planned and did not strike.
+
+Rules
+1. A strike is a line of the history. The schedule says what was planned, which is not the same.
+2. A planned act whose moment never came is told as missed, by run.json's `missed`. Not one that mends: that
+   is carried out all the same where there is anything to mend, and then has its line.
+3. Of a run that ended early, what the schedule had left is told too. An entry of a whole run that left no
+   line found nobody to act on (a start of all that is down, when nothing is), and nothing is said of it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.faults import MENDING
+from harness.op import Op
+from harness.runner import DONE
+from harness.schedule.entry import ACTS
+
+Told = Mapping[str, Any]
+Counts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strikes:
+    """How many of which acts, by their f."""
+
+    struck: Counts = field(default_factory=Counter)
+    failed: Counts = field(default_factory=Counter)  # of those, the ones that failed half-way
+    missed: Counts = field(default_factory=Counter)  # did not strike: the moment never came
+    left: Counts = field(default_factory=Counter)  # did not strike: the run ended before
+
+
+def strikes_of(ops: Iterable[Op], about: Told) -> Strikes:
+    """Of the nemesis's ops and run.json."""
+    struck, failed = Counter[str](), Counter[str]()
+    for op in ops:
+        struck[op.f] += 1
+        failed[op.f] += bool((op.fault or {}).get("error"))
+    planned = [str(entry.get("f")) if isinstance(entry, Mapping) else "?"
+               for entry in items(about, "schedule")]
+    positions = [position for position in items(about, "missed")
+                 if type(position) is int and 0 <= position < len(planned)]
+    missed = Counter(f for f in (planned[position] for position in positions) if f not in ACTS | MENDING)
+    faults = Counter(f for f in planned if f not in ACTS)
+    left = Counter[str]() if about.get("ended") == DONE else faults - struck - missed
+    return Strikes(struck=struck, failed=+failed, missed=missed, left=left)
+
+
+def items(about: Told, name: str) -> list[Any]:
+    value = about.get(name)
+    return value if isinstance(value, list) else []
+
+
+def words(strikes: Strikes) -> str:
+    """`3 kill, 3 start; missed, for the moment never came: 8 kill`. Empty where nothing was to strike."""
+    parts = [listed(strikes.struck) or "nothing"]
+    parts += [f"failed half-way: {listed(strikes.failed)}"] if strikes.failed else []
+    parts += [f"missed, for the moment never came: {listed(strikes.missed)}"] if strikes.missed else []
+    parts += [f"not begun when the run ended: {listed(strikes.left)}"] if strikes.left else []
+    return "; ".join(parts) if strikes.struck or len(parts) > 1 else ""
+
+
+def listed(counts: Counts) -> str:
+    return ", ".join(f"{number} {f}" for f, number in sorted(counts.items()) if number)

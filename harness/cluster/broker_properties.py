@@ -2,7 +2,7 @@
 
 Rules
 1. Keys are Kafka's (harness/broker_config.py has those that may be given). What the user gives wins over
-   what a test cluster prefers; what ties a node to its place (addresses, ids, paths) is not the user's to give.
+   what a test cluster prefers; a user may not set what ties a node to its place (addresses, ids, paths).
 2. A test cluster prefers short times: a run of 30 s must see sessions end and ISRs shrink.
 3. run.json tells integers from booleans from words, as a reader of JSON expects.
 """

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.run_location import Far
 from harness.protocols import (
     Cluster,
     Judge,
@@ -23,6 +22,7 @@ from harness.protocols import (
     Workload,
     WorkloadSettings,
 )
+from harness.run_location import Far
 from harness.schedule.entry import Schedule
 from harness.spark_options import HERE, Workers
 

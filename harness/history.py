@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import orjson
 
 from harness.errors import FloodmarkError
-from harness.op import Intent, NEMESIS, Op, Outcome, Read, Send, Type
+from harness.op import NEMESIS, Intent, Op, Outcome, Read, Send, Type
 from harness.run_location import Place, open_inside
 
 Item = TypeVar("Item")

@@ -29,7 +29,7 @@ from harness.errors import FloodmarkError, UsageError
 from harness.faults import FAULTS, MENDING
 from harness.protocols import PartitionSpec
 from harness.schedule import json_form
-from harness.schedule.entry import Entry, MOMENT_TIMEOUT_S, Schedule
+from harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from harness.schedule.schedule_history import Past, Strike
 
 NEEDED = ("seed", "cluster", "rules", "workload", "nodes", "partitions", "config", "guarantees", "schedule",

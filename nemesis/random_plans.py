@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 from harness.errors import UsageError
-from harness.schedule.entry import Entry, MOMENT_TIMEOUT_S, Schedule
-from nemesis.fault_patterns import Episode, HEALTHY, HEALTHY_TIMEOUT_S, MAKERS, Scene, Step
+from harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
+from nemesis.fault_patterns import HEALTHY, HEALTHY_TIMEOUT_S, MAKERS, Episode, Scene, Step
 
 HARRIED_S = 8.0  # harm without a pause for at most so long
 CALM_S = 2.5

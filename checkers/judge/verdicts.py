@@ -14,7 +14,7 @@ from checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
 from checkers.read.folder import Folder
 from checkers.read.observed import ELECTIONS, not_made
 from checkers.text.words import text_of
-from harness.verdict import BUG, Finding, NotMade, PERMITTED, Unknown, Valid, Verdict
+from harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
 
 _EXAMPLE_KEYS = ("partition", "offset", "epoch", "value", "how", "nodes", "ops", "process")
 

@@ -23,7 +23,7 @@ from harness.campaign import difference
 from harness.campaign import ledger as ledgers
 from harness.campaign.cases import Case
 from harness.campaign.difference import Counted
-from harness.campaign.journal import CampaignAt, FORMAT, Journal, State, alone
+from harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
 from harness.campaign.ledger import Ledger
 from harness.campaign.plan import PRESETS, Plan, load, presets, read
 from harness.campaign.quantities import seconds, time_words
@@ -32,16 +32,14 @@ from harness.commands.campaign_junit import campaign_junit
 from harness.commands.campaign_markdown import campaign_markdown
 from harness.commands.campaign_play import options_of, scenario_options
 from harness.commands.campaign_processes import JudgeProcess
-from harness.commands.campaign_results import Cause, Results, STUCK, gates_of, results_of, why_of
-from harness.commands.campaign_run import Bounds, Conductor, GATE, found_in
+from harness.commands.campaign_results import STUCK, Cause, Results, gates_of, results_of, why_of
+from harness.commands.campaign_run import GATE, Bounds, Conductor, found_in
 from harness.commands.check import refuse_no_files, written
 from harness.commands.error_exits import sigterm_kept
-from harness.reports.safe_text import harmless
-from harness.reports.gate_outcomes import one_line
-from harness.reports.run_outcome import EXITS, HARNESS, INVALID
 from harness.commands.run import commit, planned
 from harness.commands.scenario import aligned, named
 from harness.errors import FloodmarkError, UsageError
+from harness.reports.gate_outcomes import one_line
 from harness.reports.phrases import many
 from harness.reports.run_outcome import EXITS, HARNESS, INVALID
 from harness.reports.safe_text import harmless

@@ -25,10 +25,9 @@ from checkers.laws import finding_names
 from harness import catalog
 from harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from harness.campaign.signatures import events_of, signatures
-from harness.reports.run_outcome import Ruling, UNKNOWN, ruling
 from harness.errors import FloodmarkError
 from harness.faults import MENDING, UNSEEN
-from harness.reports.run_outcome import ruling
+from harness.reports.run_outcome import UNKNOWN, Ruling, ruling
 from harness.run import Run
 from harness.schedule.entry import ACTS
 from harness.verdict import BUG, Verdict

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from harness.campaign.journal import RunState
-from harness.commands.campaign_results import ABSENT, Cause, Cell, KNOWN, Results, gates_of, why_of
-from harness.reports.junit_report import document, junit_case
+from harness.commands.campaign_results import ABSENT, KNOWN, Cause, Cell, Results, gates_of, why_of
 from harness.reports.gate_outcomes import one_line
+from harness.reports.junit_report import document, junit_case
 from harness.reports.phrases import many
 
 CAMPAIGN, SIGNATURE, STUCK_GROUP, CASE = (

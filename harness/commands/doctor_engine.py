@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.cluster.containers import ability_probe
-from harness.cluster.containers.ability_probe import Abilities, FOLDER, ONE_CLOCK
+from harness.cluster.containers.ability_probe import FOLDER, ONE_CLOCK, Abilities
 from harness.cluster.containers.engine_client import address, connect
 from harness.cluster.containers.engine_facts import Facts, facts
 from harness.cluster.containers.images import BASE_VARIABLE, tools_image

@@ -28,8 +28,8 @@ from harness.errors import FloodmarkError, UsageError
 from harness.importers.history_writer import HistoryLines
 from harness.importers.jepsen_common_lines import CommonLines
 from harness.importers.jepsen_file import JepsenFile
-from harness.importers.jepsen_names import LIFE, Names, SPAN
-from harness.importers.jepsen_nemesis import Nemesis, SPARES
+from harness.importers.jepsen_names import LIFE, SPAN, Names
+from harness.importers.jepsen_nemesis import SPARES, Nemesis
 from harness.importers.jepsen_ops import Carrier
 from harness.reports.phrases import many
 from harness.reports.safe_text import harmless

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness import catalog
-from harness.commands.pytest_support import ClusterUp, SEED, Words, entries, refuse_unknown
+from harness.commands.pytest_support import SEED, ClusterUp, Words, entries, refuse_unknown
 from harness.errors import FloodmarkError, UsageError
 
 NEMESES = ("crash", "restart", "pause", "cut", "power", "expire")

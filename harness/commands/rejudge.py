@@ -15,7 +15,7 @@ import click
 
 from checkers.judge import report
 from harness import catalog
-from harness.commands.check import Gate, UNSAVED, about_of, save, tell_failure, write_json, written
+from harness.commands.check import UNSAVED, Gate, about_of, save, tell_failure, write_json, written
 from harness.commands.report import page_beside
 from harness.commands.show import latest, read_verdict
 from harness.errors import FloodmarkError, UsageError

@@ -41,7 +41,7 @@ from harness.reports.verdict_text import (
     summarised,
     unknowns,
 )
-from harness.run import FORMAT, LATEST, P, RUNS, Run, RunAt, VERDICT_BYTES_AT_MOST, open_run
+from harness.run import FORMAT, LATEST, RUNS, VERDICT_BYTES_AT_MOST, P, Run, RunAt, open_run
 from harness.verdict import BUG, EXIT_VALID
 
 Told = Mapping[str, Any]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from checkers.laws import finding_names as names
 from harness.op import Op, Send, Type
-from harness.reports.finding_evidence import Acker, Evidence, Gathering, OF_A_LOSS, replicas_of
+from harness.reports.finding_evidence import OF_A_LOSS, Acker, Evidence, Gathering, replicas_of
 from harness.reports.finding_narrative import HISTORY, Part, now, told_ops, what
 from harness.reports.phrases import cut_text, seconds
 from harness.reports.trace_text import TraceLine, listed, number

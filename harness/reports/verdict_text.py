@@ -21,7 +21,7 @@ from harness.reports.finding_evidence import Evidence, Gathering
 from harness.reports.finding_groups import Follower, events_of
 from harness.reports.finding_narrative import Part, account
 from harness.reports.phrases import cut_text, many, told_class
-from harness.reports.record_story import Course, WIDE, course_of, summary, told_above
+from harness.reports.record_story import WIDE, Course, course_of, summary, told_above
 from harness.reports.run_files import RunFiles
 from harness.reports.run_outcome import Ruling, ruling
 from harness.reports.safe_text import harmless

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.schedule.entry import Entry, ROLES
-from harness.schedule.failpoints import ACTIONS, DELAY, POINTS, Point, SCOPES, STANDING
+from harness.schedule.entry import ROLES, Entry
+from harness.schedule.failpoints import ACTIONS, DELAY, POINTS, SCOPES, STANDING, Point
 from harness.schedule.fields import (
     Known,
     fields_of,

@@ -18,7 +18,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
 from harness.run_location import read_at_most
-from harness.schedule.entry import ACTS, Entry, MOMENT_TIMEOUT_S, Schedule
+from harness.schedule.entry import ACTS, MOMENT_TIMEOUT_S, Entry, Schedule
 from harness.schedule.failpoint_fields import armed, every_moment_is_armed, fits, released
 from harness.schedule.fields import (
     Known,

@@ -8,7 +8,7 @@ from campaign_nights import FRESH, RENAME, RENAMED, ended, events, killed_at, st
 
 from harness.campaign import ledger as ledgers
 from harness.campaign.cases import draws
-from harness.campaign.journal import BEGAN, CampaignAt, JUDGED
+from harness.campaign.journal import BEGAN, JUDGED, CampaignAt
 from harness.campaign.plan import read
 from harness.commands.campaign_run import noted
 

@@ -10,7 +10,7 @@ from command_line import floodmark
 from run_processes import wait_until_gone
 
 from harness.commands.scenario_names import words
-from harness.commands.scenario_runs import Part, TRIES, _taken, play
+from harness.commands.scenario_runs import TRIES, Part, _taken, play
 from nemesis.scenario import load
 
 OWN = '''\

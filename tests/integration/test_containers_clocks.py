@@ -15,7 +15,7 @@ from harness.cluster.broker_cluster import BrokerCluster
 from harness.cluster.containers.clocks import Clocks
 from harness.cluster.containers.cluster import containers_cluster
 from harness.cluster.containers.engine_resources import Lab
-from harness.cluster.containers.memory_limits import HIGHEST, MemoryLimits, WHY
+from harness.cluster.containers.memory_limits import HIGHEST, WHY, MemoryLimits
 from harness.cluster.containers.pods import Pods
 from harness.errors import FloodmarkError
 from harness.protocols import CONTROLLER, PartitionSpec

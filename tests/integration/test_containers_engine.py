@@ -15,7 +15,7 @@ from docker.types import Mount
 from harness.cluster.containers import engine_resources
 from harness.cluster.containers.cluster import containers_cluster
 from harness.cluster.containers.engine_client import connect
-from harness.cluster.containers.engine_resources import Lab, MOUNTED
+from harness.cluster.containers.engine_resources import MOUNTED, Lab
 from harness.cluster.containers.sweep import remove_run
 from harness.errors import FloodmarkError
 

@@ -13,7 +13,7 @@ from jepsen_runs import history
 from harness.commands import import_jepsen
 from harness.commands.import_jepsen import import_history
 from harness.errors import UsageError
-from harness.importers.jepsen_common_lines import CommonLines, ORDER, pattern_of
+from harness.importers.jepsen_common_lines import ORDER, CommonLines, pattern_of
 
 HISTORIES = 240
 FIELD = re.compile(r"[{ ]:(index|time|process|type|f|value) ")

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.errors import FloodmarkError
 from harness.history import Recorder, read
-from harness.op import Intent, NEMESIS, Op, Outcome, Type
+from harness.op import NEMESIS, Intent, Op, Outcome, Type
 from harness.protocols import Met, PartitionSpec, PartitionView, ReplicaView, View
 from harness.schedule.entry import Entry, Schedule
 from nemesis.crash import Crash

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from harness.campaign import ledger as ledgers
-from harness.campaign.difference import Counted, GONE, LESS, MORE, NEW, SAME, changes, p_same
+from harness.campaign.difference import GONE, LESS, MORE, NEW, SAME, Counted, changes, p_same
 from harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, merged, save
 from harness.campaign.rates import per_100, wilson
 from harness.campaign.signatures import Signature

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.cluster.containers import packet_rules as packets
-from harness.cluster.containers.packet_rules import Force, NETEM, Pair, QUEUE, STATISTIC, Wanted
+from harness.cluster.containers.packet_rules import NETEM, QUEUE, STATISTIC, Force, Pair, Wanted
 from harness.errors import FloodmarkError
 from harness.protocols import CLIENTS, CONTROLLER
 

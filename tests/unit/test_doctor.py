@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from harness.cluster.containers.ability_probe import Ability, DELAY, LOOPS, NAMES
+from harness.cluster.containers.ability_probe import DELAY, LOOPS, NAMES, Ability
 from harness.cluster.containers.engine_facts import Facts
 from harness.commands import doctor_machine
 from harness.commands.doctor import doctor, lacking

@@ -11,7 +11,7 @@ from harness.commands.scenario_names import words
 from harness.commands.scenario_runs import Part, options_of
 from harness.errors import UsageError
 from harness.faults import FAULTS
-from harness.verdict import BUG, Finding, PERMITTED, Unknown, Valid, Verdict
+from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 from nemesis.active_faults import Ledger
 from nemesis.expectations import Row, Words, off
 from nemesis.scenario import Scenario, parse, shipped

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from striker_stand import HEALTHY, Stand, sent
 
-from harness.op import Intent, NEMESIS, Type
+from harness.op import NEMESIS, Intent, Type
 from harness.protocols import Met
 from harness.schedule.entry import Entry
 

@@ -13,8 +13,8 @@ Rules
 
 from pathlib import Path
 
-from harness.cluster.broker_properties import Address, CONTROLLER_ID, Place
-from harness.cluster.containers.engine_resources import Lab, MOUNTED
+from harness.cluster.broker_properties import CONTROLLER_ID, Address, Place
+from harness.cluster.containers.engine_resources import MOUNTED, Lab
 from harness.cluster.layout import Layout
 from harness.cluster.ports import HOST, Ports
 from harness.protocols import CLIENTS, CONTROLLER

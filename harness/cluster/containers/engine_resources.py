@@ -32,7 +32,7 @@ from docker.types import IPAMConfig, IPAMPool, LogConfig, Mount
 
 import docker
 from harness.cluster.containers import engine_client, images
-from harness.cluster.containers.sweep import Hook, KEEPER, LABEL, LABEL_ROLE, LABEL_RUN, remove_run, sweep
+from harness.cluster.containers.sweep import KEEPER, LABEL, LABEL_ROLE, LABEL_RUN, Hook, remove_run, sweep
 from harness.cluster.waiting import until
 from harness.errors import FloodmarkError
 from harness.protocols import CLIENTS, CONTROLLER

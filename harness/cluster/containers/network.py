@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.cluster.containers import packet_rules as packets
 from harness.cluster.containers.engine_resources import Lab
-from harness.cluster.containers.packet_rules import Force, Pair, QUIET, Wanted
+from harness.cluster.containers.packet_rules import QUIET, Force, Pair, Wanted
 from harness.errors import FloodmarkError
 from harness.protocols import CLIENTS
 from harness.schedule.json_form import QUALITIES

@@ -30,7 +30,7 @@ from testcontainers.core.labels import create_labels
 
 import docker
 from harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER
-from harness.cluster.containers.engine_resources import Lab, MOUNTED, NO_LOG, all_of
+from harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, Lab, all_of
 from harness.cluster.exit_reports import tail, words_of
 from harness.cluster.hosts import Felled, Foreseen, never
 from harness.cluster.layout import Layout

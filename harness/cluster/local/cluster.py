@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.cluster import control_client, power_loss
-from harness.cluster.broker_cluster import BrokerCluster, START_S
+from harness.cluster.broker_cluster import START_S, BrokerCluster
 from harness.cluster.hosts import Felled, Foreseen, House, never
 from harness.cluster.layout import LINKS, Layout, lay_out, node_names
 from harness.cluster.local.link_cuts import Cutting

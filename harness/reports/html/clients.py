@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness import catalog
-from harness.reports.run_files import fields_of
 from harness.reports.html.lines import Line
+from harness.reports.run_files import fields_of
 from harness.run import Run
 
 OPS_AT_MOST = 500_000  # on a page; with more it would be too large to send

@@ -80,9 +80,9 @@ def facts_of(
     """Read once. verdict: as verdict.json has it, and its reading, where the caller has just made them."""
     run, problems = Run(folder=folder.resolve()), list[str]()
     about, verdict = told_by(run, verdict, problems)
-    findings = telling.worst_first((verdict or {}).get("findings") or ())
-    reading = reading or telling.reading_of(run.folder, verdict or {}, about or None)
-    gathering = reading.gathering or telling.gathering_of(run, verdict or {}, about)
+    findings = verdict_text.worst_first((verdict or {}).get("findings") or ())
+    reading = reading or verdict_text.reading_of(run.folder, verdict or {}, about or None)
+    gathering = reading.gathering or verdict_text.gathering_of(run, verdict or {}, about)
     courses = courses_of(gathering, reading)
     nears = [near for course in courses.values()
              if (near := near_of(course.evidence, gathering.files)) is not None]  # fmt: skip

@@ -15,16 +15,16 @@ from string import Template
 from typing import Any
 
 from harness import __version__
-from harness.reports import verdict_text
-from harness.reports.safe_text import harmless
-from harness.reports.phrases import PERMITS, many, seconds
 from harness.faults import FAULTS, MENDING
+from harness.reports import verdict_text
 from harness.reports.html import charts
 from harness.reports.html.data import data_of, nodes_of
 from harness.reports.html.elements import block, document, esc, own, packed, table, typed
 from harness.reports.html.facts import Event, RunFacts, counted_elections
 from harness.reports.html.lines import whole
 from harness.reports.html.reproduced import Standing
+from harness.reports.phrases import PERMITS, many, seconds
+from harness.reports.safe_text import harmless
 from harness.verdict import BUG
 
 ROWS = 60  # of the availability table

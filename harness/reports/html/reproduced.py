@@ -13,8 +13,8 @@ from typing import Any
 from harness.campaign import ledger
 from harness.campaign.journal import CampaignAt, State
 from harness.campaign.signatures import Signature
-from harness.reports.safe_text import harmless
 from harness.errors import FloodmarkError
+from harness.reports.safe_text import harmless
 
 DAY = len("2026-11-20")
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from random import Random
 
 from harness.errors import FloodmarkError
-from harness.record_batches import frame
+from harness.logdir.record_batches import frame
 
 _MAGIC = b"floodmark-dur-1\n"
 _SLOT_BYTES = 512

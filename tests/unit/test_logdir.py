@@ -1,6 +1,7 @@
 """The reader of Kafka's log directories, against batches that kafka-python's own record builder made."""
 
 import struct
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from harness.errors import FloodmarkError
 from harness.logdir import LogState, describe, dump, read_epochs, read_offsets
+from harness.logdir.record_batches import HEADER_BYTES
 from harness.protocols import PartitionSpec
-from harness.record_batches import HEADER_BYTES
+from harness.signature import in_value
 
 RUN = "0123456789abcdef"
 OURS = [("floodmark", RUN.encode())]
@@ -240,14 +242,135 @@ def test_no_folder_is_an_empty_log(tmp_path: Path) -> None:
     assert describe(tmp_path, SPEC).leo == 0
 
 
-def test_old_formats_are_refused_not_taken_for_torn(tmp_path: Path) -> None:
-    """A log in message format v1 would else look empty, and every ack lost."""
-    builder = LegacyRecordBatchBuilder(1, 0, 1 << 20)
-    builder.append(0, 1_700_000_000_000, None, b"1")
-    put(tmp_path, bytes(builder.build()))
+def old(magic: int, base: int, values: Sequence[bytes | None], *, codec: int = 0, stamped: int | None = None,
+        key: bytes | None = None) -> bytes:
+    """Messages of format v0 or v1 as a client makes them; of a wrapper the offset is the last one's, unless
+    it is to be another."""
+    builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
+    for at, value in enumerate(values):
+        offset = at if codec and magic == 1 else base + at
+        builder.append(offset, 1_700_000_000_000 + at, key, value)
+    data = bytearray(builder.build())
+    if codec:
+        struct.pack_into(">q", data, 0, base + len(values) - 1 if stamped is None else stamped)
+    return bytes(data)
 
-    with pytest.raises(FloodmarkError, match="v0 or v1"):
+
+@pytest.mark.parametrize(("magic", "codec"), [
+    (0, 0), (0, GZIP), (0, SNAPPY), (1, 0), (1, GZIP), (1, SNAPPY), (1, LZ4)])
+def test_old_formats_are_read(tmp_path: Path, magic: int, codec: int) -> None:
+    """Messages one by one and wrapped, in a log whose format changes: epoch -1, the value from the value."""
+    values = [in_value(RUN.encode(), n) for n in range(50)]
+    put(tmp_path, old(magic, 0, values[:1]), old(magic, 1, values[1:40], codec=codec),
+        old(magic, 40, values[40:49], codec=codec, key=b"k"), batch(49, values[49:], epoch=3, headers=[]))
+
+    found = rows(tmp_path)
+    assert [(row["offset"], row["value"]) for row in found] == [(n, n) for n in range(50)]
+    assert [row["epoch"] for row in found] == [-1] * 49 + [3]
+    assert all(row.get("crc_ok", True) and "aborted" not in row for row in found)
+    assert describe(tmp_path, SPEC) == LogState(log_start=0, leo=50, torn_bytes=0, epochs=None,
+                                                checkpointed_hw=0)
+
+
+def wrapper(magic: int, offset: int, codec: int, packed: bytes) -> bytes:
+    body = bytes([magic, codec]) + b"\0" * 8 * magic + struct.pack(">ii", -1, len(packed)) + packed
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+@pytest.mark.parametrize("sums", [False, True])
+@pytest.mark.parametrize("values", [[b"1", b"2"], [b"3" * 300_000, b"4"], [bytes(range(256)) * 3]])
+def test_lz4_of_format_v0_has_a_header_whose_checksum_is_wrong(tmp_path: Path, sums: bool,
+                                                               values: list[bytes]) -> None:
+    """One block, several, one that does not get smaller; with and without sums and the size of it all."""
+    import lz4.frame
+
+    inside = b"".join(old(0, at, [value]) for at, value in enumerate([*values, in_value(RUN.encode(), 17)]))
+    packed = bytearray(lz4.frame.compress(
+        inside, block_linked=False, content_checksum=sums, block_checksum=sums, store_size=sums,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB))
+    packed[14 if sums else 6] ^= 0x55
+    put(tmp_path, wrapper(0, len(values), LZ4, bytes(packed)))
+
+    assert offsets_and_values(tmp_path) == [*((at, None) for at in range(len(values))), (len(values), 17)]
+
+
+@pytest.mark.parametrize("harm", ["cut", "linked", "magic", "block"])
+def test_lz4_of_format_v0_that_is_damaged_is_refused(tmp_path: Path, harm: str) -> None:
+    """The CRC of the wrapper fits, so that it was written like that."""
+    import lz4.frame
+
+    packed = bytearray(lz4.frame.compress(old(0, 0, [b"1" * 300_000]), block_linked=harm == "linked",
+                                          store_size=False, block_size=lz4.frame.BLOCKSIZE_MAX64KB))
+    if harm == "magic":
+        packed[0] ^= 1
+    elif harm == "block":
+        packed[11] ^= 0xFF
+    put(tmp_path, wrapper(0, 0, LZ4, bytes(packed[:-4] if harm == "cut" else packed)))
+
+    with pytest.raises(FloodmarkError, match="lz4"):
         rows(tmp_path)
+
+
+def test_relative_offsets_of_a_wrapper_that_was_compacted(tmp_path: Path) -> None:
+    """Format v1 counts inside from wherever it likes; the wrapper says where its last message stands."""
+    inside = b"".join(old(1, base, [in_value(RUN.encode(), base)]) for base in (3, 5, 9))
+    put(tmp_path, wrapper(1, 109, GZIP, zlib.compress(inside, wbits=31)))
+
+    assert offsets_and_values(tmp_path) == [(103, 3), (105, 5), (109, 9)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_that_contradicts_itself_is_refused(tmp_path: Path, magic: int) -> None:
+    """Its own CRC fits, and its offset is below what it holds."""
+    put(tmp_path, old(magic, 0, [b"1", b"2", b"3"], codec=GZIP, stamped=1))
+
+    with pytest.raises(FloodmarkError, match="a wrapper whose last message has offset 2"):
+        rows(tmp_path)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_damaged_message_is_told_with_its_offset(tmp_path: Path, magic: int) -> None:
+    """One flipped bit in its value, alone, in the wrapper and, the wrapper's CRC being right, in a message
+    inside."""
+    alone = bytearray(old(magic, 0, [b"1"]))
+    alone[-1] ^= 1
+    bad = bytearray(old(magic, 1, [b"2", b"3"], codec=GZIP))
+    bad[-1] ^= 1
+    inside = bytearray(old(magic, 0 if magic else 3, [b"4"]))
+    inside[-1] ^= 1
+    packed = zlib.compress(bytes(inside) + old(magic, 1 if magic else 4, [b"5"]), wbits=31)
+    put(tmp_path, bytes(alone), bytes(bad), wrapper(magic, 4, GZIP, packed), old(magic, 5, [b"6"]))
+
+    assert [(row["offset"], row.get("crc_ok", True)) for row in rows(tmp_path)] == [
+        (0, False), (2, False), (3, False), (4, True), (5, True)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, GZIP])
+def test_every_torn_tail_of_old_formats_is_told(tmp_path: Path, magic: int, codec: int) -> None:
+    """Cut at each byte of the last message or wrapper."""
+    head, tail = old(magic, 0, [b"1"]), old(magic, 1, [b"2"] if codec == 0 else [b"2", b"3"], codec=codec)
+    for kept in range(1, len(tail)):
+        put(tmp_path, head, tail[:kept])
+
+        assert [row["offset"] for row in rows(tmp_path)] == [0], kept
+        assert describe(tmp_path, SPEC).torn_bytes == kept
+        assert describe(tmp_path, SPEC).leo == 1
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_who_sent_it_may_stand_in_the_value(tmp_path: Path, magic: int) -> None:
+    """In every format; near misses: another run, no number, more behind it, nothing before it."""
+    mine = RUN.encode()
+    values = [in_value(mine, 17), in_value(b"another run's id", 18), b"floodmark " + mine, b"17",
+              in_value(mine, 19) + b" ", b"floodmark " + mine + b" x", in_value(mine, 20)[1:],
+              b"floodmark " + mine + b" " + b"9" * 5000, b"", None]
+    if magic == 2:
+        put(tmp_path, batch(0, values, headers=[]))
+    else:
+        put(tmp_path, *(old(magic, at, [value]) for at, value in enumerate(values)))
+
+    assert offsets_and_values(tmp_path) == [(0, 17), *((at, None) for at in range(1, len(values)))]
 
 
 def test_a_sound_batch_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
@@ -260,6 +383,27 @@ def test_a_sound_batch_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     put(tmp_path, bytes(data))
 
     with pytest.raises(FloodmarkError, match="codec 6"):
+        rows(tmp_path)
+
+
+def aborted_entry(producer: int, first: int, last: int) -> bytes:
+    return struct.pack(">hqqqq", 0, producer, first, last, last + 1)
+
+
+def test_an_abort_whose_marker_is_gone_is_known_by_the_index(tmp_path: Path) -> None:
+    """Compaction took the marker at 2; a producer's other transactions are none of the index's business, and
+    where a marker is there it decides."""
+    put(tmp_path,
+        batch(0, [b"1"], producer=7, transactional=True), batch(1, [b"2"], producer=8, transactional=True),
+        batch(3, [b"3"], producer=7, transactional=True), batch(4, [b"4"], producer=9, transactional=True),
+        marker(5, 9, commit=True))
+    index = tmp_path / "log-0" / "00000000000000000000.txnindex"
+
+    assert [row["offset"] for row in rows(tmp_path) if row.get("aborted")] == []
+    index.write_bytes(aborted_entry(7, 0, 2) + aborted_entry(9, 4, 5) + aborted_entry(8, 1, 2)[:20])
+    assert [row["offset"] for row in rows(tmp_path) if row.get("aborted")] == [0]
+    index.write_bytes(b"\0\1" + aborted_entry(7, 0, 2)[2:])
+    with pytest.raises(FloodmarkError, match="entry 0 has version 1"):
         rows(tmp_path)
 
 

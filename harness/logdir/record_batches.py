@@ -1,0 +1,255 @@
+"""What Kafka stores, read: record batches v2, and the messages of formats v0 and v1. The harness's own codec.
+
+Written from the format alone and sharing nothing with the broker's, so that the two check each other.
+
+Everything stored begins with an offset (8 bytes), a length (4) and 4 bytes that are the leader epoch in v2
+and the CRC before; then comes the format, its magic. A *batch* is what stands there: in v2 a header and
+records; in v0 and v1 one message, or a wrapper, which is a message whose value is compressed messages.
+
+Rules
+1. What is stored is told as it is stored: offset, epoch and CRC from the header, and whether the CRC fits.
+2. base_offset and, in v2, the leader epoch lie outside the CRC: they are never vouched for by it.
+3. Bytes that do not frame a batch are no batch (`frame` says None); records not to be had are a BatchError.
+4. A wrapper's offset is that of its last message. Inside it, v1 counts offsets from 0 (or, once compacted,
+   from wherever), and the last one's says which offset that is; v0 has the offsets themselves.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from harness.logdir.compression import decompress
+
+MAGIC = 2
+HEADER = struct.Struct(">qiibIhiqqqhii")  # of a batch v2
+HEADER_BYTES = 61
+LENGTH_FROM = 12  # a batch's length counts the bytes after its own field
+MAGIC_AT = 16
+CRC_FROM = 21  # the CRC of v2 covers everything from the attributes on
+CODEC_BITS = 0x07
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+NO_EPOCH = -1
+NO_PRODUCER = -1
+_START = struct.Struct(">qi4xb")
+_OLD_CRC_FROM = 16  # that of a message covers everything from the magic on
+_OLD_BYTES = {0: 26, 1: 34}  # of a message without key and value; v1 has a timestamp
+_KEY_AT = {0: 18, 1: 26}
+_DELTA_AT = 23  # of a batch v2, its last record's
+_CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+
+
+class BatchError(ValueError):
+    """The records of a batch cannot be had: it is damaged, or compressed by something unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One batch, without its records. `size` is that of the whole batch in bytes.
+
+    base_offset of a wrapper is its last message's offset: which one is its first, only its content says.
+    """
+
+    magic: int
+    base_offset: int
+    last_offset: int
+    epoch: int  # NO_EPOCH in v0 and v1
+    crc: int
+    crc_ok: bool
+    attributes: int
+    producer_id: int
+    count: int  # of its records, 1 of a wrapper
+    size: int
+
+    @property
+    def codec(self) -> str | None:
+        """The name of the compression; None: none."""
+        bits = self.attributes & CODEC_BITS
+        return _CODECS.get(bits, f"codec {bits}") if bits else None
+
+    @property
+    def control(self) -> bool:
+        return self.magic == MAGIC and bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def transactional(self) -> bool:
+        return self.magic == MAGIC and bool(self.attributes & TRANSACTIONAL_BIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    crc_ok: bool = True  # the CRC of its own that a message inside a wrapper has
+
+
+def size_of(data: bytes, at: int) -> int | None:
+    """How many bytes the batch has that seems to begin here; 0: there are too few bytes to say; None: what
+    stands here begins no batch."""
+    if at + _START.size > len(data):
+        return 0
+    base, length, magic = _START.unpack_from(data, at)
+    size: int = LENGTH_FROM + length
+    if base < 0:
+        return None
+    if magic == MAGIC:
+        if at + _DELTA_AT >= len(data):
+            return 0
+        negative = data[at + _DELTA_AT] >= 0x80  # the delta of the last offset
+        return None if negative or size < HEADER_BYTES else size
+    return size if size >= _OLD_BYTES.get(magic, size + 1) else None
+
+
+def last_offset(data: bytes, at: int) -> int:
+    """The offset of the last record of the batch that stands here whole."""
+    base: int = _START.unpack_from(data, at)[0]
+    if data[at + MAGIC_AT] != MAGIC:
+        return base
+    return base + int.from_bytes(data[at + _DELTA_AT:at + _DELTA_AT + 4], "big")
+
+
+def frame(data: bytes, position: int) -> Frame | None:
+    """The batch that begins here and is there to its last byte; None where none does."""
+    size = size_of(data, position)
+    if not size or position + size > len(data):
+        return None
+    if data[position + MAGIC_AT] != MAGIC:
+        return _message(data, position, size)
+    (base, _, epoch, _, crc, attributes, delta, _, _, producer, _, _, count
+     ) = HEADER.unpack_from(data, position)
+    fits: bool = crc32c(memoryview(data)[position + CRC_FROM:position + size]) == crc
+    return Frame(magic=MAGIC, base_offset=base, last_offset=base + delta, epoch=epoch, crc=crc, crc_ok=fits,
+                 attributes=attributes, producer_id=producer, count=count, size=size)
+
+
+def records(data: bytes, position: int, header: Frame) -> list[Record]:
+    """The records of the batch that `frame` found here, in order. BatchError if they cannot be had."""
+    try:
+        if header.magic != MAGIC:
+            return _messages(data, position, header)
+        body = data[position + HEADER_BYTES:position + header.size]
+        if header.codec is not None:
+            body = decompress(header.codec, body, magic=MAGIC)
+        return _parsed(body, header)
+    except (IndexError, ValueError, struct.error) as error:  # a DecompressionError is a ValueError
+        raise BatchError(f"the records of the batch at offset {header.base_offset}: {error}") from error
+
+
+def aborts(marker: Record) -> bool:
+    """Whether a control record ends its transaction by an abort (type 0), not by a commit (type 1)."""
+    key = marker.key
+    return key is not None and len(key) >= 4 and key[2:4] == b"\0\0"
+
+
+# -- formats v0 and v1 --------------------------------------------------------------------------------------
+
+def _message(data: bytes, at: int, size: int) -> Frame:
+    offset, _, crc, magic, attributes = struct.unpack_from(">qiIbb", data, at)
+    fits = zlib.crc32(memoryview(data)[at + _OLD_CRC_FROM:at + size]) == crc
+    return Frame(magic=magic, base_offset=offset, last_offset=offset, epoch=NO_EPOCH, crc=crc, crc_ok=fits,
+                 attributes=attributes, producer_id=NO_PRODUCER, count=1, size=size)
+
+
+def _messages(data: bytes, at: int, header: Frame) -> list[Record]:
+    """The message that stands here, or those that it wraps."""
+    key, value = _key_and_value(data, at, header)
+    if header.codec is None:
+        return [Record(offset=header.base_offset, key=key, value=value)]
+    if value is None:
+        raise BatchError("a wrapper without messages")
+    inside = decompress(header.codec, value, magic=header.magic)
+    wrapped: list[Record] = []
+    position = 0
+    while position < len(inside):
+        inner = frame(inside, position)
+        if inner is None or inner.magic != header.magic or inner.codec is not None:
+            raise BatchError(f"no plain message of format v{header.magic} at byte {position} of a wrapper")
+        key, value = _key_and_value(inside, position, inner)
+        wrapped.append(Record(offset=inner.base_offset, key=key, value=value, crc_ok=inner.crc_ok))
+        position += inner.size
+    if not wrapped:
+        raise BatchError("a wrapper without messages")
+    first = header.last_offset - wrapped[-1].offset if header.magic == 1 else 0
+    if first < 0 or first + wrapped[-1].offset != header.last_offset:
+        raise BatchError(f"a wrapper whose last message has offset {wrapped[-1].offset}")
+    return [Record(offset=first + one.offset, key=one.key, value=one.value, crc_ok=one.crc_ok)
+            for one in wrapped]
+
+
+def _key_and_value(data: bytes, at: int, header: Frame) -> tuple[bytes | None, bytes | None]:
+    end = at + header.size
+    key, at = _field(data, at + _KEY_AT[header.magic], end)
+    value, at = _field(data, at, end)
+    if at != end:
+        raise BatchError(f"a message's fields end {end - at} bytes before the message")
+    return key, value
+
+
+def _field(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    (length,) = struct.unpack_from(">i", data, at)
+    at += 4
+    if length < 0:
+        return None, at
+    if at + length > end:
+        raise BatchError("a field runs past the end")
+    return data[at:at + length], at + length
+
+
+# -- records of format v2 -----------------------------------------------------------------------------------
+
+def _parsed(body: bytes, header: Frame) -> list[Record]:
+    found: list[Record] = []
+    at = 0
+    for _ in range(header.count):
+        length, at = _varint(body, at)
+        end = at + length
+        if length < 0 or end > len(body):
+            raise BatchError(f"record {len(found)} of {header.count} runs past the end")
+        found.append(_record(body, at, end, header.base_offset))
+        at = end
+    if at != len(body):
+        raise BatchError(f"{len(body) - at} bytes after the last of {header.count} records")
+    return found
+
+
+def _record(body: bytes, at: int, end: int, base_offset: int) -> Record:
+    _, at = _varint(body, at + 1)  # the timestamp's delta; before it one byte of attributes, unused
+    delta, at = _varint(body, at)
+    key, at = _sized(body, at)
+    value, at = _sized(body, at)
+    count, at = _varint(body, at)
+    headers = []
+    for _ in range(count):
+        name, at = _sized(body, at)
+        content, at = _sized(body, at)
+        headers.append((name or b"", content))
+    if at != end:
+        raise BatchError(f"a record's fields end {end - at} bytes before the record")
+    return Record(offset=base_offset + delta, key=key, value=value, headers=tuple(headers))
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint and the position after it."""
+    shift = number = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+        if shift > 63:
+            raise BatchError("a varint of more than ten bytes")
+
+
+def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = _varint(data, at)
+    if length < 0:
+        return None, at
+    if at + length > len(data):
+        raise BatchError("a field runs past the end")
+    return data[at:at + length], at + length

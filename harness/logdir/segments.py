@@ -1,0 +1,77 @@
+"""A partition's log files: which there are, and the batches in them.
+
+A tail that frames no batch is torn, and ends the log. Of a node that was not running so is a last batch whose
+CRC does not fit, for its recovery would cut it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from harness.errors import FloodmarkError
+from harness.logdir.record_batches import frame, last_offset, size_of
+
+WINDOW_BYTES = 4 << 20  # read at a time; a larger batch makes it larger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    base_offset: int
+    path: Path
+
+
+def segments_of(folder: Path) -> list[Segment]:
+    """The segments of a log by base offset; none where there is no such folder."""
+    try:
+        names = [path for path in folder.iterdir() if path.suffix == ".log" and path.stem.isdigit()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise FloodmarkError(f"the log folder {folder} cannot be read: {error}") from error
+    return sorted((Segment(base_offset=int(path.stem), path=path) for path in names),
+                  key=lambda segment: segment.base_offset)
+
+
+def batches_of(segment: Segment, *, drop_bad_last: bool) -> Iterator[tuple[bytes, int, int]]:
+    """Each framed batch as (window, position in it, size), up to the first bytes that frame none."""
+    try:
+        with segment.path.open("rb") as file:
+            data, at = file.read(WINDOW_BYTES), 0
+            left = segment.path.stat().st_size - len(data)
+            while True:
+                size = size_of(data, at)
+                if size is None:
+                    return
+                if size and at + size <= len(data):
+                    if drop_bad_last and left <= 0 and _bad_last(data, at, size):
+                        return
+                    yield data, at, size
+                    at += size
+                    continue
+                more = file.read(max(WINDOW_BYTES, size)) if size <= left + len(data) - at else b""
+                if not more:
+                    return
+                left -= len(more)
+                data, at = data[at:] + more, 0
+    except OSError as error:
+        raise FloodmarkError(f"the log segment {segment.path} cannot be read: {error}") from error
+
+
+def _bad_last(data: bytes, at: int, size: int) -> bool:
+    """Whether this batch's CRC does not fit and nothing that frames a batch comes after it."""
+    header = frame(data, at)
+    return (header is None or not header.crc_ok) and frame(data, at + size) is None
+
+
+def end_of(segment: Segment, *, running: bool) -> tuple[int, int]:
+    """The LEO that a last segment gives, and how many bytes of it are torn."""
+    leo, sound = segment.base_offset, 0
+    for data, at, size in batches_of(segment, drop_bad_last=not running):
+        leo = last_offset(data, at) + 1
+        sound += size
+    return leo, segment.path.stat().st_size - sound
+
+
+def refuse(path: Path, why: str) -> NoReturn:
+    raise FloodmarkError(f"the log segment {path} cannot be read: {why}")

@@ -1,8 +1,8 @@
 """A Kafka log directory, read: our broker's and Apache Kafka's, frozen or dead. Nothing is written.
 
 rows.py is the way in: the rows of a dump, and what else a replica's files say. Below it stand segments.py
-(a partition's files), transactions.py (which records were aborted), record_batches.py (what Kafka stores: message
-sets v0 and v1, record batches v2), compression.py and checkpoints.py.
+(a partition's files), transactions.py (which records were aborted), record_batches.py (what Kafka stores:
+message sets v0 and v1, record batches v2), compression.py and checkpoints.py.
 """
 
 from harness.logdir.checkpoints import read_epochs, read_offsets

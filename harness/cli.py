@@ -180,16 +180,21 @@ def show(folder: Path | None, finding: str | None, partition: int | None, offset
 
 @main.command()
 @click.argument("folder", type=RUN_FOLDER, required=False)
-@click.option("--out", type=click.Path(path_type=Path), show_default="report.html in the run's folder",
+@click.option("--out", type=click.Path(path_type=Path),
+              show_default="report.html in the run's folder, index.html in the campaign's",
               help="The file to be written.")
+@click.option("--ledger", type=click.Path(path_type=Path, dir_okay=False),
+              show_default="the campaign's", help="Of a campaign: what earlier nights know.")
 @exits
-def report(folder: Path | None, out: Path | None) -> int:
+def report(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
     """Write a run (default: the latest) as one page for a browser: what was found, step by step through the
     replicas' logs, and the run through time. Nothing is fetched; the file can be sent on as it is.
-    """
-    from harness.commands.report import report_run
 
-    return report_run(folder, out)
+    Of a campaign's folder: what is new, since when, how often; what was looked at; links to its runs' pages.
+    """
+    from harness.commands.report_page import report_page
+
+    return report_page(folder, out, ledger)
 
 
 @main.command()

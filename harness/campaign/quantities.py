@@ -1,4 +1,4 @@
-"""Times and sizes as people write them: `90s`, `20min`, `1h30min`; `500 MB`, `20 GB`. Pure."""
+"""Times, sizes and counts as people write them: `90s`, `20min`, `1h30min`; `500 MB`, `20 GB`. Pure."""
 
 import re
 
@@ -50,3 +50,8 @@ def size_words(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.1f} {name}" if size < 10 * unit else f"{size / unit:.0f} {name}"
     return f"{size} B"
+
+
+def count_words(count: int) -> str:
+    """`45,605`; `1.9 M` from a million on."""
+    return f"{count:,}" if count < 10**6 else f"{count / 10**6:,.1f} M"

@@ -19,9 +19,9 @@ def per_100(hits: int, of: int) -> str:
     """`12 per 100 runs (7 to 20)`: the rate and its 95 % interval."""
     if of == 0:
         return "no run"
-    low, high = wilson(hits, of)
-    return f"{100 * hits / of:.3g} per 100 runs ({_two_digits(100 * low)} to {_two_digits(100 * high)})"
+    low, high = (100 * share for share in wilson(hits, of))
+    return f"{100 * hits / of:.3g} per 100 runs ({two_digits(low)} to {two_digits(high)})"
 
 
-def _two_digits(number: float) -> str:
+def two_digits(number: float) -> str:
     return f"{number:.0f}" if number >= 10 else f"{number:.2g}"

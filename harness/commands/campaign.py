@@ -9,7 +9,7 @@ import asyncio
 import datetime
 import secrets
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from harness.campaign.ledger import Ledger
 from harness.campaign.plan import PRESETS, Plan, load, presets, read
 from harness.campaign.quantities import seconds, time_words
 from harness.campaign.signatures import Signature
+from harness.commands.campaign_index import index_beside
 from harness.commands.campaign_junit import campaign_junit
 from harness.commands.campaign_markdown import campaign_markdown
 from harness.commands.campaign_play import options_of, scenario_options
@@ -125,16 +126,21 @@ def carried_on(folder: Path, reports: Reports) -> int:
     matrix = [one.case for one in plan.cases]
     with alone(at.folder):
         try:
-            state = conducted(at, plan, about)
+            state = conducted(at, plan, about, lambda state: index_beside(folder, state, about))
             ledger = ledgers.load(Path(about["ledger"]))
         except Exception as error:
-            results = as_it_stands(at, about, matrix, str(folder), str(error) or repr(error))
+            trouble = str(error) or repr(error)
+            results = as_it_stands(at, about, matrix, str(folder), trouble)
             write_reports(results, reports)
             click.echo(harmless(summary(results), breaks=True))
+            index_beside(folder, None, about, trouble)
             raise
+        index = index_beside(folder, state, about)
     results = results_of(state, ledger, about, matrix, folder=str(folder))
     unwritten = write_reports(results, reports)
     click.echo(harmless(summary(results), breaks=True))
+    if index is not None:
+        click.echo(harmless(f"  page       {index}"))
     click.echo(harmless(str(folder)))
     return worst([exit_code(state, ledger), *unwritten])
 
@@ -160,12 +166,15 @@ def write_reports(results: Results, reports: Reports) -> list[int]:
     return codes
 
 
-def conducted(at: CampaignAt, plan: Plan, about: Mapping[str, Any]) -> State:
-    """One session, to the end; Ctrl-C and SIGTERM end it at once, and only what was under way is lost."""
+def conducted(at: CampaignAt, plan: Plan, about: Mapping[str, Any],
+              look: Callable[[State], object]) -> State:
+    """One session, to the end; look: is called after each batch. Ctrl-C and SIGTERM end it at once, and only
+    what was under way is lost."""
     state = at.state()
     journal = Journal(at.journal_path)
     conductor = Conductor(
         at=at, plan=plan, about=about, journal=journal, state=state, ledger_path=Path(about["ledger"]),
+        look=look,
         bounds=Bounds(budget_s=float(about["budget_s"]), runs=about["runs"], keep=bool(about["keep"])),
         judge=JudgeProcess(at.folder / "judge.log"),
     )  # fmt: skip

@@ -9,7 +9,7 @@ Rules
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from harness.campaign.ledger import Ledger
 from harness.campaign.quantities import time_words
 from harness.campaign.rates import per_100
 from harness.campaign.signatures import Signature
+from harness.campaign.trend import earlier_than
 from harness.commands.campaign_run import GATE, found_in
 from harness.reports.case_names import numbered
 from harness.reports.phrases import many
@@ -113,13 +114,18 @@ class Results:
         return tuple(cause for cause in self.causes if cause.is_stuck and cause.standing != ABSENT)
 
     @property
-    def heading(self) -> str:
-        """`2 new, 1 known, 1 new (stuck); 412 runs: 2 invalid, 1 stuck, 409 valid; ...`."""
+    def counts(self) -> str:
+        """`2 new, 1 known, 1 new (stuck)`."""
         counts = [f"{number} {standing}{word}"
                   for causes, word in ((self.violations, ""), (self.stuck, " (stuck)"))
                   for standing in _ORDER
                   if (number := sum(cause.standing == standing for cause in causes))]
-        heading = f"{', '.join(counts) or 'nothing found'}; {self.line}"
+        return ", ".join(counts) or "nothing found"
+
+    @property
+    def heading(self) -> str:
+        """`2 new, 1 known, 1 new (stuck); 412 runs: 2 invalid, 1 stuck, 409 valid; ...`."""
+        heading = f"{self.counts}; {self.line}"
         return f"{heading}; it did not end: {self.trouble}" if self.trouble else heading
 
     def where(self, run: RunState) -> str:
@@ -135,7 +141,7 @@ def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: S
         trouble = trouble or f"no run was made ({state.why_ended})"
     return Results(
         line=line_of(state),
-        causes=tuple(causes_of(state, ledger, str(about.get("id", "")), folder)),
+        causes=tuple(causes_of(state, ledger, about, folder)),
         cells=tuple(cells_of(state, matrix)),
         gates=tuple(run for run in runs if (run.judged or {}).get("gates")),
         not_made=tuple(run for run in runs if run.why is not None),
@@ -146,18 +152,33 @@ def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: S
     )
 
 
-def line_of(state: State) -> str:
-    """`412 runs: 2 invalid, 410 valid; 1,900,000 acked writes, 1,200 faults, 3 h 58 min; the time is over`.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """A campaign in numbers. kinds: `2 invalid, 410 valid`."""
+
+    runs: int
+    kinds: str
+    acked: int  # writes, of the runs that were judged
+    faults: int
+
+
+def totals_of(state: State) -> Totals:
     judged = [run.judged for run in state.runs.values() if run.judged is not None]
-    acked = sum(line["acked"] for line in judged)
-    strikes = sum(sum(line["faults"].values()) for line in judged)
     kinds = [line["kind"] for line in judged]
     counts = [f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds), key=_worst_first)]
     failed = sum(run.why is not None for run in state.runs.values())
     counts += [f"{failed} not made"] if failed else []
-    told = (f"{many(len(state.runs), 'run')}: {', '.join(counts) or 'none judged'}; {acked:,} acked writes, "
-            f"{strikes:,} faults, {time_words(state.spent_s)}")
+    return Totals(runs=len(state.runs), kinds=", ".join(counts) or "none judged",
+                  acked=sum(line["acked"] for line in judged),
+                  faults=sum(sum(line["faults"].values()) for line in judged))
+
+
+def line_of(state: State) -> str:
+    """`412 runs: 2 invalid, 410 valid; 1,900,000 acked writes, 1,200 faults, 3 h 58 min; the time is over`.
+    """
+    of = totals_of(state)
+    told = (f"{many(of.runs, 'run')}: {of.kinds}; {of.acked:,} acked writes, {of.faults:,} faults, "
+            f"{time_words(state.spent_s)}")
     return f"{told}; {state.why_ended}" if state.why_ended is not None else told
 
 
@@ -179,32 +200,32 @@ def gates_of(run: RunState) -> str:
 # -- signatures ---------------------------------------------------------------------------------------------
 
 
-def causes_of(state: State, ledger: Ledger, night: str, folder: str) -> list[Cause]:
+def causes_of(state: State, ledger: Ledger, about: Mapping[str, Any], folder: str) -> list[Cause]:
     """Those that the campaign saw, the new ones first; then those of the ledger that its systems did not show
     this time."""
     judged = state.judged_by_system()
     found = found_in(state)
+    earlier = earlier_than(ledger, about)
     absent = [entry.signature for entry in ledger.entries.values()
               if entry.signature not in found and entry.signature.system in judged]
     causes = [
-        cause_of(signature, ledger, found.get(signature, ()), of=judged[signature.system], night=night,
+        cause_of(signature, ledger, found.get(signature, ()), of=judged[signature.system], earlier=earlier,
                  folder=folder)
         for signature in (*found, *absent)
     ]  # fmt: skip
     return sorted(causes, key=lambda one: (_ORDER.index(one.standing), -one.runs, one.signature))
 
 
-def cause_of(signature: Signature, ledger: Ledger, showing: Sequence[RunState], *, of: int, night: str,
-             folder: str) -> Cause:
-    """night: the campaign's id, as the ledger has it."""
+def cause_of(signature: Signature, ledger: Ledger, showing: Sequence[RunState], *, of: int,
+             earlier: Set[str], folder: str) -> Cause:
+    """earlier: the campaigns before this one, as the ledger has them."""
     entry = ledger.of(signature)
     days = [ledger.nights[name].began[:10] for name in ledger.seen(entry)] if entry is not None else []
     where, words = entry.smallest.folder if entry is not None and entry.smallest is not None else "", ""
     if showing:
         least = smallest(showing)
         where, words = str(Path(folder) / least.folder), why_of(least)
-    earlier = entry is not None and set(entry.found) - {night}
-    standing = OLD if earlier else NEW
+    standing = OLD if entry is not None and earlier & entry.found.keys() else NEW
     if entry is not None and entry.known is not None:
         standing = KNOWN
     if signature.klass != BUG:

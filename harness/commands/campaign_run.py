@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,7 @@ class Conductor:
     journal: Journal
     state: State
     judge: JudgeProcess
+    look: Callable[[State], object]  # is called after each batch, while no cluster runs
     in_flight: dict[str, float] = field(default_factory=dict)  # title -> when it began
     why: str = ""
     is_full: bool = False  # the disk, and not by the plan: that ends it early
@@ -240,6 +241,7 @@ class Conductor:
             if not shown and not self.bounds.keep:
                 shrink(job.folder)
         self._note()
+        self.look(self.state)
 
     def _note(self) -> None:
         """What the campaign has found up to now goes into the ledger."""

@@ -1,4 +1,4 @@
-"""`floodmark report`: the page of a run, one HTML file."""
+"""The page of a run, one HTML file: made when asked for, and beside a run that was judged invalid."""
 
 import shlex
 from collections.abc import Mapping
@@ -8,9 +8,7 @@ from typing import Any
 import click
 
 from checkers.judge.report import is_run
-from harness.commands.folder_arguments import refuse_other_bytes
-from harness.commands.show import latest
-from harness.errors import FloodmarkError, UsageError
+from harness.errors import FloodmarkError
 from harness.reports.html.facts import facts_of
 from harness.reports.html.page import page_of
 from harness.reports.run_outcome import INVALID, Ruling
@@ -18,26 +16,11 @@ from harness.reports.safe_text import harmless
 from harness.reports.verdict_text import Reading
 from harness.run import Run, write_whole
 from harness.run_location import Place
-from harness.verdict import EXIT_VALID
 
 Told = Mapping[str, Any]
 
 REPORT = "report.html"
 AT_ONCE_BYTES = 256 << 20  # of history and trace: some ten seconds
-
-
-def report_run(folder: Path | None, out: Path | None) -> int:
-    """Writes the page and names it; the exit code says only that it was written."""
-    run = Run(folder=folder or latest())
-    refuse_other_bytes(run.folder)
-    if not run.folder.exists():
-        raise UsageError(f"{run.folder} does not exist")
-    if not run.has(run.about_path):
-        raise FloodmarkError(f"{run.folder} is no run folder: it has no run.json; name the folder of a run")
-    if out is not None and (out.is_symlink() or (out.exists() and not out.is_file())):
-        raise UsageError(f"--out: {out} is there and is no plain file; name a file to be (re)placed")
-    click.echo(harmless(str(write_report(run.folder, out))))
-    return EXIT_VALID
 
 
 def write_report(folder: Path, file: Path | None = None, *, verdict: Told | None = None,

@@ -1,20 +1,17 @@
 """What CI servers get to see of a campaign: its JUnit report and its page, without a cluster or Spark."""
 
 import datetime
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import orjson
 import pytest
+from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, results
 
-from harness.campaign.cases import Case
-from harness.campaign.journal import BEGAN, ENDED, FAILED, JUDGED, OPENED, RECORDED, State, state_of
-from harness.campaign.ledger import Ledger, Night
-from harness.campaign.signatures import Signature
+from harness.campaign.journal import State
+from harness.campaign.ledger import Ledger
 from harness.commands import campaign
 from harness.commands.campaign import Reports, exit_code, summary
 from harness.commands.campaign_junit import campaign_junit
@@ -24,36 +21,6 @@ from harness.commands.campaign_run import noted
 from harness.errors import FloodmarkError, UsageError
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
-ABOUT: Mapping[str, Any] = {"id": "night2", "began": "2026-03-01T02:00:00+00:00", "version": "0.1.0",
-                            "commit": None}
-CRASH, CUT = Case(rules="kip-279", nemesis="crash"), Case(rules="kip-279", nemesis="cut")
-LOST = Signature(system="kip-279", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
-                 how="", step="truncate as follower")
-GONE = replace(LOST, finding="diverged")
-HUNG = replace(LOST, finding="stuck", step="")
-ALLOWED = replace(LOST, klass="permitted", permitted_by="acks")
-EARLIER = Night(began="2026-02-01T02:00:00+00:00", version="0.1.0", commit=None, runs={"kip-279": 50})
-
-
-def night(*outcomes: tuple[Case, str, tuple[Signature, ...]], why: str | None = "the time is over") -> State:
-    """kind `not made`: what the harness said is in the place of a verdict."""
-    lines: list[Mapping[str, Any]] = [{"event": OPENED, "time_s": 0}]
-    for number, (case, kind, shown) in enumerate(outcomes, 1):
-        of = {"run": number, "time_s": 10.0 * number}
-        lines.append({"event": BEGAN, "case": case.as_json(), "seed": 100 + number,
-                      "folder": f"runs/{number}", **of})
-        if kind == "not made":
-            lines.append({"event": FAILED, "why": "n1 did not start\nits log", **of})
-            continue
-        lines.append({"event": RECORDED, "took_s": 9.5, **of})
-        lines.append({"event": JUDGED, "kind": kind, "acked": 1000, "faults": {"kill": 2},
-                      "size_bytes": 5000 - number, "signatures": [asdict(one) for one in shown], **of})
-    return state_of([*lines, *([{"event": ENDED, "why": why, "time_s": 100}] if why else [])])
-
-
-def results(state: State, ledger: Ledger | None = None, **besides: Any) -> Results:
-    known = noted(ledger or Ledger(), state, ABOUT, Path("/nights/monday"))
-    return results_of(state, known, ABOUT, [CRASH, CUT], folder="nights/monday", **besides)
 
 
 def cases(of: Results) -> dict[str, ElementTree.Element]:

@@ -14,7 +14,10 @@ from importlib.resources import files
 
 import orjson
 
+from harness.reports.safe_text import harmless
+
 PLAIN_BYTES = 20_000  # data above this is compressed
+BYTES_OF_A_NIGHT = 1_000_000  # that the page of a night has at most, whatever it found
 POLICY = "default-src 'none'; script-src 'unsafe-inline'{library}; style-src 'unsafe-inline'; img-src data:"
 OF_THE_LIBRARY = " 'unsafe-eval'"  # Vega compiles its expressions
 
@@ -33,6 +36,11 @@ def own(name: str) -> str:
 def esc(value: object) -> str:
     """A text as HTML shows it, also inside quotes."""
     return value if isinstance(value, Markup) else html.escape(str(value), quote=True)
+
+
+def text(value: object) -> Markup:
+    """A text of a folder: escaped, and what would be obeyed or move words about is spelt out."""
+    return Markup(esc(harmless(str(value))))
 
 
 def document(

@@ -1,0 +1,39 @@
+"""`floodmark report`: the page of a run, or of a campaign; one HTML file."""
+
+from pathlib import Path
+
+import click
+
+from harness.campaign.journal import CampaignAt
+from harness.commands.campaign_index import write_index
+from harness.commands.folder_arguments import refuse_other_bytes
+from harness.commands.report import write_report
+from harness.commands.show import latest
+from harness.errors import FloodmarkError, UsageError
+from harness.reports.safe_text import harmless
+from harness.run import Run
+from harness.verdict import EXIT_VALID
+
+
+def report_page(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
+    """Writes the page and names it; the exit code says only that it was written."""
+    folder = folder or latest()
+    refuse_other_bytes(folder)
+    if not folder.exists():
+        raise UsageError(f"{folder} does not exist")
+    if out is not None and (out.is_symlink() or (out.exists() and not out.is_file())):
+        raise UsageError(f"--out: {out} is there and is no plain file; name a file to be (re)placed")
+    click.echo(harmless(str(written(folder, out, ledger))))
+    return EXIT_VALID
+
+
+def written(folder: Path, out: Path | None, ledger: Path | None) -> Path:
+    run = Run(folder=folder)
+    if CampaignAt(folder=folder).about_path.is_file():
+        return write_index(folder, out, ledger_path=ledger)
+    if not run.has(run.about_path):
+        raise FloodmarkError(f"{folder} is no run folder: it has no run.json, and no campaign.json of a "
+                             "campaign; name the folder of either")
+    if ledger is not None:
+        raise UsageError(f"--ledger is for a campaign's folder; {folder} is that of a run")
+    return write_report(folder, out)

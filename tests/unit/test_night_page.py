@@ -1,0 +1,347 @@
+"""The page of a night: what it says, that no text of a folder is markup, and its small drawings."""
+
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pytest
+from command_line import floodmark
+from judged_runs import judged
+from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
+
+from harness.campaign.cases import Case
+from harness.campaign.journal import State
+from harness.campaign.ledger import Ledger, Night, load, save
+from harness.campaign.quantities import count_words
+from harness.campaign.rates import per_100
+from harness.campaign.trend import Point, trend
+from harness.commands import campaign, campaign_index
+from harness.commands.campaign import Reports
+from harness.commands.campaign_index import index_beside, write_index
+from harness.commands.campaign_results import results_of
+from harness.commands.campaign_run import noted
+from harness.errors import FloodmarkError
+from harness.reports.html.coverage import Grid, Square, drawn, grid_of
+from harness.reports.html.elements import BYTES_OF_A_NIGHT
+from harness.reports.html.sparks import LINE_WIDTH, Rate, in_words, places, scale_of, spark, stretches
+
+PLAN = """
+for = "4h"
+[[system]]
+rules = "kip-279"
+[[nemesis]]
+nemesis = "crash"
+[[nemesis]]
+nemesis = "cut"
+"""
+NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e"
+MIXED = night((CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CUT, "stuck", (HUNG,)),
+              (CUT, "not made", ()), (CUT, "unknown", ()))
+
+
+def folder_of(tmp_path: Path, state: State, before: Ledger | None = None, plan: str = PLAN) -> Path:
+    folder = tmp_path / "nights" / "monday"
+    return written(folder, state.lines, noted(before or Ledger(), state, ABOUT, folder), plan=plan)
+
+
+def page(folder: Path) -> str:
+    return write_index(folder).read_text(encoding="utf-8")
+
+
+def section(text: str, name: str) -> str:
+    """What a section says, its tags left out."""
+    found = re.search(rf'<section aria-label="{name}">(.*?)</section>', text, re.S)
+    assert found is not None, name
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", found[1])).split())
+
+
+def test_the_line_of_the_night_is_its_title(tmp_path: Path) -> None:
+    text = page(folder_of(tmp_path, MIXED))
+
+    line = "1 new, 1 new (stuck), 5 runs, 4,000 acked writes, 1 min 40 s"
+    assert f"<title>{line} - monday</title>" in text
+    assert f"<h1>{line}</h1>" in re.sub(r"</?span[^>]*>", "", text)
+    assert "began 2026-03-01 02:00 UTC" in text
+
+
+def test_counts_are_short_from_a_million_on() -> None:
+    assert [count_words(each) for each in (45_605, 1_900_000, 2_100_000_000)] == [
+        "45,605", "1.9 M", "2,100.0 M"]
+
+
+def test_a_signature_says_how_often_since_when_and_whether_it_came_again(tmp_path: Path) -> None:
+    before = Ledger(nights={"night1": EARLIER}).finding(GONE, "night1", 3, faults={"crash": 3}, smallest=None)
+    before = before.annotating(GONE.id, "see the mail of the 3rd")
+    state = night((CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)), (CRASH, "valid", ()))
+    told = section(page(folder_of(tmp_path, state, before)), "signatures")
+
+    new, old = told.index("new lost-write : truncate as follower"), told.index("seen before since 2026-02-01")
+    assert new < old
+    assert "an acked record is not in" in told or "acked" in told[new:old]
+    assert "33.3 (6.1 to 79)" in told
+    assert "1 of 3 runs" in told[new:old]
+    assert "2026-02-01 2026-03-01" in told[old:]
+    assert "Note: see the mail of the 3rd" in told[old:]
+    assert f"floodmark campaign mark {LOST.id} --known REASON --ledger" in told[new:old]
+
+
+def test_known_with_its_reason_permitted_and_gone_are_told_apart(tmp_path: Path) -> None:
+    before = Ledger(nights={"night1": EARLIER})
+    absent = replace(LOST, finding="duplicate")
+    for signature in (GONE, absent):
+        before = before.finding(signature, "night1", 3, faults={}, smallest=None)
+    before = before.marking(GONE.id, reason="KAFKA-1211", since="2026-02-02")
+    text = page(folder_of(tmp_path, night((CRASH, "invalid", (GONE, ALLOWED))), before))
+    told = section(text, "signatures")
+
+    assert "<title>1 known, 1 permitted, 1 run, " in text
+    places = [told.index(words) for words in (
+        "known KAFKA-1211 diverged", "permitted by acks", "gone not seen this time duplicate")]
+    assert places == sorted(places)
+    assert f"mark {GONE.id}" not in told
+
+
+def test_what_is_no_finding_has_tables_of_its_own(tmp_path: Path) -> None:
+    text = page(folder_of(tmp_path, MIXED))
+
+    assert "stuck" not in section(text, "signatures")
+    assert "new stuck" in section(text, "clusters that got stuck")
+    assert "n1 did not start" in section(text, "the harness failed")
+    assert "seed 105" in section(text, "nobody can tell")
+    quiet = page(folder_of(tmp_path / "two", night((CRASH, "valid", ()))))
+    assert "No law was seen to be broken in 1 run." in section(quiet, "signatures")
+    assert "No cluster got stuck, the harness failed in no run" in quiet
+
+
+def test_a_night_under_way_and_one_without_its_ledger_say_so(tmp_path: Path) -> None:
+    state = night((CRASH, "invalid", (LOST,)), why=None)
+    folder = folder_of(tmp_path, state)
+    (folder.parent / "ledger.json").unlink()
+
+    text = page(folder)
+
+    assert "the campaign has not come to its end; 0 runs begun and not judged yet" in text
+    assert "ledger.json is not there" in text
+    assert "campaign mark" not in text
+    assert f"floodmark campaign resume {folder}" in section(text, "what to type next")
+
+
+def test_no_text_of_a_folder_or_a_ledger_is_markup(tmp_path: Path) -> None:
+    """In a nemesis, a system, a signature, a reason, a note, an error, a folder's name and the plan."""
+    case = Case(rules=NASTY, nemesis=NASTY, workload=NASTY)
+    hostile = replace(LOST, system=case.system, how=NASTY, step=NASTY, guarantees=NASTY, finding=NASTY)
+    known = replace(hostile, finding="lost-write")
+    state = night((case, "invalid", (hostile, known)), (case, NASTY, ()), (case, "not made", ()))
+    before = Ledger(nights={"night1": replace(EARLIER, began=NASTY, runs={case.system: 3})})
+    before = before.finding(known, "night1", 1, faults={NASTY: 1}, smallest=None)
+    before = before.marking(known.id, reason=NASTY, since=NASTY).annotating(known.id, NASTY)
+    folder = folder_of(tmp_path, state, before, plan=f"{PLAN}# {NASTY.translate({27: None})}\n")
+
+    text = page(folder)
+
+    assert text.count("<script>") == 2  # ours
+    assert "<img" not in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "&lt;img src=x" in text
+
+
+def test_a_link_has_no_scheme_and_leads_to_a_page_that_is_there(tmp_path: Path) -> None:
+    state = night((CRASH, "invalid", (LOST,)))
+    folder = folder_of(tmp_path, state)
+    odd = folder / "javascript:alert(1)\"><b>#?%"
+    run = judged(tmp_path, "double-failover").rename(odd)
+    lines = [{**line, "folder": odd.name} if "case" in line else line for line in state.lines]
+    again = written(tmp_path / "two" / "monday", lines, Ledger(), plan=PLAN)
+    run.rename(again / odd.name)
+
+    text = page(again)
+
+    addresses = re.findall(r'href="([^"]*)"', text)
+    assert addresses == ["./javascript%3Aalert%281%29%22%3E%3Cb%3E%23%3F%25/report.html"] * 3
+    assert (again / odd.name / "report.html").is_file()  # made by this page
+    (again / odd.name / "report.html").unlink()
+    (again / odd.name / "history.jsonl").unlink()
+    (again / odd.name / "run.json").unlink()
+    assert "href" not in page(again)
+
+
+def test_ten_thousand_runs_are_a_small_page(tmp_path: Path) -> None:
+    signatures = [replace(LOST, step=f"step {chr(97 + at // 26)}{chr(97 + at % 26)}") for at in range(300)]
+    state = night(*((CRASH, "invalid", (signatures[at % 300],)) for at in range(10_000)))
+
+    text = page(folder_of(tmp_path, state))
+
+    assert len(text) < BYTES_OF_A_NIGHT
+    assert "100 more are left out" in section(text, "signatures")
+
+
+# -- coverage -----------------------------------------------------------------------------------------------
+
+
+def grid(state: State, ledger: Ledger | None = None) -> Grid:
+    matrix = [CRASH, CUT, replace(CRASH, workload="idempotent"), replace(CRASH, rules="kip-101")]
+    known = noted(ledger or Ledger(), state, ABOUT, Path("/nights/monday"))
+    of = results_of(state, known, ABOUT, matrix, folder="nights/monday")
+    return grid_of(of.cells, of.causes)
+
+
+def test_a_square_has_all_loads_of_a_system_under_a_nemesis() -> None:
+    other = replace(CRASH, workload="idempotent")
+    told = grid(night((CRASH, "invalid", (LOST,)), (other, "valid", ()), (other, "stuck", (HUNG,)),
+                      (CUT, "not made", ())))
+
+    assert (told.systems, told.faults) == (("kip-279", "kip-101"), ("crash", "cut"))
+    assert told.squares == {
+        ("kip-279", "crash"): Square(runs=3, found=1, stuck=1), ("kip-279", "cut"): Square(),
+        ("kip-101", "crash"): Square()}
+
+
+def test_what_is_known_is_not_red_and_what_is_permitted_is_nothing() -> None:
+    before = Ledger(nights={"night1": EARLIER}).finding(GONE, "night1", 1, faults={}, smallest=None)
+    before = before.marking(GONE.id, reason="KAFKA-1", since="2026")
+    told = grid(night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (GONE, LOST)),
+                      (CRASH, "valid", (ALLOWED,))), before)
+
+    assert told.squares["kip-279", "crash"] == Square(runs=3, found=1, known=1)
+
+
+def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards() -> None:
+    squares = {("a", "crash"): Square(runs=1_200, found=3), ("a", "cut"): Square(),
+               ("b", "crash"): Square(runs=4, known=4), ("c", "cut"): Square(runs=2, stuck=2)}
+    wide = drawn(Grid(systems=("a", "b", "c"), faults=("crash", "cut"), squares=squares))
+    rows = re.findall(r"<tr>.*?</tr>", wide)
+
+    assert len(rows) == 4
+    assert '<th scope="row">a</th><td class="found" data-head="crash"><span><b>3</b> of 1,200' in rows[1]
+    assert 'class="empty"' in rows[1]
+    assert '<td class="known" data-head="crash"><span><b>4</b> of 4<small>known' in rows[2]
+    assert 'class="outside"' in rows[2]
+    assert '<td class="quiet" data-head="cut"><span>2<small>2 stuck' in rows[3]
+    tall = drawn(Grid(systems=("a",), faults=("crash", "cut"), squares=squares))
+    assert len(re.findall("<tr>", tall)) == 3
+
+
+# -- small drawings -----------------------------------------------------------------------------------------
+
+
+def point(hits: int, of: int, began: str = "2026-03-01T02:00:00+00:00") -> Point:
+    return Point(began=began, hits=hits, of=of)
+
+
+def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
+    nights = {f"n{day}": Night(began=f"2026-02-{day:02d}T02:00:00+00:00", version="0.1.0", commit=None,
+                               runs={"kip-279": 10} if day != 19 else {"kip-101": 5}) for day in range(1, 21)}
+    nights["later"] = replace(EARLIER, began="2026-04-01T02:00:00+00:00")
+    ledger = Ledger(nights=nights).finding(LOST, "n20", 4, faults={}, smallest=None)
+    ledger = ledger.finding(LOST, "later", 9, faults={}, smallest=None)
+
+    told = trend(ledger, LOST, ABOUT, hits=2, of=8, nights=4)
+
+    assert [(one.began[5:10], one.hits, one.of) for one in told] == [
+        ("02-18", 0, 10), ("02-19", 0, 0), ("02-20", 4, 10), ("03-01", 2, 8)]
+    assert len(trend(ledger, LOST, ABOUT, hits=2, of=8)) == 14
+
+
+def test_a_cause_that_only_later_nights_saw_was_new() -> None:
+    state = night((CRASH, "invalid", (LOST,)))
+    ledger = noted(Ledger(nights={"later": replace(EARLIER, began="2026-04-01")}), state, ABOUT, Path("/n"))
+    ledger = ledger.finding(LOST, "later", 1, faults={}, smallest=None)
+
+    (cause,) = results_of(state, ledger, ABOUT, [CRASH], folder="n").causes
+
+    assert cause.standing == "new"
+
+
+def test_a_line_is_high_where_the_rate_is_and_has_gaps_where_nothing_ran() -> None:
+    points = [point(0, 10), point(5, 10), point(0, 0), point(10, 10), point(1, 4)]
+    at = places(points)
+
+    assert at[2] is None
+    assert [place[1] for place in at if place is not None] == [25.0, 15.0, 5.0, 20.0]
+    assert at[-1] is not None
+    assert at[-1][0] == LINE_WIDTH - 5
+    assert [len(stretch) for stretch in stretches(at)] == [2, 2]
+    assert spark(points).count("<polyline") == 2
+    assert in_words(points[:1]) == "2026-03-01 02:00: 0 of 10 runs"
+
+
+@pytest.mark.parametrize("points", [[], [point(0, 0)], [point(3, 3)], [point(0, 5)] * 3])
+def test_a_line_of_little_is_still_a_drawing(points: list[Point]) -> None:
+    assert spark(points).startswith('<svg class="spark"')
+    assert "nan" not in spark(points)
+
+
+def test_bars_have_one_scale_that_holds_every_interval() -> None:
+    often, seldom = Rate(hits=10, of=10), Rate(hits=1, of=1_000)
+
+    assert scale_of([often, seldom]) == 100
+    assert scale_of([seldom]) == 1
+    assert scale_of([]) == 1
+    assert seldom.interval[1] < 1
+    assert per_100(10, 10) == "100 per 100 runs (72 to 100)"
+
+
+# -- written beside the night -------------------------------------------------------------------------------
+
+
+def test_a_campaign_names_its_page_on_the_line_before_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of(tmp_path, MIXED)
+    monkeypatch.setattr(campaign, "conducted", lambda *_: MIXED)
+
+    assert campaign.resume_campaign(folder, Reports()) == 1
+
+    assert capsys.readouterr().out.splitlines()[-2:] == [f"  page       {folder / 'index.html'}", str(folder)]
+    assert "<title>1 new, 1 new (stuck), 5 runs" in (folder / "index.html").read_text()
+
+
+def test_a_campaign_that_something_ends_has_a_page_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> State:
+        raise FloodmarkError("interrupted; it goes on with: floodmark campaign resume night")
+
+    folder = folder_of(tmp_path, MIXED)
+    monkeypatch.setattr(campaign, "conducted", interrupted)
+    with pytest.raises(FloodmarkError, match="interrupted"):
+        campaign.resume_campaign(folder, Reports())
+
+    assert "It did not end: interrupted" in (folder / "index.html").read_text()
+
+
+@pytest.mark.parametrize("error", [FloodmarkError("cannot write it: the disk is full"), ValueError("odd")])
+def test_a_page_that_cannot_be_made_is_a_remark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    folder = folder_of(tmp_path, MIXED)
+    index_beside(folder, MIXED, campaign_index.CampaignAt(folder=folder).about())
+    before = (folder / "index.html").read_bytes()
+
+    def fail(*_: object) -> bytes:
+        raise error
+
+    monkeypatch.setattr(campaign_index, "page_of_night", fail)
+    assert index_beside(folder, MIXED, campaign_index.CampaignAt(folder=folder).about()) is None
+
+    assert f"its page was not written: {error}" in capsys.readouterr().err.replace(
+        "a bug of floodmark's own (ValueError: odd)", "odd")
+    assert (folder / "index.html").read_bytes() == before
+
+
+def test_report_takes_a_campaigns_folder_and_another_ledger(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, night((CRASH, "invalid", (LOST,))))
+    ledger = load(folder.parent / "ledger.json")
+    save(tmp_path / "ours.json", ledger.marking(LOST.id, reason="KAFKA-9", since="2026-02-02"))
+
+    assert floodmark("report", folder).out.splitlines() == [str(folder / "index.html")]
+    answer = floodmark("report", folder, "--ledger", tmp_path / "ours.json", "--out", tmp_path / "page.html")
+
+    assert (answer.code, answer.last) == (0, str(tmp_path / "page.html"))
+    assert "<title>1 known" in (tmp_path / "page.html").read_text()
+    assert "<title>1 new" in (folder / "index.html").read_text()
+    run = judged(tmp_path, "double-failover")
+    assert floodmark("report", run, "--ledger", tmp_path / "ours.json").code == 2
+    assert floodmark("report", tmp_path).code == 4

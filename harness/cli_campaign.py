@@ -75,7 +75,7 @@ def campaign_diff(before: Path, after: Path, ledger: Path | None) -> int:
 
     Exits 1 if AFTER has a bug that BEFORE has not and that is not marked as known.
     """
-    from harness.commands.campaign import diff_campaigns
+    from harness.commands.campaign_diff import diff_campaigns
 
     return diff_campaigns(before, after, ledger)
 

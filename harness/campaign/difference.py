@@ -15,7 +15,8 @@ from harness.verdict import BUG
 
 DIFFERENT_BELOW = 0.01  # of p: a night has many signatures, and each is looked at
 NEW, GONE, MORE, LESS, SAME = "new", "gone", "more frequent", "less frequent", "as before"
-_ORDER = (NEW, MORE, SAME, LESS, GONE)
+NOT_RUN = "not run"  # the second night has no run of its system: nobody can tell
+_ORDER = (NEW, MORE, SAME, LESS, GONE, NOT_RUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class Change:
     the rate is the same."""
 
     signature: Signature
-    kind: str  # NEW, GONE, MORE, LESS or SAME
+    kind: str  # NEW, GONE, MORE, LESS, SAME or NOT_RUN
     before: tuple[int, int]  # runs that showed it, of runs of its system
     after: tuple[int, int]
     p: float
@@ -53,14 +54,15 @@ def _changes(before: Counted, after: Counted) -> Iterator[Change]:
         then = (before.found.get(signature, 0), before.runs.get(signature.system, 0))
         now = (after.found.get(signature, 0), after.runs.get(signature.system, 0))
         p = p_same(then, now)
-        yield Change(signature=signature, kind=_kind(then, now, p), before=then, after=now, p=p)
+        yield Change(signature=signature, kind=kind_of(then, now, p), before=then, after=now, p=p)
 
 
-def _kind(then: tuple[int, int], now: tuple[int, int], p: float) -> str:
+def kind_of(then: tuple[int, int], now: tuple[int, int], p: float) -> str:
+    """then, now: in so many runs, of so many."""
     if then[0] == 0:
         return NEW
     if now[0] == 0:
-        return GONE
+        return GONE if now[1] else NOT_RUN
     if p >= DIFFERENT_BELOW:
         return SAME
     return MORE if now[0] * then[1] > then[0] * now[1] else LESS

@@ -83,6 +83,11 @@ class Ledger:
         """The entry of this cause, under whatever id."""
         return next((entry for entry in self.entries.values() if entry.signature == signature), None)
 
+    def knows(self, signature: Signature) -> bool:
+        """Whether somebody has marked this cause as known."""
+        entry = self.of(signature)
+        return entry is not None and entry.known is not None
+
     def named(self, word: str) -> Entry:
         """By its id or the beginning of it; FloodmarkError where that names none, or several."""
         found = [entry for id_, entry in sorted(self.entries.items()) if id_.startswith(word)]

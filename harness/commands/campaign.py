@@ -1,4 +1,4 @@
-"""`floodmark campaign run | resume | diff | mark | plan`: nights of runs, and what they found.
+"""`floodmark campaign run | resume | mark | plan`: nights of runs, and what they found.
 
 Exit codes of run and resume: 1 a bug was found that nobody has marked as known, or a run broke a gate of the
 plan; else 4 the harness failed in a run; else 3 of a run nobody can tell; else 0, also where known bugs came
@@ -19,15 +19,12 @@ import click
 import orjson
 
 from harness import __version__, catalog
-from harness.campaign import difference
 from harness.campaign import ledger as ledgers
 from harness.campaign.cases import Case
-from harness.campaign.difference import Counted
 from harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
 from harness.campaign.ledger import Ledger
 from harness.campaign.plan import PRESETS, Plan, load, presets, read
 from harness.campaign.quantities import seconds, time_words
-from harness.campaign.signatures import Signature
 from harness.commands.campaign_index import index_beside
 from harness.commands.campaign_junit import campaign_junit
 from harness.commands.campaign_markdown import campaign_markdown
@@ -36,7 +33,7 @@ from harness.commands.campaign_processes import JudgeProcess
 from harness.commands.campaign_results import STUCK, Cause, Results, gates_of, results_of, why_of
 from harness.commands.campaign_run import GATE, Bounds, Conductor, found_in
 from harness.commands.check import refuse_no_files, written
-from harness.commands.error_exits import sigterm_kept
+from harness.commands.error_exits import sigterm_kept, told
 from harness.commands.run import commit, planned
 from harness.commands.scenario import aligned, named
 from harness.errors import FloodmarkError, UsageError
@@ -45,7 +42,7 @@ from harness.reports.phrases import many
 from harness.reports.run_outcome import EXITS, HARNESS, INVALID
 from harness.reports.safe_text import harmless
 from harness.run import RUNS, refuse_full, write_whole
-from harness.verdict import BUG, EXIT_INVALID, EXIT_VALID, worst
+from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 
 LEDGER = "ledger.json"
 Row = tuple[str, ...]
@@ -142,6 +139,8 @@ def carried_on(folder: Path, reports: Reports) -> int:
     if index is not None:
         click.echo(harmless(f"  page       {index}"))
     click.echo(harmless(str(folder)))
+    if state.ended_early:
+        told(str(state.why_ended), EXIT_HARNESS)
     return worst([exit_code(state, ledger), *unwritten])
 
 
@@ -286,53 +285,26 @@ def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
         what = f"{one.signature.what}{f' [{own}]' if own else ''}{permitted}"
         rows.append((one.id, one.signature.system, what,
                      f"{one.runs} of {one.of}", one.rate.replace(" per 100 runs", ""), one.again, one.word))
-    look = [f"  look at {one.id}: {one.commands[0]}" for one in causes if one.fails and one.commands]
+    look = [f"  {one.id}: {one.words}" for one in causes if one.words]
+    look += [f"  look at {one.id}: {one.commands[0]}" for one in causes if one.fails and one.commands]
     return [aligned(rows), *([f"promised: {' '.join(common)}"] if common else []), *look]
 
 
 def exit_code(state: State, ledger: Ledger) -> int:
     """By what is not known yet; see the module's head."""
-    if any(signature.klass == BUG and not is_known(ledger, signature) for signature in found_in(state)):
+    if any(signature.klass == BUG and not ledger.knows(signature) for signature in found_in(state)):
         return EXIT_INVALID
     runs = state.runs.values()
     judged = [run.judged for run in runs if run.judged is not None]
     if any(line.get("gates") for line in judged):
         return EXIT_INVALID
     kinds = {line["kind"] for line in judged} - {INVALID, STUCK, GATE}
-    if any(run.why is not None for run in runs) or not any(run.done for run in runs):
+    if state.ended_early or any(run.why is not None for run in runs) or not any(run.done for run in runs):
         kinds.add(HARNESS)  # also of a campaign without a single run: it has looked at nothing
     return worst(EXITS[kind] for kind in kinds)
 
 
-def is_known(ledger: Ledger, signature: Signature) -> bool:
-    entry = ledger.of(signature)
-    return entry is not None and entry.known is not None
-
-
-# -- diff, mark, plan ---------------------------------------------------------------------------------------
-
-
-def diff_campaigns(before: Path, after: Path, ledger_path: Path | None) -> int:
-    """What differs; exit 1 where the second has a bug that the first has not and nobody knows."""
-    (then, _), (now, about) = (counted(folder) for folder in (before, after))
-    ledger = ledgers.load(ledger_path or Path(str(about["ledger"])))
-    told = difference.changes(then, now)
-    rows = [("signature", "what", "before", "after", "p", "change")]
-    rows += [((ledger.of(one.signature) or one.signature).id, one.signature.sentence,
-              f"{one.before[0]} of {one.before[1]}", f"{one.after[0]} of {one.after[1]}", f"{one.p:.2g}",
-              one.kind + (" (known)" if is_known(ledger, one.signature) else "")) for one in told]
-    click.echo(harmless(aligned(rows) if told else "neither has found anything", breaks=True))
-    new = [one for one in told if one.is_new_bug and not is_known(ledger, one.signature)]
-    return EXIT_INVALID if new else EXIT_VALID
-
-
-def counted(folder: Path) -> tuple[Counted, Mapping[str, Any]]:
-    """What a campaign has found, and its campaign.json."""
-    at = CampaignAt(folder=folder)
-    about = at.about()
-    state = at.state()
-    found = {one: len(showing) for one, showing in found_in(state).items()}
-    return Counted(runs=state.judged_by_system(), found=found), about
+# -- mark, plan -------------------------------------------------------------------------------------------
 
 
 def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note: str | None) -> int:

@@ -137,8 +137,10 @@ def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: S
     """about: campaign.json; matrix: the plan's cases, in their order."""
     runs = tuple(state.runs.values())
     kinds = {run.number: str(run.judged["kind"]) for run in runs if run.judged is not None}
-    if not any(run.done for run in runs):
+    if not any(run.done for run in runs) and not state.ended_early:
         trouble = trouble or f"no run was made ({state.why_ended})"
+    if state.ended_early:
+        trouble = trouble or str(state.why_ended)
     return Results(
         line=line_of(state),
         causes=tuple(causes_of(state, ledger, about, folder)),
@@ -179,7 +181,7 @@ def line_of(state: State) -> str:
     of = totals_of(state)
     told = (f"{many(of.runs, 'run')}: {of.kinds}; {of.acked:,} acked writes, {of.faults:,} faults, "
             f"{time_words(state.spent_s)}")
-    return f"{told}; {state.why_ended}" if state.why_ended is not None else told
+    return told if state.why_ended is None or state.ended_early else f"{told}; {state.why_ended}"
 
 
 def _worst_first(kind: str) -> tuple[int, str]:

@@ -110,21 +110,20 @@ class Conductor:
         await self.judge.start()
         try:
             await self._judge_batch([run.folder for run in self.state.unjudged], [])
-            new = self._draws()
-            while (jobs := self._next_batch(new)):
+            while (jobs := self._next_batch()):
                 await self._play_batch(jobs)
         finally:
             await self.judge.end()
         self._say(ENDED, why=self.why, early=self.is_full)
         return self.state
 
-    def _next_batch(self, new: Iterator[Draw]) -> list[Job]:
+    def _next_batch(self) -> list[Job]:
         """Reproductions first, then draws, as many as BATCH_S holds; [] at the end, for which self.why is the
         reason."""
         size_bytes = _size(self.at.folder)
         room_s = min(BATCH_S, self.left_s) * self.at_once if self.is_measured else 0.0
         jobs: list[Job] = []
-        for job in self._jobs(new):
+        for job in self._jobs():
             self.why = self._no_room(job, jobs, size_bytes)
             if self.why:
                 break
@@ -134,10 +133,11 @@ class Conductor:
                 break
         return jobs
 
-    def _jobs(self, new: Iterator[Draw]) -> Iterator[Job]:
+    def _jobs(self) -> Iterator[Job]:
+        """All that could be begun now, one after the other, and none left out."""
         yield from self._reproductions()
         made = sum(run.done or run.recorded for run in self.state.runs.values())
-        for count, draw in enumerate(new, made + 1):
+        for count, draw in enumerate(self._draws(), made + 1):
             if self.bounds.runs is not None and count > self.bounds.runs:
                 self.why = f"{many(self.bounds.runs, 'run')} made, as asked"
                 return

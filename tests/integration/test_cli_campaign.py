@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import orjson
 import pytest
-from campaign_nights import WAIT_S, begun, events, killed_when, state_of
+from campaign_nights import WAIT_S, begun, ended, events, killed_when, state_of
 from command_line import floodmark
 from run_processes import processes_of, wait_until
 
@@ -177,3 +177,42 @@ def test_what_is_no_campaign_is_not_resumed(tmp_path: Path) -> None:
     assert floodmark("campaign", "resume", tmp_path / "none").code == 2
     answer = floodmark("campaign", "resume", tmp_path)
     assert (answer.code, "it has no campaign.json" in answer.err) == (4, True)
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_a_known_bad_rule_more_brings_exactly_its_own_signatures(tmp_path: Path) -> None:
+    """Two short nights, side by side with `campaign diff`."""
+    first = """
+for = "10min"
+duration = 1
+reproduce = 0
+at_once = 2
+[[system]]
+rules = "high-watermark"
+[[nemesis]]
+scenario = "double-failover"
+systems = ["high-watermark"]
+"""
+    second = f"""{first}
+[[system]]
+rules = "kip-320"
+bugs = ["ack_on_append"]
+[[nemesis]]
+scenario = "ack-without-the-isr"
+systems = ["kip-320+ack_on_append"]
+"""
+    nights = []
+    for name, plan, runs in (("monday", first, 1), ("tuesday", second, 3)):  # the bank's run is one of them
+        (tmp_path / f"{name}.toml").write_text(plan)
+        nights.append(tmp_path / name)
+        code, said, complained = ended(
+            tmp_path, "run", f"{name}.toml", "--out", nights[-1], "--seed", SEED, "--runs", runs)
+        assert code == 1, (said, complained)
+    answer = floodmark("campaign", "diff", *nights)
+    rows = [line for line in answer.out.splitlines() if " of " in line]
+    assert answer.code == 1, answer
+    assert [("ack_on_append" in row, row.endswith("  new"), row.endswith("  as before")) for row in rows] == [
+        (True, True, False), (False, False, True)]
+    back = floodmark("campaign", "diff", *reversed(nights))
+    assert (back.code, back.out.count("  not run"), back.out.count("  as before")) == (0, 1, 1), back

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from harness.campaign import ledger as ledgers
-from harness.campaign.difference import GONE, LESS, MORE, NEW, SAME, Counted, changes, p_same
+from harness.campaign.difference import GONE, LESS, MORE, NEW, NOT_RUN, SAME, Counted, changes, p_same
 from harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, merged, save
 from harness.campaign.rates import per_100, wilson
 from harness.campaign.signatures import Signature
@@ -136,6 +136,11 @@ def test_new_and_gone() -> None:
     told = changes(night(lost=3), night(ack=2))
     assert [(one.signature, one.kind, one.is_new_bug) for one in told] == [
         (ACK, NEW, True), (LOST, GONE, False)]
+
+
+def test_what_was_not_run_has_not_gone() -> None:
+    (change,) = changes(night(lost=3), Counted(runs={"kip-320": 100}))
+    assert (change.kind, change.after) == (NOT_RUN, (0, 0))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, results
 
-from harness.campaign.journal import State
+from harness.campaign.journal import ENDED, OPENED, State, state_of
 from harness.campaign.ledger import Ledger
 from harness.commands import campaign
 from harness.commands.campaign import Reports, exit_code, summary
@@ -208,3 +208,26 @@ def test_what_cannot_be_written_is_no_success(
 def test_a_folder_is_no_file_for_a_report(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--junit"):
         Reports(junit_file=tmp_path)
+
+
+def test_what_ended_early_is_no_success_and_says_why_once() -> None:
+    state = night((CRASH, "valid", ()), why=None)
+    state.take({"event": ENDED, "time_s": 100, "why": "the disk is full: make room", "early": True})
+    assert exit_code(state, Ledger()) == 4
+    of = results(state)
+    assert outcome(cases(of)["floodmark.campaign: the campaign came to its end"]) == (
+        "error", "the disk is full: make room")
+    assert summary(of).count("the disk is full") == 1
+    assert state_of([*state.lines, {"event": OPENED, "time_s": 200}]).ended_early is False
+
+
+WHY = "the trace has a broken line"
+
+
+@pytest.mark.parametrize("kind", ["unknown", "failed in the harness", "stuck"])
+def test_what_is_no_violation_says_why_in_every_report(kind: str) -> None:
+    state = night((CRASH, kind, (HUNG,) if kind == "stuck" else ()))
+    line = {**dict(state.lines[-2]), "why": WHY}
+    of = results(state_of([*state.lines[:-2], line, state.lines[-1]]))
+    for report in (summary(of), campaign_markdown(of).decode(), campaign_junit(of, NOW).decode()):
+        assert WHY in report

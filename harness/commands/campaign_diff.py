@@ -1,0 +1,88 @@
+"""`floodmark campaign diff BEFORE AFTER`: what the second night found otherwise than the first.
+
+Violations, clusters that got stuck, and runs that say nothing of their system are tables of their own: a
+night in which more runs could not be made has not found less.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.campaign import difference
+from harness.campaign import ledger as ledgers
+from harness.campaign.difference import Change, Counted, kind_of, p_same
+from harness.campaign.journal import CampaignAt
+from harness.campaign.ledger import Ledger
+from harness.commands.campaign_results import STUCK, results_of
+from harness.commands.campaign_run import found_in
+from harness.commands.scenario import aligned
+from harness.reports.safe_text import harmless
+from harness.verdict import EXIT_INVALID, EXIT_VALID
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """A campaign. others: how many of its runs were of no use, by what was wrong with them."""
+
+    about: Mapping[str, Any]
+    counted: Counted
+    runs: int
+    others: Mapping[str, int]
+
+
+def diff_campaigns(before: Path, after: Path, ledger_path: Path | None) -> int:
+    """What differs; exit 1 where the second has a bug that the first has not and nobody knows."""
+    then, now = night_of(before), night_of(after)
+    ledger = ledgers.load(ledger_path or Path(str(now.about["ledger"])))
+    found = difference.changes(then.counted, now.counted)
+    violations = [one for one in found if one.signature.finding != STUCK]
+    stuck = [one for one in found if one.signature.finding == STUCK]
+    tables = [signatures_table("violation", violations, ledger), signatures_table("stuck", stuck, ledger),
+              others_table(then, now)]
+    click.echo(harmless("\n\n".join(filter(None, tables)) or "neither has found anything", breaks=True))
+    new = [one for one in found if one.is_new_bug and not ledger.knows(one.signature)]
+    return EXIT_INVALID if new else EXIT_VALID
+
+
+def night_of(folder: Path) -> Night:
+    at = CampaignAt(folder=folder)
+    about, state = at.about(), at.state()
+    found = {one: len(showing) for one, showing in found_in(state).items()}
+    results = results_of(state, Ledger(), about, (), folder=str(folder))
+    return Night(
+        about=about, runs=len(state.runs), counted=Counted(runs=state.judged_by_system(), found=found),
+        others={"the harness failed": len(results.not_made) + len(results.harness),
+                "nobody can tell": len(results.untold), "broke a gate": len(results.gates)})
+
+
+# -- tables: pure -------------------------------------------------------------------------------------------
+
+
+def signatures_table(title: str, changes: Sequence[Change], ledger: Ledger) -> str:
+    """"" where there is none."""
+    rows: list[Row] = [("signature", title, "before", "after", "p", "change")]
+    for one in changes:
+        known = " (known)" if ledger.knows(one.signature) else ""
+        rows.append(((ledger.of(one.signature) or one.signature).id, one.signature.sentence,
+                     *_both(one.before, one.after), one.kind + known))
+    return aligned(rows) if changes else ""
+
+
+def others_table(then: Night, now: Night) -> str:
+    """Of all runs that were begun, those that say nothing of their system or keep no gate."""
+    rows: list[Row] = []
+    for what, count in now.others.items():
+        before, after = (then.others[what], then.runs), (count, now.runs)
+        if before[0] or after[0]:
+            rows.append((what, *_both(before, after), kind_of(before, after, p_same(before, after))))
+    return aligned([("runs", "before", "after", "p", "change"), *rows]) if rows else ""
+
+
+def _both(before: tuple[int, int], after: tuple[int, int]) -> tuple[str, str, str]:
+    first, second = (f"{hits} of {of}" for hits, of in (before, after))
+    return first, second, f"{p_same(before, after):.2g}"

@@ -25,6 +25,7 @@ from harness.campaign.trend import trend
 from harness.commands.campaign_results import (
     ABSENT,
     KNOWN,
+    NEW,
     OLD,
     PERMITTED,
     Cause,
@@ -110,9 +111,12 @@ def heading(facts: NightFacts) -> str:
 
 
 def head(facts: NightFacts, title: str) -> str:
-    found, rest = facts.results.counts, title[len(facts.results.counts):]
-    kind = "bad" if any(cause.fails for cause in facts.results.causes) else (
-        "doubt" if facts.results.trouble or not totals_of(facts.state).runs else "good")
+    found = title[:len(facts.results.counts)]
+    sure = not facts.results.trouble and totals_of(facts.state).runs
+    kind = "doubt" if facts.results.causes or not sure else "good"
+    words = [f'<span class="{"bad" if is_failing(one) else kind}">{text(one)}</span>'
+             for one in found.split(", ")]
+    rest = title[len(found):]
     about = facts.about
     commit = str(about.get("commit") or "")[:7]
     systems = list(dict.fromkeys(cell.case.system for cell in facts.results.cells))
@@ -125,8 +129,13 @@ def head(facts: NightFacts, title: str) -> str:
         f"seed {about.get('seed', '?')}",
         f"began {moment(about.get('began'))}",
     ]
-    return (f'<header><h1><span class="{kind}">{text(found)}</span>{text(rest)}</h1>'
+    return (f'<header><h1>{", ".join(words)}{text(rest)}</h1>'
             f'<p class="tested">{text(" · ".join(filter(None, parts)))}</p></header>')
+
+
+def is_failing(count: str) -> bool:
+    """Of a part of `Results.counts`: `2 new`, `1 seen before (stuck)`."""
+    return count.partition(" ")[2].startswith((NEW, OLD))
 
 
 def moment(written: object) -> str:
@@ -215,7 +224,7 @@ def state_word(cause: Cause) -> Markup:
         by = cause.signature.permitted_by
         why = f": {PERMITS[by]}" if by in PERMITS else ""
         return Markup(f'<b>permitted</b> <span class="small">by {text(by)}{text(why)}</span>')
-    after = f' <span class="small">since {text(cause.first)}</span>' if cause.standing == OLD else ""
+    after = f' <span class="small day">since {text(cause.first)}</span>' if cause.standing == OLD else ""
     return Markup(f'<b class="bad">{text(cause.standing)}</b>{after}')
 
 
@@ -367,7 +376,7 @@ def untold(facts: NightFacts) -> str:
 def runs_section(facts: NightFacts, title: str, hint: str, runs: Sequence[RunState], why: Any) -> str:
     if not runs:
         return ""
-    rows = [(run_cell(facts, run), text(run.case.title), text(why(run)), text(run.folder))
+    rows = [(run_cell(facts, run), text(run.case.title), text(" ".join(why(run).split())), text(run.folder))
             for run in runs[:ROWS]]
     return section(title, hint, '<div class="card wide">'
                    + table(("run", "what ran", "why", "folder"), rows) + left_out(runs, ROWS) + "</div>")

@@ -22,7 +22,7 @@ from harness.protocols import (
     Workload,
     WorkloadSettings,
 )
-from harness.run_location import Far
+from harness.run_location import Far, Place
 from harness.schedule.entry import Schedule
 from harness.spark_options import HERE, Workers
 
@@ -140,9 +140,9 @@ def judge(workers: Workers = HERE) -> Judge:
     return made
 
 
-def measure(folders: Sequence[Path]) -> Measures:
+def measure(folders: Sequence[Place], workers: Workers = HERE) -> Measures:
     """What faults cost clients in these runs; each folder keeps its own."""
-    made: Measures = _load(MEASURE)(folders)
+    made: Measures = _load(MEASURE)(folders, workers)
     return made
 
 

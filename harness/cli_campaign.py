@@ -106,16 +106,17 @@ def campaign_plan(preset: str) -> int:
 
 
 @campaign.command("stats")
-@click.argument("folders", metavar="FOLDER...", nargs=-1, required=True, type=RUN_FOLDER)
+@click.argument("folders", metavar="FOLDER...", nargs=-1, required=True)
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
               help="Write all figures to a JSON file.")
 @click.option("--parquet", type=RUN_FOLDER,
               help="Write runs.parquet and faults.parquet into this folder, absent or empty.")
 @exits
-def campaign_stats(folders: tuple[Path, ...], json_file: Path | None, parquet: Path | None) -> int:
+def campaign_stats(folders: tuple[str, ...], json_file: Path | None, parquet: Path | None) -> int:
     """Say what faults cost clients: availability and latency by kind of fault, the runs, the nights.
 
-    FOLDER is a campaign's folder, of which all runs count, or a run folder. Each run is measured once and
+    FOLDER is a campaign's folder, of which all runs count, or a run folder (a pattern of them, or an address
+    such as hdfs://host/nights/monday/runs/*). Each run is measured once and
     keeps its figures (measures.parquet). Exits 4 if a run could not be measured; the others count.
     """
     from harness.commands.campaign_stats import show_stats

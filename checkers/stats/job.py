@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from checkers.spark import session
 from harness.errors import FloodmarkError
 from harness.run import RunAt
+from harness.run_location import Place
 from harness.spark_options import HERE, Workers
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OfTask:
+class OfTask:
     """What a task answers. data: its rows, in Arrow's stream format; None: it has none."""
 
     data: bytes | None
@@ -62,13 +63,18 @@ class _OfTask:
 Work = tuple[int, Path]
 
 
-def measure(folders: Sequence[Path], workers: Workers = HERE) -> Measures:
+def measure(folders: Sequence[Place], workers: Workers = HERE) -> Measures:
     """All of them, in order. FloodmarkError where Spark does not start."""
     context = session.context(workers)
     from checkers.judge.many_runs import Spark
 
-    works = list(enumerate(folder.absolute() for folder in folders))
-    answers = list(_answers(Spark(context=context, workers=workers), works))
+    near = [(number, folder.absolute()) for number, folder in enumerate(folders) if isinstance(folder, Path)]
+    far = [(number, folder) for number, folder in enumerate(folders) if not isinstance(folder, Path)]
+    answers = list(_answers(Spark(context=context, workers=workers), near))
+    if far:
+        from checkers.stats.far import far_answers
+
+        answers += far_answers(far)
     return Measures(
         rows=_joined([answer.data for answer in answers if answer.data is not None]),
         failures={number: why for answer in answers for number, why in answer.failures.items()},
@@ -76,7 +82,7 @@ def measure(folders: Sequence[Path], workers: Workers = HERE) -> Measures:
     )
 
 
-def _answers(spark: Any, works: Sequence[Work]) -> Iterator[_OfTask]:
+def _answers(spark: Any, works: Sequence[Work]) -> Iterator[OfTask]:
     from checkers.judge.failures import is_of_spark, words_of
 
     if not works:
@@ -91,7 +97,7 @@ def _answers(spark: Any, works: Sequence[Work]) -> Iterator[_OfTask]:
         words = words_of(error)
         spark.restarted()
         if len(works) == 1:
-            yield _OfTask(data=None, failures={works[0][0]: words}, unsaved={})
+            yield OfTask(data=None, failures={works[0][0]: words}, unsaved={})
             return
         answers = []
     yield from answers
@@ -101,12 +107,12 @@ def _answers(spark: Any, works: Sequence[Work]) -> Iterator[_OfTask]:
         yield from _answers(spark, works[middle:])
 
 
-def _together(context: "SparkContext", works: Sequence[Work]) -> list[_OfTask]:
+def _together(context: "SparkContext", works: Sequence[Work]) -> list[OfTask]:
     """Dealt out by size, the heaviest first."""
     count = min(len(works), max(session.cores(context) * TASKS_A_CORE, -(-len(works) // FOLDERS_A_TASK)))
     heaviest = sorted(works, key=lambda work: -_size(work[1]))
     dealt = [heaviest[first::count] for first in range(count)]
-    return context.parallelize(dealt, count).map(_measured).collect()
+    return context.parallelize(dealt, count).map(measured_here).collect()
 
 
 def _size(folder: Path) -> int:
@@ -120,10 +126,8 @@ def _size(folder: Path) -> int:
     return size
 
 
-def _measured(works: Sequence[Work]) -> _OfTask:
+def measured_here(works: Sequence[Work]) -> OfTask:
     """The work of a task."""
-    import pyarrow as pa
-
     from checkers.judge.failures import words_of
     from checkers.stats import kept
 
@@ -136,13 +140,19 @@ def _measured(works: Sequence[Work]) -> _OfTask:
                 why = kept.write(folder, table)
                 if why is not None:
                     unsaved[number] = why
-            position = pa.array([number], pa.int64())
-            tables.append(table.replace_schema_metadata(None).append_column("position", position))
+            tables.append(with_number(table, number))
         except FloodmarkError as error:
             failures[number] = str(error)
         except Exception as error:
             failures[number] = words_of(error)
-    return _OfTask(data=_packed(tables) if tables else None, failures=failures, unsaved=unsaved)
+    return OfTask(data=packed(tables) if tables else None, failures=failures, unsaved=unsaved)
+
+
+def with_number(table: "pa.Table", number: int) -> "pa.Table":
+    """What one folder keeps, with its place in the call."""
+    import pyarrow as pa
+
+    return table.replace_schema_metadata(None).append_column("position", pa.array([number], pa.int64()))
 
 
 def _anew(folder: Path) -> dict[str, Any]:
@@ -152,7 +162,7 @@ def _anew(folder: Path) -> dict[str, Any]:
     return measured(open_folder(folder))
 
 
-def _packed(tables: "Sequence[pa.Table]") -> bytes:
+def packed(tables: "Sequence[pa.Table]") -> bytes:
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()

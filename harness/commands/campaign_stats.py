@@ -14,12 +14,14 @@ import orjson
 from harness import catalog
 from harness.campaign.journal import CampaignAt
 from harness.campaign.quantities import brief_words
+from harness.commands.folder_arguments import chosen
 from harness.commands.scenario import aligned
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Answers
 from harness.reports.phrases import many
 from harness.reports.safe_text import harmless
 from harness.run import refuse_full, write_whole
+from harness.run_location import Place
 from harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 FORMAT = 1  # of --json
@@ -34,18 +36,18 @@ class Named:
     """A run folder, and what it is called."""
 
     night: str
-    folder: Path
+    folder: Place
 
     @property
     def run(self) -> str:
         return self.folder.name
 
 
-def show_stats(folders: Sequence[Path], json_file: Path | None, parquet: Path | None) -> int:
+def show_stats(words: Sequence[str], json_file: Path | None, parquet: Path | None) -> int:
     """The tables to stdout; the runs that could not be measured to stderr, and exit 4."""
     if parquet is not None:
         refuse_full(parquet)
-    runs = runs_of(folders)
+    runs = runs_of(chosen(words))
     measures = catalog.measure([run.folder for run in runs])
     answers = measures.answers({number: (run.night, run.run) for number, run in enumerate(runs)})
     click.echo(tables(answers))
@@ -63,14 +65,18 @@ def show_stats(folders: Sequence[Path], json_file: Path | None, parquet: Path | 
     return EXIT_HARNESS if measures.failures else EXIT_VALID
 
 
-def runs_of(folders: Sequence[Path]) -> list[Named]:
+def runs_of(folders: Sequence[Place]) -> list[Named]:
     """The run folders that these name, nights in the order in which they began, each run once. UsageError
-    where one does not exist, or there is none in them."""
+    of a campaign that is far away; FloodmarkError where there is no run in them."""
     alone: list[Named] = []
     nights: list[tuple[str, list[Named]]] = []
     for folder in folders:
-        if not folder.exists():
-            raise UsageError(f"{folder} does not exist")
+        if not isinstance(folder, Path):
+            if (folder / "campaign.json").exists():
+                raise UsageError(f"{folder} is a campaign far away, and its journal is not read there: "
+                                 f"name its runs, {folder}/runs/*")
+            alone.append(Named(night=NO_NIGHT, folder=folder))
+            continue
         at = CampaignAt(folder=folder.resolve())
         if at.about_path.exists():
             began = str(at.about().get("began"))

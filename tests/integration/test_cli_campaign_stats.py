@@ -11,6 +11,7 @@ from command_line import floodmark
 from timed_runs import TimedRun
 
 from checkers import stats
+from checkers.spark import session
 from harness.campaign.cases import Case
 from harness.campaign.journal import BEGAN, FORMAT, JUDGED, RECORDED
 
@@ -24,7 +25,7 @@ def killed_for(gap_s: float) -> TimedRun:
     return run.fault("kill", 10, 10, "n1").fault("start", 11, 11, "n1")
 
 
-def figures(path: Path, *folders: Path, code: int = 0) -> dict[str, list[dict[str, object]]]:
+def figures(path: Path, *folders: Path | str, code: int = 0) -> dict[str, list[dict[str, object]]]:
     answer = floodmark("campaign", "stats", *folders, "--json", path)
     assert answer.code == code, answer
     told: dict[str, list[dict[str, object]]] = json.loads(path.read_text())
@@ -122,6 +123,35 @@ def test_parquet_for_a_notebook(tmp_path: Path) -> None:
     assert duckdb.execute(truncated).fetchall() == []
     again = floodmark("campaign", "stats", *runs, "--parquet", tmp_path / "out")
     assert (again.code, "is not empty" in again.err) == (2, True)
+
+
+def test_runs_far_away_have_the_same_figures_and_keep_them(tmp_path: Path) -> None:
+    """By a file: address, and where only Hadoop reads; a damaged one is named by its address."""
+    root = tmp_path / "nights"
+    for gap_s in (2, 4):
+        killed_for(gap_s).write(root / f"gap-{gap_s}")
+    near = figures(tmp_path / "near.json", *sorted(root.iterdir()))
+    assert figures(tmp_path / "file.json", f"file://{root}/gap-*") == near
+    for kept in root.glob("*/measures.parquet"):
+        kept.unlink()
+    (killed_for(3).write(root / "torn") / "run.json").write_text("{")
+    (root / "none").mkdir()
+    conf = session.context()._jsc.hadoopConfiguration()
+    conf.set("fs.viewfs.mounttable.stats.link./nights", f"file:{root}")
+    far = "viewfs://stats/nights"
+    told = figures(tmp_path / "far.json", f"{far}/*", code=4)
+    assert [told[name] for name in ("faults", "by_kind", "trend")] == [
+        near[name] for name in ("faults", "by_kind", "trend")]
+    assert [row["run"] for row in told["runs"]] == ["gap-2", "gap-4"]
+    failures = told["not_measured"]
+    assert sorted(failures) == [f"{far}/none", f"{far}/torn"]
+    assert all(f"{far}/{name}" in failures[f"{far}/{name}"] for name in ("none", "torn"))  # type: ignore[index]
+    for history in root.glob("gap-*/history.jsonl"):
+        history.unlink()
+    assert figures(tmp_path / "again.json", f"{far}/gap-*")["runs"] == told["runs"]
+    night(root / "monday", "2026-11-23", 2)
+    refused = floodmark("campaign", "stats", f"{far}/monday")
+    assert (refused.code, f"name its runs, {far}/monday/runs/*" in refused.err) == (2, True)
 
 
 def test_what_is_not_there_is_not_asked_for(tmp_path: Path) -> None:

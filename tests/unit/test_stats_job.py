@@ -17,11 +17,11 @@ def answered(monkeypatch: pytest.MonkeyPatch, names: str, error: Exception) -> t
     often Spark was asked."""
     asked: list[int] = []
 
-    def together(context: object, works: Sequence[Work]) -> list[job._OfTask]:
+    def together(context: object, works: Sequence[Work]) -> list[job.OfTask]:
         asked.append(len(works))
         if any(folder.name == "x" for _, folder in works):
             raise error
-        return [job._OfTask(data=None, failures={number: "measured" for number, _ in works}, unsaved={})]
+        return [job.OfTask(data=None, failures={number: "measured" for number, _ in works}, unsaved={})]
 
     monkeypatch.setattr(job, "_together", together)
     spark = SimpleNamespace(context=None, restarted=lambda: False)

@@ -1,0 +1,97 @@
+"""Run folders in Hadoop's file systems (hdfs://, s3a://): Spark brings the files of each to a task.
+
+Rules
+1. What a folder keeps is small: it is read and written by the driver. Only folders without it are brought.
+2. A task measures a copy of the three files it needs, which is gone when it ends. A file may have up to 2 GB.
+3. What is wrong with one folder is said by its address, and spoils no other.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from checkers.judge.failures import is_of_spark, words_of
+from checkers.judge.far_files import own_session
+from checkers.spark.hadoop import literally, uri_of
+from checkers.stats import kept
+from checkers.stats.job import OfTask, measured_here, packed, with_number
+from harness.run import RunAt
+from harness.run_location import Place
+
+Works = Sequence[tuple[int, Place]]
+File = tuple[str, bytes]  # name, content
+
+
+def far_answers(works: Works) -> list[OfTask]:
+    """The measures of these folders, by their numbers."""
+    saved = {number: table for number, place in works if (table := kept.read(place)) is not None}
+    places = {number: place for number, place in works if number not in saved}
+    files, failures = files_of(places)
+    answers = [OfTask(data=packed([with_number(table, number)]), failures={}, unsaved={})
+               for number, table in saved.items()]
+    try:
+        made = brought(files, places) if files else []
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        made, failures = [], dict.fromkeys(places, words_of(error)) | failures
+    answers += [keeping(one, places) for one in made]
+    return [*answers, OfTask(data=None, failures=failures, unsaved={})]
+
+
+def files_of(places: Mapping[int, Place]) -> tuple[dict[str, tuple[int, str]], dict[int, str]]:
+    """Each file to be brought, by its address: number of its folder, name; and the folders that are none."""
+    files: dict[str, tuple[int, str]] = {}
+    failures: dict[int, str] = {}
+    for number, place in places.items():
+        run = RunAt(folder=place)
+        try:
+            if not run.about_path.is_file():
+                failures[number] = f"{place} is no run folder: it has no run.json"
+                continue
+            for path in (run.about_path, run.history_path, run.trace_path):
+                if path.is_file():
+                    files[uri_of(str(path))] = number, path.name
+        except OSError as error:
+            failures[number] = f"cannot read {place}: {error.strerror}"
+    return files, failures
+
+
+def brought(files: Mapping[str, tuple[int, str]], places: Mapping[int, Place]) -> list[OfTask]:
+    """One pass of Spark's: every file to the task of its folder."""
+    names = {number: str(place) for number, place in places.items()}
+    addresses = [literally(f"{names[number]}/{name}") for number, name in files.values()]
+    reader = own_session().read.format("binaryFile").option("recursiveFileLookup", "true")
+    contents = reader.load(addresses).select(F.input_file_name().alias("uri"), F.col("content"))
+    keyed = contents.rdd.map(lambda row: (files[row.uri][0], (files[row.uri][1], bytes(row.content))))
+    return keyed.groupByKey().map(partial(measured_copy, names)).collect()
+
+
+def measured_copy(names: Mapping[int, str], work: tuple[int, Iterable[File]]) -> OfTask:
+    """The work of a task. names: the folders' addresses."""
+    number, files = work
+    with TemporaryDirectory(prefix="floodmark-stats-") as scratch:
+        for name, content in files:
+            (Path(scratch) / name).write_bytes(content)
+        made = measured_here([(number, Path(scratch))])
+        failures = {at: words.replace(scratch, names[at]) for at, words in made.failures.items()}
+    return OfTask(data=made.data, failures=failures, unsaved={})
+
+
+def keeping(made: OfTask, places: Mapping[int, Place]) -> OfTask:
+    """The same, kept in its folder."""
+    if made.data is None:
+        return made
+    unsaved: dict[int, str] = {}
+    table = pa.ipc.open_stream(made.data).read_all()
+    for number in table["position"].to_pylist():
+        (row,) = table.filter(pc.equal(table["position"], number)).drop_columns(["position"]).to_pylist()
+        why = kept.write(places[number], kept.table_of(row))
+        if why is not None:
+            unsaved[number] = why
+    return OfTask(data=made.data, failures=made.failures, unsaved=unsaved)

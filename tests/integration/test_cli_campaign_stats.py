@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import orjson
@@ -25,10 +26,10 @@ def killed_for(gap_s: float) -> TimedRun:
     return run.fault("kill", 10, 10, "n1").fault("start", 11, 11, "n1")
 
 
-def figures(path: Path, *folders: Path | str, code: int = 0) -> dict[str, list[dict[str, object]]]:
+def figures(path: Path, *folders: Path | str, code: int = 0) -> dict[str, Any]:
     answer = floodmark("campaign", "stats", *folders, "--json", path)
     assert answer.code == code, answer
-    told: dict[str, list[dict[str, object]]] = json.loads(path.read_text())
+    told: dict[str, Any] = json.loads(path.read_text())
     return told
 
 
@@ -143,9 +144,9 @@ def test_runs_far_away_have_the_same_figures_and_keep_them(tmp_path: Path) -> No
     assert [told[name] for name in ("faults", "by_kind", "trend")] == [
         near[name] for name in ("faults", "by_kind", "trend")]
     assert [row["run"] for row in told["runs"]] == ["gap-2", "gap-4"]
-    failures = told["not_measured"]
+    failures = dict(told["not_measured"])
     assert sorted(failures) == [f"{far}/none", f"{far}/torn"]
-    assert all(f"{far}/{name}" in failures[f"{far}/{name}"] for name in ("none", "torn"))  # type: ignore[index]
+    assert all(place in why for place, why in failures.items())
     for history in root.glob("gap-*/history.jsonl"):
         history.unlink()
     assert figures(tmp_path / "again.json", f"{far}/gap-*")["runs"] == told["runs"]

@@ -58,7 +58,9 @@ const floodmarkCharts = (() => {
       const part = (share) => Math.max(0.001, sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]);
       latency.push({ t: middle, p50: part(0.5), p99: part(0.99), max: part(1) });
     });
-    return { counts, latency, rates, ops: told.single };
+    const empty = (at) => !latency[at] || latency[at].p50 === null;
+    const lonely = latency.filter((one, at) => one.p50 !== null && empty(at - 1) && empty(at + 1));
+    return { counts, latency, lonely, rates, ops: told.single };
   }
 
   /** LEO and HW as steps, with a gap while the node was down. */
@@ -112,7 +114,7 @@ const floodmarkCharts = (() => {
       axisY: { labelColor: ink, titleColor: ink },
       text: { color: ink, fontSize: 11.5 }, point: { opacity: 1 },
       style: {
-        band, strike: { color: css("--band-edge") }, bandtext: { fill: ink, fontSize: 11 }, cut: { color: css("--red"), stroke: css("--red"), fill: css("--red"), strokeWidth: 1.6 },
+        band, strike: { color: css("--band-edge") }, bandtext: { fill: ink, fontSize: 11 }, note: { color: grey, fill: grey, fontSize: 11 }, cut: { color: css("--red"), stroke: css("--red"), fill: css("--red"), strokeWidth: 1.6 },
         leo: { color: ink, strokeWidth: 1.7 }, hw: { color: css("--blue"), strokeWidth: 2.2 },
         p50: { color: css("--blue"), strokeWidth: 2 }, p99: { color: css("--amber"), strokeWidth: 1.6 },
         longest: { color: css("--red"), strokeWidth: 1 }, acked: { color: css("--green"), strokeWidth: 2 },
@@ -153,15 +155,31 @@ const floodmarkCharts = (() => {
     return Math.min(reign.to, ...ends);
   }
 
-  /** Names of bands, where the band is wide enough for its name. */
-  function labelRows(rows, columns) {
-    const pixel = (zoom[1] - zoom[0]) / (columns * COLUMN), labels = [];
-    for (const one of rows.bands) {
-      const from = Math.max(one.from, zoom[0]), room = (Math.min(one.to, zoom[1]) - from) / pixel;
-      const label = [one.label, one.label.split(",")[0]].find((words) => words.length * 6.2 + 6 < room);
-      if (label && from < zoom[1]) labels.push({ ...one, from, label });
+  /** The names of those that are wide enough for one of theirs, longest first; in the part that is shown. */
+  function labelled(rows, names) {
+    const pixel = (zoom[1] - zoom[0]) / plotWidth(), labels = [];
+    for (const one of rows) {
+      const from = Math.max(one.from, zoom[0]), to = Math.min(one.to, zoom[1]);
+      const label = names(one).find((words) => words.length * 6.4 + 6 < (to - from) / pixel);
+      if (label) labels.push({ ...one, from, middle: (from + to) / 2, label });
     }
     return labels;
+  }
+
+  /** The last LEO that is shown of a node. */
+  function endsOf(points) {
+    const last = points.filter((one) => one.leo !== null).pop();
+    return last ? [{ ...last, label: `LEO ${last.leo.toLocaleString("en")}` }] : [];
+  }
+
+  /** Of the legend what the drawings of this run have. */
+  function explain(rows) {
+    const types = new Set(ops.what.map((each) => TYPES[each % 3]));
+    const there = { fault: rows.bands.length, strike: rows.strikes.length, elected: rows.elections.length,
+      unclean: rows.unclean.length, unsafe: rows.cuts.some((one) => one.blamed),
+      truncated: rows.cuts.some((one) => !one.blamed), lost: rows.lost.length, leads: rows.reigns.length,
+      ok: types.has("ok"), info: types.has("info"), fail: types.has("fail") };
+    document.querySelectorAll("[data-if]").forEach((one) => { one.hidden = !there[one.dataset.if]; });
   }
 
   function columnsOf() { return Math.max(20, Math.floor(plotWidth() / COLUMN)); }
@@ -170,8 +188,13 @@ const floodmarkCharts = (() => {
   async function draw() {
     const rows = fixedRows(), columns = columnsOf();
     Object.assign(rows, rowsOf(binned(ops, zoom[0], zoom[1], columns), zoom[0]));
-    rows.labels = labelRows(rows, columns);
-    for (const node of data.nodes) rows[`points-${node}`] = within(rows[`points-${node}`], zoom[0], zoom[1]);
+    explain(rows);
+    rows.labels = labelled(rows.bands, (one) => [one.label, one.label.split(",")[0]]);
+    rows.epochs = labelled(rows.reigns, (one) => [`leads epoch ${one.epoch}`, `epoch ${one.epoch}`, `${one.epoch}`]);
+    for (const node of data.nodes) {
+      rows[`points-${node}`] = within(rows[`points-${node}`], zoom[0], zoom[1]);
+      rows[`end-${node}`] = endsOf(rows[`points-${node}`]);
+    }
     for (const [id, spec] of Object.entries(specs)) {
       const filled = JSON.parse(JSON.stringify(spec));
       filled.datasets = {};

@@ -165,7 +165,9 @@ def rails(nodes: list[str]) -> Spec:
               tooltip=tips("label", "node", "at")),
         layer("reigns", "bar", {"height": 6, "cornerRadius": 3}, x=x("from"), x2={"field": "to"}, y=y,
               color=EPOCHS, tooltip=tips("leads", "epoch", "partition")),
-        layer("labels", "text", {"align": "left", "dx": 4, "dy": 9, "style": "bandtext"}, x=x("from"), y=y,
+        layer("labels", "text", {"align": "center", "dy": 9, "style": "bandtext"}, x=x("middle"), y=y,
+              text={"field": "label"}),
+        layer("epochs", "text", {"align": "left", "dx": 2, "dy": -9, "style": "note"}, x=x("from"), y=y,
               text={"field": "label"}),
         layer("cuts", "point", {"shape": "triangle-down", "size": 70, "filled": True, "yOffset": 11,
                                 "style": "cut"},
@@ -211,18 +213,23 @@ def line(data: str, field: str, y: Spec, style: str, *, axis: bool = False, **ma
 
 def replica(node: str, *, last: bool) -> Spec:
     """Steps, for that is how a LEO moves. Its data are named by its lane, for a name may be anything."""
-    y, steps = number("leo", node, ticks=2, zero=False, padding=5), "step-after"
-    return {"height": 56, "width": 400, "layer": [
-        line(f"points-{node}", field, y, field, axis=last, interpolate=steps)
-        for field in ("leo", "hw")]}  # fmt: skip
+    y, steps = number("leo", node, ticks=2, zero=False, padding=8), "step-after"
+    ends = {"align": "right", "baseline": "bottom", "dy": -3, "style": "note", "clip": False}
+    return {"height": 62, "width": 400, "layer": [
+        *(line(f"points-{node}", field, y, field, axis=last, interpolate=steps) for field in ("leo", "hw")),
+        layer(f"end-{node}", "text", ends, x=x("t", axis=last), y=y, text={"field": "label"}),
+    ]}  # fmt: skip
 
 
 def latency() -> Spec:
     y = number("p50", ["ms an", "op"], type="log", nice=False, padding=6)
     fields = (("max", "longest"), ("p99", "p99"), ("p50", "p50"))
     return {"height": 110, "width": 400, "layer": [behind(), *(
-        line("latency", field, y, style, point={"size": 26, "style": style})
-        for field, style in fields)]}  # fmt: skip
+        each for field, style in fields for each in (
+            line("latency", field, y, style),
+            layer("lonely", "point", {"filled": True, "size": 26, "style": style}, x=x("t"),
+                  y={**y, "field": field}))
+        )]}  # fmt: skip
 
 
 def throughput() -> Spec:

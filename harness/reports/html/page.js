@@ -79,7 +79,7 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     floodmarkCharts.choose(story.partition);
   }
 
-  const time = (ms) => (ms >= 10000 ? `${(ms / 1000).toFixed(3)} s` : `${ms.toFixed(1)} ms`);
+  const time = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(3)} s` : `${ms.toFixed(1)} ms`);
 
   function go(at) {
     const story = floodmarkPage.data.stories[shown.story];

@@ -9,13 +9,14 @@ Rules
 """
 
 import functools
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from string import Template
 from typing import Any
 
 from harness import __version__
-from harness.faults import FAULTS, MENDING
+from harness.faults import FAULTS, MENDING, UNSEEN
 from harness.reports import verdict_text
 from harness.reports.html import charts
 from harness.reports.html.data import data_of, nodes_of
@@ -27,6 +28,8 @@ from harness.reports.phrases import PERMITS, many, seconds
 from harness.reports.safe_text import harmless
 from harness.verdict import BUG
 
+UNBROKEN = 30  # letters: a line of a phone has more
+LONG = re.compile(r"(?<![\w.:])[1-9]\d{3,}(?![\w.:]|\.\d)")
 ROWS = 60  # of the availability table
 LASTING = frozenset(f for f, fault in FAULTS.items() if fault.undone_by is not None)
 DEFINED = (
@@ -124,8 +127,13 @@ def head_line(facts: RunFacts) -> str:
     ]
     return (
         f'<header><h1><span class="{CLASSES.get(kind, "bad")}">{esc(word)}</span> {esc(rest)}</h1>'
-        f'<p class="tested">{esc(" · ".join(filter(None, parts)))}</p></header>'
+        f'<p class="tested">{" · ".join(map(unbroken, filter(None, parts)))}</p></header>'
     )
+
+
+def unbroken(part: str) -> str:
+    """A short text stays on its line."""
+    return f"<span class=nb>{esc(part)}</span>" if len(part) <= UNBROKEN else esc(part)
 
 
 def trouble(facts: RunFacts) -> str:
@@ -163,27 +171,34 @@ def verdict_card(facts: RunFacts) -> str:
         counts = facts.verdict.get("counts") or {}
         parts.append(
             f'<p class="lead">{esc(nothing_found(facts))}</p>'
-            f"<p>Looked at: {esc(verdict_text.looked_at(counts))}.</p>"
+            f"<p>Looked at: {esc(separated(verdict_text.looked_at(counts)))}.</p>"
         )
     return f'<section class="card" aria-label="what happened">{"".join(parts)}{numbers(facts)}</section>'
 
 
 def nothing_found(facts: RunFacts) -> str:
     if facts.ruled is not None and facts.ruled.kind == "valid":
-        struck = verdict_text.struck(facts.reading)
-        after = struck[0].strip().removeprefix("struck by").strip() if struck else "no fault"
-        return f"Every acked write is where it was acked, and no law was broken ({after})."
+        struck = sum(struck_by(facts).values())
+        through = f"through {many(struck, 'fault')}" if struck else "and no fault struck"
+        return f"Every acked write is where it was acked, and no law was broken, {through}."
     return "No law was seen to be broken; what nobody can tell is below."
+
+
+def separated(sentence: str) -> str:
+    """Its long numbers with separators."""
+    return LONG.sub(lambda found: f"{int(found[0]):,}", sentence)
+
+
+def struck_by(facts: RunFacts) -> dict[str, int]:
+    """The faults that struck, without what mended them."""
+    return {f: number for f, number in facts.reading.strikes.struck.items()
+            if f not in MENDING and f not in UNSEEN}  # fmt: skip
 
 
 def numbers(facts: RunFacts) -> str:
     """Five facts at most."""
     counts = (facts.verdict or {}).get("counts") or {}
-    faults = {
-        f: number
-        for f, number in facts.reading.strikes.struck.items()
-        if f not in MENDING and f not in ("arm", "release")
-    }
+    faults = struck_by(facts)
     listed = ", ".join(f"{number} {f.replace('_', ' ')}" for f, number in sorted(faults.items()))
     shown = [
         (f"{whole(counts, 'acked') or 0:,}", "acked writes"),
@@ -314,7 +329,7 @@ def other_findings(facts: RunFacts) -> str:
             f"<span class=small>{esc(one.places)}</span></li>"
             for one in event.account.followers
         ]
-    same = f"<p>{esc(verdict_text.SAME_EVENT)}:</p><ul>{''.join(parts)}</ul>" if parts else ""
+    same = f"<p>{esc(verdict_text.SAME_EVENT.capitalize())}:</p><ul>{''.join(parts)}</ul>" if parts else ""
     others = "".join(details(event, stories) for event in facts.events[1:])
     extra = ""
     for event in facts.events[:1]:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,58 @@ def test_nothing_scrolls_sideways(tmp_path: Path, browser: Any, width: int, sche
     with opened(browser, write_report(judged(tmp_path, LOST)), width=width, scheme=scheme) as seen:
         assert seen.page.evaluate("document.documentElement.scrollWidth") == width
         assert seen.said == []
+
+
+def long_log(folder: Path) -> Path:
+    """Without a trace, and with 40 records more in every replica's log."""
+    (folder / "trace.jsonl").unlink()
+    for dump in sorted((folder / "logs").glob("*.jsonl")):
+        last = json.loads(dump.read_text().splitlines()[-1])
+        edit_lines(dump, lambda lines, last=last: [*lines, *(
+            json.dumps({**last, "offset": last["offset"] + more, "value": 100 + more})
+            for more in range(1, 41))])
+    edit_lines(folder / "replicas.jsonl", lambda lines: [
+        json.dumps({**row, "leo": row["leo"] + 40, "hw": row["hw"] + 40}) for row in map(json.loads, lines)])
+    return folder
+
+
+def test_a_phone_shows_the_record_that_the_finding_names(tmp_path: Path, browser: Any) -> None:
+    """Of a long log too: as many offsets as have room, the names of the nodes above their logs."""
+    folder = long_log(judged(tmp_path, LOST))
+    with opened(browser, write_report(folder), width=390) as seen:
+        told = seen.page.evaluate("""() => { const box = document.getElementById("logs");
+            const focus = box.querySelector(".focus").getBoundingClientRect();
+            return { wide: box.scrollWidth, room: box.clientWidth, right: focus.right,
+                     names: [...box.querySelectorAll(".node")].map((one) => one.textContent) }; }""")
+        assert told["wide"] <= told["room"]
+        assert told["right"] < 390
+        assert [name.split()[0] for name in told["names"]] == ["n1follower", "n2follower", "n3leads"]
+        assert 3 <= len(seen.logs()["n1"]["boxes"]) <= 6
+    with opened(browser, write_report(folder), width=1240) as seen:
+        assert len(seen.logs()["n1"]["boxes"]) == 12
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_printed_on_one_light_page(tmp_path: Path, browser: Any, scheme: str) -> None:
+    with opened(browser, write_report(judged(tmp_path, LOST)), scheme=scheme) as seen:
+        printed = seen.page.pdf(format="A4")
+        seen.page.emulate_media(media="print")
+        colour = seen.page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor")
+        shown = seen.page.evaluate("""() => [...document.querySelectorAll("section")].filter(
+            (it) => getComputedStyle(it).display !== "none").map((it) => it.getAttribute("aria-label"))""")
+
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
+    assert colour == "rgb(255, 255, 255)"
+    assert shown == ["what happened", "how it happened"]
+
+
+def test_the_legend_has_what_the_run_has(tmp_path: Path, browser: Any) -> None:
+    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+        told = seen.page.evaluate("""() => [...document.querySelectorAll("[data-if]")].filter(
+            (one) => !one.hidden).map((one) => one.dataset.if)""")
+
+    assert {"leads", "fault", "elected", "unsafe", "ok", "lost"} <= set(told)
+    assert {"fail", "unclean"}.isdisjoint(told)
 
 
 def test_one_cursor_crosses_every_drawing_and_a_drag_zooms(tmp_path: Path, browser: Any) -> None:

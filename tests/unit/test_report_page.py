@@ -339,7 +339,7 @@ TEXTS = [("--ink", "--paper"), ("--ink", "--card"), ("--grey", "--paper"), ("--g
 
 def colours(scheme: str) -> dict[str, str]:
     """The variables of a scheme; dark is light but for what it says anew."""
-    light, dark = CSS.split("@media (prefers-color-scheme: dark)")
+    light, dark = CSS.split("@media screen and (prefers-color-scheme: dark)")
     told = dict(re.findall(r"(--[\w-]+): (#\w+)", light))
     return told | (dict(re.findall(r"(--[\w-]+): (#\w+)", dark)) if scheme == "dark" else {})
 

@@ -114,7 +114,7 @@ const floodmarkCharts = (() => {
       axisY: { labelColor: ink, titleColor: ink },
       text: { color: ink, fontSize: 11.5 }, point: { opacity: 1 },
       style: {
-        band, strike: { color: css("--band-edge") }, bandtext: { fill: ink, fontSize: 11 }, note: { color: grey, fill: grey, fontSize: 11 }, cut: { color: css("--red"), stroke: css("--red"), fill: css("--red"), strokeWidth: 1.6 },
+        band, strike: { color: css("--band-edge") }, bandtext: { fill: ink, fontSize: 11 }, halo: { fill: css("--card"), stroke: css("--card"), strokeWidth: 4, strokeJoin: "round", fontSize: 11 }, note: { color: grey, fill: grey, fontSize: 11 }, cut: { color: css("--red"), stroke: css("--red"), fill: css("--red"), strokeWidth: 1.6 },
         leo: { color: ink, strokeWidth: 1.7 }, hw: { color: css("--blue"), strokeWidth: 2.2 },
         p50: { color: css("--blue"), strokeWidth: 2 }, p99: { color: css("--amber"), strokeWidth: 1.6 },
         longest: { color: css("--red"), strokeWidth: 1 }, acked: { color: css("--green"), strokeWidth: 2 },

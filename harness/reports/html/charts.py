@@ -61,10 +61,11 @@ def section(facts: RunFacts) -> str:
     return Template(own("run.html")).substitute(logs=logs)
 
 
-def specs(nodes: list[str], *, logs: bool) -> dict[str, Spec]:
-    """One for each drawing, by the element that it goes into."""
+def specs(nodes: list[str], *, controller: bool, logs: bool) -> dict[str, Spec]:
+    """One for each drawing, by the element that it goes into. controller: whether it has a lane."""
+    lanes = [*nodes, "controller"] if controller else nodes
     drawn = {
-        "plot-rails": stacked([rails(nodes), clients()]),
+        "plot-rails": stacked([*([rails(lanes)] if lanes else []), clients()]),
         "plot-load": stacked([latency(), throughput()]),
     }
     return (
@@ -91,12 +92,14 @@ def x(field: str, *, axis: bool = False) -> Spec:
         "title": None,
         "scale": {"domainMin": {"expr": "t0"}, "domainMax": {"expr": "t1"}, "nice": False, "zero": False},
         "axis": {
-            "labelExpr": "t1 > 10000 ? format(datum.value / 1000, '.3~f') + ' s' : "
+            "labelExpr": "t1 > 2000 ? format(datum.value / 1000, '.3~f') + ' s' : "
             "format(datum.value, ',') + ' ms'",
             "tickCount": 8,
             "labels": axis,
             "ticks": axis,
             "labelFlush": True,
+            "labelOverlap": True,
+            "labelSeparation": 10,
         },
     }
 
@@ -121,14 +124,16 @@ def lane(field: str, lanes: list[str]) -> Spec:
     }
 
 
-def number(field: str, title: str | list[str], *, ticks: int = 3, **scale: Any) -> Spec:
-    """A number, its name in the margin where the lanes have theirs."""
+def number(field: str, title: str | list[str], *, ticks: int = 3, short: bool = False, **scale: Any) -> Spec:
+    """A number, its name in the margin where the lanes have theirs. short: 200k for 200,000."""
+    high = "datum.value < 10000 ? format(datum.value, ',d') : format(datum.value, '.3~s')"
     axis = {
         "minExtent": LEFT,
         "maxExtent": LEFT,
         "tickCount": ticks,
         "domain": False,
-        "labelExpr": "datum.value ? format(datum.value, datum.value < 10 ? '.3~r' : ',d') : ''",
+        "labelExpr": "!datum.value ? '' : datum.value < 10 ? format(datum.value, '.3~r') : "
+        + (high if short else "format(datum.value, ',d')"),
         "titleAngle": 0,
         "titleAlign": "left",
         "titleX": 2 - LEFT,
@@ -153,9 +158,8 @@ def layer(data: str, kind: str, mark: Spec, **encoding: Any) -> Spec:
     return {"data": {"name": data}, "mark": {"type": kind, "clip": True, **mark}, "encoding": told}
 
 
-def rails(nodes: list[str]) -> Spec:
+def rails(lanes: list[str]) -> Spec:
     """A lane a node and one for the controller: faults, who leads, truncations; elections."""
-    lanes = [*nodes, "controller"]
     y, high = lane("node", lanes), LANE - 8
     solid = {"condition": {"test": "datum.blamed", "value": 1}, "value": 0}
     return {"height": LANE * len(lanes), "width": 400, "layer": [
@@ -187,7 +191,7 @@ def clients() -> Spec:
     shape = {"field": "type", "type": "nominal", "legend": None,
              "scale": {"domain": types, "range": ["circle", "square", "cross"]}}  # fmt: skip
     middle = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [0, 1]}}
-    counts = number("from_count", "clients", ticks=2, nice=True)
+    counts = number("from_count", "clients", ticks=2, short=True, nice=True)
     return {"height": 58, "width": 400, "resolve": {"scale": {"y": "independent"}}, "layer": [
         layer("counts", "rect", {}, x=x("from", axis=True), x2={"field": "to"}, color=colour, y=counts,
               y2={"field": "to_count"}, tooltip=tips("type", "count", "at")),
@@ -195,8 +199,8 @@ def clients() -> Spec:
               tooltip=tips("op", "type", "lasted", "at")),
         layer("lost", "point", {"size": 150, "style": "cut", "filled": False, "strokeWidth": 2.5}, x=axis,
               y=middle, tooltip=tips("what", "at")),
-        layer("lost", "text", {"align": "left", "dx": 11, "style": "bandtext"}, x=axis, y=middle,
-              text={"field": "what"}),
+        *(layer("lost", "text", {"align": "left", "dx": 11, "style": style}, x=axis, y=middle,
+                text={"field": "what"}) for style in ("halo", "bandtext")),
     ]}  # fmt: skip
 
 
@@ -233,7 +237,7 @@ def latency() -> Spec:
 
 
 def throughput() -> Spec:
-    y = number("acked", ["acked", "/ s"], nice=True)
+    y = number("acked", ["acked", "/ s"], short=True, nice=True)
     return {"height": 90, "width": 400, "layer": [
         behind(axis=True), line("rates", "acked", y, "acked", axis=True)]}  # fmt: skip
 
@@ -242,5 +246,5 @@ def blocks(facts: RunFacts, nodes: list[str]) -> Iterator[tuple[str, Any]]:
     """What the drawings need in the page: (name, JSON) and the library's text."""
     bundle = library()
     if bundle is not None and section(facts):
-        yield "specs", specs(nodes, logs=bool(facts.traced.points))
+        yield "specs", specs(nodes, controller=facts.traced.is_there, logs=bool(facts.traced.points))
         yield "vega", bundle

@@ -23,17 +23,20 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     floodmarkPage.listeners.forEach((listen) => listen(time));
   };
 
-  const shown = { story: 0, at: 0, from: null };
+  const shown = { story: 0, at: 0, from: null, count: viewer.SHOWN };
 
   function drawStory() {
     const story = floodmarkPage.data.stories[shown.story];
     const state = viewer.stateAt(story, story.traced ? shown.at : -1);
     if (!story.traced) state.time = Infinity;
-    const drawn = viewer.drawing(story, state, shown.from);
+    const few = viewer.fitting(viewer.drawing(story, state, shown.from), byId("logs").clientWidth);
+    shown.count = few || viewer.SHOWN;
+    const drawn = viewer.drawing(story, state, shown.from, shown.count);
     const event = story.events[shown.at];
     const step = story.steps.findIndex((one) => one.at === shown.at);
     const label = `the logs of partition ${story.partition}` + (event ? ` after: ${event.x}` : " in the end");
-    byId("logs").innerHTML = viewer.svgOf(drawn, label);
+    byId("logs").innerHTML = viewer.svgOf(drawn, label, few !== null);
+    keepInSight(byId("logs"));
     const wide = Number(byId("logs").firstElementChild.getAttribute("width")) > 660;
     document.querySelector(".viewer").classList.toggle("below", wide);
     const said = step >= 0 ? story.steps[step].text : event ? `${event.x}.` : story.said;
@@ -49,12 +52,21 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     });
     byId("slider").value = String(shown.at);
     byId("slider").setAttribute("aria-valuetext", said);
-    const long = drawn.end - drawn.start > viewer.SHOWN;
+    const long = drawn.end - drawn.start > shown.count;
     byId("window").hidden = !long;
     byId("legend-gone").parentElement.hidden = !story.acked.length;
     byId("legend-gone").textContent = story.traced ? "acked, no longer there" : "acked, not there";
     byId("legend-epochs").innerHTML = legendOf(drawn);
     if (event) floodmarkPage.moveTo(event.t);
+  }
+
+  /** Where the logs are wider than their place: the record that the finding names, else the end of them. */
+  function keepInSight(box) {
+    const marks = [...box.querySelectorAll(".focus, .lostedge")], all = [...box.querySelectorAll(".box")];
+    const mark = marks[0] || all[all.length - 1];
+    if (!mark || box.scrollWidth <= box.clientWidth) return;
+    const beyond = mark.getBoundingClientRect().right - box.getBoundingClientRect().right + 24;
+    if (beyond > 0) box.scrollLeft += beyond;
   }
 
   function legendOf(drawn) {
@@ -103,8 +115,9 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     byId("later").addEventListener("click", () => go(shown.at + 1));
     document.querySelectorAll("[data-shift]").forEach((button) => button.addEventListener("click", () => {
       const story = floodmarkPage.data.stories[shown.story];
-      const drawn = viewer.drawing(story, viewer.stateAt(story, story.traced ? shown.at : -1), shown.from);
-      const last = Math.max(drawn.start, drawn.end - viewer.SHOWN + 2);
+      const state = viewer.stateAt(story, story.traced ? shown.at : -1);
+      const drawn = viewer.drawing(story, state, shown.from, shown.count);
+      const last = Math.max(drawn.start, drawn.end - shown.count + 2);
       shown.from = Math.max(drawn.start, Math.min(last, drawn.from + Number(button.dataset.shift)));
       drawStory();
     }));
@@ -113,6 +126,10 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
         openStory(Number(button.dataset.story));
         byId("how").scrollIntoView({ block: "nearest" });
       }));
+    let width = byId("logs").clientWidth;
+    addEventListener("resize", () => {
+      if (byId("logs").clientWidth !== width) { width = byId("logs").clientWidth; drawStory(); }
+    });
     document.addEventListener("keydown", (event) => {
       if (event.altKey || event.ctrlKey || event.metaKey || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
       if (event.key === "ArrowRight") stepBy(1);

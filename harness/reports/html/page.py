@@ -121,7 +121,7 @@ def head_line(facts: RunFacts) -> str:
         facts.tested,
         system,
         f"commit {commit}" if commit else "",
-        f"seed {about.get('seed', '?')}",
+        f"seed {about['seed']}" if about.get("seed") is not None else "",
         made,
         seconds(facts.last_ns),
     ]
@@ -200,10 +200,9 @@ def numbers(facts: RunFacts) -> str:
     counts = (facts.verdict or {}).get("counts") or {}
     faults = struck_by(facts)
     listed = ", ".join(f"{number} {f.replace('_', ' ')}" for f, number in sorted(faults.items()))
-    shown = [
-        (f"{whole(counts, 'acked') or 0:,}", "acked writes"),
-        (f"{sum(faults.values()):,}", f"faults: {listed}" if listed else "faults"),
-    ]
+    acked = whole(counts, "acked")
+    shown = [(f"{acked:,}", "acked writes")] if acked is not None else []
+    shown.append((f"{sum(faults.values()):,}", f"faults: {listed}" if listed else "faults"))
     if facts.traced.is_there:
         elections, unclean = counted_elections(facts)
         cuts, unsafe = (
@@ -384,7 +383,7 @@ def unknown_card(facts: RunFacts) -> str:
         return ""
     return (
         '<section><h2>Not made and unknown</h2><div class="card wide">'
-        + table(("", "checks", "why"), rows)
+        + table(("", "checks", "why"), rows, kind="reasons")
         + "</div></section>"
     )
 

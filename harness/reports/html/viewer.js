@@ -12,8 +12,11 @@
 
 const floodmarkViewer = (() => {
   const DOWN = ["kill", "stop", "power_cut", "disk"];
-  const GAP = 2, HEIGHT = 34, ROW = 84, LEFT = 112, TOP = 30, BAR = 104, COLOURS = 5;
-  const SHOWN = 12; // offsets at once
+  const GAP = 2, HEIGHT = 34, COLOURS = 5;
+  const SHOWN = 12, FEW = 3; // offsets at once
+  // Beside the logs, or where there is no room for that (a phone), above each of them.
+  const WIDE = { row: 84, left: 112, top: 36, bar: 104, before: (count) => `${count} before`, more: (count) => `${count} more` };
+  const NARROW = { row: 100, left: 2, top: 50, bar: 64, before: (count) => `‹ ${count}`, more: (count) => `${count} ›` };
 
   // -- the state at an instant ----------------------------------------------------------------------------
 
@@ -109,13 +112,13 @@ const floodmarkViewer = (() => {
   // -- the drawing ----------------------------------------------------------------------------------------
 
   /** The first of the offsets shown, where nobody has moved it: all of short logs, else around the finding. */
-  function windowOf(story, state) {
+  function windowOf(story, state, shown = SHOWN) {
     const ends = state.replicas.map((one) => Math.max(one.leo || 0, endOf(one.log), endOf(one.cut)));
     const starts = state.replicas.map((one) => (one.log.length ? one.log[0][1] : 0));
     const end = Math.max(...ends, (story.offset ?? -1) + 1, 1), start = Math.min(...starts, end);
-    if (end - start <= SHOWN) return { from: start, start, end };
+    if (end - start <= shown) return { from: start, start, end };
     const middle = story.offset ?? end - 1;
-    const from = Math.max(start, Math.min(middle - 7, Math.max(start, end - SHOWN + 2)));
+    const from = Math.max(start, Math.min(middle - Math.floor(shown * 0.6), Math.max(start, end - shown + 2)));
     return { from, start, end };
   }
 
@@ -125,10 +128,10 @@ const floodmarkViewer = (() => {
   const endOf = (log) => log.reduce((end, one) => Math.max(end, one[2]), 0);
 
   /** What is drawn of each replica, as data: {node, role, up, leo, hw, boxes, before, behind}. */
-  function drawing(story, state, from) {
-    const reach = windowOf(story, state);
+  function drawing(story, state, from, shown = SHOWN) {
+    const reach = windowOf(story, state, shown);
     const begins = from === undefined || from === null ? reach.from : Math.max(reach.start, from);
-    const ends = begins + Math.min(SHOWN, Math.max(6, reach.end - begins + 1));
+    const ends = begins + Math.min(shown, Math.max(6, reach.end - begins + 1));
     const acked = new Map();
     for (const [offset, epoch, time, value] of story.acked) {
       if (time <= state.time && offset >= begins && offset < ends) {
@@ -177,19 +180,33 @@ const floodmarkViewer = (() => {
 
   const escaped = (text) => String(text).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
 
-  /** The drawing as the text of an SVG element. */
-  function svgOf(drawn, label) {
+  /** How wide a box is: its value is to be read. */
+  function sizeOf(drawn) {
     const longest = Math.max(0, ...drawn.rows.flatMap((row) => row.boxes.map((box) => shownOf(box).length)));
-    const size = Math.max(38, Math.min(96, 9.2 * longest + 9)); // of a box: its value is to be read
-    const bar = drawn.rows.some((row) => row.before) ? BAR : 0;
-    const x = (offset) => LEFT + bar + (offset - drawn.from) * (size + GAP);
-    const width = x(drawn.to) + (drawn.rows.some((row) => row.behind) ? BAR : 34);
-    const height = TOP + drawn.rows.length * ROW;
+    return Math.max(38, Math.min(96, 9.2 * longest + 9));
+  }
+
+  /** How many offsets fit into so many pixels; null: there is room for all that are ever shown. */
+  function fitting(drawn, room) {
+    const size = sizeOf(drawn) + GAP, all = drawn.to - drawn.from;
+    if (room >= WIDE.left + all * size + 34) return null;
+    if (room >= 560) return null;
+    const least = NARROW.left + 2 * NARROW.bar;
+    return Math.max(FEW, Math.min(SHOWN, Math.floor((room - least) / size)));
+  }
+
+  /** The drawing as the text of an SVG element. */
+  function svgOf(drawn, label, narrow = false) {
+    const form = narrow ? NARROW : WIDE, size = sizeOf(drawn);
+    const bar = drawn.rows.some((row) => row.before) ? form.bar : 0;
+    const x = (offset) => form.left + bar + (offset - drawn.from) * (size + GAP);
+    const width = x(drawn.to) + (drawn.rows.some((row) => row.behind) ? form.bar : 34);
+    const height = form.top + drawn.rows.length * form.row;
     const parts = [];
     for (const offset of offsets(drawn.from, drawn.to)) {
       parts.push(`<text class="offset" x="${x(offset) + size / 2}" y="16">${offset}</text>`);
     }
-    drawn.rows.forEach((row, at) => parts.push(rowOf(row, TOP + at * ROW, x, drawn, bar, size)));
+    drawn.rows.forEach((row, at) => parts.push(rowOf(row, form.top + at * form.row, x, drawn, bar, size, form)));
     return `<svg class="logs" role="img" aria-label="${escaped(label)}" viewBox="0 0 ${width} ${height}" ` +
       `width="${width}" height="${height}">${HATCH}${parts.join("")}</svg>`;
   }
@@ -197,20 +214,20 @@ const floodmarkViewer = (() => {
   const HATCH = '<defs><pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" ' +
     'patternTransform="rotate(45)"><rect width="2.4" height="7" class="hatch"/></pattern></defs>';
 
-  function rowOf(row, y, x, drawn, bar, size) {
+  function rowOf(row, y, x, drawn, bar, size, form) {
     const said = row.up || (row.role === "leader" ? `leads ${row.epoch}` : row.role) || "no role";
-    const parts = [`<text class="node" x="2" y="${y + 20}">${escaped(row.node)}</text>`,
-      `<text class="role" x="2" y="${y + 36}">${escaped(said)}</text>`];
-    if (bar && row.before) {
-      parts.push(`<rect class="rest" x="${LEFT}" y="${y + 6}" width="${bar - 8}" height="${HEIGHT - 12}" rx="3"/>` +
-        `<text class="resttext" x="${LEFT + (bar - 8) / 2}" y="${y + 21}">${row.before.toLocaleString("en")} before</text>`);
-    }
+    const parts = form === WIDE
+      ? [`<text class="node" x="2" y="${y + 20}">${escaped(row.node)}</text>`,
+        `<text class="role" x="2" y="${y + 36}">${escaped(said)}</text>`]
+      : [`<text class="node" x="2" y="${y - 12}">${escaped(row.node)}` +
+        `<tspan class="role" dx="6">${escaped(said)}</tspan></text>`];
+    const rest = (from, width, words) =>
+      `<rect class="rest" x="${from}" y="${y + 6}" width="${width}" height="${HEIGHT - 12}" rx="3"/>` +
+      `<text class="resttext" x="${from + width / 2}" y="${y + 21}">${words}</text>`;
+    if (bar && row.before) parts.push(rest(form.left, bar - 8, form.before(row.before.toLocaleString("en"))));
     row.boxes.forEach((box) => parts.push(boxOf(box, x(box.offset), y, size)));
-    if (row.behind) {
-      parts.push(`<rect class="rest" x="${x(drawn.to) + 4}" y="${y + 6}" width="${BAR - 10}" height="${HEIGHT - 12}" rx="3"/>` +
-        `<text class="resttext" x="${x(drawn.to) + 4 + (BAR - 10) / 2}" y="${y + 21}">${row.behind.toLocaleString("en")} more</text>`);
-    }
-    parts.push(marksOf(row, y, x, drawn));
+    if (row.behind) parts.push(rest(x(drawn.to) + 4, form.bar - 10, form.more(row.behind.toLocaleString("en"))));
+    parts.push(marksOf(row, y, x, drawn, form));
     return `<g class="row ${row.up ? "off" : ""}" data-node="${escaped(row.node)}" data-role="${escaped(row.role)}" ` +
       `data-up="${escaped(row.up)}" data-leo="${row.leo}" data-hw="${row.hw}">${parts.join("")}</g>`;
   }
@@ -246,7 +263,7 @@ const floodmarkViewer = (() => {
       `data-value="${escaped(shown)}" data-lost="${escaped(box.lost.join(","))}" data-state="${box.state}">${parts.join("")}</g>`;
   }
 
-  function marksOf(row, y, x, drawn) {
+  function marksOf(row, y, x, drawn, form) {
     const parts = [], bottom = y + HEIGHT;
     const inside = (offset) => Number.isInteger(offset) && offset >= drawn.from && offset <= drawn.to;
     const at = (offset) => x(offset) - GAP / 2;
@@ -264,14 +281,14 @@ const floodmarkViewer = (() => {
       const outside = [["HW", row.hw], ["LEO", row.leo]].filter(([, offset]) => Number.isInteger(offset) && !inside(offset));
       if (outside.length) {
         const right = outside[0][1] > drawn.to;
-        parts.push(`<text class="mark ${right ? "ends" : "begins"}" x="${right ? x(drawn.to) + BAR - 10 : LEFT}" y="${bottom + 20}">` +
+        parts.push(`<text class="mark ${right ? "ends" : "begins"}" x="${right ? x(drawn.to) + form.bar - 10 : form.left}" y="${bottom + 20}">` +
           `${outside.map(([name, offset]) => `${name} ${offset}`).join(", ")}</text>`);
       }
     }
     return parts.join("");
   }
 
-  return { stateAt, drawing, windowOf, svgOf, escaped, SHOWN };
+  return { stateAt, drawing, windowOf, svgOf, fitting, escaped, SHOWN };
 })();
 
 if (typeof module !== "undefined") module.exports = floodmarkViewer;

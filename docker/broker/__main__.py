@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from broker.process_log import EXIT_BROKEN, EXIT_CONFIG, die, log
+from broker.process_log import EXIT_BROKEN, EXIT_CONFIG, halt_process, log
 from broker.server.broker_server import Broker
 from broker.server.config import Config, ConfigError, load
 from broker.server.controller_server import ControllerServer
@@ -23,7 +23,7 @@ def _failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """A callback that raised has left something half-done; anything else is only told."""
     error = context.get("exception")
     if isinstance(error, Exception) and ("handle" in context or "protocol" in context):
-        die("callback-failed", error)
+        halt_process("callback-failed", error)
     log("warning", "event-loop", message=context.get("message"), error=error)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from broker.process_log import EXIT_CONFIG
 from broker.server.config import ConfigError, parse
 
-ITS_OWN = """
+SETTINGS_OF_EACH_BROKER = """
 process.roles=broker
 node.id=1
 listeners=PLAINTEXT://127.0.0.1:9092
@@ -22,17 +22,17 @@ log.dirs=log
 _PLACE = "--override: "
 
 
-def why_not(settings: Sequence[str]) -> str | None:
+def find_problem(settings: Sequence[str]) -> str | None:
     """In the broker's own words; None: it would. A key that nobody knows is refused too."""
     try:
-        _, warnings = parse(ITS_OWN, "settings", settings)
+        _, warnings = parse(SETTINGS_OF_EACH_BROKER, "settings", settings)
     except ConfigError as error:
         return str(error).removeprefix(_PLACE)
     return warnings[0].removeprefix(_PLACE) if warnings else None
 
 
 def main() -> int:
-    why = why_not(sys.argv[1:])
+    why = find_problem(sys.argv[1:])
     if why is None:
         return 0
     sys.stdout.write(f"{why}\n")

@@ -15,23 +15,23 @@ _last_acts: list[Callable[[str], None]] = []
 def log(level: str, what: str, **besides: object) -> None:
     """`time level what key=value ...`; a value with a space in it is quoted."""
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
-    words = "".join(f" {key}={_value(value)}" for key, value in besides.items())
+    words = "".join(f" {key}={_format_value(value)}" for key, value in besides.items())
     print(f"{stamp} {level} {what}{words}", flush=True)
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     text = str(value).replace("\n", " | ")
     return f'"{text}"' if " " in text else text
 
 
-def before_dying(act: Callable[[str], None]) -> None:
+def call_before_halt(act: Callable[[str], None]) -> None:
     """Have this done, with the reason, when the process dies by its own hand."""
     _last_acts.append(act)
 
 
-def die(what: str, error: BaseException) -> NoReturn:
+def halt_process(what: str, error: BaseException) -> NoReturn:
     """The last line, and gone: nothing half-done is answered, nothing that is in doubt is written."""
-    log("error", what, error=f"{type(error).__name__}: {error}", where=_where(error))
+    log("error", what, error=f"{type(error).__name__}: {error}", where=_innermost_frames(error))
     for act in _last_acts:
         with contextlib.suppress(Exception):
             act(what)
@@ -39,7 +39,7 @@ def die(what: str, error: BaseException) -> NoReturn:
     os._exit(EXIT_BROKEN)
 
 
-def _where(error: BaseException) -> str:
+def _innermost_frames(error: BaseException) -> str:
     """File, line and function of the innermost frames."""
     frames = []
     trace = error.__traceback__

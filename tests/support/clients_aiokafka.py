@@ -10,7 +10,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import BrokerResponseError, IncompatibleBrokerVersion, KafkaError
 from client_calls import COMPRESSIONS, NO_GROUPS, NO_TRANSACTIONS, OK, Call, Row, Scene, play, scene
 
-from broker.protocol.errors import name_of
+from broker.protocol.errors import error_name
 
 WAIT_S = 20.0
 
@@ -27,10 +27,10 @@ def _asking(ask: Callable[[Scene], Awaitable[object]]) -> Callable[[Scene], str]
         except IncompatibleBrokerVersion:
             return "UNSUPPORTED_VERSION"
         except BrokerResponseError as error:
-            return name_of(error.errno)
+            return error_name(error.errno)
         except KafkaError as error:
             if getattr(error, "errno", -1) > 0:
-                return name_of(error.errno)
+                return error_name(error.errno)
             raise
         return OK
 
@@ -84,7 +84,7 @@ def _raise(answer: object) -> None:
     """Its admin client hands answers out as they are."""
     for each in getattr(answer, "topic_errors", None) or getattr(answer, "topic_error_codes", ()):
         if each[1]:
-            error = KafkaError(name_of(each[1]))
+            error = KafkaError(error_name(each[1]))
             error.errno = each[1]
             raise error
 

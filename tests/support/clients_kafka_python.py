@@ -19,7 +19,7 @@ from kafka.admin import (
 )
 from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, for_code
 
-from broker.protocol.errors import name_of
+from broker.protocol.errors import error_name
 
 WAIT_MS = 20_000
 
@@ -30,7 +30,7 @@ def _answer(ask: Callable[[], object]) -> str:
     except IncompatibleBrokerVersion:
         return "UNSUPPORTED_VERSION"
     except BrokerResponseError as error:
-        return name_of(error.errno)
+        return error_name(error.errno)
     return OK
 
 
@@ -122,7 +122,7 @@ def _alter(at: Scene, incremental: bool, **configs: str) -> str:
         (found,) = answer.values()
         error = re.match(r"\[Error (\d+)]", found[at.topic])
         if error:
-            return name_of(int(error[1]))
+            return error_name(int(error[1]))
         assert found[at.topic] == "OK"
         told = _configs(admin, ConfigResourceType.TOPIC, at.topic)
         assert {key: told[key] for key in asked} == asked

@@ -60,7 +60,7 @@ def tell(node: int, effect: ReplicaEffect) -> str | None:
             assert isinstance(effect.token, Sent)
             values = ",".join(effect.token.values)
             return (
-                f"n{node} answers send({values}): {errors.name_of(effect.error)} offset {effect.base_offset}"
+                f"n{node} answers send({values}): {errors.error_name(effect.error)} offset {effect.base_offset}"
             )
         case ProposeIsr():
             members = " ".join(f"n{broker}/b{epoch}" for broker, epoch in effect.isr)
@@ -176,7 +176,7 @@ class Story:
     def do_read(self, node: str, offset: str = "0") -> None:
         error, records = self.cluster.read(_node(node), int(offset))
         self.lines.append(
-            f"read: {errors.name_of(error)} {' '.join(f'{v}@{o}' for o, v in records)}".rstrip()
+            f"read: {errors.error_name(error)} {' '.join(f'{v}@{o}' for o, v in records)}".rstrip()
         )
 
     def do_partition(self) -> None:

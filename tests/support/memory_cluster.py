@@ -25,26 +25,26 @@ from broker.protocol.messages import (
     CreateTopic,
     Elect,
     ElectAnswer,
-    EpochWish,
+    EndOffsetRequest,
     Expire,
     Fetch,
-    FetchWish,
+    FetchAnswer,
+    FetchRequest,
     Heartbeat,
     LeaderAndIsr,
-    LogEndsWish,
-    OffsetAnswer,
-    OffsetAsked,
+    ListOffsets,
+    ListOffsetsAnswer,
+    LogEndsRequest,
     Persist,
     Produce,
     Publish,
-    ReadAnswer,
     Register,
     Registered,
     ReplicaEffect,
     ReplicaEvent,
     Tick,
 )
-from broker.protocol.purgatory import Purgatory
+from broker.protocol.purgatory import DelayedFetchPurgatory
 from broker.protocol.replica import Replica, ReplicaConfig
 from broker.testing.bugs import rules_for
 
@@ -152,7 +152,7 @@ class MemoryCluster:
         self, node: int, offset: int = 0, *, reader: int | None = None
     ) -> tuple[int, list[tuple[int, str]]]:
         """Poll as a client would: (error, [(offset, value)]). Reads of one `reader` are one consumer's."""
-        answer: list[ReadAnswer] = []
+        answer: list[FetchAnswer] = []
         fetch = Fetch(
             now_ms=self.now_ms, token=answer, replica=CONSUMER, broker_epoch=-1, offset=offset,
             current_leader_epoch=-1, last_fetched_epoch=-1,
@@ -165,8 +165,8 @@ class MemoryCluster:
 
     def end_offset(self, node: int) -> tuple[int, int]:
         """ListOffsets(latest) as a client: (error, offset)."""
-        answer: list[OffsetAnswer] = []
-        asked = OffsetAsked(
+        answer: list[ListOffsetsAnswer] = []
+        asked = ListOffsets(
             now_ms=self.now_ms, token=answer, replica=CONSUMER, current_leader_epoch=-1, latest=True
         )
         self.step(node, asked)
@@ -184,7 +184,7 @@ class MemoryCluster:
         it.waiting.clear()
         for message in broken:
             lost(self, message)
-        it.purgatory = Purgatory()
+        it.purgatory = DelayedFetchPurgatory()
 
     def power_cut(self, node: int, keep: int | None = None) -> None:
         """Crash and lose the batches that were not flushed, or all above `keep` of them."""
@@ -257,11 +257,11 @@ class MemoryCluster:
     def ask(self, node: int) -> None:
         """The follower sends what it wishes for, unless it waits for an answer."""
         it = self.nodes[node]
-        wish = it.replica.wish() if it.replica is not None else None
+        wish = it.replica.next_request() if it.replica is not None else None
         if wish is None or it.asked is not None or self.nodes[wish.leader].replica is None:
             return  # nothing to ask, still waiting, or nobody there to connect to
         it.asked = wish
-        kind = {FetchWish: "fetch", EpochWish: "epoch", LogEndsWish: "ends"}[type(wish)]
+        kind = {FetchRequest: "fetch", EndOffsetRequest: "epoch", LogEndsRequest: "ends"}[type(wish)]
         self.post(kind, node, wish.leader, (wish, it.broker_epoch))
 
     def waiting_messages(

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from broker.protocol import errors
-from broker.protocol.messages import Batch, Fetch, Wish
-from broker.protocol.purgatory import Purgatory
-from broker.protocol.replica import Recovered, Replica
+from broker.protocol.messages import Batch, Fetch, FollowerRequest
+from broker.protocol.purgatory import DelayedFetchPurgatory
+from broker.protocol.replica import RecoveredState, Replica
 from broker.protocol.rules import Rules
 
 CONTROLLER = 100
@@ -24,7 +24,7 @@ class Disk:
     epochs: tuple[tuple[int, int], ...] = ()
     hw: int = 0  # as checkpointed
 
-    def recovered(self, rules: Rules) -> Recovered:
+    def recovered(self, rules: Rules) -> RecoveredState:
         """What a restart finds, after it has cut the log at the first batch that is no good; one segment."""
         expected, good = self.log_start, 0
         for batch in self.batches:
@@ -35,7 +35,7 @@ class Disk:
             del self.batches[good if rules.recovery_keeps_segments else 0 :]
             self.flushed = min(self.flushed, len(self.batches))
         frames = [replace(batch, data=b"") for batch in self.batches]
-        return Recovered(log_start=self.log_start, batches=frames, epochs=self.epochs, hw=self.hw)
+        return RecoveredState(log_start=self.log_start, batches=frames, epochs=self.epochs, hw=self.hw)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +91,8 @@ class Node:
     incarnation: int = 0
     broker_epoch: int = -1
     metadata_version: int = -1
-    purgatory: Purgatory = field(default_factory=Purgatory)
-    asked: Wish | None = None  # what it waits for an answer to
+    purgatory: DelayedFetchPurgatory = field(default_factory=DelayedFetchPurgatory)
+    asked: FollowerRequest | None = None  # what it waits for an answer to
     waiting: dict[object, tuple[Fetch, Message]] = field(default_factory=dict)  # fetches at this node
 
     def numbers(self) -> str:
@@ -103,6 +103,6 @@ class Node:
         if not replica.leading:
             return f"n{self.id} LEO {replica.leo} HW {replica.hw}"
         remotes = ", ".join(f"n{k}: {leo}" for k, leo in replica.remote_leos.items())
-        isr = ",".join(f"n{k}" for k in replica.effective_isr)
+        isr = ",".join(f"n{k}" for k in replica.maximal_isr)
         text = f"n{self.id}* epoch {replica.leader_epoch} LEO {replica.leo} HW {replica.hw} "
         return text + f"remotes {{{remotes}}} isr {{{isr}}}"

@@ -8,30 +8,30 @@ from memory_node import CONTROLLER, DAMAGED, Message, Node, Sent
 
 from broker.protocol import errors
 from broker.protocol.messages import (
-    AlterAnswer,
-    AlterAnswered,
     AlterPartition,
+    AlterPartitionAnswer,
+    AlterPartitionResponse,
     Append,
     Batch,
     EndOffsetAnswer,
-    EndOffsetAnswered,
-    EndOffsetAsked,
-    EpochWish,
+    EndOffsetRequest,
+    EndOffsetResponse,
     Fetch,
-    FetchAnswered,
+    FetchAnswer,
+    FetchResponse,
+    FollowerRequest,
     HwMoved,
-    LogEndsAnswered,
-    LogEndsWish,
-    OffsetAnswer,
-    OffsetAsked,
+    ListOffsets,
+    ListOffsetsAnswer,
+    LogEndsRequest,
+    LogEndsResponse,
+    OffsetsForLeaderEpoch,
     ProduceAnswer,
     ProposeIsr,
-    ReadAnswer,
     Reset,
     RoleChanged,
     SaveEpochs,
     Truncate,
-    Wish,
 )
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def produce_answer(cluster: "MemoryCluster", _it: Node, effect: ProduceAnswer) -
     sent.error, sent.offset = effect.error, effect.base_offset
 
 
-def read_answer(cluster: "MemoryCluster", it: Node, effect: ReadAnswer) -> None:
+def read_answer(cluster: "MemoryCluster", it: Node, effect: FetchAnswer) -> None:
     if isinstance(effect.token, list):  # a client's
         effect.token.append(effect)
         return
@@ -93,7 +93,7 @@ def read_answer(cluster: "MemoryCluster", it: Node, effect: ReadAnswer) -> None:
         )
         return
     wish, _ = message.body
-    answer = FetchAnswered(
+    answer = FetchResponse(
         now_ms=cluster.now_ms, leader=it.id, asked=wish, error=effect.error, hw=effect.hw,
         log_start=effect.log_start, diverging=effect.diverging,
         batches=() if effect.error else _batches(cluster, it, effect),
@@ -101,13 +101,13 @@ def read_answer(cluster: "MemoryCluster", it: Node, effect: ReadAnswer) -> None:
     cluster.post("fetch-answer", it.id, message.sender, answer)
 
 
-def _batches(cluster: "MemoryCluster", it: Node, effect: ReadAnswer) -> tuple[Batch, ...]:
+def _batches(cluster: "MemoryCluster", it: Node, effect: FetchAnswer) -> tuple[Batch, ...]:
     if effect.start == effect.end:
         return ()
     return tuple(cluster.batches(it.id, effect.start, effect.end)[: cluster.fetch_batches])
 
 
-def offset_answer(cluster: "MemoryCluster", _it: Node, effect: OffsetAnswer) -> None:
+def offset_answer(cluster: "MemoryCluster", _it: Node, effect: ListOffsetsAnswer) -> None:
     assert isinstance(effect.token, list)
     effect.token.append(effect)
 
@@ -138,13 +138,13 @@ def lost(cluster: "MemoryCluster", message: Message) -> None:
         alter_answered(cluster, it, proposal, errors.NETWORK_EXCEPTION, None)
     elif message.kind != "metadata":
         body = message.body
-        answered = isinstance(body, FetchAnswered | LogEndsAnswered | EndOffsetAnswered)
+        answered = isinstance(body, FetchResponse | LogEndsResponse | EndOffsetResponse)
         wish = body.asked if answered else body[0]
         if it.asked == wish:
             it.asked = None
 
 
-def current_epoch(cluster: "MemoryCluster", wish: Wish) -> int:
+def current_epoch(cluster: "MemoryCluster", wish: FollowerRequest) -> int:
     """What the generations that do not fence could not send."""
     fenced = cluster.rules.fences_followers or cluster.rules.credits_this_epoch_only
     return wish.leader_epoch if fenced else -1
@@ -164,7 +164,7 @@ def fetch_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
 
 def fetch_answer_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
     answer = message.body
-    assert isinstance(answer, FetchAnswered)
+    assert isinstance(answer, FetchResponse)
     if it.asked == answer.asked:
         it.asked = None
     if not any(batch.data == DAMAGED for batch in answer.batches):  # else asked again, in vain
@@ -173,14 +173,14 @@ def fetch_answer_arrives(cluster: "MemoryCluster", it: Node, message: Message) -
 
 def epoch_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
     wish, _ = message.body
-    assert isinstance(wish, EpochWish)
+    assert isinstance(wish, EndOffsetRequest)
     answers: list[EndOffsetAnswer] = []
-    asked = EndOffsetAsked(
+    asked = OffsetsForLeaderEpoch(
         now_ms=cluster.now_ms, token=answers, replica=message.sender,
         current_leader_epoch=current_epoch(cluster, wish), epoch=wish.epoch,
     )  # fmt: skip
     cluster.step(it.id, asked)
-    body = EndOffsetAnswered(
+    body = EndOffsetResponse(
         now_ms=cluster.now_ms, leader=it.id, asked=wish, error=answers[0].error, end=answers[0].end
     )
     cluster.post("epoch-answer", it.id, message.sender, body)
@@ -188,19 +188,19 @@ def epoch_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
 
 def ends_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
     wish, _ = message.body
-    assert isinstance(wish, LogEndsWish)
+    assert isinstance(wish, LogEndsRequest)
     offsets = []
     for latest in (False, True):
-        answer: list[OffsetAnswer] = []
+        answer: list[ListOffsetsAnswer] = []
         cluster.step(
             it.id,
-            OffsetAsked(
+            ListOffsets(
                 now_ms=cluster.now_ms, token=answer, replica=message.sender,
                 current_leader_epoch=current_epoch(cluster, wish), latest=latest,
             ),
         )  # fmt: skip
         offsets.append(answer[0])
-    body = LogEndsAnswered(
+    body = LogEndsResponse(
         now_ms=cluster.now_ms, leader=it.id, asked=wish, error=offsets[0].error or offsets[1].error,
         log_start=offsets[0].offset, log_end=offsets[1].offset,
     )  # fmt: skip
@@ -209,7 +209,7 @@ def ends_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
 
 def wish_answer_arrives(cluster: "MemoryCluster", it: Node, message: Message) -> None:
     answer = message.body
-    assert isinstance(answer, LogEndsAnswered | EndOffsetAnswered)
+    assert isinstance(answer, LogEndsResponse | EndOffsetResponse)
     if it.asked == answer.asked:
         it.asked = None
     cluster.step(it.id, replace(answer, now_ms=cluster.now_ms))
@@ -232,9 +232,9 @@ def alter_answer_arrives(cluster: "MemoryCluster", it: Node, message: Message) -
 
 
 def alter_answered(
-    cluster: "MemoryCluster", it: Node, proposal: ProposeIsr, error: int, answer: AlterAnswer | None
+    cluster: "MemoryCluster", it: Node, proposal: ProposeIsr, error: int, answer: AlterPartitionAnswer | None
 ) -> None:
-    event = AlterAnswered(
+    event = AlterPartitionResponse(
         now_ms=cluster.now_ms, proposal=proposal, error=error,
         leader_epoch=answer.leader_epoch if answer else -1, isr=answer.isr if answer else (),
         partition_epoch=answer.partition_epoch if answer else -1,
@@ -251,7 +251,7 @@ def at_controller(cluster: "MemoryCluster", message: Message) -> None:
             partition_epoch=proposal.partition_epoch, isr=proposal.isr,
         )
     )  # fmt: skip
-    answer = next(effect for effect in effects if isinstance(effect, AlterAnswer))
+    answer = next(effect for effect in effects if isinstance(effect, AlterPartitionAnswer))
     cluster.post("alter-answer", CONTROLLER, message.sender, (proposal, answer))
 
 
@@ -263,8 +263,8 @@ CARRY_OUT: dict[type, Callable[..., None]] = {
     HwMoved: hw_moved,
     RoleChanged: role_changed,
     ProduceAnswer: produce_answer,
-    ReadAnswer: read_answer,
-    OffsetAnswer: offset_answer,
+    FetchAnswer: read_answer,
+    ListOffsetsAnswer: offset_answer,
     EndOffsetAnswer: end_offset_answer,
     ProposeIsr: propose,
 }

@@ -241,7 +241,7 @@ class Recorder:
                 one["offset"] = answer.base_offset + index
         refused = answer.error and answer.base_offset < 0
         kind = "fail" if refused else "ok" if not answer.error and sent.acks == _ACKS_ALL else "info"
-        besides = {"error": errors.name_of(answer.error)} if answer.error else {}
+        besides = {"error": errors.error_name(answer.error)} if answer.error else {}
         self.record(invoked["process"], kind, "send", sends=told, **besides)
 
     def _read(
@@ -256,7 +256,7 @@ class Recorder:
         error, records = do(node, offset)
         reads = [{"partition": 0, "offset": at, "value": self.value(value)} for at, value in records]
         if error:
-            self.record(process, "fail", "poll", error=errors.name_of(error))
+            self.record(process, "fail", "poll", error=errors.error_name(error))
         else:
             self.record(process, "ok", "poll", reads=reads)
         return error, records
@@ -265,7 +265,7 @@ class Recorder:
         self.record(ENDS, "invoke", "list_offsets")
         error, offset = do(node)
         if error:
-            self.record(ENDS, "fail", "list_offsets", error=errors.name_of(error))
+            self.record(ENDS, "fail", "list_offsets", error=errors.error_name(error))
         else:
             self.record(ENDS, "ok", "list_offsets", offsets=[{"partition": 0, "offset": offset}])
         return error, offset

@@ -5,24 +5,24 @@ from dataclasses import replace
 import pytest
 
 from broker.protocol import errors
-from broker.protocol.leader_epoch_cache import EpochCache
+from broker.protocol.leader_epoch_cache import LeaderEpochFileCache
 from broker.protocol.messages import (
     CONSUMER,
     NO_EPOCH,
     Batch,
     EndOffsetAnswer,
-    EndOffsetAnswered,
-    EndOffsetAsked,
+    EndOffsetRequest,
+    EndOffsetResponse,
     EpochEnd,
-    EpochWish,
     Fetch,
-    FetchAnswered,
-    FetchWish,
+    FetchAnswer,
+    FetchRequest,
+    FetchResponse,
     LeaderAndIsr,
-    ReadAnswer,
+    OffsetsForLeaderEpoch,
     Truncate,
 )
-from broker.protocol.replica import Recovered, Replica, ReplicaConfig
+from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from broker.protocol.rules import GENERATIONS, KIP_279, KIP_320, Rules
 from broker.testing.bugs import rules_for
 
@@ -33,7 +33,7 @@ def replica(rules: Rules, *epochs: int, hw: int = 0) -> Replica:
     """One with a record of each of these epochs, offset by offset."""
     batches = [Batch(base_offset=at, last_offset=at, epoch=epoch) for at, epoch in enumerate(epochs)]
     starts = [(epoch, epochs.index(epoch)) for epoch in sorted(set(epochs))]
-    recovered = Recovered(batches=batches, epochs=starts, hw=hw)
+    recovered = RecoveredState(batches=batches, epochs=starts, hw=hw)
     return Replica(me=1, config=ReplicaConfig(), rules=rules, recovered=recovered)
 
 
@@ -46,9 +46,9 @@ def leads(leader: int, epoch: int) -> LeaderAndIsr:
 
 def answered(it: Replica, end: EpochEnd | None, error: int = 0, **other: int) -> list[int]:
     """The offsets that it truncates to when it hears this."""
-    asked = it.wish()
-    assert isinstance(asked, EpochWish)
-    event = EndOffsetAnswered(now_ms=0, leader=2, asked=replace(asked, **other), error=error, end=end)
+    asked = it.next_request()
+    assert isinstance(asked, EndOffsetRequest)
+    event = EndOffsetResponse(now_ms=0, leader=2, asked=replace(asked, **other), error=error, end=end)
     return [effect.to for effect in it.step(event) if isinstance(effect, Truncate)]
 
 
@@ -58,11 +58,11 @@ def end(epoch: int, offset: int) -> EpochEnd:
 
 def test_what_kip_101_answers() -> None:
     """The start of the first larger epoch, whichever was asked; nothing for one older or later than all."""
-    cache = EpochCache([(1, 0), (4, 3), (6, 5)])
-    told = {epoch: cache.first_answer_for(epoch, 9) for epoch in range(8)}
+    cache = LeaderEpochFileCache([(1, 0), (4, 3), (6, 5)])
+    told = {epoch: cache.kip_101_end_offset_for(epoch, 9) for epoch in range(8)}
     assert told == {0: None, 7: None, 6: end(-1, 9), **dict.fromkeys((1, 2, 3), end(-1, 3)),
                     **dict.fromkeys((4, 5), end(-1, 5))}  # fmt: skip
-    assert EpochCache().first_answer_for(0, 0) is None
+    assert LeaderEpochFileCache().kip_101_end_offset_for(0, 0) is None
 
 
 @pytest.mark.parametrize("rules", [GENERATIONS["kip-101"], KIP_279, TWO_PHASE], ids=lambda r: r.generation)
@@ -70,9 +70,9 @@ def test_nothing_is_fetched_before_the_answer(rules: Rules) -> None:
     """Its latest epoch is asked; where it ends at the leader the log is cut, and then fetching begins."""
     it = replica(rules, 0, 0, 1)
     it.step(leads(2, 3))
-    assert it.wish() == EpochWish(leader=2, leader_epoch=3, epoch=1)
+    assert it.next_request() == EndOffsetRequest(leader=2, leader_epoch=3, epoch=1)
     assert answered(it, end(NO_EPOCH if not rules.answers_with_epoch else 1, 3)) == []
-    assert it.wish() == FetchWish(leader=2, leader_epoch=3, offset=3, last_fetched_epoch=NO_EPOCH)
+    assert it.next_request() == FetchRequest(leader=2, leader_epoch=3, offset=3, last_fetched_epoch=NO_EPOCH)
 
 
 @pytest.mark.parametrize("rules", [GENERATIONS["kip-101"], KIP_279, TWO_PHASE], ids=lambda r: r.generation)
@@ -81,10 +81,10 @@ def test_an_undefined_end_falls_back_to_the_high_watermark(rules: Rules) -> None
     it = replica(rules, 0, 0, 1, hw=1)
     it.step(leads(2, 3))
     assert answered(it, None) == [1]
-    assert isinstance(it.wish(), FetchWish)
+    assert isinstance(it.next_request(), FetchRequest)
     empty = replica(rules)
     empty.step(leads(2, 3))
-    assert isinstance(empty.wish(), FetchWish)
+    assert isinstance(empty.next_request(), FetchRequest)
 
 
 def test_kip_101_takes_the_offset_as_it_is() -> None:
@@ -100,9 +100,9 @@ def test_kip_279_asks_again_where_the_epochs_do_not_meet() -> None:
     it = replica(KIP_279, 0, 2, 4)
     it.step(leads(2, 6))
     assert answered(it, end(3, 9)) == [2]
-    assert it.wish() == EpochWish(leader=2, leader_epoch=6, epoch=2)
+    assert it.next_request() == EndOffsetRequest(leader=2, leader_epoch=6, epoch=2)
     assert answered(it, end(2, 5)) == []
-    assert isinstance(it.wish(), FetchWish)
+    assert isinstance(it.next_request(), FetchRequest)
 
 
 def test_kip_279_cuts_all_that_is_younger_than_anything_the_leader_knows() -> None:
@@ -110,7 +110,7 @@ def test_kip_279_cuts_all_that_is_younger_than_anything_the_leader_knows() -> No
     it = replica(KIP_279, 1)
     it.step(leads(2, 2))
     assert answered(it, end(0, 1)) == [0]
-    assert it.wish() == FetchWish(leader=2, leader_epoch=2, offset=0, last_fetched_epoch=NO_EPOCH)
+    assert it.next_request() == FetchRequest(leader=2, leader_epoch=2, offset=0, last_fetched_epoch=NO_EPOCH)
 
 
 def test_who_is_fenced_asks_no_more_and_who_is_ahead_asks_again() -> None:
@@ -118,11 +118,11 @@ def test_who_is_fenced_asks_no_more_and_who_is_ahead_asks_again() -> None:
     it = replica(TWO_PHASE, 0)
     it.step(leads(2, 3))
     assert answered(it, None, errors.UNKNOWN_LEADER_EPOCH) == []
-    assert isinstance(it.wish(), EpochWish)
+    assert isinstance(it.next_request(), EndOffsetRequest)
     assert answered(it, None, errors.FENCED_LEADER_EPOCH) == []
-    assert it.wish() is None
+    assert it.next_request() is None
     it.step(leads(2, 4))
-    assert isinstance(it.wish(), EpochWish)
+    assert isinstance(it.next_request(), EndOffsetRequest)
 
 
 @pytest.mark.parametrize(("rules", "cuts"), [(TWO_PHASE, []), (KIP_279, [0])], ids=["two-phase", "kip-279"])
@@ -144,8 +144,8 @@ def test_a_new_epoch_of_the_same_leader(rules: str, epochs: tuple[int, int], ask
     it.step(leads(2, epochs[0]))
     answered(it, end(NO_EPOCH if rules == "kip-101" else 0, 1))
     it.step(leads(2, epochs[1]))
-    wish = it.wish()
-    assert isinstance(wish, EpochWish) is asks
+    wish = it.next_request()
+    assert isinstance(wish, EndOffsetRequest) is asks
     assert wish is not None
     assert wish.leader_epoch == epochs[1]
 
@@ -159,7 +159,7 @@ def test_what_a_leader_answers(rules: Rules, epoch: int, told: EpochEnd | int) -
     """Only where there is fencing is the asker's leader epoch compared."""
     it = replica(rules, 0, 0, 2)
     it.step(leads(1, 3))
-    asked = EndOffsetAsked(now_ms=0, token="e", replica=2, current_leader_epoch=epoch, epoch=1)
+    asked = OffsetsForLeaderEpoch(now_ms=0, token="e", replica=2, current_leader_epoch=epoch, epoch=1)
     if rules.generation == "kip-101":
         asked = replace(asked, epoch=0)
     (answer,) = it.step(asked)
@@ -186,10 +186,10 @@ def test_a_follower_is_read_from_below_its_own_high_watermark() -> None:
         it = replica(rules, 0, 0, hw=1)
         it.step(leads(2, 3))
         (answer,) = it.step(read)
-        assert isinstance(answer, ReadAnswer)
+        assert isinstance(answer, FetchAnswer)
         assert (answer.error, answer.start, answer.end) == (error, 0, ends)
         (beyond,) = it.step(replace(read, offset=3))
-        assert isinstance(beyond, ReadAnswer)
+        assert isinstance(beyond, FetchAnswer)
         assert beyond.error in (errors.OFFSET_OUT_OF_RANGE, errors.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -198,7 +198,7 @@ def test_a_new_follower_of_nobody_truncates_nothing() -> None:
     for rules in ("high-watermark", "kip-101"):
         it = replica(rules_for(rules), 0, hw=0)
         assert [one for one in it.step(leads(-1, 3)) if isinstance(one, Truncate)] == []
-        assert it.wish() is None
+        assert it.next_request() is None
     it = replica(rules_for("high-watermark"), 0, hw=0)
     assert [one.to for one in it.step(leads(2, 3)) if isinstance(one, Truncate)] == [0]
 
@@ -208,9 +208,9 @@ def test_the_mutant_that_believes_the_hw_first_truncates_a_tick_later() -> None:
     for bugs, hw, cut in ((("hw_before_trunc",), 2, 0), ((), 0, 1)):
         it = replica(rules_for("kip-320", bugs), 0, 1)
         it.step(leads(2, 3))
-        wish = it.wish()
-        assert isinstance(wish, FetchWish)
-        answer = FetchAnswered(now_ms=0, leader=2, asked=wish, error=0, hw=2, log_start=0,
+        wish = it.next_request()
+        assert isinstance(wish, FetchRequest)
+        answer = FetchResponse(now_ms=0, leader=2, asked=wish, error=0, hw=2, log_start=0,
                                diverging=end(0, 1), batches=())  # fmt: skip
         cuts = [one for one in it.step(answer) if isinstance(one, Truncate)]
         assert (it.hw, len(cuts)) == (hw, cut)

@@ -62,9 +62,9 @@ def test_what_may_be_set_passes_under_the_brokers_name() -> None:
 def test_the_broker_says_what_does_not_fit_together() -> None:
     """As it would say when it starts; a near miss is served."""
     wait = "replica.fetch.wait.max.ms=500"
-    assert check_config.why_not([wait, "replica.lag.time.max.ms=499"]) == (
+    assert check_config.find_problem([wait, "replica.lag.time.max.ms=499"]) == (
         "replica.fetch.wait.max.ms (500) may not be above replica.lag.time.max.ms (499)")
-    assert check_config.why_not([wait, "replica.lag.time.max.ms=500"]) is None
-    assert "no bug 'no-such'" in str(check_config.why_not(["floodmark.bugs=no-such"]))
-    assert "no switch 'no-such'" in str(check_config.why_not(["floodmark.switches=no-such"]))
-    assert check_config.why_not(["no.such.key=1"]) == "unknown key no.such.key"
+    assert check_config.find_problem([wait, "replica.lag.time.max.ms=500"]) is None
+    assert "no bug 'no-such'" in str(check_config.find_problem(["floodmark.bugs=no-such"]))
+    assert "no switch 'no-such'" in str(check_config.find_problem(["floodmark.switches=no-such"]))
+    assert check_config.find_problem(["no.such.key=1"]) == "unknown key no.such.key"

@@ -10,8 +10,8 @@ from broker.protocol.controller import Controller, ControllerConfig, PartitionIn
 from broker.protocol.messages import (
     NO_LEADER,
     AllocateProducerIds,
-    AlterAnswer,
     AlterPartition,
+    AlterPartitionAnswer,
     ControllerEffect,
     ControllerEvent,
     CreateAnswer,
@@ -85,7 +85,7 @@ class Cluster:
         event = CreateTopic(now_ms=self.now_ms, token=0, topic=topic, topic_id="x", **(fields | more))
         return self.answer(event, CreateAnswer)
 
-    def alter(self, *isr: int, by: int = 1, **more: Any) -> AlterAnswer:
+    def alter(self, *isr: int, by: int = 1, **more: Any) -> AlterPartitionAnswer:
         fields: dict[str, Any] = {
             "broker_epoch": self.epochs[by], "leader_epoch": self.it.leader_epoch,
             "partition_epoch": self.it.partition_epoch, "isr": tuple((b, self.epochs[b]) for b in isr),
@@ -93,7 +93,7 @@ class Cluster:
         event = AlterPartition(
             now_ms=self.now_ms, token=0, topic="t", partition=0, broker=by, **(fields | more)
         )
-        return self.answer(event, AlterAnswer)
+        return self.answer(event, AlterPartitionAnswer)
 
     def expire(self, broker: int) -> None:
         assert self.answer(Expire(now_ms=self.now_ms, token=0, broker=broker), ExpireAnswer).error == 0

@@ -11,18 +11,18 @@ from broker.protocol.messages import (
     NO_EPOCH,
     Append,
     Batch,
-    FetchAnswered,
-    FetchWish,
+    FetchAnswer,
+    FetchRequest,
+    FetchResponse,
     HwMoved,
     LeaderAndIsr,
     Produce,
     ProduceAnswer,
-    ReadAnswer,
     RoleChanged,
     SaveEpochs,
     Truncate,
 )
-from broker.protocol.replica import Recovered, Replica, ReplicaConfig
+from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from broker.server.config import ConfigError, parse
 from broker.server.effect_runner import Carrier, Hosted
 from broker.storage.local_log import PartitionLog
@@ -256,11 +256,11 @@ class Played:
         files = Files.open(folder / "log", None)
         self.log = PartitionLog.open(files, "t", 0, topic_id="0" * 32)
         config = ReplicaConfig(min_insync_replicas=1, replica_lag_time_max_ms=1000)
-        replica = Replica(me=1, config=config, rules=rules_for("kip-320"), recovered=Recovered())
+        replica = Replica(me=1, config=config, rules=rules_for("kip-320"), recovered=RecoveredState())
         self.hosted = Hosted(
             topic="t", topic_id="0" * 32, partition=0, log=self.log, replica=replica, checkpointed_hw=0
         )
-        told = (HwMoved, RoleChanged, ProduceAnswer, ReadAnswer)
+        told = (HwMoved, RoleChanged, ProduceAnswer, FetchAnswer)
         carry_out = dict.fromkeys(told, self._left) | {
             Append: lambda _, effect: self.log.append(effect.batches),
             Truncate: lambda _, effect: self.log.truncate(effect.to),
@@ -282,12 +282,12 @@ class Played:
         )  # fmt: skip
 
     def fetched(self, offset: int, epoch: int, hw: int) -> None:
-        wish = self.hosted.replica.wish()
-        assert isinstance(wish, FetchWish)
+        wish = self.hosted.replica.next_request()
+        assert isinstance(wish, FetchRequest)
         one = Batch(base_offset=offset, last_offset=offset, epoch=epoch, data=bytes(100))
         self.carrier.post(
             self.hosted,
-            FetchAnswered(now_ms=0, leader=2, asked=wish, error=0, hw=hw, log_start=0, diverging=None,
+            FetchResponse(now_ms=0, leader=2, asked=wish, error=0, hw=hw, log_start=0, diverging=None,
                           batches=(one,)),
         )  # fmt: skip
 

@@ -4,7 +4,7 @@ import pytest
 
 from broker.protocol import errors
 from broker.protocol.isr import Isr
-from broker.protocol.messages import AlterAnswered, ProposeIsr
+from broker.protocol.messages import AlterPartitionResponse, ProposeIsr
 from broker.protocol.rules import KIP_320
 
 EXPAND = ProposeIsr(leader_epoch=4, partition_epoch=7, isr=((1, 11), (2, 12), (3, 13)))
@@ -23,8 +23,8 @@ def answer(
     isr: tuple[int, ...] = (),
     partition_epoch: int = 8,
     leader_epoch: int = 4,
-) -> AlterAnswered:
-    return AlterAnswered(
+) -> AlterPartitionResponse:
+    return AlterPartitionResponse(
         now_ms=0,
         proposal=proposal,
         error=error,
@@ -36,19 +36,19 @@ def answer(
 
 def test_an_expansion_counts_at_once_and_a_shrink_when_it_is_confirmed() -> None:
     """KIP-497: the larger of both."""
-    assert proposed(EXPAND).effective == (1, 2, 3)
+    assert proposed(EXPAND).maximal == (1, 2, 3)
     isr = proposed(SHRINK)
-    assert isr.effective == (1, 2)
-    assert isr.answered(answer(SHRINK, isr=(1,)))
-    assert isr.effective == (1,)
+    assert isr.maximal == (1, 2)
+    assert isr.handle_response(answer(SHRINK, isr=(1,)))
+    assert isr.maximal == (1,)
 
 
 @pytest.mark.parametrize("error", [errors.INELIGIBLE_REPLICA, errors.OPERATION_NOT_ATTEMPTED])
 def test_a_member_refused_for_certain_is_no_longer_counted(error: int) -> None:
     """The controller has changed nothing."""
     isr = proposed(EXPAND)
-    assert isr.answered(answer(EXPAND, error))
-    assert isr.effective == (1, 2)
+    assert isr.handle_response(answer(EXPAND, error))
+    assert isr.maximal == (1, 2)
     assert isr.pending is None
 
 
@@ -58,42 +58,42 @@ def test_a_member_refused_for_certain_is_no_longer_counted(error: int) -> None:
 def test_an_epoch_refused_keeps_the_member_until_metadata_tells(error: int) -> None:
     """Somebody else has written; it is not sent again."""
     isr = proposed(EXPAND)
-    isr.answered(answer(EXPAND, error))
-    assert isr.effective == (1, 2, 3)
-    assert isr.due() is None
-    assert not isr.overridden((1, 2), 7)
-    assert isr.effective == (1, 2, 3)
-    assert isr.overridden((1, 2), 8)
-    assert isr.effective == (1, 2)
+    isr.handle_response(answer(EXPAND, error))
+    assert isr.maximal == (1, 2, 3)
+    assert isr.take_resend() is None
+    assert not isr.apply_metadata((1, 2), 7)
+    assert isr.maximal == (1, 2, 3)
+    assert isr.apply_metadata((1, 2), 8)
+    assert isr.maximal == (1, 2)
 
 
 def test_a_proposal_without_an_answer_is_sent_again_once() -> None:
     """And counts all the while."""
     isr = proposed(EXPAND)
-    isr.answered(answer(EXPAND, errors.NETWORK_EXCEPTION))
-    assert isr.effective == (1, 2, 3)
-    assert isr.due() == EXPAND
-    assert isr.due() is None
+    isr.handle_response(answer(EXPAND, errors.NETWORK_EXCEPTION))
+    assert isr.maximal == (1, 2, 3)
+    assert isr.take_resend() == EXPAND
+    assert isr.take_resend() is None
 
 
 def test_a_refusal_after_a_lost_sending_proves_nothing() -> None:
     """The lost one may still arrive: the committed ISR is proposed, which voids it when accepted."""
     isr = proposed(EXPAND)
-    isr.answered(answer(EXPAND, errors.REQUEST_TIMED_OUT))
-    isr.due()
-    isr.answered(answer(EXPAND, errors.INELIGIBLE_REPLICA))
-    assert isr.effective == (1, 2, 3)
-    settling = isr.due()
+    isr.handle_response(answer(EXPAND, errors.REQUEST_TIMED_OUT))
+    isr.take_resend()
+    isr.handle_response(answer(EXPAND, errors.INELIGIBLE_REPLICA))
+    assert isr.maximal == (1, 2, 3)
+    settling = isr.take_resend()
     assert settling is not None
     assert settling.isr == ((1, 11), (2, 12))
-    isr.answered(answer(settling, isr=(1, 2)))
-    assert isr.effective == (1, 2)
+    isr.handle_response(answer(settling, isr=(1, 2)))
+    assert isr.maximal == (1, 2)
     assert isr.partition_epoch == 8
 
 
 def test_an_answer_to_something_else_is_dropped() -> None:
     """An earlier proposal's, and a success of another leader epoch."""
     isr = proposed(EXPAND)
-    assert not isr.answered(answer(SHRINK, isr=(1,)))
-    assert not isr.answered(answer(EXPAND, isr=(1, 2, 3), leader_epoch=5))
-    assert isr.effective == (1, 2, 3)
+    assert not isr.handle_response(answer(SHRINK, isr=(1,)))
+    assert not isr.handle_response(answer(EXPAND, isr=(1, 2, 3), leader_epoch=5))
+    assert isr.maximal == (1, 2, 3)

@@ -3,12 +3,12 @@
 import pytest
 
 from broker.protocol import errors
-from broker.protocol.errors import IllegalEvent, name_of
-from broker.protocol.leader_epoch_cache import EpochCache
+from broker.protocol.errors import IllegalEvent, error_name
+from broker.protocol.leader_epoch_cache import LeaderEpochFileCache
 from broker.protocol.log import Log
 from broker.protocol.messages import Batch, EpochEnd
-from broker.protocol.producer_state_manager import SEQUENCES, Producers
-from broker.protocol.purgatory import Purgatory
+from broker.protocol.producer_state_manager import SEQUENCES, ProducerStateManager
+from broker.protocol.purgatory import DelayedFetchPurgatory
 from broker.protocol.rules import GENERATIONS, KIP_320
 from broker.testing.bugs import BUGS, rules_for
 
@@ -61,18 +61,18 @@ def test_the_end_of_an_epoch_is_that_of_the_largest_not_above(
     asked: int, found: tuple[int, int] | None
 ) -> None:
     """KIP-279: the largest epoch <= the one asked, and its end; nothing above the latest."""
-    end = EpochCache(CACHE).end_offset_for(asked, leo=20)
+    end = LeaderEpochFileCache(CACHE).end_offset_for(asked, leo=20)
     assert end == (None if found is None else EpochEnd(epoch=found[0], end_offset=found[1]))
 
 
 def test_an_empty_cache_knows_no_epoch() -> None:
     """Not even epoch 0."""
-    assert EpochCache().end_offset_for(0, leo=0) is None
+    assert LeaderEpochFileCache().end_offset_for(0, leo=0) is None
 
 
 def test_an_assignment_drops_what_it_contradicts() -> None:
     """A new epoch that begins where others began, or before, replaces them; the latest again is no change."""
-    cache = EpochCache(CACHE)
+    cache = LeaderEpochFileCache(CACHE)
     assert not cache.assign(4, 15)
     assert cache.assign(6, 12)
     assert cache.entries == [(1, 0), (3, 10), (6, 12)]
@@ -82,65 +82,71 @@ def test_an_assignment_drops_what_it_contradicts() -> None:
 
 def test_truncating_to_the_leo_drops_the_entry_that_stands_there() -> None:
     """KAFKA-10706; and an entry below it stays."""
-    cache = EpochCache(CACHE)
+    cache = LeaderEpochFileCache(CACHE)
     assert cache.truncate_from_end(12)
     assert not cache.truncate_from_end(12)
     assert cache.entries == [(1, 0), (3, 10)]
 
 
-def appended(producers: Producers, one: Batch) -> None:
-    assert producers.check(one) == (errors.NONE, None)
-    producers.appended(one)
+def appended(producers: ProducerStateManager, one: Batch) -> None:
+    assert producers.check_batch(one) == (errors.NONE, None)
+    producers.update(one)
 
 
 def test_a_retry_is_known_among_the_last_five() -> None:
     """The sixth last is a gap like any other."""
-    producers = Producers()
+    producers = ProducerStateManager()
     sent = [batch(k, k, producer=7, first=k) for k in range(6)]
     for one in sent:
         appended(producers, one)
-    error, known = producers.check(batch(0, 0, producer=7, first=1))
+    error, known = producers.check_batch(batch(0, 0, producer=7, first=1))
     assert (error, known and known.base_offset) == (errors.NONE, 1)
-    assert producers.check(batch(0, 0, producer=7, first=0)) == (errors.OUT_OF_ORDER_SEQUENCE_NUMBER, None)
-    assert producers.check(batch(0, 1, producer=7, first=5))[0] == errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producers.check_batch(batch(0, 0, producer=7, first=0)) == (
+        errors.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        None,
+    )
+    assert producers.check_batch(batch(0, 1, producer=7, first=5))[0] == errors.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_producer_epochs_fence_and_begin_anew() -> None:
     """Lower: 47. Higher: from sequence 0 only. Unknown producer: from anywhere."""
-    producers = Producers()
+    producers = ProducerStateManager()
     appended(producers, batch(0, 1, producer=7, epoch_of=1, first=40))
-    assert producers.check(batch(0, 0, producer=7, epoch_of=0, first=42))[0] == errors.INVALID_PRODUCER_EPOCH
     assert (
-        producers.check(batch(0, 0, producer=7, epoch_of=2, first=1))[0]
+        producers.check_batch(batch(0, 0, producer=7, epoch_of=0, first=42))[0]
+        == errors.INVALID_PRODUCER_EPOCH
+    )
+    assert (
+        producers.check_batch(batch(0, 0, producer=7, epoch_of=2, first=1))[0]
         == errors.OUT_OF_ORDER_SEQUENCE_NUMBER
     )
     appended(producers, batch(2, 2, producer=7, epoch_of=2, first=0))
-    assert producers.check(batch(0, 0, producer=8, first=99)) == (errors.NONE, None)
+    assert producers.check_batch(batch(0, 0, producer=8, first=99)) == (errors.NONE, None)
 
 
 def test_the_sequence_after_the_largest_is_zero() -> None:
     """A batch may even straddle it."""
-    producers = Producers()
+    producers = ProducerStateManager()
     appended(producers, batch(0, 1, producer=7, first=SEQUENCES - 1))
     appended(producers, batch(2, 2, producer=7, first=1))
 
 
 def test_a_truncation_takes_back_what_producers_are_known_by() -> None:
     """As if the batches cut off had never been; other producers are as they were."""
-    producers = Producers()
+    producers = ProducerStateManager()
     for k in range(7):
         appended(producers, batch(2 * k, 2 * k, producer=7, first=k))
         appended(producers, batch(2 * k + 1, 2 * k + 1, producer=8, first=k))
-    producers.truncated(6)
-    again = Producers([batch(k, k, producer=7 + k % 2, first=k // 2) for k in range(6)])
+    producers.truncate_to(6)
+    again = ProducerStateManager([batch(k, k, producer=7 + k % 2, first=k // 2) for k in range(6)])
     for producer in (7, 8):
         for first in range(8):
             one = batch(6, 6, producer=producer, first=first)
-            assert producers.check(one) == again.check(one)
+            assert producers.check_batch(one) == again.check_batch(one)
 
 
-def parked() -> Purgatory:
-    purgatory = Purgatory()
+def parked() -> DelayedFetchPurgatory:
+    purgatory = DelayedFetchPurgatory()
     purgatory.park("follower", ["p0", "p1"], consumer=False, missing_bytes=10, deadline_ms=500)
     purgatory.park("client", ["p0"], consumer=True, missing_bytes=1, deadline_ms=300)
     return purgatory
@@ -202,5 +208,5 @@ def test_an_unknown_name_lists_the_valid_ones(name: str, bugs: list[str], listed
 
 def test_errors_have_kafkas_names() -> None:
     """An unknown code still prints."""
-    assert name_of(6) == "NOT_LEADER_OR_FOLLOWER"
-    assert name_of(4711) == "ERROR_4711"
+    assert error_name(6) == "NOT_LEADER_OR_FOLLOWER"
+    assert error_name(4711) == "ERROR_4711"

@@ -9,19 +9,19 @@ from broker.protocol import errors
 from broker.protocol.controller import Controller, ControllerConfig
 from broker.protocol.messages import (
     CONSUMER,
-    AlterAnswered,
+    AlterPartitionResponse,
     Batch,
     CreateTopic,
     Elect,
     EpochEnd,
     Expire,
     Fetch,
-    FetchAnswered,
-    FetchWish,
+    FetchRequest,
+    FetchResponse,
     Heartbeat,
     LeaderAndIsr,
-    LogEndsAnswered,
-    LogEndsWish,
+    LogEndsRequest,
+    LogEndsResponse,
     Persist,
     Produce,
     ProposeIsr,
@@ -29,7 +29,7 @@ from broker.protocol.messages import (
     ReplicaEvent,
     Tick,
 )
-from broker.protocol.replica import Recovered, Replica, ReplicaConfig
+from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from broker.testing.bugs import rules_for
 from broker.testing.controller_trace_events import controller_lines, untold_lines
 from broker.testing.trace_events import Found, checkpoint_line, replica_lines, standing, start_lines
@@ -43,7 +43,7 @@ def replica(*batches: tuple[int, int, int], hw: int = 0, rules: str = "kip-320",
     frames = [Batch(base_offset=first, last_offset=last, epoch=epoch) for first, last, epoch in batches]
     return Replica(
         me=1, config=ReplicaConfig(min_insync_replicas=2), rules=rules_for(rules, bugs),
-        recovered=Recovered(batches=frames, hw=hw),
+        recovered=RecoveredState(batches=frames, hw=hw),
     )  # fmt: skip
 
 
@@ -78,10 +78,10 @@ def fetch(follower: int, offset: int, *, again: bool = False, epoch: int = 1, la
     )  # fmt: skip
 
 
-def answered(one: Replica, *batches: Batch, hw: int = 0, diverging: EpochEnd | None = None) -> FetchAnswered:
-    wish = one.wish()
-    assert isinstance(wish, FetchWish)
-    return FetchAnswered(
+def answered(one: Replica, *batches: Batch, hw: int = 0, diverging: EpochEnd | None = None) -> FetchResponse:
+    wish = one.next_request()
+    assert isinstance(wish, FetchRequest)
+    return FetchResponse(
         now_ms=0, leader=2, asked=wish, error=0, hw=hw, log_start=0, diverging=diverging, batches=batches
     )
 
@@ -182,11 +182,11 @@ def test_a_log_begun_anew_is_a_truncation_too() -> None:
     one = replica((0, 1, 0), hw=2)
     told(one, leads(leader=2))
     out_of_range = answered(one)
-    told(one, FetchAnswered(now_ms=0, leader=2, asked=out_of_range.asked, error=errors.OFFSET_OUT_OF_RANGE,
+    told(one, FetchResponse(now_ms=0, leader=2, asked=out_of_range.asked, error=errors.OFFSET_OUT_OF_RANGE,
                             hw=0, log_start=0, diverging=None, batches=()))
-    wish = one.wish()
-    assert isinstance(wish, LogEndsWish)
-    line, *_ = told(one, LogEndsAnswered(now_ms=0, leader=2, asked=wish, error=0, log_start=9, log_end=12))
+    wish = one.next_request()
+    assert isinstance(wish, LogEndsRequest)
+    line, *_ = told(one, LogEndsResponse(now_ms=0, leader=2, asked=wish, error=0, log_start=9, log_end=12))
     assert (line["event"], line["from"], line["to"], line["leo"], line["hw"]) == ("truncate", 2, 9, 9, 9)
 
 
@@ -214,7 +214,7 @@ def test_an_isr_is_proposed_on_what_it_builds_and_learnt_before_what_it_moves() 
     assert brief(told(one, fetch(3, 1)))[-1] == ("fetch", 2, 1)
     proposal = ProposeIsr(leader_epoch=1, partition_epoch=4, isr=((1, 11), (2, 12), (3, 13)))
     late_ms = 60_000  # 3 is no longer one that is about to join, for which the HW would wait
-    answer = AlterAnswered(now_ms=late_ms, proposal=proposal, error=0, leader_epoch=1, isr=(1, 2),
+    answer = AlterPartitionResponse(now_ms=late_ms, proposal=proposal, error=0, leader_epoch=1, isr=(1, 2),
                            partition_epoch=5)
     lines = told(one, answer)
     assert brief(lines) == [("isr", 2, 1), ("hw", 2, 2), ("ack", 2, 2)]

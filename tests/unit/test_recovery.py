@@ -12,7 +12,7 @@ import pytest
 from disk import TOPIC_ID, Disk, batch, files_no_larger_than
 
 from broker.protocol.messages import Batch
-from broker.protocol.replica import Recovered, Replica, ReplicaConfig
+from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from broker.storage.checkpoint_files import CheckpointError, read_epochs
 from broker.storage.local_log import PartitionLog
 from broker.storage.log_directory import DiskError, Files
@@ -154,7 +154,7 @@ def test_the_epoch_file_is_mended_against_the_batches(tmp_path: Path, saved: lis
 
     assert disk.log.recovered.epochs == tuple(mended)
     assert read_epochs(disk.folder / "leader-epoch-checkpoint") == tuple(mended)
-    machine = Replica(me=1, config=ReplicaConfig(), rules=rules_for("kip-320", ()), recovered=Recovered(
+    machine = Replica(me=1, config=ReplicaConfig(), rules=rules_for("kip-320", ()), recovered=RecoveredState(
         log_start=disk.log.log_start, batches=disk.log.recovered.batches, epochs=disk.log.recovered.epochs))
     assert machine.epochs == tuple(mended)
 

@@ -12,21 +12,21 @@ from broker.protocol.messages import (
     CONSUMER,
     Batch,
     EndOffsetAnswer,
-    EndOffsetAsked,
     EpochEnd,
     Fetch,
-    FetchAnswered,
-    FetchWish,
+    FetchAnswer,
+    FetchRequest,
+    FetchResponse,
     HwMoved,
     LeaderAndIsr,
-    LogEndsAnswered,
-    LogEndsWish,
-    OffsetAnswer,
-    OffsetAsked,
+    ListOffsets,
+    ListOffsetsAnswer,
+    LogEndsRequest,
+    LogEndsResponse,
+    OffsetsForLeaderEpoch,
     Produce,
     ProduceAnswer,
     ProposeIsr,
-    ReadAnswer,
     ReplicaEffect,
     Reset,
     RoleChanged,
@@ -34,7 +34,7 @@ from broker.protocol.messages import (
     Tick,
     Truncate,
 )
-from broker.protocol.replica import Recovered, Replica, ReplicaConfig
+from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from broker.testing.bugs import rules_for
 
 Effect = TypeVar("Effect")
@@ -53,7 +53,7 @@ def replica(
     start: int = 0,
 ) -> Replica:
     config = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=1_000)
-    recovered = Recovered(log_start=start, batches=batches, epochs=epochs, hw=hw)
+    recovered = RecoveredState(log_start=start, batches=batches, epochs=epochs, hw=hw)
     return Replica(me=1, config=config, rules=rules_for(rules), recovered=recovered)
 
 
@@ -97,11 +97,11 @@ def test_epochs_are_compared_before_anybody_asks_who_leads() -> None:
     it = replica()
     it.step(leads(2, 5))
     for epoch, error in ((4, 74), (6, 75), (5, 6), (-1, 6)):
-        assert only(it.step(fetch(CONSUMER, 0, epoch, -1)), ReadAnswer).error == error
-        asked = EndOffsetAsked(now_ms=0, token="e", replica=3, current_leader_epoch=epoch, epoch=0)
+        assert only(it.step(fetch(CONSUMER, 0, epoch, -1)), FetchAnswer).error == error
+        asked = OffsetsForLeaderEpoch(now_ms=0, token="e", replica=3, current_leader_epoch=epoch, epoch=0)
         assert only(it.step(asked), EndOffsetAnswer).error == error
-        listed = OffsetAsked(now_ms=0, token="o", replica=CONSUMER, current_leader_epoch=epoch, latest=True)
-        assert only(it.step(listed), OffsetAnswer).error == error
+        listed = ListOffsets(now_ms=0, token="o", replica=CONSUMER, current_leader_epoch=epoch, latest=True)
+        assert only(it.step(listed), ListOffsetsAnswer).error == error
 
 
 def test_a_refused_produce_has_no_offset_and_leaves_no_record() -> None:
@@ -123,7 +123,7 @@ def test_an_ack_waits_for_the_whole_isr() -> None:
     it.step(produce())
     it.step(fetch(2, 1))
     effects = it.step(fetch(3, 1))
-    assert only(effects, ReadAnswer).hw == 0
+    assert only(effects, FetchAnswer).hw == 0
     assert only(effects, HwMoved).hw == 1
     assert only(effects, ProduceAnswer) == ProduceAnswer(
         token="p", error=0, base_offset=0, log_start=0, last_offset=0
@@ -184,29 +184,29 @@ def test_a_consumer_reads_below_the_hw_and_finds_nothing_above() -> None:
     """Between HW and LEO is empty, not out of range; above the LEO is."""
     it = leader(batch(0), batch(1), hw=1, epoch=1)
     for offset, error, end in ((0, 0, 1), (1, 0, 1), (2, 0, 2), (3, 1, 3)):
-        answer = only(it.step(fetch(CONSUMER, offset, epoch=1, last=-1)), ReadAnswer)
+        answer = only(it.step(fetch(CONSUMER, offset, epoch=1, last=-1)), FetchAnswer)
         assert (answer.error, answer.end) == (error, end)
 
 
 def test_end_offsets_wait_until_the_hw_covers_what_the_epoch_found() -> None:
     """KIP-207; a follower is told the LEO all the same."""
     it = leader(batch(0), batch(1), hw=1, epoch=1)
-    asked = OffsetAsked(now_ms=0, token="o", replica=CONSUMER, current_leader_epoch=1, latest=True)
-    assert only(it.step(asked), OffsetAnswer).error == errors.OFFSET_NOT_AVAILABLE
-    assert only(it.step(replace(asked, replica=2)), OffsetAnswer).offset == 2
-    assert only(it.step(replace(asked, latest=False)), OffsetAnswer).offset == 0
+    asked = ListOffsets(now_ms=0, token="o", replica=CONSUMER, current_leader_epoch=1, latest=True)
+    assert only(it.step(asked), ListOffsetsAnswer).error == errors.OFFSET_NOT_AVAILABLE
+    assert only(it.step(replace(asked, replica=2)), ListOffsetsAnswer).offset == 2
+    assert only(it.step(replace(asked, latest=False)), ListOffsetsAnswer).offset == 0
     it.step(fetch(2, 2, epoch=1))
     it.step(fetch(3, 2, epoch=1))
-    assert only(it.step(asked), OffsetAnswer).offset == 2
+    assert only(it.step(asked), ListOffsetsAnswer).offset == 2
 
 
 def test_an_earlier_incarnation_is_not_credited() -> None:
     """KIP-903: neither below what the metadata says nor below what has fetched."""
     it = leader(batch(0), epoch=1)
     old = fetch(2, 1, epoch=1, broker_epoch=11)
-    assert only(it.step(old), ReadAnswer).error == errors.NOT_LEADER_OR_FOLLOWER
+    assert only(it.step(old), FetchAnswer).error == errors.NOT_LEADER_OR_FOLLOWER
     it.step(fetch(2, 0, epoch=1, broker_epoch=20))
-    assert only(it.step(fetch(2, 1, epoch=1)), ReadAnswer).error == errors.NOT_LEADER_OR_FOLLOWER
+    assert only(it.step(fetch(2, 1, epoch=1)), FetchAnswer).error == errors.NOT_LEADER_OR_FOLLOWER
     assert it.remote_leos[2] == 0
 
 
@@ -216,22 +216,22 @@ def test_an_expansion_names_the_incarnation_that_has_caught_up() -> None:
     assert not [e for e in it.step(fetch(3, 0, last=-1, broker_epoch=20)) if isinstance(e, ProposeIsr)]
     it = leader(isr=(1, 2))
     assert only(it.step(fetch(3, 0, last=-1)), ProposeIsr).isr == ((1, 11), (2, 12), (3, 13))
-    assert it.effective_isr == (1, 2, 3)
+    assert it.maximal_isr == (1, 2, 3)
 
 
 def test_a_diverging_fetch_is_told_where_and_not_credited() -> None:
     """KAFKA-13141."""
     it = leader(batch(0), batch(1), epoch=2)
     it.step(produce())
-    answer = only(it.step(fetch(2, 3, epoch=2, last=1)), ReadAnswer)
+    answer = only(it.step(fetch(2, 3, epoch=2, last=1)), FetchAnswer)
     assert (answer.diverging, answer.start, answer.end) == (EpochEnd(epoch=0, end_offset=2), 3, 3)
     assert it.remote_leos[2] == -1
 
 
-def answered(it: Replica, *batches: Batch, **more: object) -> FetchAnswered:
-    asked = it.wish()
-    assert isinstance(asked, FetchWish)
-    plain = FetchAnswered(
+def answered(it: Replica, *batches: Batch, **more: object) -> FetchResponse:
+    asked = it.next_request()
+    assert isinstance(asked, FetchRequest)
+    plain = FetchResponse(
         now_ms=0,
         leader=asked.leader,
         asked=asked,
@@ -253,9 +253,9 @@ def follower(*batches: Batch, epoch: int = 3, rules: str = "kip-320", hw: int = 
 def test_a_follower_asks_from_its_end_with_its_last_epoch() -> None:
     """And, without epochs, with none."""
     it = follower(batch(0), batch(1, 2))
-    assert it.wish() == FetchWish(leader=2, leader_epoch=3, offset=2, last_fetched_epoch=2)
+    assert it.next_request() == FetchRequest(leader=2, leader_epoch=3, offset=2, last_fetched_epoch=2)
     old = follower(batch(0), hw=1, rules="high-watermark")
-    assert old.wish() == FetchWish(leader=2, leader_epoch=3, offset=1, last_fetched_epoch=-1)
+    assert old.next_request() == FetchRequest(leader=2, leader_epoch=3, offset=1, last_fetched_epoch=-1)
 
 
 def test_a_late_answer_is_dropped() -> None:
@@ -306,12 +306,12 @@ def test_out_of_range_asks_for_the_ends_and_begins_anew_where_the_leader_does() 
     """With epochs the leader's end alone truncates nothing."""
     it = follower(batch(0))
     it.step(answered(it, error=errors.OFFSET_OUT_OF_RANGE))
-    wish = it.wish()
-    assert wish == LogEndsWish(leader=2, leader_epoch=3)
-    ends = LogEndsAnswered(now_ms=0, leader=2, asked=wish, error=0, log_start=5, log_end=9)
+    wish = it.next_request()
+    assert wish == LogEndsRequest(leader=2, leader_epoch=3)
+    ends = LogEndsResponse(now_ms=0, leader=2, asked=wish, error=0, log_start=5, log_end=9)
     assert only(it.step(ends), Reset).start == 5
     assert (it.log_start, it.leo, it.hw) == (5, 5, 5)
-    assert it.wish() == FetchWish(leader=2, leader_epoch=3, offset=5, last_fetched_epoch=-1)
+    assert it.next_request() == FetchRequest(leader=2, leader_epoch=3, offset=5, last_fetched_epoch=-1)
 
 
 @pytest.mark.parametrize(("rules", "leo"), [("high-watermark", 1), ("kip-320", 2)])
@@ -319,9 +319,9 @@ def test_out_of_range_above_the_leaders_end(rules: str, leo: int) -> None:
     """Without epochs a follower cuts its log there, as 2.8.2 does."""
     it = follower(batch(0), batch(1), hw=2, rules=rules)
     it.step(answered(it, error=errors.OFFSET_OUT_OF_RANGE))
-    wish = it.wish()
-    assert isinstance(wish, LogEndsWish)
-    it.step(LogEndsAnswered(now_ms=0, leader=2, asked=wish, error=0, log_start=0, log_end=1))
+    wish = it.next_request()
+    assert isinstance(wish, LogEndsRequest)
+    it.step(LogEndsResponse(now_ms=0, leader=2, asked=wish, error=0, log_start=0, log_end=1))
     assert it.leo == leo
 
 
@@ -329,18 +329,18 @@ def test_a_fenced_follower_asks_nothing_until_it_hears_of_a_newer_epoch() -> Non
     """The same epoch again does not wake it."""
     it = follower(batch(0))
     it.step(answered(it, error=errors.FENCED_LEADER_EPOCH))
-    assert it.wish() is None
+    assert it.next_request() is None
     it.step(leads(2, 3, partition_epoch=1))
-    assert it.wish() is None
+    assert it.next_request() is None
     it.step(leads(2, 4))
-    assert it.wish() is not None
+    assert it.next_request() is not None
 
 
 def test_without_epochs_a_misfit_batch_halts_the_replica() -> None:
     """Z05: a batch that begins below the LEO is not appended; the partition is given up until a new epoch."""
     it = follower(batch(0), hw=1, rules="high-watermark")
     assert it.step(answered(it, Batch(base_offset=0, last_offset=3, epoch=3, data=b"x"), hw=4)) == []
-    assert it.wish() is None
+    assert it.next_request() is None
 
 
 def test_an_epoch_below_any_seen_is_not_obeyed() -> None:

@@ -204,7 +204,7 @@ def test_a_process_that_ends_itself_says_so_last(tmp_path: Path) -> None:
     """A broken invariant, a disk that refuses: the trace has the reason."""
     dies = "from broker import process_log; from broker.testing import trace\n"
     dies += "from pathlib import Path; import sys\n"
-    dies += "trace.Trace(Path(sys.argv[1]), 1); process_log.die('disk-refused', OSError('no'))"
+    dies += "trace.Trace(Path(sys.argv[1]), 1); process_log.halt_process('disk-refused', OSError('no'))"
     ended = subprocess.run(
         [sys.executable, "-c", dies, tmp_path / "1.trace"], capture_output=True, timeout=60, check=False
     )

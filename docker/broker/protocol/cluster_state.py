@@ -117,7 +117,7 @@ def _partition_fields(partition: Partition) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _partition(fields: Record) -> Partition:
+def _read_partition(fields: Record) -> Partition:
     partition = Partition(
         replicas=tuple(fields["replicas"]), leader=fields["leader"], leader_epoch=fields["leader_epoch"],
         isr=tuple(fields["isr"]), partition_epoch=fields["partition_epoch"],
@@ -143,14 +143,14 @@ def _apply_topic(state: ClusterState, record: Record) -> None:
     state.version += 1
     state.topics[record["topic"]] = Topic(
         name=record["topic"], id=record["id"], configs=dict(record["configs"]),
-        partitions=tuple(_partition(fields) for fields in record["partitions"]),
+        partitions=tuple(_read_partition(fields) for fields in record["partitions"]),
     )  # fmt: skip
 
 
 def _apply_partition(state: ClusterState, record: Record) -> None:
     state.version += 1
     topic, index = state.topics[record["topic"]], record["partition"]
-    was, now = topic.partitions[index], _partition(record)
+    was, now = topic.partitions[index], _read_partition(record)
     assert now.leader_epoch >= was.leader_epoch, f"{topic.name}-{index}: leader epoch falls: {was} -> {now}"
     assert now.partition_epoch == was.partition_epoch + 1, f"{topic.name}-{index}: {was} -> {now}"
     partitions = (*topic.partitions[:index], now, *topic.partitions[index + 1 :])
@@ -166,7 +166,7 @@ def _apply_configs(state: ClusterState, record: Record) -> None:
 def _apply_partitions(state: ClusterState, record: Record) -> None:
     state.version += 1
     topic = state.topics[record["topic"]]
-    new = tuple(_partition(fields) for fields in record["partitions"])
+    new = tuple(_read_partition(fields) for fields in record["partitions"])
     state.topics[record["topic"]] = replace(topic, partitions=(*topic.partitions, *new))
 
 

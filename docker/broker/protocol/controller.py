@@ -31,12 +31,12 @@ from broker.protocol.cluster_state import (
     topic_deleted_record,
     topic_record,
 )
-from broker.protocol.elections import appointed, elected, without
+from broker.protocol.elections import elect_leader, elect_named_leader, remove_broker
 from broker.protocol.messages import (
     NO_LEADER,
     AllocateProducerIds,
-    AlterAnswer,
     AlterPartition,
+    AlterPartitionAnswer,
     AlterTopic,
     ControllerEffect,
     ControllerEvent,
@@ -58,9 +58,9 @@ from broker.protocol.messages import (
     Tick,
     TopicAnswer,
 )
-from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo, metadata_of
+from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo, build_metadata
 from broker.protocol.rules import KIP_320, Rules
-from broker.protocol.topic_placement import TopicDefaults, new_partitions, new_topic
+from broker.protocol.topic_placement import TopicDefaults, plan_partitions, plan_topic
 
 __all__ = ["BrokerInfo", "Controller", "ControllerConfig", "Metadata", "PartitionInfo", "TopicInfo"]
 
@@ -116,7 +116,7 @@ class Controller:
         """Persist, then Publish, then the answer; each only if there is one."""
         self._records = []
         version = self._state.version
-        self._excuse(event.now_ms)
+        self._extend_sessions_after_sleep(event.now_ms)
         for broker in self._state.brokers:  # a session begins when first thought of, after a restart too
             if broker not in self._sessions:
                 self._sessions[broker] = _Session(heard_ms=event.now_ms)
@@ -130,7 +130,7 @@ class Controller:
             effects.append(answer)
         return effects
 
-    def _excuse(self, now_ms: int) -> None:
+    def _extend_sessions_after_sleep(self, now_ms: int) -> None:
         """Move the sessions by the time in which nothing at all was heard or done here (rule 6)."""
         asleep_ms = now_ms - self._stepped_ms if self._stepped_ms is not None else 0
         self._stepped_ms = now_ms
@@ -141,7 +141,7 @@ class Controller:
     def metadata(self) -> Metadata:
         """The whole metadata as of now."""
         if self._metadata is None or self._metadata.version != self._state.version:
-            self._metadata = metadata_of(self._state)
+            self._metadata = build_metadata(self._state)
         return self._metadata
 
     # -- brokers ---------------------------------------------------------------------------------------
@@ -163,34 +163,34 @@ class Controller:
             stopping=False,
             registered_version=0,  # the record's own
         )
-        self._record(broker_record(broker))
+        self._write_record(broker_record(broker))
         self._sessions[event.broker] = _Session(heard_ms=event.now_ms)
         if not unnoticed:
-            self._take_out(event.broker)
+            self._remove_from_partitions(event.broker)
         return Registered(token=event.token, error=errors.NONE, broker_epoch=broker.epoch)
 
     def _heartbeat(self, event: Heartbeat) -> ControllerEffect:
         broker = self._state.brokers.get(event.broker)
-        error = _broker_error(broker, event.broker_epoch)
+        error = _check_broker_epoch(broker, event.broker_epoch)
         if error or broker is None:
             return HeartbeatAnswer(token=event.token, error=error, fenced=True, may_stop=False)
         session = self._sessions[event.broker]
         session.heard_ms = event.now_ms
         session.metadata_version = max(session.metadata_version, event.metadata_version)
         if event.stopping:
-            return self._stop(event, broker, session)
+            return self._shut_down_broker(event, broker, session)
         if broker.fenced and not broker.stopping and event.metadata_version >= broker.registered_version:
             broker = replace(broker, fenced=False)
-            self._record(broker_record(broker))
+            self._write_record(broker_record(broker))
             self._elect_leaderless()
         return HeartbeatAnswer(token=event.token, error=errors.NONE, fenced=broker.fenced, may_stop=False)
 
-    def _stop(self, event: Heartbeat, broker: Broker, session: _Session) -> ControllerEffect:
+    def _shut_down_broker(self, event: Heartbeat, broker: Broker, session: _Session) -> ControllerEffect:
         """Controlled shutdown: nothing is led by it any more, and the others know, before it may stop."""
         if not broker.stopping:
             broker = replace(broker, stopping=True)
-            self._record(broker_record(broker))
-            self._take_out(broker.id)
+            self._write_record(broker_record(broker))
+            self._remove_from_partitions(broker.id)
         if session.stop_version < 0:
             session.stop_version = self._state.version
         told = all(
@@ -222,31 +222,35 @@ class Controller:
         expired = list(brokers)
         stale = None if self._rules.expires_one_by_one else dict(self._partitions())
         for broker in expired:
-            self._record(broker_record(replace(self._state.brokers[broker], fenced=True)))
-            self._take_out(broker, stale)
+            self._write_record(broker_record(replace(self._state.brokers[broker], fenced=True)))
+            self._remove_from_partitions(broker, stale)
 
-    def _take_out(self, broker: int, stale: Mapping[tuple[str, int], Partition] | None = None) -> None:
+    def _remove_from_partitions(
+        self, broker: int, stale: Mapping[tuple[str, int], Partition] | None = None
+    ) -> None:
         """Out of every ISR of which it is not the last member, and out of every leadership."""
         for (topic, index), partition in list(self._partitions()):
             was = partition
             if stale is not None:  # the mutant's rule
                 was = replace(stale[topic, index], leader_epoch=partition.leader_epoch)
-            change = without(was, broker, self._state.active, self._rules, unclean=self._unclean(topic))
+            change = remove_broker(
+                was, broker, self._state.active, self._rules, unclean=self._allows_unclean_election(topic)
+            )
             if change is not None:
                 change = replace(change, partition_epoch=partition.partition_epoch + 1)
-                self._record(partition_record(topic, index, change))
+                self._write_record(partition_record(topic, index, change))
 
     # -- partitions ------------------------------------------------------------------------------------
 
     def _alter_partition(self, event: AlterPartition) -> ControllerEffect:
         partition = self._state.partition(event.topic, event.partition)
-        error = _broker_error(self._state.brokers.get(event.broker), event.broker_epoch)
+        error = _check_broker_epoch(self._state.brokers.get(event.broker), event.broker_epoch)
         if not error and partition is None:
             error = errors.UNKNOWN_TOPIC_OR_PARTITION
         elif not error and partition is not None:
-            error = self._alter_error(event, partition)
+            error = self._check_alter_partition(event, partition)
         if error or partition is None:
-            return AlterAnswer(
+            return AlterPartitionAnswer(
                 token=event.token, error=error, leader=NO_LEADER, leader_epoch=-1, isr=(), partition_epoch=-1
             )
         members = {broker for broker, _ in event.isr}
@@ -255,8 +259,8 @@ class Controller:
             isr=tuple(broker for broker in partition.replicas if broker in members),
             partition_epoch=partition.partition_epoch + 1,  # always: it voids older requests
         )
-        self._record(partition_record(event.topic, event.partition, now))
-        return AlterAnswer(
+        self._write_record(partition_record(event.topic, event.partition, now))
+        return AlterPartitionAnswer(
             token=event.token,
             error=errors.NONE,
             leader=now.leader,
@@ -265,7 +269,7 @@ class Controller:
             partition_epoch=now.partition_epoch,
         )
 
-    def _alter_error(self, event: AlterPartition, partition: Partition) -> int:
+    def _check_alter_partition(self, event: AlterPartition, partition: Partition) -> int:
         """Kafka's checks in Kafka's order."""
         if self._rules.alter_compares_epochs:
             if event.leader_epoch > partition.leader_epoch:
@@ -300,14 +304,14 @@ class Controller:
         results = []
         for topic, index in named:
             if event.leader == NO_LEADER:
-                error = self._elect_one(topic, index, unclean=event.unclean)
+                error = self._elect_leader(topic, index, unclean=event.unclean)
             else:
-                error = self._appoint(topic, index, event.leader, unclean=event.unclean)
+                error = self._elect_named_leader(topic, index, event.leader, unclean=event.unclean)
             if event.partitions or error != errors.ELECTION_NOT_NEEDED:
                 results.append((topic, index, error))
         return ElectAnswer(token=event.token, results=tuple(results))
 
-    def _elect_one(self, topic: str, index: int, *, unclean: bool) -> int:
+    def _elect_leader(self, topic: str, index: int, *, unclean: bool) -> int:
         partition = self._state.partition(topic, index)
         if partition is None:
             return errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -320,13 +324,13 @@ class Controller:
             return errors.ELECTION_NOT_NEEDED
         elif wanted not in partition.isr or not active(wanted):
             return errors.PREFERRED_LEADER_NOT_AVAILABLE
-        now = elected(partition, active, self._rules, unclean=unclean, preferred=not unclean)
+        now = elect_leader(partition, active, self._rules, unclean=unclean, preferred=not unclean)
         if now is None:
             return errors.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        self._record(partition_record(topic, index, now))
+        self._write_record(partition_record(topic, index, now))
         return errors.NONE
 
-    def _appoint(self, topic: str, index: int, leader: int, *, unclean: bool) -> int:
+    def _elect_named_leader(self, topic: str, index: int, leader: int, *, unclean: bool) -> int:
         """Elect this one: an active member of the ISR or, unclean, an active replica."""
         partition = self._state.partition(topic, index)
         if partition is None:
@@ -336,16 +340,18 @@ class Controller:
         eligible = partition.replicas if unclean else partition.isr
         if leader not in eligible or not self._state.active(leader):
             return errors.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        self._record(partition_record(topic, index, appointed(partition, leader, self._rules)))
+        self._write_record(partition_record(topic, index, elect_named_leader(partition, leader, self._rules)))
         return errors.NONE
 
     def _elect_leaderless(self) -> None:
         """A broker is back: partitions without a leader may have one again."""
         for (topic, index), partition in list(self._partitions()):
             if partition.leader == NO_LEADER:
-                now = elected(partition, self._state.active, self._rules, unclean=self._unclean(topic))
+                now = elect_leader(
+                    partition, self._state.active, self._rules, unclean=self._allows_unclean_election(topic)
+                )
                 if now is not None:
-                    self._record(partition_record(topic, index, now))
+                    self._write_record(partition_record(topic, index, now))
 
     # -- topics and producers ----------------------------------------------------------------------------
 
@@ -354,49 +360,49 @@ class Controller:
             partitions=self._config.default_partitions,
             replication_factor=self._config.default_replication_factor,
         )
-        made = new_topic(event, self._state, defaults)
+        made = plan_topic(event, self._state, defaults)
         if isinstance(made, CreateAnswer):
             return made
         if not event.validate_only:
-            self._record(topic_record(made))
+            self._write_record(topic_record(made))
         return CreateAnswer(token=event.token, error=errors.NONE, message="", topic_id=made.id)
 
     def _alter_topic(self, event: AlterTopic) -> ControllerEffect:
         if event.topic not in self._state.topics:
-            return _no_topic(event)
+            return _unknown_topic_answer(event)
         if self._state.topics[event.topic].configs != event.configs:
-            self._record(configs_record(event.topic, event.configs))
+            self._write_record(configs_record(event.topic, event.configs))
             self._elect_leaderless()  # unclean elections may be allowed now
         return TopicAnswer(token=event.token, error=errors.NONE, message="")
 
     def _grow_topic(self, event: GrowTopic) -> ControllerEffect:
         topic = self._state.topics.get(event.topic)
         if topic is None:
-            return _no_topic(event)
-        made = new_partitions(event, topic, self._state)
+            return _unknown_topic_answer(event)
+        made = plan_partitions(event, topic, self._state)
         if isinstance(made, TopicAnswer):
             return made
         if not event.validate_only:
-            self._record(partitions_record(event.topic, made))
+            self._write_record(partitions_record(event.topic, made))
         return TopicAnswer(token=event.token, error=errors.NONE, message="")
 
     def _delete_topic(self, event: DeleteTopic) -> ControllerEffect:
         if event.topic not in self._state.topics:
-            return _no_topic(event)
-        self._record(topic_deleted_record(event.topic))
+            return _unknown_topic_answer(event)
+        self._write_record(topic_deleted_record(event.topic))
         return TopicAnswer(token=event.token, error=errors.NONE, message="")
 
     def _allocate_producer_ids(self, event: AllocateProducerIds) -> ControllerEffect:
-        error = _broker_error(self._state.brokers.get(event.broker), event.broker_epoch)
+        error = _check_broker_epoch(self._state.brokers.get(event.broker), event.broker_epoch)
         if error:
             return ProducerIdsAnswer(token=event.token, error=error, first=-1, count=0)
         first, count = self._state.next_producer_id, self._config.producer_id_block
-        self._record(producer_ids_record(first + count))
+        self._write_record(producer_ids_record(first + count))
         return ProducerIdsAnswer(token=event.token, error=errors.NONE, first=first, count=count)
 
     # -- helpers -----------------------------------------------------------------------------------------
 
-    def _record(self, record: Record) -> None:
+    def _write_record(self, record: Record) -> None:
         self._state.apply(record)
         self._records.append(record)
 
@@ -405,17 +411,17 @@ class Controller:
             for index, partition in enumerate(topic.partitions):
                 yield (name, index), partition
 
-    def _unclean(self, topic: str) -> bool:
+    def _allows_unclean_election(self, topic: str) -> bool:
         own = self._state.topics[topic].configs.get("unclean.leader.election.enable")
         return self._config.unclean_leader_election if own is None else own.lower() == "true"
 
 
-def _no_topic(event: AlterTopic | GrowTopic | DeleteTopic) -> TopicAnswer:
+def _unknown_topic_answer(event: AlterTopic | GrowTopic | DeleteTopic) -> TopicAnswer:
     error, message = errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {event.topic!r}"
     return TopicAnswer(token=event.token, error=error, message=message)
 
 
-def _broker_error(broker: Broker | None, epoch: int) -> int:
+def _check_broker_epoch(broker: Broker | None, epoch: int) -> int:
     """Kafka's checkBrokerEpoch."""
     if broker is None:
         return errors.BROKER_ID_NOT_REGISTERED

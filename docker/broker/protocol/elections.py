@@ -19,7 +19,7 @@ from broker.protocol.rules import Rules
 Active = Callable[[int], bool]
 
 
-def without(
+def remove_broker(
     partition: Partition, broker: int, active: Active, rules: Rules, *, unclean: bool
 ) -> Partition | None:
     """The partition after `broker` has failed, bounced or begun to stop; None if that changes nothing.
@@ -29,10 +29,10 @@ def without(
     isr = tuple(member for member in partition.isr if member != broker) or partition.isr
     if partition.leader != broker and isr == partition.isr:
         return None
-    return elected(replace(partition, isr=isr), active, rules, unclean=unclean, was=partition)
+    return elect_leader(replace(partition, isr=isr), active, rules, unclean=unclean, was=partition)
 
 
-def elected(
+def elect_leader(
     partition: Partition,
     active: Active,
     rules: Rules,
@@ -43,7 +43,7 @@ def elected(
 ) -> Partition | None:
     """The partition with the leader it should have; None if that is what `was` (or it) says already."""
     was = was or partition
-    leader, isr = _choice(partition, active, rules, unclean=unclean, preferred=preferred)
+    leader, isr = _choose_leader(partition, active, rules, unclean=unclean, preferred=preferred)
     if leader == was.leader and isr == was.isr:
         return None
     bump = int(leader != was.leader and rules.election_bumps_epoch)
@@ -56,7 +56,7 @@ def elected(
     )
 
 
-def appointed(partition: Partition, leader: int, rules: Rules) -> Partition:
+def elect_named_leader(partition: Partition, leader: int, rules: Rules) -> Partition:
     """The partition with this leader; one from outside the ISR is the ISR alone (an unclean election)."""
     return Partition(
         replicas=partition.replicas,
@@ -67,7 +67,7 @@ def appointed(partition: Partition, leader: int, rules: Rules) -> Partition:
     )
 
 
-def _choice(
+def _choose_leader(
     partition: Partition, active: Active, rules: Rules, *, unclean: bool, preferred: bool
 ) -> tuple[int, tuple[int, ...]]:
     """(leader, ISR)."""

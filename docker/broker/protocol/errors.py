@@ -62,7 +62,7 @@ NEW_LEADER_ELECTED = 108
 _NAMES = {code: name for name, code in list(globals().items()) if name.isupper() and isinstance(code, int)}
 
 
-def name_of(code: int) -> str:
+def error_name(code: int) -> str:
     """Kafka's name of an error code, or `ERROR_<code>` where we have none."""
     return _NAMES.get(code, f"ERROR_{code}")
 

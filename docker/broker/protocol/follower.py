@@ -16,95 +16,97 @@ from broker.protocol.messages import (
     NO_EPOCH,
     NO_LEADER,
     Batch,
-    EndOffsetAnswered,
+    EndOffsetRequest,
+    EndOffsetResponse,
     EpochEnd,
-    EpochWish,
-    FetchAnswered,
-    FetchWish,
-    LogEndsAnswered,
-    LogEndsWish,
-    Wish,
+    FetchRequest,
+    FetchResponse,
+    FollowerRequest,
+    LogEndsRequest,
+    LogEndsResponse,
 )
-from broker.protocol.replica_state import State
+from broker.protocol.replica_state import ReplicaState
 
 
 class Follower:
     """One leader epoch under another's lead, or under nobody's."""
 
-    __slots__ = ("_asks_epoch", "_halted", "_parting", "_wants_ends", "state")
+    __slots__ = ("_deferred_divergence", "_halted", "_must_ask_end_offset", "_must_ask_log_ends", "state")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ReplicaState) -> None:
         self.state = state
-        self._wants_ends = False  # after OFFSET_OUT_OF_RANGE: where does the leader's log begin and end?
+        self._must_ask_log_ends = (
+            False  # after OFFSET_OUT_OF_RANGE: where does the leader's log begin and end?
+        )
         self._halted = False  # fenced, or (without epochs) stuck on a batch that does not fit
-        self._asks_epoch = state.rules.asks_before_fetching
-        self._parting: EpochEnd | None = None  # the mutant's: where to truncate, later
+        self._must_ask_end_offset = state.rules.asks_before_fetching
+        self._deferred_divergence: EpochEnd | None = None  # the mutant's: where to truncate, later
         if state.leader == NO_LEADER:
             return  # KAFKA-1647: while nobody leads nothing is known to be wrong
         if state.rules.truncates_to_hw:
             state.truncate(state.hw, "to the high watermark")
-        elif self._asks_epoch and state.epochs.latest == NO_EPOCH:
+        elif self._must_ask_end_offset and state.epochs.latest_epoch == NO_EPOCH:
             self._truncate_to_hw("there is no epoch to ask for")
 
-    def wish(self) -> Wish | None:
+    def next_request(self) -> FollowerRequest | None:
         """What would be asked now."""
         state = self.state
         rules = state.rules
-        if state.leader == NO_LEADER or self._halted or self._parting is not None:
+        if state.leader == NO_LEADER or self._halted or self._deferred_divergence is not None:
             return None
-        if self._asks_epoch:
-            return EpochWish(
-                leader=state.leader, leader_epoch=state.leader_epoch, epoch=state.epochs.latest
+        if self._must_ask_end_offset:
+            return EndOffsetRequest(
+                leader=state.leader, leader_epoch=state.leader_epoch, epoch=state.epochs.latest_epoch
             )
-        if self._wants_ends:
-            return LogEndsWish(leader=state.leader, leader_epoch=state.leader_epoch)
+        if self._must_ask_log_ends:
+            return LogEndsRequest(leader=state.leader, leader_epoch=state.leader_epoch)
         by_epoch = rules.truncates_by_epoch and rules.truncates_on_fetch
-        return FetchWish(
+        return FetchRequest(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
             offset=state.log.end,
-            last_fetched_epoch=state.epochs.latest if by_epoch else NO_EPOCH,
+            last_fetched_epoch=state.epochs.latest_epoch if by_epoch else NO_EPOCH,
         )
 
-    def fetched(self, event: FetchAnswered) -> None:
+    def handle_fetch_response(self, event: FetchResponse) -> None:
         """Take over what the leader answered to a fetch."""
         state = self.state
-        if not self._answers_wish(event):
+        if not self._answers_current_request(event):
             return
         if event.error == errors.OFFSET_OUT_OF_RANGE:
-            self._wants_ends = True
+            self._must_ask_log_ends = True
         elif event.error == errors.FENCED_LEADER_EPOCH:
             self._halted = True
         elif event.error:
             return  # the shell backs off and asks again
         elif event.diverging is not None and state.rules.truncates_before_hw:
-            self._diverged(event.diverging)
+            self._truncate_diverging(event.diverging)
         elif event.diverging is not None:
             state.hw = max(state.log.start, min(state.log.end, event.hw))
-            self._parting = event.diverging
+            self._deferred_divergence = event.diverging
         else:
-            self._take_over(event)
+            self._append_fetched(event)
 
-    def _answers_wish(self, event: FetchAnswered) -> bool:
-        wish = self.wish()
+    def _answers_current_request(self, event: FetchResponse) -> bool:
+        wish = self.next_request()
         if event.asked == wish and event.leader == event.asked.leader:
             return True
-        late_allowed = not self.state.rules.answers_need_epoch and isinstance(wish, FetchWish)
+        late_allowed = not self.state.rules.answers_need_epoch and isinstance(wish, FetchRequest)
         return (
             late_allowed and event.leader == self.state.leader and event.asked.offset == self.state.log.end
         )
 
-    def _answers_epoch_wish(self, event: EndOffsetAnswered) -> bool:
-        if not self._asks_epoch:
+    def _answers_current_epoch_request(self, event: EndOffsetResponse) -> bool:
+        if not self._must_ask_end_offset:
             return False
-        if event.asked == self.wish() and event.leader == event.asked.leader:
+        if event.asked == self.next_request() and event.leader == event.asked.leader:
             return True
         return not self.state.rules.answers_need_epoch and event.leader == self.state.leader
 
-    def _take_over(self, event: FetchAnswered) -> None:
+    def _append_fetched(self, event: FetchResponse) -> None:
         state = self.state
         if event.batches:
-            if self._misfit(event.batches):
+            if self._cannot_continue_log(event.batches):
                 return
             state.append(event.batches, leading=False)
         leo = state.log.end
@@ -115,7 +117,7 @@ class Follower:
         else:
             state.hw = event.hw
 
-    def _misfit(self, batches: tuple[Batch, ...]) -> bool:
+    def _cannot_continue_log(self, batches: tuple[Batch, ...]) -> bool:
         """Whether the batches cannot continue this log. With epochs that cannot be; without them a log
         that has parted from its leader's unnoticed may meet a batch that begins below its LEO (Z05), and
         Kafka gives up on the partition until the next leader epoch."""
@@ -137,16 +139,16 @@ class Follower:
             end, epoch = batch.last_offset + 1, batch.epoch
         return False
 
-    def _diverged(self, end: EpochEnd) -> None:
+    def _truncate_diverging(self, end: EpochEnd) -> None:
         """A fetch that parted from the leader's log: there is something to cut, or it had not parted."""
         state = self.state
-        before = (state.log.end, state.epochs.latest)
-        self._truncate_to(end)
-        assert (state.log.end, state.epochs.latest) != before or not state.rules.keeps_lineage, (
+        before = (state.log.end, state.epochs.latest_epoch)
+        self._truncate_to_common_epoch(end)
+        assert (state.log.end, state.epochs.latest_epoch) != before or not state.rules.keeps_lineage, (
             f"diverging at {end} but nothing to truncate: LEO, epoch {before}, {state.epochs.entries}"
         )
 
-    def _truncate_to(self, end: EpochEnd) -> bool:
+    def _truncate_to_common_epoch(self, end: EpochEnd) -> bool:
         """Truncate to the end of the largest epoch both logs know (KIP-279); whether that was it, or is to
         be asked again. An end without its epoch (KIP-101) is taken as it is."""
         state = self.state
@@ -162,39 +164,39 @@ class Follower:
         state.truncate(min(to, state.log.end), why)
         return found
 
-    def end_offset(self, event: EndOffsetAnswered) -> None:
+    def handle_end_offset_response(self, event: EndOffsetResponse) -> None:
         """What the leader knows of this log's last epoch: truncate, then fetch, or ask again."""
-        if not self._answers_epoch_wish(event):
+        if not self._answers_current_epoch_request(event):
             return
         if event.error:
             self._halted = event.error == errors.FENCED_LEADER_EPOCH  # else asked again
         elif event.end is None:
             self._truncate_to_hw("the leader knows no end of the epoch")
-        elif self._truncate_to(event.end):
-            self._asks_epoch = False
-        elif self.state.epochs.latest == NO_EPOCH:
+        elif self._truncate_to_common_epoch(event.end):
+            self._must_ask_end_offset = False
+        elif self.state.epochs.latest_epoch == NO_EPOCH:
             self._truncate_to_hw("there is no epoch left to ask for")
 
     def _truncate_to_hw(self, why: str) -> None:
         """What KIP-101 falls back to; the truncation is complete then."""
-        self._asks_epoch = False
+        self._must_ask_end_offset = False
         self.state.truncate(self.state.hw, f"to the high watermark: {why}")
 
     def tick(self) -> None:
         """The mutant truncates now what it should have truncated before it believed the HW."""
-        if self._parting is not None:
-            parting, self._parting = self._parting, None
-            self._diverged(parting)
+        if self._deferred_divergence is not None:
+            parting, self._deferred_divergence = self._deferred_divergence, None
+            self._truncate_diverging(parting)
 
-    def log_ends(self, event: LogEndsAnswered) -> None:
+    def handle_log_ends_response(self, event: LogEndsResponse) -> None:
         """After OFFSET_OUT_OF_RANGE: begin where the leader begins, or (without epochs) end where it ends."""
         state = self.state
-        if event.asked != self.wish():
+        if event.asked != self.next_request():
             return
         if event.error:
             self._halted = event.error == errors.FENCED_LEADER_EPOCH
             return
-        self._wants_ends = False
+        self._must_ask_log_ends = False
         leo = state.log.end
         if event.log_start > leo or (leo > event.log_end and leo == state.log.start):
             state.reset(event.log_start)  # nothing here that the leader's log continues

@@ -15,7 +15,7 @@ Rules
 from dataclasses import dataclass, replace
 
 from broker.protocol import errors
-from broker.protocol.messages import AlterAnswered, ProposeIsr
+from broker.protocol.messages import AlterPartitionResponse, ProposeIsr
 from broker.protocol.rules import Rules
 
 _MEMBER_REFUSED = frozenset({errors.INELIGIBLE_REPLICA, errors.OPERATION_NOT_ATTEMPTED})
@@ -33,7 +33,7 @@ _NOT_TRIED = frozenset({errors.STALE_BROKER_EPOCH, errors.NOT_CONTROLLER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
+class PendingIsr:
     """A proposal whose fate is not known."""
 
     proposal: ProposeIsr
@@ -51,11 +51,11 @@ class Isr:
     def __init__(self, *, committed: tuple[int, ...], partition_epoch: int, rules: Rules) -> None:
         self.committed = committed
         self.partition_epoch = partition_epoch
-        self.pending: Pending | None = None
+        self.pending: PendingIsr | None = None
         self.rules = rules
 
     @property
-    def effective(self) -> tuple[int, ...]:
+    def maximal(self) -> tuple[int, ...]:
         """What the HW waits for."""
         if self.pending is None:
             return self.committed
@@ -68,16 +68,16 @@ class Isr:
         """Remember what is being asked; its members and the committed ones are all counted from now on."""
         assert self.pending is None, f"a second proposal in flight: {proposal} beside {self.pending}"
         added = tuple(broker for broker, _ in proposal.isr if broker not in self.committed)
-        self.pending = Pending(proposal=proposal, counted=self.committed + added)
+        self.pending = PendingIsr(proposal=proposal, counted=self.committed + added)
 
-    def overridden(self, isr: tuple[int, ...], partition_epoch: int) -> bool:
+    def apply_metadata(self, isr: tuple[int, ...], partition_epoch: int) -> bool:
         """The controller's word, if it is newer than what is known here."""
         if partition_epoch <= self.partition_epoch:
             return False
         self.committed, self.partition_epoch, self.pending = isr, partition_epoch, None
         return True
 
-    def answered(self, answer: AlterAnswered) -> bool:
+    def handle_response(self, answer: AlterPartitionResponse) -> bool:
         """Take the answer to the proposal in flight; whether the effective ISR may have changed."""
         pending = self.pending
         if pending is None or answer.proposal != pending.proposal or pending.to_send:
@@ -86,7 +86,7 @@ class Isr:
             other_epoch = answer.leader_epoch != pending.proposal.leader_epoch
             if other_epoch and self.rules.alter_compares_epochs:
                 return False
-            return self.overridden(answer.isr, answer.partition_epoch)
+            return self.apply_metadata(answer.isr, answer.partition_epoch)
         if self.rules.takes_refusal_for_success:
             self.committed = tuple(broker for broker, _ in pending.proposal.isr)
             self.pending = None
@@ -97,10 +97,12 @@ class Isr:
             self.pending = replace(pending, overruled=True) if kept else None
         else:
             lost = answer.error not in _NOT_TRIED and answer.error not in _MEMBER_REFUSED
-            self.pending = self._again(pending, member_refused=answer.error in _MEMBER_REFUSED, lost=lost)
+            self.pending = self._schedule_resend(
+                pending, member_refused=answer.error in _MEMBER_REFUSED, lost=lost
+            )
         return True
 
-    def due(self) -> ProposeIsr | None:
+    def take_resend(self) -> ProposeIsr | None:
         """The proposal to be sent again now, if any."""
         pending = self.pending
         if pending is None or not pending.to_send:
@@ -108,7 +110,7 @@ class Isr:
         self.pending = replace(pending, to_send=False)
         return pending.proposal
 
-    def _again(self, pending: Pending, *, member_refused: bool, lost: bool) -> Pending:
+    def _schedule_resend(self, pending: PendingIsr, *, member_refused: bool, lost: bool) -> PendingIsr:
         proposal = pending.proposal
         if member_refused:
             members = tuple(one for one in proposal.isr if one[0] in self.committed)

@@ -16,27 +16,27 @@ from broker.protocol.isr import Isr
 from broker.protocol.messages import (
     CONSUMER,
     NO_EPOCH,
-    AlterAnswered,
+    AlterPartitionResponse,
     Batch,
     EndOffsetAnswer,
-    EndOffsetAsked,
     EpochEnd,
     Fetch,
+    FetchAnswer,
     HwMoved,
-    OffsetAnswer,
-    OffsetAsked,
+    ListOffsets,
+    ListOffsetsAnswer,
+    OffsetsForLeaderEpoch,
     Produce,
     ProduceAnswer,
     ProposeIsr,
-    ReadAnswer,
 )
-from broker.protocol.producer_state_manager import Known
-from broker.protocol.replica_state import Parked, State
+from broker.protocol.producer_state_manager import BatchMetadata
+from broker.protocol.replica_state import DelayedProduce, ReplicaState
 
 NEVER_MS = -(2**62)  # caught up: never
 
 
-class Remote:
+class RemoteReplica:
     """What the leader knows of one follower in this leader epoch."""
 
     __slots__ = ("broker", "broker_epoch", "caught_up_ms", "fetched_ms", "leader_leo", "leo")
@@ -53,36 +53,36 @@ class Remote:
 class Leader:
     """One term. The log and the HW live in State, for they outlive it."""
 
-    __slots__ = ("_counted", "_others", "isr", "remotes", "start", "state")
+    __slots__ = ("_isr_remotes", "_other_remotes", "isr", "remotes", "start", "state")
 
-    def __init__(self, state: State, now_ms: int) -> None:
+    def __init__(self, state: ReplicaState, now_ms: int) -> None:
         self.state = state
         self.start = state.log.end  # where this leader epoch starts (KAFKA-7128)
         self.isr = Isr(committed=state.isr, partition_epoch=state.partition_epoch, rules=state.rules)
         self.remotes = {
-            broker: Remote(broker, now_ms if broker in state.isr else NEVER_MS)
+            broker: RemoteReplica(broker, now_ms if broker in state.isr else NEVER_MS)
             for broker in state.replicas
             if broker != state.me
         }
-        self._recount()
+        self._recompute_isr_members()
 
     # -- appending ---------------------------------------------------------------------------------------
 
-    def produce(self, event: Produce) -> None:
+    def handle_produce(self, event: Produce) -> None:
         """Append, and answer now (acks 0, 1) or when the ISR has it (acks -1)."""
         state = self.state
-        error, known = self._refusal(event)
+        error, known = self._check_produce(event)
         if error:
-            self._refuse(event, error)
+            self._refuse_produce(event, error)
             return
         if known is None:
             base = state.log.end
-            batches = self._stamped(event.batches)
+            batches = self._assign_offsets(event.batches)
             state.append(batches, leading=True)
             required = state.log.end
         else:  # a retry of what is here: the answer it would have had
             base, required = known.base_offset, known.last_offset + 1
-        parked = Parked(
+        parked = DelayedProduce(
             token=event.token,
             base_offset=base,
             required=required,
@@ -91,12 +91,12 @@ class Leader:
         )
         if event.acks != -1 or state.rules.ack_rule == "append":
             state.answer_produce(parked, errors.NONE)
-            self.advance(event.now_ms)
+            self.maybe_increment_hw(event.now_ms)
             return
-        insort(state.parked, parked, key=_required)
-        self.advance(event.now_ms)
+        insort(state.delayed_produces, parked, key=_required)
+        self.maybe_increment_hw(event.now_ms)
 
-    def _refusal(self, event: Produce) -> tuple[int, Known | None]:
+    def _check_produce(self, event: Produce) -> tuple[int, BatchMetadata | None]:
         """Why nothing may be appended, or the earlier batch that this one repeats."""
         state = self.state
         if event.acks == -1 and len(self.isr.committed) < state.min_insync:
@@ -106,17 +106,17 @@ class Leader:
             return errors.NONE, None
         if len(event.batches) > 1:
             return errors.INVALID_RECORD, None
-        error, known = state.producers.check(idempotent[0])
+        error, known = state.producers.check_batch(idempotent[0])
         if error and not state.rules.checks_sequences:
             return errors.NONE, None
         return error, known
 
-    def _refuse(self, event: Produce, error: int) -> None:
+    def _refuse_produce(self, event: Produce, error: int) -> None:
         self.state.emit(
             ProduceAnswer(token=event.token, error=error, base_offset=-1, log_start=self.state.log.start)
         )
 
-    def _stamped(self, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
+    def _assign_offsets(self, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
         """The batches with the offsets and the epoch that this leader gives them."""
         base, epoch = self.state.log.end, self.state.leader_epoch
         stamped = []
@@ -138,7 +138,7 @@ class Leader:
 
     # -- reading -----------------------------------------------------------------------------------------
 
-    def fetch(self, event: Fetch) -> None:
+    def handle_fetch(self, event: Fetch) -> None:
         """Answer a read; credit the follower that made it, unless it is asked again out of the purgatory."""
         state = self.state
         log, rules = state.log, state.rules
@@ -147,23 +147,25 @@ class Leader:
         remote = self.remotes.get(event.replica)
         if follower:
             if remote is None:
-                self._answer_read(event, errors.UNKNOWN_LEADER_EPOCH)
+                self._answer_fetch_error(event, errors.UNKNOWN_LEADER_EPOCH)
                 return
-            if rules.checks_broker_epochs and event.broker_epoch < self._incarnation(remote):
-                self._answer_read(event, errors.NOT_LEADER_OR_FOLLOWER)  # KIP-903: an earlier incarnation
+            if rules.checks_broker_epochs and event.broker_epoch < self._latest_broker_epoch(remote):
+                self._answer_fetch_error(
+                    event, errors.NOT_LEADER_OR_FOLLOWER
+                )  # KIP-903: an earlier incarnation
                 return
-        error, diverging = self._lineage(event)
+        error, diverging = self._find_divergence(event)
         limit = leo if follower or not rules.consumers_below_hw else hw
         if not error and diverging is None:
             above = leo if rules.out_of_range_above_leo_only or follower else limit
             if not log.start <= event.offset <= above:
                 error = errors.OFFSET_OUT_OF_RANGE
         if error:
-            self._answer_read(event, error)
+            self._answer_fetch_error(event, error)
             return
         end = event.offset if diverging is not None or limit < event.offset else limit
         state.emit(
-            ReadAnswer(
+            FetchAnswer(
                 token=event.token, error=errors.NONE, hw=hw, log_start=log.start, start=event.offset, end=end,
                 diverging=diverging,
             )
@@ -171,16 +173,16 @@ class Leader:
         if remote is None:
             return
         if not event.again and (diverging is None or rules.credits_diverging):
-            self._credit(remote, event, leo)
+            self._update_fetch_state(remote, event, leo)
         if rules.credits_on_send and end > remote.leo:
             remote.leo = end
-            self.advance(event.now_ms)
+            self.maybe_increment_hw(event.now_ms)
 
-    def _incarnation(self, remote: Remote) -> int:
+    def _latest_broker_epoch(self, remote: RemoteReplica) -> int:
         """The latest broker epoch known of a follower."""
         return max(remote.broker_epoch, self.state.broker_epochs.get(remote.broker, -1))
 
-    def _lineage(self, event: Fetch) -> tuple[int, EpochEnd | None]:
+    def _find_divergence(self, event: Fetch) -> tuple[int, EpochEnd | None]:
         """Compare the asker's last epoch with this log (Fetch v12): where it parts from it, if it does."""
         state = self.state
         by_epoch = state.rules.truncates_by_epoch and state.rules.truncates_on_fetch
@@ -188,7 +190,7 @@ class Leader:
             return errors.NONE, None
         if event.last_fetched_epoch == state.log.last_epoch and event.offset <= state.log.end:
             return errors.NONE, None  # the common case, without the search
-        end = self._end_of(event.last_fetched_epoch)
+        end = self._end_offset_for(event.last_fetched_epoch)
         if end is None or event.offset < state.log.start:
             return errors.OFFSET_OUT_OF_RANGE, None
         other_epoch = NO_EPOCH < end.epoch < event.last_fetched_epoch
@@ -196,26 +198,28 @@ class Leader:
             return errors.NONE, end
         return errors.NONE, None
 
-    def _answer_read(self, event: Fetch, error: int) -> None:
+    def _answer_fetch_error(self, event: Fetch, error: int) -> None:
         state = self.state
         state.emit(
-            ReadAnswer(
+            FetchAnswer(
                 token=event.token, error=error, hw=state.hw, log_start=state.log.start,
                 start=event.offset, end=event.offset,
             )
         )  # fmt: skip
 
-    def end_offset(self, event: EndOffsetAsked) -> None:
+    def handle_offsets_for_leader_epoch(self, event: OffsetsForLeaderEpoch) -> None:
         """OffsetsForLeaderEpoch: where the epoch asked ends here."""
-        self.state.emit(EndOffsetAnswer(token=event.token, error=errors.NONE, end=self._end_of(event.epoch)))
+        self.state.emit(
+            EndOffsetAnswer(token=event.token, error=errors.NONE, end=self._end_offset_for(event.epoch))
+        )
 
-    def _end_of(self, epoch: int) -> EpochEnd | None:
+    def _end_offset_for(self, epoch: int) -> EpochEnd | None:
         state = self.state
         if state.rules.answers_with_epoch:
             return state.epochs.end_offset_for(epoch, state.log.end)
-        return state.epochs.first_answer_for(epoch, state.log.end)
+        return state.epochs.kip_101_end_offset_for(epoch, state.log.end)
 
-    def offset(self, event: OffsetAsked) -> None:
+    def handle_list_offsets(self, event: ListOffsets) -> None:
         """ListOffsets: a client is told the HW, not before it covers what this epoch found (KIP-207)."""
         state = self.state
         error, offset = errors.NONE, state.log.start
@@ -224,11 +228,11 @@ class Leader:
             if event.replica == CONSUMER and state.rules.guards_list_offsets and state.hw < self.start:
                 error, offset = errors.OFFSET_NOT_AVAILABLE, -1
         epoch = state.leader_epoch if event.latest else state.log.epoch_at(offset)
-        state.emit(OffsetAnswer(token=event.token, error=error, offset=offset, leader_epoch=epoch))
+        state.emit(ListOffsetsAnswer(token=event.token, error=error, offset=offset, leader_epoch=epoch))
 
     # -- credit, HW, acks ----------------------------------------------------------------------------------
 
-    def _credit(self, remote: Remote, event: Fetch, leo: int) -> None:
+    def _update_fetch_state(self, remote: RemoteReplica, event: Fetch, leo: int) -> None:
         """A follower that asks for an offset holds all below it."""
         state = self.state
         if event.current_leader_epoch != state.leader_epoch and state.rules.credits_this_epoch_only:
@@ -241,83 +245,87 @@ class Leader:
         remote.broker_epoch = event.broker_epoch
         remote.fetched_ms = event.now_ms
         remote.leader_leo = leo
-        if remote.broker not in self.isr.committed and self.isr.pending is None and self._may_join(remote):
-            self._propose({*self.isr.committed, remote.broker})
-        self.advance(event.now_ms)
+        if (
+            remote.broker not in self.isr.committed
+            and self.isr.pending is None
+            and self._can_join_isr(remote)
+        ):
+            self._propose_isr({*self.isr.committed, remote.broker})
+        self.maybe_increment_hw(event.now_ms)
 
-    def _may_join(self, remote: Remote) -> bool:
+    def _can_join_isr(self, remote: RemoteReplica) -> bool:
         """KAFKA-7128, KIP-841, KIP-903: it holds all that is or may be committed, and is who it says."""
         state, rules = self.state, self.state.rules
         if rules.expand_needs_hw and remote.leo < state.hw:
             return False
         if rules.expand_needs_leso and remote.leo < self.start:
             return False
-        return self._eligible(remote)
+        return self._is_isr_eligible(remote)
 
-    def _eligible(self, remote: Remote) -> bool:
+    def _is_isr_eligible(self, remote: RemoteReplica) -> bool:
         registered = self.state.broker_epochs.get(remote.broker)
         if registered is None:
             return not self.state.rules.alter_refuses_fenced
         return registered == remote.broker_epoch or not self.state.rules.checks_broker_epochs
 
-    def advance(self, now_ms: int) -> None:
+    def maybe_increment_hw(self, now_ms: int) -> None:
         """HW = max(HW, the least LEO of the ISR as counted and of caught-up replicas about to join it)."""
         state = self.state
         if state.rules.hw_needs_min_insync and len(self.isr.committed) < state.min_insync:
             return  # KAFKA-15583
         least = state.log.end
-        for remote in self._counted:
+        for remote in self._isr_remotes:
             least = min(least, remote.leo)
         rises = state.rules.hw_only_rises
-        if self._others and (least > state.hw or not rises):
+        if self._other_remotes and (least > state.hw or not rises):
             lag_ms = state.config.replica_lag_time_max_ms
-            joiners = self._others if state.rules.hw_awaits_joiners else ()
+            joiners = self._other_remotes if state.rules.hw_awaits_joiners else ()
             for remote in joiners:  # KAFKA-4485, KAFKA-15021: lest they never reach the HW
                 caught_up = now_ms - remote.caught_up_ms <= lag_ms
-                if remote.leo < least and caught_up and self._eligible(remote):
+                if remote.leo < least and caught_up and self._is_isr_eligible(remote):
                     least = remote.leo
         if least > state.hw or (0 <= least < state.hw and not rises):
             state.hw = least
             state.emit(HwMoved(hw=least))
-        if state.parked:
+        if state.delayed_produces:
             self._answer_acks()
 
     def _answer_acks(self) -> None:
         """Answer the acks=all produces that the HW has passed: that, and nothing else, is an ack."""
         state = self.state
-        parked = state.parked
+        parked = state.delayed_produces
         if state.rules.ack_rule == "min-insync-copies":
-            self._answer_by_copies()
+            self._answer_acks_by_copies()
             return
         passed = 0
         while passed < len(parked) and parked[passed].required <= state.hw:
             passed += 1
         if not passed:
             return
-        enough = len(self.isr.effective) >= state.min_insync or not state.rules.rechecks_min_insync
+        enough = len(self.isr.maximal) >= state.min_insync or not state.rules.rechecks_min_insync
         error = errors.NONE if enough else errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        state.answer_all(parked[:passed], error)
+        state.answer_produces(parked[:passed], error)
         del parked[:passed]
 
-    def _answer_by_copies(self) -> None:
+    def _answer_acks_by_copies(self) -> None:
         """The mutant's rule: min.insync.replicas copies exist."""
         state = self.state
         leos = sorted((state.log.end, *(remote.leo for remote in self.remotes.values())), reverse=True)
         held = leos[state.min_insync - 1]
-        done = [one for one in state.parked if one.required <= max(held, state.hw)]
-        state.answer_all(done, errors.NONE)
-        del state.parked[: len(done)]
+        done = [one for one in state.delayed_produces if one.required <= max(held, state.hw)]
+        state.answer_produces(done, errors.NONE)
+        del state.delayed_produces[: len(done)]
 
     # -- ISR and time ------------------------------------------------------------------------------------
 
-    def _propose(self, members: set[int]) -> None:
+    def _propose_isr(self, members: set[int]) -> None:
         state = self.state
         isr = tuple((broker, self._broker_epoch(broker)) for broker in state.replicas if broker in members)
         proposal = ProposeIsr(
             leader_epoch=state.leader_epoch, partition_epoch=self.isr.partition_epoch, isr=isr
         )
         self.isr.propose(proposal)
-        self._recount()
+        self._recompute_isr_members()
         state.emit(proposal)
 
     def _broker_epoch(self, broker: int) -> int:
@@ -330,20 +338,22 @@ class Leader:
     def tick(self, now_ms: int) -> None:
         """Expire produces, send again what had no answer, let laggards go."""
         state = self.state
-        late = [parked for parked in state.parked if parked.deadline_ms <= now_ms]
+        late = [parked for parked in state.delayed_produces if parked.deadline_ms <= now_ms]
         if late:
-            state.parked[:] = [parked for parked in state.parked if parked.deadline_ms > now_ms]
-            state.answer_all(late, errors.REQUEST_TIMED_OUT)
-        again = self.isr.due()
+            state.delayed_produces[:] = [
+                parked for parked in state.delayed_produces if parked.deadline_ms > now_ms
+            ]
+            state.answer_produces(late, errors.REQUEST_TIMED_OUT)
+        again = self.isr.take_resend()
         if again is not None:
             state.emit(again)
         if self.isr.pending is None:
-            laggards = self._laggards(now_ms)
+            laggards = self._out_of_sync_replicas(now_ms)
             if laggards:
-                self._propose(set(self.isr.committed) - laggards)
-        self.advance(now_ms)
+                self._propose_isr(set(self.isr.committed) - laggards)
+        self.maybe_increment_hw(now_ms)
 
-    def _laggards(self, now_ms: int) -> set[int]:
+    def _out_of_sync_replicas(self, now_ms: int) -> set[int]:
         """Members that have not been caught up for replica.lag.time.max.ms (KAFKA-7152: nor are now)."""
         since_ms = now_ms - self.state.config.replica_lag_time_max_ms
         return {
@@ -354,37 +364,37 @@ class Leader:
             and remote.caught_up_ms < since_ms
         }
 
-    def altered(self, event: AlterAnswered) -> None:
+    def handle_alter_partition_response(self, event: AlterPartitionResponse) -> None:
         """The controller's answer to a proposal."""
-        if self.isr.answered(event):
-            self._isr_changed(event.now_ms)
+        if self.isr.handle_response(event):
+            self._adopt_isr(event.now_ms)
 
-    def updated(self, isr: tuple[int, ...], partition_epoch: int, now_ms: int) -> None:
+    def handle_metadata(self, isr: tuple[int, ...], partition_epoch: int, now_ms: int) -> None:
         """The controller's metadata, in this same leader epoch."""
-        if self.isr.overridden(isr, partition_epoch):
-            self._isr_changed(now_ms)
+        if self.isr.apply_metadata(isr, partition_epoch):
+            self._adopt_isr(now_ms)
 
-    def _isr_changed(self, now_ms: int) -> None:
+    def _adopt_isr(self, now_ms: int) -> None:
         state = self.state
         state.isr, state.partition_epoch = self.isr.committed, self.isr.partition_epoch
-        self._recount()
-        self.advance(now_ms)
+        self._recompute_isr_members()
+        self.maybe_increment_hw(now_ms)
 
     def assert_committed(self) -> None:
         """The HW has moved: everyone counted holds what it covers, and there are enough of them."""
         rules, hw = self.state.rules, self.state.hw
         if rules.counts_pending_expand and not rules.adopts_unconfirmed_shrink:
-            short = [remote.broker for remote in self._counted if remote.leo < hw]
-            assert not short, f"HW {hw} above the LEO of {short} of the ISR {self.isr.effective}"
+            short = [remote.broker for remote in self._isr_remotes if remote.leo < hw]
+            assert not short, f"HW {hw} above the LEO of {short} of the ISR {self.isr.maximal}"
         if rules.hw_needs_min_insync:
             members = self.isr.committed
             assert len(members) >= self.state.min_insync, f"HW {hw} moved with an ISR of {members}"
 
-    def _recount(self) -> None:
-        effective = self.isr.effective
-        self._counted = [self.remotes[broker] for broker in effective if broker != self.state.me]
-        self._others = [remote for broker, remote in self.remotes.items() if broker not in effective]
+    def _recompute_isr_members(self) -> None:
+        effective = self.isr.maximal
+        self._isr_remotes = [self.remotes[broker] for broker in effective if broker != self.state.me]
+        self._other_remotes = [remote for broker, remote in self.remotes.items() if broker not in effective]
 
 
-def _required(parked: Parked) -> int:
+def _required(parked: DelayedProduce) -> int:
     return parked.required

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from broker.protocol.messages import NO_EPOCH, EpochEnd
 
 
-class EpochCache:
+class LeaderEpochFileCache:
     """Entries (epoch, start offset), ascending. Methods that change it say whether they did."""
 
     __slots__ = ("entries",)
@@ -26,12 +26,12 @@ class EpochCache:
             self.assign(epoch, start)
 
     @property
-    def latest(self) -> int:
+    def latest_epoch(self) -> int:
         return self.entries[-1][0] if self.entries else NO_EPOCH
 
     def assign(self, epoch: int, start: int) -> bool:
         """The epoch begins at `start`, unless it is already the latest."""
-        if epoch < 0 or epoch == self.latest:
+        if epoch < 0 or epoch == self.latest_epoch:
             return False
         entries = self.entries
         while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start):
@@ -50,7 +50,7 @@ class EpochCache:
         found = entries[later - 1][0] if later else epoch
         return EpochEnd(epoch=found, end_offset=entries[later][1])
 
-    def first_answer_for(self, epoch: int, leo: int) -> EpochEnd | None:
+    def kip_101_end_offset_for(self, epoch: int, leo: int) -> EpochEnd | None:
         """The end of `epoch` as KIP-101 told it: an offset alone, of an epoch that may not be here at all;
         None for an epoch older or later than all there are."""
         entries = self.entries
@@ -74,16 +74,16 @@ class EpochCache:
         return changed
 
 
-def recovered(
+def rebuild_cache(
     written: Iterable[tuple[int, int]], checkpoint: Iterable[tuple[int, int]], leo: int
-) -> EpochCache:
+) -> LeaderEpochFileCache:
     """The cache that fits a recovered log: `written` is what its batches tell, (epoch, first offset) each.
 
     Of the checkpoint only an entry at the LEO with a higher epoch than any record's is kept: elected and
     nothing written yet, or what was written is lost; in either case that epoch begins at the LEO here.
     """
-    cache = EpochCache(written)
+    cache = LeaderEpochFileCache(written)
     for epoch, start in checkpoint:
-        if start == leo and epoch > cache.latest:
+        if start == leo and epoch > cache.latest_epoch:
             cache.assign(epoch, start)
     return cache

@@ -53,7 +53,7 @@ class Log:
             return NO_EPOCH
         return self._epochs[bisect_right(self._bases, offset) - 1]
 
-    def boundary(self, offset: int) -> int:
+    def batch_boundary(self, offset: int) -> int:
         """The nearest offset at or below `offset` where the log can be cut."""
         if offset >= self.end:
             return self.end
@@ -62,7 +62,7 @@ class Log:
 
     def truncate_to(self, offset: int) -> int:
         """Cut at the boundary at or below `offset`; the new LEO."""
-        to = self.boundary(offset)
+        to = self.batch_boundary(offset)
         if to < self.end:
             keep = bisect_left(self._bases, to)
             del self._bases[keep:]

@@ -99,7 +99,7 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndOffsetAsked:
+class OffsetsForLeaderEpoch:
     """FOLLOWER or CLIENT -> leader: OffsetsForLeaderEpoch."""
 
     now_ms: int
@@ -110,7 +110,7 @@ class EndOffsetAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetAsked:
+class ListOffsets:
     """ANYBODY -> leader: ListOffsets. `latest` false asks the log start. A follower (replica >= 0) is told
     the LEO, a client the HW."""
 
@@ -122,12 +122,12 @@ class OffsetAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAnswered:
+class FetchResponse:
     """LEADER -> follower. `asked` is the wish it answers, by which a late answer is known and dropped."""
 
     now_ms: int
     leader: int
-    asked: "FetchWish"
+    asked: "FetchRequest"
     error: int
     hw: int
     log_start: int
@@ -136,30 +136,30 @@ class FetchAnswered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndOffsetAnswered:
+class EndOffsetResponse:
     """LEADER -> follower: the answer to an EpochWish (the generations that ask before they fetch)."""
 
     now_ms: int
     leader: int
-    asked: "EpochWish"
+    asked: "EndOffsetRequest"
     error: int
     end: EpochEnd | None  # None: undefined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogEndsAnswered:
+class LogEndsResponse:
     """LEADER -> follower: the answer to a LogEndsWish (after OFFSET_OUT_OF_RANGE)."""
 
     now_ms: int
     leader: int
-    asked: "LogEndsWish"
+    asked: "LogEndsRequest"
     error: int
     log_start: int
     log_end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterAnswered:
+class AlterPartitionResponse:
     """CONTROLLER -> leader: the answer to ProposeIsr. On error 0 the ISR is as given; otherwise ignored."""
 
     now_ms: int
@@ -171,15 +171,15 @@ class AlterAnswered:
 
 
 ReplicaEvent = (
-    LeaderAndIsr | Produce | Fetch | EndOffsetAsked | OffsetAsked
-    | FetchAnswered | EndOffsetAnswered | LogEndsAnswered | AlterAnswered | Tick
+    LeaderAndIsr | Produce | Fetch | OffsetsForLeaderEpoch | ListOffsets
+    | FetchResponse | EndOffsetResponse | LogEndsResponse | AlterPartitionResponse | Tick
 )
 
 
 # -- wishes: what a follower would ask its leader next (Replica.wish()) ----------------------------------
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchWish:
+class FetchRequest:
     leader: int
     leader_epoch: int  # the follower's current one: sent as current_leader_epoch where the rules fence
     offset: int
@@ -187,19 +187,19 @@ class FetchWish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochWish:
+class EndOffsetRequest:
     leader: int
     leader_epoch: int
     epoch: int  # whose end is asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogEndsWish:
+class LogEndsRequest:
     leader: int
     leader_epoch: int
 
 
-Wish = FetchWish | EpochWish | LogEndsWish
+FollowerRequest = FetchRequest | EndOffsetRequest | LogEndsRequest
 
 
 # -- effects of a replica -------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class ProduceAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadAnswer:
+class FetchAnswer:
     """Answer a Fetch with whole batches from the one that holds `start` up to `end` (exclusive; start == end:
     nothing to read yet), with this HW, read before the fetch was credited."""
 
@@ -286,7 +286,7 @@ class EndOffsetAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetAnswer:
+class ListOffsetsAnswer:
     token: object
     error: int
     offset: int
@@ -303,8 +303,8 @@ class ProposeIsr:
 
 
 ReplicaEffect = (
-    Append | Truncate | Reset | SaveEpochs | HwMoved | RoleChanged | ProduceAnswer | ReadAnswer
-    | EndOffsetAnswer | OffsetAnswer | ProposeIsr
+    Append | Truncate | Reset | SaveEpochs | HwMoved | RoleChanged | ProduceAnswer | FetchAnswer
+    | EndOffsetAnswer | ListOffsetsAnswer | ProposeIsr
 )
 
 
@@ -468,7 +468,7 @@ class HeartbeatAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterAnswer:
+class AlterPartitionAnswer:
     """error 0: the ISR as it now is."""
 
     token: object
@@ -517,6 +517,6 @@ class ExpireAnswer:
 
 
 ControllerEffect = (
-    Persist | Publish | Registered | HeartbeatAnswer | AlterAnswer | ElectAnswer | CreateAnswer
+    Persist | Publish | Registered | HeartbeatAnswer | AlterPartitionAnswer | ElectAnswer | CreateAnswer
     | TopicAnswer | ProducerIdsAnswer | ExpireAnswer
 )

@@ -45,7 +45,7 @@ class Metadata:
         return {broker.id: broker.epoch for broker in self.brokers if not broker.fenced}
 
 
-def metadata_of(state: ClusterState) -> Metadata:
+def build_metadata(state: ClusterState) -> Metadata:
     """The picture of this moment."""
     return Metadata(
         version=state.version,

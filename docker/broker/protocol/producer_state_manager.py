@@ -23,7 +23,7 @@ SEQUENCES = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class BatchMetadata:
     """One batch of a producer: first and last sequence, and where it lies."""
 
     first_sequence: int
@@ -33,27 +33,27 @@ class Known:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Producer:
+class _ProducerStateEntry:
     epoch: int
-    batches: deque[Known]
+    batches: deque[BatchMetadata]
 
 
-class Producers:
+class ProducerStateManager:
     """The producers of one partition. Idempotent batches are columns beside the log, 34 bytes each."""
 
     __slots__ = ("_base_sequences", "_bases", "_by_id", "_epochs", "_ids", "_lasts")
 
     def __init__(self, batches: Iterable[Batch] = ()) -> None:
-        self._by_id: dict[int, _Producer] = {}
+        self._by_id: dict[int, _ProducerStateEntry] = {}
         self._bases = array("q")
         self._lasts = array("q")
         self._ids = array("q")
         self._epochs = array("h")
         self._base_sequences = array("q")
         for batch in batches:
-            self.appended(batch)
+            self.update(batch)
 
-    def check(self, batch: Batch) -> tuple[int, Known | None]:
+    def check_batch(self, batch: Batch) -> tuple[int, BatchMetadata | None]:
         """(error, the batch this one repeats): (0, None) means that it may be appended."""
         producer = self._by_id.get(batch.producer_id)
         if batch.producer_id < 0 or producer is None:
@@ -71,7 +71,7 @@ class Producers:
             return errors.OUT_OF_ORDER_SEQUENCE_NUMBER, None
         return errors.NONE, None
 
-    def appended(self, batch: Batch) -> None:
+    def update(self, batch: Batch) -> None:
         """The batch is in the log, whatever its sequence: a follower takes what its leader took."""
         if batch.producer_id < 0:
             return
@@ -82,7 +82,7 @@ class Producers:
         self._base_sequences.append(batch.base_sequence)
         self._remember(len(self._ids) - 1)
 
-    def truncated(self, to: int) -> None:
+    def truncate_to(self, to: int) -> None:
         """The log now ends at `to`: producers that lost a batch are known by what is left of them."""
         keep = bisect_left(self._bases, to)
         if keep == len(self._bases):
@@ -105,11 +105,11 @@ class Producers:
         epoch, first = self._epochs[index], self._base_sequences[index]
         producer = self._by_id.get(self._ids[index])
         if producer is None or producer.epoch != epoch:
-            producer = _Producer(epoch=epoch, batches=deque(maxlen=REMEMBERED_BATCHES))
+            producer = _ProducerStateEntry(epoch=epoch, batches=deque(maxlen=REMEMBERED_BATCHES))
             self._by_id[self._ids[index]] = producer
         base, last = self._bases[index], self._lasts[index]
         producer.batches.append(
-            Known(
+            BatchMetadata(
                 first_sequence=first,
                 last_sequence=_last_sequence(first, last - base + 1),
                 base_offset=base,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True, kw_only=True)
-class _Waiting:
+class _WaitingFetch:
     token: object
     keys: tuple[Hashable, ...]
     consumer: bool
@@ -21,11 +21,11 @@ class _Waiting:
     deadline_ms: int
 
 
-class Purgatory:
+class DelayedFetchPurgatory:
     """`key` names a partition, `token` a request; both are the shell's and hashable."""
 
     def __init__(self) -> None:
-        self._waiting: dict[object, _Waiting] = {}
+        self._waiting: dict[object, _WaitingFetch] = {}
         self._by_key: dict[Hashable, dict[object, None]] = {}  # dicts, for their order
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ class Purgatory:
         """Let a fetch wait. `missing_bytes` = min_bytes less the bytes it could be answered with already."""
         if token in self._waiting:
             raise ValueError(f"{token!r} is parked already")
-        waiting = _Waiting(
+        waiting = _WaitingFetch(
             token=token,
             keys=tuple(keys),
             consumer=consumer,
@@ -57,7 +57,7 @@ class Purgatory:
     def appended(self, key: Hashable, size: int) -> list[object]:
         """`size` bytes were appended by the leader: followers' fetches that now have enough."""
         woken = []
-        for waiting in self._of(key):
+        for waiting in self._watching(key):
             if not waiting.consumer:
                 waiting.missing_bytes -= size
                 if waiting.missing_bytes <= 0:
@@ -66,11 +66,11 @@ class Purgatory:
 
     def hw_moved(self, key: Hashable) -> list[object]:
         """The leader's high watermark rose: clients' fetches only."""
-        return self._wake([waiting for waiting in self._of(key) if waiting.consumer])
+        return self._wake([waiting for waiting in self._watching(key) if waiting.consumer])
 
     def role_changed(self, key: Hashable) -> list[object]:
         """Leader, epoch or role is new: every fetch of that partition."""
-        return self._wake(self._of(key))
+        return self._wake(self._watching(key))
 
     def expired(self, now_ms: int) -> list[object]:
         """Fetches whose time is up."""
@@ -84,10 +84,10 @@ class Purgatory:
         waiting = self._waiting.get(token)
         return bool(waiting and self._wake([waiting]))
 
-    def _of(self, key: Hashable) -> list[_Waiting]:
+    def _watching(self, key: Hashable) -> list[_WaitingFetch]:
         return [self._waiting[token] for token in self._by_key.get(key, ())]
 
-    def _wake(self, woken: list[_Waiting]) -> list[object]:
+    def _wake(self, woken: list[_WaitingFetch]) -> list[object]:
         for waiting in woken:
             del self._waiting[waiting.token]
             for key in waiting.keys:

@@ -22,42 +22,41 @@ from broker.protocol import errors
 from broker.protocol.errors import IllegalEvent
 from broker.protocol.follower import Follower
 from broker.protocol.leader import Leader
-from broker.protocol.leader_epoch_cache import EpochCache
-from broker.protocol.leader_epoch_cache import recovered as fitting
+from broker.protocol.leader_epoch_cache import LeaderEpochFileCache, rebuild_cache
 from broker.protocol.log import Log
 from broker.protocol.messages import (
     CONSUMER,
     NO_EPOCH,
     NO_LEADER,
-    AlterAnswered,
+    AlterPartitionResponse,
     Batch,
     EndOffsetAnswer,
-    EndOffsetAnswered,
-    EndOffsetAsked,
+    EndOffsetResponse,
     Fetch,
-    FetchAnswered,
+    FetchAnswer,
+    FetchResponse,
+    FollowerRequest,
     LeaderAndIsr,
-    LogEndsAnswered,
-    OffsetAnswer,
-    OffsetAsked,
+    ListOffsets,
+    ListOffsetsAnswer,
+    LogEndsResponse,
+    OffsetsForLeaderEpoch,
     Produce,
     ProduceAnswer,
-    ReadAnswer,
     ReplicaEffect,
     ReplicaEvent,
     RoleChanged,
     Tick,
-    Wish,
 )
-from broker.protocol.producer_state_manager import Producers
-from broker.protocol.replica_state import ReplicaConfig, State
+from broker.protocol.producer_state_manager import ProducerStateManager
+from broker.protocol.replica_state import ReplicaConfig, ReplicaState
 from broker.protocol.rules import Rules
 
-__all__ = ["Recovered", "Replica", "ReplicaConfig"]
+__all__ = ["RecoveredState", "Replica", "ReplicaConfig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
+class RecoveredState:
     """What storage found at start."""
 
     log_start: int = 0
@@ -69,38 +68,40 @@ class Recovered:
 class Replica:
     """The machine. It follows nobody until its first LeaderAndIsr."""
 
-    def __init__(self, *, me: int, config: ReplicaConfig, rules: Rules, recovered: Recovered) -> None:
+    def __init__(self, *, me: int, config: ReplicaConfig, rules: Rules, recovered: RecoveredState) -> None:
         log = Log(recovered.log_start)
         for batch in recovered.batches:
             log.append(batch, anywhere=not rules.checks_base_offsets)
         remembers = rules.keeps_epochs and rules.recalls_epochs
-        epochs = EpochCache(recovered.epochs if remembers else ())
+        epochs = LeaderEpochFileCache(recovered.epochs if remembers else ())
         if remembers and rules.recovery_mends_epochs:
-            epochs = fitting(log.epoch_starts(), recovered.epochs, log.end)
-        seen = max([epochs.latest, *(epoch for epoch, _ in recovered.epochs)]) if remembers else NO_EPOCH
-        self._state = State(
+            epochs = rebuild_cache(log.epoch_starts(), recovered.epochs, log.end)
+        seen = (
+            max([epochs.latest_epoch, *(epoch for epoch, _ in recovered.epochs)]) if remembers else NO_EPOCH
+        )
+        self._state = ReplicaState(
             me=me,
             config=config,
             rules=rules,
             log=log,
             epochs=epochs,
-            producers=Producers(recovered.batches if rules.recovers_producers else ()),
+            producers=ProducerStateManager(recovered.batches if rules.recovers_producers else ()),
             hw=max(log.start, min(recovered.hw, log.end)),
             seen_epoch=seen,
         )
         self._leader: Leader | None = None
         self._follower: Follower | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
-            LeaderAndIsr: self._leader_and_isr,
-            Produce: self._produce,
-            Fetch: self._fetch,
-            EndOffsetAsked: self._end_offset_asked,
-            OffsetAsked: self._offset_asked,
-            FetchAnswered: self._fetch_answered,
-            EndOffsetAnswered: self._end_offset_answered,
-            LogEndsAnswered: self._log_ends_answered,
-            AlterAnswered: self._alter_answered,
-            Tick: self._tick,
+            LeaderAndIsr: self._handle_leader_and_isr,
+            Produce: self._handle_produce,
+            Fetch: self._handle_fetch,
+            OffsetsForLeaderEpoch: self._handle_offsets_for_leader_epoch,
+            ListOffsets: self._handle_list_offsets,
+            FetchResponse: self._handle_fetch_response,
+            EndOffsetResponse: self._handle_end_offset_response,
+            LogEndsResponse: self._handle_log_ends_response,
+            AlterPartitionResponse: self._handle_alter_partition_response,
+            Tick: self._handle_tick,
         }
 
     def step(self, event: ReplicaEvent) -> list[ReplicaEffect]:
@@ -116,9 +117,9 @@ class Replica:
         """The topic's configs have changed: what is asked from now on is judged by the new ones."""
         self._state.config = config
 
-    def wish(self) -> Wish | None:
+    def next_request(self) -> FollowerRequest | None:
         """What this replica, if it follows, would ask its leader now; None while it has nothing to ask."""
-        return self._follower.wish() if self._follower is not None else None
+        return self._follower.next_request() if self._follower is not None else None
 
     # -- what others may see -------------------------------------------------------------------------------
 
@@ -144,9 +145,9 @@ class Replica:
         return self._state.isr
 
     @property
-    def effective_isr(self) -> tuple[int, ...]:
+    def maximal_isr(self) -> tuple[int, ...]:
         """What a leader's HW waits for: the committed ISR and what it has proposed."""
-        return self._leader.isr.effective if self._leader is not None else self._state.isr
+        return self._leader.isr.maximal if self._leader is not None else self._state.isr
 
     @property
     def proposing(self) -> bool:
@@ -178,26 +179,26 @@ class Replica:
 
     # -- roles ---------------------------------------------------------------------------------------------
 
-    def _leader_and_isr(self, event: LeaderAndIsr) -> None:
+    def _handle_leader_and_isr(self, event: LeaderAndIsr) -> None:
         state = self._state
         if event.leader_epoch < max(state.seen_epoch, state.leader_epoch):
             return
-        if event.leader_epoch == state.leader_epoch and not self._usurped(event):
-            self._same_epoch(event)
+        if event.leader_epoch == state.leader_epoch and not self._has_other_leader(event):
+            self._update_same_epoch(event)
             return
         if event.leader == state.me and not self._may_lead(event):
             return
-        stays = self._stays(event)
+        stays = self._keeps_following(event)
         state.leader, state.leader_epoch = event.leader, event.leader_epoch
         state.seen_epoch = event.leader_epoch
-        self._take_metadata(event)
+        self._copy_metadata(event)
         if event.leader == state.me:
             self._become_leader(event)
         elif not stays:
             self._become_follower()
         state.emit(RoleChanged(leading=self.leading, leader=event.leader, leader_epoch=event.leader_epoch))
 
-    def _usurped(self, event: LeaderAndIsr) -> bool:
+    def _has_other_leader(self, event: LeaderAndIsr) -> bool:
         """Another leader in the same epoch, which only a controller that bumps no epochs can make."""
         state = self._state
         if event.leader == state.leader:
@@ -206,7 +207,7 @@ class Replica:
             raise IllegalEvent(f"epoch {event.leader_epoch} led by {state.leader} and by {event.leader}")
         return event.partition_epoch > state.partition_epoch
 
-    def _stays(self, event: LeaderAndIsr) -> bool:
+    def _keeps_following(self, event: LeaderAndIsr) -> bool:
         """Whether a follower takes a new epoch of its leader for the old one (KAFKA-7164)."""
         state, rules = self._state, self._state.rules
         if self._follower is None or event.leader != state.leader or rules.follows_same_leader_anew:
@@ -214,7 +215,7 @@ class Replica:
         missed = event.leader_epoch > state.leader_epoch + 1
         return event.leader != NO_LEADER and not (missed and rules.sees_missed_epochs)
 
-    def _same_epoch(self, event: LeaderAndIsr) -> None:
+    def _update_same_epoch(self, event: LeaderAndIsr) -> None:
         """The ISR or the brokers have changed, the leader has not."""
         state = self._state
         if event.leader != state.leader:
@@ -222,11 +223,11 @@ class Replica:
         state.broker_epochs = event.broker_epochs
         if event.partition_epoch <= state.partition_epoch:
             return
-        self._take_metadata(event)
+        self._copy_metadata(event)
         if self._leader is not None:
-            self._leader.updated(event.isr, event.partition_epoch, event.now_ms)
+            self._leader.handle_metadata(event.isr, event.partition_epoch, event.now_ms)
 
-    def _take_metadata(self, event: LeaderAndIsr) -> None:
+    def _copy_metadata(self, event: LeaderAndIsr) -> None:
         state = self._state
         state.isr, state.partition_epoch = event.isr, event.partition_epoch
         state.replicas, state.broker_epochs = event.replicas, event.broker_epochs
@@ -253,20 +254,20 @@ class Replica:
         epoch_noted = state.rules.keeps_epochs and state.rules.epoch_at_election
         if epoch_noted and state.epochs.assign(event.leader_epoch, state.log.end):
             state.save_epochs()
-        self._leader.advance(event.now_ms)
+        self._leader.maybe_increment_hw(event.now_ms)
 
     def _become_follower(self) -> None:
         """Parked produces fail with their offset: they are in this log, and may yet be in the leader's."""
         state = self._state
         self._leader = None
         if state.rules.fails_parked_on_demotion:
-            state.answer_all(state.parked, errors.NOT_LEADER_OR_FOLLOWER)
-            state.parked.clear()
+            state.answer_produces(state.delayed_produces, errors.NOT_LEADER_OR_FOLLOWER)
+            state.delayed_produces.clear()
         self._follower = Follower(state)
 
     # -- asked of a leader ---------------------------------------------------------------------------------
 
-    def _produce(self, event: Produce) -> None:
+    def _handle_produce(self, event: Produce) -> None:
         if not event.batches:
             raise IllegalEvent("a produce without a batch")
         if self._leader is None:
@@ -274,7 +275,7 @@ class Replica:
         elif event.acks not in (-1, 0, 1):
             self._refuse_produce(event, errors.INVALID_REQUIRED_ACKS)
         else:
-            self._leader.produce(event)
+            self._leader.handle_produce(event)
 
     def _refuse_produce(self, event: Produce, error: int) -> None:
         state = self._state
@@ -284,71 +285,73 @@ class Replica:
         """Kafka's order: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, then NOT_LEADER_OR_FOLLOWER."""
         state = self._state
         if replica == CONSUMER or fences:
-            error = state.epoch_error(current_leader_epoch)
+            error = state.check_leader_epoch(current_leader_epoch)
             if error:
                 return error
         return errors.NONE if self._leader is not None else errors.NOT_LEADER_OR_FOLLOWER
 
-    def _fetch(self, event: Fetch) -> None:
+    def _handle_fetch(self, event: Fetch) -> None:
         state = self._state
         if event.replica == state.me:
             raise IllegalEvent(f"replica {state.me} fetches from itself")
         fences = state.rules.fences_followers
         error = self._request_error(event.replica, event.current_leader_epoch, fences=fences)
         if not error and self._leader is not None:
-            self._leader.fetch(event)
+            self._leader.handle_fetch(event)
             return
         at = end = event.offset
-        if self._serves(event, error):
+        if self._may_serve_consumer(event, error):
             error, end = errors.NONE, max(at, min(state.hw, state.log.end))
             if not state.log.start <= at <= state.log.end:
                 error, end = errors.OFFSET_OUT_OF_RANGE, at
         state.emit(
-            ReadAnswer(
+            FetchAnswer(
                 token=event.token, error=error, hw=state.hw, log_start=state.log.start, start=at, end=end
             )
         )
 
-    def _serves(self, event: Fetch, error: int) -> bool:
+    def _may_serve_consumer(self, event: Fetch, error: int) -> bool:
         """KIP-392: a follower answers clients, below the HW that it knows."""
         reads = event.replica == CONSUMER and error == errors.NOT_LEADER_OR_FOLLOWER
         return reads and self._follower is not None and self._state.rules.followers_serve_clients
 
-    def _end_offset_asked(self, event: EndOffsetAsked) -> None:
+    def _handle_offsets_for_leader_epoch(self, event: OffsetsForLeaderEpoch) -> None:
         fences = self._state.rules.fences_epoch_requests
         error = self._request_error(event.replica, event.current_leader_epoch, fences=fences)
         if not error and self._leader is not None:
-            self._leader.end_offset(event)
+            self._leader.handle_offsets_for_leader_epoch(event)
         else:
             self._state.emit(EndOffsetAnswer(token=event.token, error=error, end=None))
 
-    def _offset_asked(self, event: OffsetAsked) -> None:
+    def _handle_list_offsets(self, event: ListOffsets) -> None:
         fences = self._state.rules.fences_followers
         error = self._request_error(event.replica, event.current_leader_epoch, fences=fences)
         if not error and self._leader is not None:
-            self._leader.offset(event)
+            self._leader.handle_list_offsets(event)
         else:
-            self._state.emit(OffsetAnswer(token=event.token, error=error, offset=-1, leader_epoch=NO_EPOCH))
+            self._state.emit(
+                ListOffsetsAnswer(token=event.token, error=error, offset=-1, leader_epoch=NO_EPOCH)
+            )
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def _fetch_answered(self, event: FetchAnswered) -> None:
+    def _handle_fetch_response(self, event: FetchResponse) -> None:
         if self._follower is not None:
-            self._follower.fetched(event)
+            self._follower.handle_fetch_response(event)
 
-    def _end_offset_answered(self, event: EndOffsetAnswered) -> None:
+    def _handle_end_offset_response(self, event: EndOffsetResponse) -> None:
         if self._follower is not None:
-            self._follower.end_offset(event)
+            self._follower.handle_end_offset_response(event)
 
-    def _log_ends_answered(self, event: LogEndsAnswered) -> None:
+    def _handle_log_ends_response(self, event: LogEndsResponse) -> None:
         if self._follower is not None:
-            self._follower.log_ends(event)
+            self._follower.handle_log_ends_response(event)
 
-    def _alter_answered(self, event: AlterAnswered) -> None:
+    def _handle_alter_partition_response(self, event: AlterPartitionResponse) -> None:
         if self._leader is not None and event.proposal.leader_epoch == self._state.leader_epoch:
-            self._leader.altered(event)
+            self._leader.handle_alter_partition_response(event)
 
-    def _tick(self, event: Tick) -> None:
+    def _handle_tick(self, event: Tick) -> None:
         if self._leader is not None:
             self._leader.tick(event.now_ms)
         elif self._follower is not None:
@@ -364,15 +367,17 @@ class Replica:
         assert state.leader_epoch >= epoch_before, f"epoch {epoch_before} -> {state.leader_epoch}"
         leader = self._leader
         if leader is None:
-            gone = not state.parked or not rules.fails_parked_on_demotion
-            assert gone, f"{state.parked=} but not leading"
+            gone = not state.delayed_produces or not rules.fails_parked_on_demotion
+            assert gone, f"{state.delayed_produces=} but not leading"
             return
         if state.leader_epoch == epoch_before:
             assert hw >= hw_before, f"a leader's HW fell in epoch {epoch_before}: {hw_before} -> {hw}"
         if hw > hw_before:
             leader.assert_committed()
         if rules.epoch_at_election:
-            latest = state.epochs.latest
+            latest = state.epochs.latest_epoch
             assert latest == state.leader_epoch, f"leads {state.leader_epoch}, the cache ends with {latest}"
-        if state.parked and rules.ack_rule == "isr" and rules.fails_parked_on_demotion:
-            assert state.parked[0].required > hw, f"HW {hw} has passed {state.parked[0]}, unanswered"
+        if state.delayed_produces and rules.ack_rule == "isr" and rules.fails_parked_on_demotion:
+            assert state.delayed_produces[0].required > hw, (
+                f"HW {hw} has passed {state.delayed_produces[0]}, unanswered"
+            )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from broker.protocol import errors
-from broker.protocol.leader_epoch_cache import EpochCache
+from broker.protocol.leader_epoch_cache import LeaderEpochFileCache
 from broker.protocol.log import Log
 from broker.protocol.messages import (
     NO_EPOCH,
@@ -24,7 +24,7 @@ from broker.protocol.messages import (
     SaveEpochs,
     Truncate,
 )
-from broker.protocol.producer_state_manager import Producers
+from broker.protocol.producer_state_manager import ProducerStateManager
 from broker.protocol.rules import Rules
 
 
@@ -35,7 +35,7 @@ class ReplicaConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parked:
+class DelayedProduce:
     """An acks=all produce that has been appended and is not answered yet."""
 
     token: object
@@ -46,15 +46,15 @@ class Parked:
 
 
 @dataclass(slots=True, kw_only=True)
-class State:
+class ReplicaState:
     """Mutable; shared by a replica and its role."""
 
     me: int
     config: ReplicaConfig
     rules: Rules
     log: Log
-    epochs: EpochCache
-    producers: Producers
+    epochs: LeaderEpochFileCache
+    producers: ProducerStateManager
     hw: int
     seen_epoch: int = (
         NO_EPOCH  # the highest leader epoch ever heard of or written down: none below is obeyed
@@ -65,7 +65,9 @@ class State:
     isr: tuple[int, ...] = ()  # as committed by the controller, as far as is known here
     replicas: tuple[int, ...] = ()
     broker_epochs: Mapping[int, int] = field(default_factory=dict)
-    parked: list[Parked] = field(default_factory=list)  # ascending by `required`; empty unless leading
+    delayed_produces: list[DelayedProduce] = field(
+        default_factory=list
+    )  # ascending by `required`; empty unless leading
     effects: list[ReplicaEffect] = field(default_factory=list)
 
     @property
@@ -76,7 +78,7 @@ class State:
     def emit(self, effect: ReplicaEffect) -> None:
         self.effects.append(effect)
 
-    def epoch_error(self, asked: int) -> int:
+    def check_leader_epoch(self, asked: int) -> int:
         """How Kafka compares a request's current_leader_epoch, before it asks who leads: 74, 75 or none."""
         if asked in (NO_EPOCH, self.leader_epoch):
             return errors.NONE
@@ -95,7 +97,7 @@ class State:
         anywhere = not self.rules.checks_base_offsets
         for batch in batches:
             self.log.append(batch, anywhere=anywhere)
-            self.producers.appended(batch)
+            self.producers.update(batch)
         self.effects.append(Append(batches=batches, leading=leading))
 
     def truncate(self, to: int, why: str) -> None:
@@ -106,7 +108,7 @@ class State:
             return
         now = self.log.truncate_to(to)
         if now < was:
-            self.producers.truncated(now)
+            self.producers.truncate_to(now)
             self.emit(Truncate(to=now, was=was, why=why))
             self.hw = min(self.hw, now)
         if (now < was or self.rules.cuts_epoch_tail) and self.epochs.truncate_from_end(now):
@@ -126,7 +128,7 @@ class State:
 
     # -- produces that wait ------------------------------------------------------------------------------
 
-    def answer_produce(self, parked: Parked, error: int) -> None:
+    def answer_produce(self, parked: DelayedProduce, error: int) -> None:
         """Answer a produce that was appended; with an error its offset says that its fate is unknown."""
         self.emit(
             ProduceAnswer(
@@ -135,6 +137,6 @@ class State:
             )
         )
 
-    def answer_all(self, parked: Iterable[Parked], error: int) -> None:
+    def answer_produces(self, parked: Iterable[DelayedProduce], error: int) -> None:
         for one in parked:
             self.answer_produce(one, error)

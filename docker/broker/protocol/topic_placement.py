@@ -8,7 +8,7 @@ from broker.protocol.cluster_state import ClusterState, Partition, Topic
 from broker.protocol.messages import CreateAnswer, CreateTopic, GrowTopic, TopicAnswer
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-ASK_DEFAULT = -1
+USE_DEFAULT = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,33 +17,33 @@ class TopicDefaults:
     replication_factor: int
 
 
-def new_topic(event: CreateTopic, state: ClusterState, defaults: TopicDefaults) -> Topic | CreateAnswer:
+def plan_topic(event: CreateTopic, state: ClusterState, defaults: TopicDefaults) -> Topic | CreateAnswer:
     """The topic, or the answer that refuses it with Kafka's error."""
     if not _NAME.fullmatch(event.topic) or event.topic in (".", ".."):
-        return _refusal(event, errors.INVALID_TOPIC_EXCEPTION, f"illegal topic name {event.topic!r}")
+        return _refuse_topic(event, errors.INVALID_TOPIC_EXCEPTION, f"illegal topic name {event.topic!r}")
     if event.topic in state.topics:
-        return _refusal(event, errors.TOPIC_ALREADY_EXISTS, f"topic {event.topic!r} already exists")
+        return _refuse_topic(event, errors.TOPIC_ALREADY_EXISTS, f"topic {event.topic!r} already exists")
     active = [broker for broker in sorted(state.brokers) if state.active(broker)]
     if event.assignment:
-        problem = _assignment_problem(event.assignment, state)
+        problem = _check_assignment(event.assignment, state)
         if problem:
-            return _refusal(event, errors.INVALID_REPLICA_ASSIGNMENT, problem)
+            return _refuse_topic(event, errors.INVALID_REPLICA_ASSIGNMENT, problem)
         assignment = event.assignment
     else:
-        count = defaults.partitions if event.partitions == ASK_DEFAULT else event.partitions
+        count = defaults.partitions if event.partitions == USE_DEFAULT else event.partitions
         factor = event.replication_factor
-        factor = defaults.replication_factor if factor == ASK_DEFAULT else factor
+        factor = defaults.replication_factor if factor == USE_DEFAULT else factor
         if count < 1:
-            return _refusal(event, errors.INVALID_PARTITIONS, f"{count} partitions")
+            return _refuse_topic(event, errors.INVALID_PARTITIONS, f"{count} partitions")
         if not 1 <= factor <= len(active):
             problem = f"replication factor {factor} with {len(active)} brokers that are not fenced"
-            return _refusal(event, errors.INVALID_REPLICATION_FACTOR, problem)
-        assignment = spread(active, count, factor)
-    partitions = tuple(_born(replicas, state) for replicas in assignment)
+            return _refuse_topic(event, errors.INVALID_REPLICATION_FACTOR, problem)
+        assignment = place_replicas(active, count, factor)
+    partitions = tuple(_first_state(replicas, state) for replicas in assignment)
     return Topic(name=event.topic, id=event.topic_id, configs=dict(event.configs), partitions=partitions)
 
 
-def new_partitions(
+def plan_partitions(
     event: GrowTopic, topic: Topic, state: ClusterState
 ) -> tuple[Partition, ...] | TopicAnswer:
     """Those that the topic gets, or the answer that refuses them with Kafka's error."""
@@ -57,7 +57,7 @@ def new_partitions(
         return refused(errors.INVALID_PARTITIONS, problem)
     active = [broker for broker in sorted(state.brokers) if state.active(broker)]
     if event.assignment:
-        problem = _assignment_problem(event.assignment, state)
+        problem = _check_assignment(event.assignment, state)
         if len(event.assignment) != more:
             problem = f"{len(event.assignment)} assignments for {more} new partitions"
         elif not problem and any(len(replicas) != factor for replicas in event.assignment):
@@ -69,23 +69,23 @@ def new_partitions(
         problem = f"replication factor {factor} with {len(active)} brokers that are not fenced"
         return refused(errors.INVALID_REPLICATION_FACTOR, problem)
     else:
-        assignment = spread(active, event.partitions, factor)[now:]
-    return tuple(_born(replicas, state) for replicas in assignment)
+        assignment = place_replicas(active, event.partitions, factor)[now:]
+    return tuple(_first_state(replicas, state) for replicas in assignment)
 
 
-def spread(brokers: list[int], partitions: int, factor: int) -> tuple[tuple[int, ...], ...]:
+def place_replicas(brokers: list[int], partitions: int, factor: int) -> tuple[tuple[int, ...], ...]:
     """Partition p's replicas: `factor` brokers in a row, beginning with the p-th."""
     ring = len(brokers)
     return tuple(tuple(brokers[(first + k) % ring] for k in range(factor)) for first in range(partitions))
 
 
-def _born(replicas: tuple[int, ...], state: ClusterState) -> Partition:
+def _first_state(replicas: tuple[int, ...], state: ClusterState) -> Partition:
     """Led by the first active replica; the ISR is all that are active."""
     isr = tuple(broker for broker in replicas if state.active(broker))
     return Partition(replicas=replicas, leader=isr[0], leader_epoch=0, isr=isr, partition_epoch=0)
 
 
-def _assignment_problem(assignment: tuple[tuple[int, ...], ...], state: ClusterState) -> str:
+def _check_assignment(assignment: tuple[tuple[int, ...], ...], state: ClusterState) -> str:
     sizes = {len(replicas) for replicas in assignment}
     for index, replicas in enumerate(assignment):
         if not replicas or len(set(replicas)) != len(replicas):
@@ -98,5 +98,5 @@ def _assignment_problem(assignment: tuple[tuple[int, ...], ...], state: ClusterS
     return "" if len(sizes) == 1 else f"replication factors differ: {sorted(sizes)}"
 
 
-def _refusal(event: CreateTopic, error: int, message: str) -> CreateAnswer:
+def _refuse_topic(event: CreateTopic, error: int, message: str) -> CreateAnswer:
     return CreateAnswer(token=event.token, error=error, message=message)

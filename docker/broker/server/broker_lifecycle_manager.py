@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from broker.process_log import die, log
+from broker.process_log import halt_process, log
 from broker.protocol import errors
 from broker.server.config import Config
 from broker.server.node_connection import Line, Unreachable
@@ -81,7 +81,7 @@ class Lifecycle:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            die("lifecycle-failed", error)
+            halt_process("lifecycle-failed", error)
 
     async def _register(self) -> None:
         self.broker_epoch, self.fenced = UNREGISTERED, True
@@ -110,7 +110,7 @@ class Lifecycle:
                 error = int(answer.error_code)
                 if error == errors.NONE:
                     break
-                why = errors.name_of(error)
+                why = errors.error_name(error)
             except Unreachable as unreachable:
                 why = str(unreachable)
             if why != said:
@@ -143,14 +143,14 @@ class Lifecycle:
                 log("warning", "heartbeat-unanswered", why=unreachable)
             else:
                 if int(answer.error_code) in _GONE:
-                    log("warning", "registration-lost", error=errors.name_of(int(answer.error_code)))
+                    log("warning", "registration-lost", error=errors.error_name(int(answer.error_code)))
                     return
                 self._heard(answer)
             await self._rest()
 
     def _heard(self, answer: Any) -> None:
         if int(answer.error_code):
-            log("warning", "heartbeat-refused", error=errors.name_of(int(answer.error_code)))
+            log("warning", "heartbeat-refused", error=errors.error_name(int(answer.error_code)))
             return
         if answer.is_fenced != self.fenced:
             self.fenced = answer.is_fenced

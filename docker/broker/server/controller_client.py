@@ -13,9 +13,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from broker.process_log import die, log
+from broker.process_log import halt_process, log
 from broker.protocol import errors
-from broker.protocol.messages import AlterAnswered, ProposeIsr
+from broker.protocol.messages import AlterPartitionResponse, ProposeIsr
 from broker.server.config import Config
 from broker.server.node_connection import Line, Unreachable
 from broker.server.replica_manager import Host, Hosted, now_ms
@@ -88,7 +88,7 @@ class Proposals:
         self._tasks.discard(task)
         failure = None if task.cancelled() else task.exception()
         if isinstance(failure, Exception):
-            die("proposals-failed", failure)
+            halt_process("proposals-failed", failure)
 
     async def _run(self, asking: Asking) -> None:
         points = self._host().points
@@ -176,11 +176,11 @@ class Proposals:
             partition=hosted.partition,
             asked=",".join(str(broker) for broker, _ in proposal.isr),
             epoch=proposal.leader_epoch,
-            error=errors.name_of(error),
+            error=errors.error_name(error),
         )
         self._host().post(
             hosted,
-            AlterAnswered(
+            AlterPartitionResponse(
                 now_ms=now_ms(),
                 proposal=proposal,
                 error=error,

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from broker.process_log import die, log
+from broker.process_log import halt_process, log
 from broker.protocol import errors
 from broker.protocol.metadata import Metadata
 from broker.server.config import Config
@@ -93,7 +93,7 @@ class Handed:
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                die("request-handler-failed", error)
+                halt_process("request-handler-failed", error)
             connection.answer(write_response(head.correlation, body))
 
         self._keep(run())
@@ -191,7 +191,7 @@ class Handed:
                         "info",
                         "topic-made-on-demand",
                         topic=name,
-                        error=errors.name_of(error),
+                        error=errors.error_name(error),
                         message=message,
                     )
             finally:

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker.process_log import die, log
+from broker.process_log import halt_process, log
 from broker.protocol import errors
 from broker.protocol.controller import Controller, ControllerConfig
 from broker.protocol.messages import (
@@ -158,7 +158,7 @@ class ControllerServer:
             return answer
         except Exception as error:
             log("error", "step-failed", by=event)
-            die("stopped-by-a-broken-invariant-or-disk", error)
+            halt_process("stopped-by-a-broken-invariant-or-disk", error)
 
     def _go_on_telling(self, config: Config) -> Trace:
         """The trace, and in it what became durable just before the last end and was told to nobody yet."""
@@ -195,12 +195,12 @@ class ControllerServer:
             raise ControlError("expire wants a broker's id")
         answer = self._step(Expire(now_ms=self._clock.now_ms(), token=None, broker=broker))
         if answer.error:
-            raise ControlError(errors.name_of(answer.error))
+            raise ControlError(errors.error_name(answer.error))
         return {}
 
     async def _elect(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         ((_, _, error),) = self._step(election(request, self._clock.now_ms())).results
-        return {"error": errors.name_of(error) if error else None}
+        return {"error": errors.error_name(error) if error else None}
 
     # -- requests
     # ----------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class ControllerServer:
                     parts.PartitionResult,
                     partition_id=partition,
                     error_code=error_code(error),
-                    error_message=errors.name_of(error) if error else None,
+                    error_message=errors.error_name(error) if error else None,
                 )
             )
         return make(

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from broker.process_log import die, log
+from broker.process_log import halt_process, log
 from broker.protocol.messages import (
     Append,
     Fetch,
@@ -144,7 +144,7 @@ class Carrier:
                 hosted = goes_on[0]
             assert hosted is not None
             log("error", "step-failed", topic=hosted.topic, partition=hosted.partition, by=event)
-            die("stopped-by-a-broken-invariant-or-disk", error)
+            halt_process("stopped-by-a-broken-invariant-or-disk", error)
         self._stepping = False
 
     def _step(self, hosted: Hosted, event: ReplicaEvent) -> None:

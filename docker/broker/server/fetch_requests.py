@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.process_log import die
+from broker.process_log import halt_process
 from broker.protocol import errors
-from broker.protocol.messages import CONSUMER, Fetch, ReadAnswer
-from broker.protocol.purgatory import Purgatory
+from broker.protocol.messages import CONSUMER, Fetch, FetchAnswer
+from broker.protocol.purgatory import DelayedFetchPurgatory
 from broker.server.replica_manager import Host, Hosted, Key, now_ms
 from broker.server.socket_server import Connection
 from broker.wire.codec import Head
@@ -53,7 +53,7 @@ class Reading:
     max_bytes: int
     deadline_ms: int
     wanted: Sequence[Wanted]
-    answers: list[ReadAnswer | None] = field(default_factory=list)
+    answers: list[FetchAnswer | None] = field(default_factory=list)
     heard: set[int] = field(default_factory=set)  # indexes of those that have spoken: credited, if at all
     outstanding: int = 0
 
@@ -96,7 +96,7 @@ class Readings:
 
     def __init__(self) -> None:
         self.host: Host  # set by the broker, which both belong to
-        self._purgatory = Purgatory()
+        self._purgatory = DelayedFetchPurgatory()
         self._woken: list[Any] = []
 
     def begin(self, reading: Reading) -> None:
@@ -108,7 +108,7 @@ class Readings:
         try:
             fetched, size, at_once = self._read(reading)
         except Exception as error:
-            die("read-failed", error)
+            halt_process("read-failed", error)
         missing = reading.min_bytes - size
         silent = bool(reading.wanted) and not any(each is not None for each in fetched)
         if not silent and (at_once or missing <= 0 or reading.deadline_ms <= now_ms()):

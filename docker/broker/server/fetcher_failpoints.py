@@ -9,7 +9,7 @@ Rules
 from collections.abc import Callable
 from functools import partial
 
-from broker.protocol.messages import EpochWish, LogEndsWish, Wish
+from broker.protocol.messages import EndOffsetRequest, FollowerRequest, LogEndsRequest
 from broker.server.replica_manager import Hosted, Key
 from broker.testing.failpoints import Failpoints, Fate, Place
 
@@ -18,31 +18,31 @@ class Gate:
     """`look` is told when something may be sent again, `lost` of a message that nobody will get."""
 
     def __init__(
-        self, points: Failpoints, look: Callable[[], None], lost: Callable[[Hosted, Wish], None]
+        self, points: Failpoints, look: Callable[[], None], lost: Callable[[Hosted, FollowerRequest], None]
     ) -> None:
         self._points = points
         self._look = look
         self._lost = lost
-        self._waiting: dict[Key, Wish] = {}  # requests held back, or whose answer is
-        self._let_go: dict[Key, Wish] = {}  # requests that may go now, unasked
+        self._waiting: dict[Key, FollowerRequest] = {}  # requests held back, or whose answer is
+        self._let_go: dict[Key, FollowerRequest] = {}  # requests that may go now, unasked
         self._begun: dict[Key, int] = {}  # the leader epoch in which something was last answered
 
-    def waits(self, hosted: Hosted, wish: Wish) -> bool:
+    def waits(self, hosted: Hosted, wish: FollowerRequest) -> bool:
         """Whether this wish must not be asked now."""
         return hosted.held is not None or self._waiting.get(hosted.key) == wish
 
-    def begun(self, hosted: Hosted, wish: Wish) -> None:
+    def begun(self, hosted: Hosted, wish: FollowerRequest) -> None:
         """Something was answered: the fetches after it are not the first request of this leader epoch."""
         self._begun[hosted.key] = wish.leader_epoch
 
-    def sends(self, hosted: Hosted, wish: Wish) -> bool:
+    def sends(self, hosted: Hosted, wish: FollowerRequest) -> bool:
         """Whether this wish goes out now; to be asked once before each sending."""
         if not self._points.armed and not self._let_go:
             return True
         key = hosted.key
-        if self._let_go.pop(key, None) == wish or isinstance(wish, LogEndsWish):
+        if self._let_go.pop(key, None) == wish or isinstance(wish, LogEndsRequest):
             return True
-        first = isinstance(wish, EpochWish) or self._begun.get(key) != wish.leader_epoch
+        first = isinstance(wish, EndOffsetRequest) or self._begun.get(key) != wish.leader_epoch
         place = _place("F.epoch_req" if first else "F.before_refetch", hosted, wish)
         fate = self._points.meet(place, partial(self._go, key, wish))
         if fate is Fate.HELD:
@@ -51,7 +51,7 @@ class Gate:
             self._lost(hosted, wish)
         return fate is Fate.GO
 
-    def takes(self, hosted: Hosted, wish: Wish, take: Callable[[], None]) -> bool:
+    def takes(self, hosted: Hosted, wish: FollowerRequest, take: Callable[[], None]) -> bool:
         """Whether the answer to this wish is taken now; else `take` is called when it is let go."""
         if not self._points.armed:
             return True
@@ -68,18 +68,18 @@ class Gate:
             self._lost(hosted, wish)
         return fate in (Fate.GO, Fate.DOUBLED)
 
-    def _go(self, key: Key, wish: Wish) -> None:
+    def _go(self, key: Key, wish: FollowerRequest) -> None:
         self._done(key, wish)
         self._let_go[key] = wish
         self._look()
 
-    def _done(self, key: Key, wish: Wish) -> None:
+    def _done(self, key: Key, wish: FollowerRequest) -> None:
         if self._waiting.get(key) == wish:
             del self._waiting[key]
 
 
-def _place(name: str, hosted: Hosted, wish: Wish) -> Place:
+def _place(name: str, hosted: Hosted, wish: FollowerRequest) -> Place:
     return Place(
         name=name, topic=hosted.topic, partition=hosted.partition, epoch=wish.leader_epoch, peer=wish.leader,
-        offset=-1 if isinstance(wish, EpochWish | LogEndsWish) else wish.offset,
+        offset=-1 if isinstance(wish, EndOffsetRequest | LogEndsRequest) else wish.offset,
     )  # fmt: skip

@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from broker.process_log import die
+from broker.process_log import halt_process
 from broker.protocol.messages import (
     NO_EPOCH,
-    EndOffsetAnswered,
+    EndOffsetRequest,
+    EndOffsetResponse,
     EpochEnd,
-    EpochWish,
-    LogEndsAnswered,
-    LogEndsWish,
-    Wish,
+    FollowerRequest,
+    LogEndsRequest,
+    LogEndsResponse,
 )
 from broker.protocol.rules import Rules
 from broker.server.config import Config
@@ -29,7 +29,7 @@ from broker.wire.codec import make, request_parts
 
 EARLIEST, LATEST = -2, -1
 _LINES_MAX = 8
-Errand = EpochWish | LogEndsWish
+Errand = EndOffsetRequest | LogEndsRequest
 
 
 class Errands:
@@ -41,9 +41,9 @@ class Errands:
         host: Host,
         dial: Callable[[], Line],
         *,
-        answered: Callable[[Hosted, Wish], None],
-        failed: Callable[[Hosted, Wish, int], None],
-        unreachable: Callable[[Hosted, Wish, Unreachable], None],
+        answered: Callable[[Hosted, FollowerRequest], None],
+        failed: Callable[[Hosted, FollowerRequest, int], None],
+        unreachable: Callable[[Hosted, FollowerRequest, Unreachable], None],
         done: Callable[[], None],
     ) -> None:
         self._host = host
@@ -87,14 +87,14 @@ class Errands:
         if not task.cancelled():
             failure = task.exception()
             if isinstance(failure, Exception):
-                die("fetcher-failed", failure)
+                halt_process("fetcher-failed", failure)
             self._done()
 
     async def _run(self, hosted: Hosted, wish: Errand) -> None:
         async with self._room:
             line = self._lines.pop() if self._lines else self._dial()
             try:
-                if isinstance(wish, LogEndsWish):
+                if isinstance(wish, LogEndsRequest):
                     await self._log_ends(line, hosted, wish)
                 else:
                     await self._end_offset(line, hosted, wish)
@@ -107,13 +107,13 @@ class Errands:
             else:
                 self._lines.append(line)
 
-    async def _log_ends(self, line: Line, hosted: Hosted, wish: LogEndsWish) -> None:
+    async def _log_ends(self, line: Line, hosted: Hosted, wish: LogEndsRequest) -> None:
         start_error, start = await self._offset(line, hosted, wish, EARLIEST)
         end_error, end = await self._offset(line, hosted, wish, LATEST)
         error = start_error or end_error
         self._host.post(
             hosted,
-            LogEndsAnswered(
+            LogEndsResponse(
                 now_ms=now_ms(), leader=wish.leader, asked=wish, error=error, log_start=start, log_end=end
             ),
         )
@@ -125,7 +125,9 @@ class Errands:
         else:
             self._answered(hosted, wish)
 
-    async def _offset(self, line: Line, hosted: Hosted, wish: LogEndsWish, timestamp: int) -> tuple[int, int]:
+    async def _offset(
+        self, line: Line, hosted: Hosted, wish: LogEndsRequest, timestamp: int
+    ) -> tuple[int, int]:
         request, parts = request_parts(LIST_OFFSETS, 7)
         asked = make(
             parts.ListOffsetsPartition,
@@ -139,7 +141,7 @@ class Errands:
         part = _only(answer)
         return int(part.error_code), part.offset
 
-    async def _end_offset(self, line: Line, hosted: Hosted, wish: EpochWish) -> None:
+    async def _end_offset(self, line: Line, hosted: Hosted, wish: EndOffsetRequest) -> None:
         request, parts = request_parts(OFFSET_FOR_LEADER_EPOCH, 4)
         asked = make(
             parts.OffsetForLeaderPartition,
@@ -159,12 +161,12 @@ class Errands:
         error = int(part.error_code)
         self._host.post(
             hosted,
-            EndOffsetAnswered(now_ms=now_ms(), leader=wish.leader, asked=wish, error=error, end=end),
+            EndOffsetResponse(now_ms=now_ms(), leader=wish.leader, asked=wish, error=error, end=end),
         )
         self._over_with(hosted, wish, error)
 
 
-def current_epoch(rules: Rules, wish: Wish) -> int:
+def current_epoch(rules: Rules, wish: FollowerRequest) -> int:
     """What the generations that do not fence could not send."""
     return wish.leader_epoch if rules.fences_followers or rules.credits_this_epoch_only else NO_EPOCH
 

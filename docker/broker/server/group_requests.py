@@ -45,7 +45,7 @@ class Groups:
         """The error, told in the log the first time that this client asks for it."""
         if (what, head.client) not in self._told and len(self._told) < _TOLD_MAX:
             self._told.add((what, head.client))
-            name = errors.name_of(error)
+            name = errors.error_name(error)
             log("warning", "not-served", asked=what, client=head.client, **besides, error=name)
         return error
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from broker.process_log import die, log
+from broker.process_log import halt_process, log
 from broker.protocol import errors
 from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo
 from broker.server.config import Config
@@ -141,7 +141,7 @@ class Herald:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            die("herald-failed", error)
+            halt_process("herald-failed", error)
 
     async def _rest(self, rest_s: float) -> None:
         """Before the next attempt; cut short by new metadata (a broker that is back has registered)."""
@@ -173,7 +173,7 @@ class Herald:
                 "news-refused",
                 broker=self._broker,
                 broker_epoch=epoch,
-                error=errors.name_of(error),
+                error=errors.error_name(error),
             )
         return not error or message.copy or epoch != self._info(self._metadata()).epoch
 

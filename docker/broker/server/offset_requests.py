@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.process_log import die
+from broker.process_log import halt_process
 from broker.protocol import errors
-from broker.protocol.messages import CONSUMER, EndOffsetAsked, OffsetAsked
+from broker.protocol.messages import CONSUMER, ListOffsets, OffsetsForLeaderEpoch
 from broker.server.replica_manager import Host, Hosted, now_ms
 from broker.server.socket_server import Connection
 from broker.storage.offsets_by_timestamp import EARLIEST, LATEST, YOUNGEST, find
@@ -84,7 +84,7 @@ def _offset(hosted: Hosted | None, timestamp: int, answer: Any) -> tuple[int, di
     try:
         found = find(hosted.log, timestamp, answer.offset)
     except (OSError, ValueError) as failure:
-        die("read-failed", failure)
+        halt_process("read-failed", failure)
     if found is not None:
         told = {"offset": found.offset, "timestamp": found.timestamp, "leader_epoch": found.epoch}
     return error, told
@@ -105,9 +105,9 @@ def list_offsets(host: Host, look: Find, connection: Connection, frame: bytes, h
     asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
     found = [_known(look(name, part.partition_index), part.timestamp) for name, part in asked]
 
-    def event(index: int, token: object) -> OffsetAsked:
+    def event(index: int, token: object) -> ListOffsets:
         part = asked[index][1]
-        return OffsetAsked(
+        return ListOffsets(
             now_ms=now_ms(),
             token=token,
             replica=replica,
@@ -154,9 +154,9 @@ def offset_for_leader_epoch(
     asked = [(topic.topic, part) for topic in request.topics for part in topic.partitions]
     found = [find(name, part.partition) for name, part in asked]
 
-    def event(index: int, token: object) -> EndOffsetAsked:
+    def event(index: int, token: object) -> OffsetsForLeaderEpoch:
         part = asked[index][1]
-        return EndOffsetAsked(
+        return OffsetsForLeaderEpoch(
             now_ms=now_ms(),
             token=token,
             replica=replica,

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.process_log import die, log
+from broker.process_log import halt_process, log
 from broker.protocol import errors
-from broker.protocol.messages import Batch, EpochEnd, FetchAnswered, FetchWish, Wish
+from broker.protocol.messages import Batch, EpochEnd, FetchRequest, FetchResponse, FollowerRequest
 from broker.server.config import Config
 from broker.server.fetcher_failpoints import Gate
 from broker.server.follower_offset_requests import Errands, current_epoch
@@ -30,14 +30,14 @@ from broker.wire.record_batch import CorruptBatch, parse
 _RESPONSE_BYTES_MAX = 10 << 20  # replica.fetch.response.max.bytes
 _ERRANDS_S = 0.05  # a fetch waits so long for those that first ask something else, to go together
 
-Wishes = dict[Key, tuple[Hosted, Wish]]
+Wishes = dict[Key, tuple[Hosted, FollowerRequest]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
     """A wish that went wrong, and until when it is not made again."""
 
-    wish: Wish
+    wish: FollowerRequest
     until_ms: int
 
 
@@ -63,7 +63,7 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._look = asyncio.Event()
         self._delays: dict[Key, Delay] = {}
-        self._asked: dict[Key, Wish] = {}  # what waits at the leader now
+        self._asked: dict[Key, FollowerRequest] = {}  # what waits at the leader now
         self._waiting: asyncio.Task[Any] | None = None
         self._said = ""  # of a leader that is not reached: once is enough
         self._task = asyncio.create_task(self._run(), name=f"fetcher {leader}")
@@ -85,10 +85,10 @@ class Fetcher:
         now = now_ms()
         wishes: Wishes = {}
         for key, hosted in self._host.hosted.items():
-            wish = hosted.replica.wish()
+            wish = hosted.replica.next_request()
             if wish is None or wish.leader != self.leader or self._gate.waits(hosted, wish):
                 continue
-            if not isinstance(wish, FetchWish) and self._errands.asks(hosted, wish):
+            if not isinstance(wish, FetchRequest) and self._errands.asks(hosted, wish):
                 continue
             delay = self._delays.get(key)
             if delay is not None and delay.wish == wish and now < delay.until_ms:
@@ -112,14 +112,14 @@ class Fetcher:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            die("fetcher-failed", error)
+            halt_process("fetcher-failed", error)
 
     def _sent(self, wishes: Wishes) -> Wishes:
         return {key: each for key, each in wishes.items() if self._gate.sends(*each)}
 
     def _parted(self, wishes: Wishes) -> tuple[Wishes, Wishes]:
         """Those to fetch, and the others."""
-        others = {key: each for key, each in wishes.items() if not isinstance(each[1], FetchWish)}
+        others = {key: each for key, each in wishes.items() if not isinstance(each[1], FetchRequest)}
         fetches = {key: each for key, each in wishes.items() if key not in others} if others else wishes
         return fetches, others
 
@@ -128,7 +128,7 @@ class Fetcher:
         begun = [
             self._errands.begin(hosted, wish)
             for hosted, wish in self._sent(wishes).values()
-            if not isinstance(wish, FetchWish)
+            if not isinstance(wish, FetchRequest)
         ]
         if begun:
             await asyncio.wait(begun, timeout=_ERRANDS_S)
@@ -151,7 +151,7 @@ class Fetcher:
     async def _ask(self, wishes: Wishes) -> bool:
         """One round; False if the leader was not to be reached."""
         self._asked = {key: wish for key, (_, wish) in wishes.items()}
-        fetches = [(hosted, wish) for hosted, wish in wishes.values() if isinstance(wish, FetchWish)]
+        fetches = [(hosted, wish) for hosted, wish in wishes.values() if isinstance(wish, FetchRequest)]
         self._waiting = asyncio.ensure_future(self._fetch(fetches))
         try:
             await asyncio.wait([self._waiting])
@@ -176,16 +176,16 @@ class Fetcher:
             log("warning", "leader-unreachable", leader=self.leader, why=failure)
         self._said = str(failure)
 
-    def _errand_unreachable(self, hosted: Hosted, wish: Wish, failure: Unreachable) -> None:
+    def _errand_unreachable(self, hosted: Hosted, wish: FollowerRequest, failure: Unreachable) -> None:
         self._say_unreachable(failure)
         self._delay(hosted, wish)
 
-    def _delay(self, hosted: Hosted, wish: Wish) -> None:
+    def _delay(self, hosted: Hosted, wish: FollowerRequest) -> None:
         self._delays[hosted.key] = Delay(wish=wish, until_ms=now_ms() + self._config.fetch_backoff_ms)
 
-    def _failed(self, hosted: Hosted, wish: Wish, error: int) -> None:
+    def _failed(self, hosted: Hosted, wish: FollowerRequest, error: int) -> None:
         """Asked again later; a replica that wishes something else now is asked that at once."""
-        if hosted.replica.wish() == wish:
+        if hosted.replica.next_request() == wish:
             self._delay(hosted, wish)
             log(
                 "info",
@@ -193,13 +193,13 @@ class Fetcher:
                 topic=hosted.topic,
                 partition=hosted.partition,
                 leader=self.leader,
-                error=errors.name_of(error),
+                error=errors.error_name(error),
             )
 
     # -- Fetch -----------------------------------------------------------------------------------------------
 
-    async def _fetch(self, fetches: list[tuple[Hosted, FetchWish]]) -> None:
-        by_id: dict[tuple[str, int], tuple[Hosted, FetchWish]] = {}
+    async def _fetch(self, fetches: list[tuple[Hosted, FetchRequest]]) -> None:
+        by_id: dict[tuple[str, int], tuple[Hosted, FetchRequest]] = {}
         topics: dict[str, list[Asked]] = {}
         for hosted, wish in fetches:
             by_id[hosted.topic_id, hosted.partition] = hosted, wish
@@ -243,7 +243,7 @@ class Fetcher:
             else:
                 self._delay(hosted, wish)
 
-    def _fetched(self, hosted: Hosted, wish: FetchWish, part: Any) -> None:
+    def _fetched(self, hosted: Hosted, wish: FetchRequest, part: Any) -> None:
         try:
             batches = tuple(parse(part.records or b"", partial_tail=True))
         except CorruptBatch as error:  # of the leader's log, or of the way here: ask again
@@ -253,7 +253,7 @@ class Fetcher:
         if self._gate.takes(hosted, wish, lambda: self._take(hosted, wish, part, batches)):
             self._take(hosted, wish, part, batches)
 
-    def _take(self, hosted: Hosted, wish: FetchWish, part: Any, batches: tuple[Batch, ...]) -> None:
+    def _take(self, hosted: Hosted, wish: FetchRequest, part: Any, batches: tuple[Batch, ...]) -> None:
         """The answer goes to the replica."""
         parting, error_code = part.diverging_epoch, int(part.error_code)
         diverging = None
@@ -261,7 +261,7 @@ class Fetcher:
             diverging = EpochEnd(epoch=parting.epoch, end_offset=parting.end_offset)
         self._host.post(
             hosted,
-            FetchAnswered(
+            FetchResponse(
                 now_ms=now_ms(),
                 leader=self.leader,
                 asked=wish,

@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from broker.process_log import die, log
+from broker.process_log import halt_process, log
 from broker.protocol.messages import (
     NO_LEADER,
     Append,
     EndOffsetAnswer,
+    FetchAnswer,
     HwMoved,
     LeaderAndIsr,
-    OffsetAnswer,
+    ListOffsetsAnswer,
     ProduceAnswer,
     ProposeIsr,
-    ReadAnswer,
     ReplicaEvent,
     Reset,
     RoleChanged,
@@ -32,7 +32,7 @@ from broker.protocol.messages import (
     Truncate,
 )
 from broker.protocol.metadata import Metadata, TopicInfo
-from broker.protocol.replica import Recovered, Replica, ReplicaConfig
+from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from broker.protocol.rules import Rules
 from broker.server.config import LONG_MAX, Config
 from broker.server.effect_runner import Carrier, CarryOut, Hosted, Key
@@ -105,9 +105,9 @@ class Host:
             HwMoved: lambda hosted, effect: self.watchers.hw_moved(hosted.key),
             RoleChanged: self._role_changed,
             ProduceAnswer: _tell,
-            ReadAnswer: _tell,
+            FetchAnswer: _tell,
             EndOffsetAnswer: _tell,
-            OffsetAnswer: _tell,
+            ListOffsetsAnswer: _tell,
             ProposeIsr: self.watchers.propose,
         }
         self._carrier = Carrier(carry_out, self.trace, self.points, self._let_go)
@@ -248,7 +248,7 @@ class Host:
                 write_offsets(self.files, HIGH_WATERMARKS, self._checkpointed)
             partition_log.delete()
         except Exception as error:
-            die("log-cannot-be-deleted", error)
+            halt_process("log-cannot-be-deleted", error)
         self._deleted.append((now_ms() + CLOSE_DELETED_AFTER_MS, partition_log))
 
     def recover(self) -> None:
@@ -260,7 +260,7 @@ class Host:
                 if topic_id is not None:
                     self._open_log((topic, int(partition)), topic_id, self.config.segment_bytes)
         except Exception as error:
-            die("log-cannot-be-opened", error)
+            halt_process("log-cannot-be-opened", error)
         if self.trace.on:
             self.trace.process(start_lines(self.clean, list(map(self._found, self.idle))))
 
@@ -330,12 +330,12 @@ class Host:
                 me=self.config.node_id,
                 config=self._replica_config(topic),
                 rules=self.rules,
-                recovered=Recovered(
+                recovered=RecoveredState(
                     log_start=found.log_start, batches=found.batches, epochs=found.epochs, hw=checkpointed
                 ),
             )
         except Exception as error:
-            die("log-cannot-be-opened", error)
+            halt_process("log-cannot-be-opened", error)
         partition_log.forget_recovered()
         hosted = Hosted(
             topic=topic.name,
@@ -379,7 +379,7 @@ class Host:
         try:
             write_offsets(self.files, HIGH_WATERMARKS, offsets)
         except Exception as error:
-            die("high-watermarks-not-written", error)
+            halt_process("high-watermarks-not-written", error)
         if self.trace.on:
             written = {key: hw for key, hw in moved.items() if hw != self._checkpointed.get(key)}
             self._trace_checkpoints("hw", written)

@@ -11,7 +11,7 @@ import asyncio
 import struct
 from collections.abc import Callable
 
-from broker.process_log import die, log
+from broker.process_log import halt_process, log
 from broker.wire.codec import WireError
 
 _SIZE = struct.Struct(">i")
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
         except WireError as error:
             self.close(f"garbage: {error}")
         except Exception as error:  # a fault of ours: to go on would be to answer from an unknown state
-            die("request-handler-failed", error)
+            halt_process("request-handler-failed", error)
 
 
 class Listener:

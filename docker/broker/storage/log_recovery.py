@@ -12,7 +12,7 @@ import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from broker.protocol.leader_epoch_cache import recovered
+from broker.protocol.leader_epoch_cache import rebuild_cache
 from broker.protocol.messages import Batch
 from broker.protocol.rules import KIP_320, Rules
 from broker.wire.record_batch import CorruptBatch, batch_end, frame, unverified_frame
@@ -70,4 +70,4 @@ def scan(descriptor: int, size: int, expected: int, rules: Rules = SOUND) -> Sca
 
 def mend_epochs(found: Iterable[tuple[int, int]], batches: Iterable[Batch], leo: int) -> Epochs:
     """The leader-epoch cache that fits the batches, where `found` is what leader-epoch-checkpoint held."""
-    return tuple(recovered(((batch.epoch, batch.base_offset) for batch in batches), found, leo).entries)
+    return tuple(rebuild_cache(((batch.epoch, batch.base_offset) for batch in batches), found, leo).entries)

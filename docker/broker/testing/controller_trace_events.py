@@ -14,7 +14,7 @@ from typing import Any
 
 from broker.protocol.cluster_state import ClusterState, Record
 from broker.protocol.messages import AlterPartition, ControllerEvent, Elect, Expire, Heartbeat, Register, Tick
-from broker.protocol.metadata import Metadata, metadata_of
+from broker.protocol.metadata import Metadata, build_metadata
 
 Line = Mapping[str, Any]
 _CAUSES: Mapping[type, str] = {
@@ -50,7 +50,7 @@ def untold_lines(records: Iterable[Record], version: int) -> tuple[Line, ...]:
             state.apply(record)
         else:
             rest.append(record)
-    return controller_lines(metadata_of(state), None, rest)
+    return controller_lines(build_metadata(state), None, rest)
 
 
 class _Told:

@@ -49,7 +49,7 @@ class Trace:
         if path is not None:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             self.seq = _go_on(self._file)
-            process_log.before_dying(self._crash)
+            process_log.call_before_halt(self._crash)
 
     def replica(self, topic: str, partition: int, lines: Sequence[Line]) -> None:
         """The lines of one step of a replica."""
@@ -94,7 +94,7 @@ class Trace:
                 written += os.write(self._file, data[written:])
         except OSError as error:
             self.on = False
-            process_log.die("trace-not-written", error)
+            process_log.halt_process("trace-not-written", error)
 
     def _crash(self, why: str) -> None:
         if self.on:

@@ -18,10 +18,10 @@ from broker.protocol.messages import (
     Append,
     Batch,
     Fetch,
+    FetchAnswer,
     HwMoved,
     ProduceAnswer,
     ProposeIsr,
-    ReadAnswer,
     ReplicaEffect,
     ReplicaEvent,
     Reset,
@@ -53,7 +53,7 @@ class Standing:
 def standing(replica: Replica) -> Standing:
     return Standing(
         replica.leading, replica.leader, replica.leader_epoch, replica.leo, replica.hw, replica.isr,
-        replica.effective_isr, replica.partition_epoch,
+        replica.maximal_isr, replica.partition_epoch,
     )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def _hw_moved(step: _Step, effect: HwMoved) -> None:
     )
 
 
-def _fetch(step: _Step, effect: ReadAnswer) -> None:
+def _fetch(step: _Step, effect: FetchAnswer) -> None:
     event = step.event
     if not isinstance(event, Fetch) or event.replica == CONSUMER or event.again or effect.error:
         return
@@ -181,7 +181,7 @@ _TELL: Mapping[type, Callable[[_Step, Any], None]] = {
     Reset: _reset,
     SaveEpochs: _save_epochs,
     HwMoved: _hw_moved,
-    ReadAnswer: _fetch,
+    FetchAnswer: _fetch,
     ProduceAnswer: _ack,
     ProposeIsr: _proposed,
 }

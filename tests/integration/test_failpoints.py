@@ -69,11 +69,15 @@ def elect(cluster: RealBrokers, name: str, leader: int) -> int:
 
 
 def wait_leo(cluster: RealBrokers, node: int, name: str, leo: int, partition: int = 0) -> None:
-    wait_for(f"LEO {leo} on {node}", lambda: cluster.replica(node, name, partition).get("leo") == leo)
+    wait_for(
+        f"LEO {leo} on {node}", lambda: cluster.replica(node, name, partition).get("leo") == leo
+    )
 
 
 def wait_epoch(cluster: RealBrokers, node: int, name: str, epoch: int) -> None:
-    wait_for(f"epoch {epoch} on {node}", lambda: cluster.replica(node, name).get("epoch") == epoch)
+    wait_for(
+        f"epoch {epoch} on {node}", lambda: cluster.replica(node, name).get("epoch") == epoch
+    )
 
 
 def trace(cluster: RealBrokers, node: int, name: str) -> list[Mapping[str, Any]]:

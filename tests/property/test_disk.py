@@ -23,7 +23,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from broker.protocol.messages import Batch
 from broker.storage import durability_side_file as durable_module
 from broker.storage import log_directory as files_module
-from broker.storage.checkpoint_files import HIGH_WATERMARKS, read_epochs, read_offsets, write_offsets
+from broker.storage.checkpoint_files import (
+    HIGH_WATERMARKS,
+    read_epoch_checkpoint,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
 from harness.cluster.power_loss import power_cut
 
 NAME = "log-0"
@@ -119,7 +124,7 @@ class DiskMachine(RuleBasedStateMachine):
     def checkpoint(self, sync: bool) -> None:
         hw = self.model.leo
         if sync:
-            write_offsets(self.disk.files, HIGH_WATERMARKS, {("log", 0): hw})
+            write_offset_checkpoint(self.disk.files, HIGH_WATERMARKS, {("log", 0): hw})
             self.hw_durable = hw
         else:
             self.disk.files.replace(HIGH_WATERMARKS, f"0\n1\nlog 0 {hw}\n".encode(), sync=False)
@@ -166,8 +171,8 @@ class DiskMachine(RuleBasedStateMachine):
         assert lost.kept == {NAME: self.model.leo}
         assert lost.lost_records == records - self.model.leo
         self.started()
-        assert self.disk.log.flushed == self.model.leo
-        found = read_offsets(self.disk.log_dir, HIGH_WATERMARKS)
+        assert self.disk.log.recovery_point == self.model.leo
+        found = read_offset_checkpoint(self.disk.log_dir, HIGH_WATERMARKS)
         assert found == ({} if self.hw_durable is None else {("log", 0): self.hw_durable})
 
     def started(self, cut: str | None = None) -> None:
@@ -175,7 +180,7 @@ class DiskMachine(RuleBasedStateMachine):
         self.disk.start()
         found = self.disk.log.recovered.cut
         assert found is None if cut is None else cut in (found or "")
-        entries = list(read_epochs(self.disk.folder / "leader-epoch-checkpoint") or ())
+        entries = list(read_epoch_checkpoint(self.disk.folder / "leader-epoch-checkpoint") or ())
         told = self.epochs_of_batches()
         assert entries[:len(told)] == told
         assert all(start == self.model.leo for _, start in entries[len(told):])
@@ -195,7 +200,9 @@ class DiskMachine(RuleBasedStateMachine):
         assert self.disk.content() == model.bytes()
         assert self.disk.read_all() == model.bytes()
         assert [int(path.stem) for path in self.disk.segments()] == model.bases
-        assert log.flushed == (model.log[model.durable - 1].last_offset + 1 if model.durable else model.start)
+        assert log.recovery_point == (
+            model.log[model.durable - 1].last_offset + 1 if model.durable else model.start
+        )
 
 
 def power_cut_of(disk: Disk, **how: Any) -> Any:
@@ -228,7 +235,11 @@ class Kernel:
         real = files_module.os
         patched = {name: self.counted(getattr(real, name)) for name in ACTS}
         patch.setattr(files_module, "os", SimpleNamespace(**{**vars(real), **patched}))
-        patch.setattr(durable_module.Durable, "_write", self.counted(durable_module.Durable._write))
+        patch.setattr(
+            durable_module.DurabilitySideFile,
+            "_write_note",
+            self.counted(durable_module.DurabilitySideFile._write_note),
+        )
 
     def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -338,7 +349,7 @@ def test_a_kill_before_any_single_act_leaves_a_log_from_before_or_after_it(
             assert content.startswith(before)
         if finished and not cut:
             assert content == after
-        saved = read_epochs(disk.folder / "leader-epoch-checkpoint")
+        saved = read_epoch_checkpoint(disk.folder / "leader-epoch-checkpoint")
         assert saved is not None
         disk.log.append([batch(disk.log.leo, epoch=9)])
         disk.restart()

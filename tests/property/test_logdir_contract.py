@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from broker.wire.record_batch import parse
+from broker.wire.record_batch import parse_batches
 from harness.logdir import describe, dump
 from harness.protocols import PartitionSpec
 
@@ -46,7 +46,7 @@ def test_the_reader_sees_what_the_storage_holds(tmp_path_factory: pytest.TempPat
                 disk.log.save_epochs(epochs)
             values = list(range(value, value + number))
             value += number
-            (batch,) = parse(produced(values))
+            (batch,) = parse_batches(produced(values))
             disk.log.append([replace(batch, base_offset=leo, last_offset=leo + number - 1, epoch=epoch)])
             held.append([(leo + at, epoch, one) for at, one in enumerate(values)])
         elif act == "truncate" and held:

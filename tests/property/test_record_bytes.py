@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.protocol.messages import Batch
-from broker.wire.record_batch import CorruptBatch, parse, stamp
+from broker.wire.record_batch import CorruptBatch, parse_batches, stamp_batch
 
 SHAPE = st.tuples(st.integers(1, 5), st.integers(0, 7), st.binary(max_size=40))  # count, epoch, payload
 SHAPES = st.lists(SHAPE, min_size=1, max_size=4)
@@ -16,7 +16,7 @@ SHAPES = st.lists(SHAPE, min_size=1, max_size=4)
 def tried(data: bytes, partial_tail: bool) -> tuple[list[Batch], int | None]:
     """What was found, or where it was corrupt."""
     try:
-        return parse(data, partial_tail=partial_tail), None
+        return parse_batches(data, partial_tail=partial_tail), None
     except CorruptBatch as error:
         return [], error.position
 
@@ -52,8 +52,8 @@ def test_a_damaged_byte_is_told_or_harms_only_offset_and_epoch(
         assert corrupt_at <= where
         return
     for one, was in zip(found, whole, strict=False):
-        same = parse(was)[0]
-        assert stamp(replace(one, base_offset=same.base_offset, last_offset=same.last_offset,
+        same = parse_batches(was)[0]
+        assert stamp_batch(replace(one, base_offset=same.base_offset, last_offset=same.last_offset,
                              epoch=same.epoch)) == was
     starts = [sum(map(len, whole[:number])) for number in range(len(whole))]
     assert len(found) == len(whole) or (partial_tail and starts[len(found)] <= where)
@@ -63,9 +63,9 @@ def test_a_damaged_byte_is_told_or_harms_only_offset_and_epoch(
 def test_a_stamp_can_be_read_back_and_undone(shapes: list[tuple[int, int, bytes]], base: int,
                                              epoch: int) -> None:
     for data in batches_of(shapes):
-        [sent] = parse(data)
+        [sent] = parse_batches(data)
         moved = replace(sent, base_offset=base, last_offset=base + sent.count - 1, epoch=epoch)
-        [found] = parse(stamp(moved))
+        [found] = parse_batches(stamp_batch(moved))
         assert (found.base_offset, found.last_offset, found.epoch) == (base, base + sent.count - 1, epoch)
-        assert stamp(replace(found, base_offset=sent.base_offset, last_offset=sent.last_offset,
+        assert stamp_batch(replace(found, base_offset=sent.base_offset, last_offset=sent.last_offset,
                              epoch=sent.epoch)) == data

@@ -21,7 +21,7 @@ from kio.serial import entity_writer
 from raw import batch
 
 from broker.server.api_versions import CONTROLLER_SERVES, OFFERED, served
-from broker.wire.codec import WireError, read_head, read_request
+from broker.wire.codec import WireError, read_request, read_request_header
 
 REQUESTS = sorted(
     {(key, version) for key, (low, high) in OFFERED.items() for version in range(low, high + 1)
@@ -162,7 +162,7 @@ def test_strange_tags_and_trailing_bytes_are_skipped(which: tuple[int, int], see
     tagger = strange(random)
     frame = frame_of(key, version, tagger(), written(value, tagger)) + random.randbytes(random.randrange(4))
 
-    assert read_request(frame, read_head(frame)) == value
+    assert read_request(frame, read_request_header(frame)) == value
 
 
 @pytest.mark.parametrize(("key", "version"), REQUESTS)
@@ -176,7 +176,7 @@ def test_every_request_may_have_bytes_behind_it(key: int, version: int) -> None:
 
     for behind in (b"", b"\0", b"\xff" * 9):
         frame = head + body.getvalue() + behind
-        assert read_request(frame, read_head(frame)) == value
+        assert read_request(frame, read_request_header(frame)) == value
 
 
 @settings(max_examples=300, deadline=None)
@@ -191,7 +191,7 @@ def test_a_request_cut_short_is_a_wire_error(which: tuple[int, int], seed: int, 
     cut = frame[: data.draw(st.integers(0, len(frame) - 1))]
 
     with pytest.raises(WireError):
-        read_request(cut, read_head(cut))
+        read_request(cut, read_request_header(cut))
 
 
 @settings(max_examples=500, deadline=None)
@@ -207,4 +207,4 @@ def test_a_damaged_request_ends_no_process(which: tuple[int, int], seed: int) ->
     frame = frame_of(key, version, tagger(), bytes(body))
 
     with contextlib.suppress(WireError):
-        read_request(frame, read_head(frame))
+        read_request(frame, read_request_header(frame))

@@ -10,8 +10,8 @@ from struct import Struct
 from crc32c import crc32c
 
 from broker.protocol.messages import Batch
-from broker.storage.local_log import PartitionLog
-from broker.storage.log_directory import Files
+from broker.storage.local_log import LocalLog
+from broker.storage.log_directory import LogDirectory
 
 TOPIC_ID = "00112233445566778899aabbccddeeff"
 _AFTER_CRC = Struct(">hiqqqhii")
@@ -42,8 +42,8 @@ class Disk:
         self.start()
 
     def start(self) -> None:
-        self.files = Files.open(self.log_dir, self.durable if self._account else None)
-        self.log = PartitionLog.open(
+        self.files = LogDirectory.open(self.log_dir, self.durable if self._account else None)
+        self.log = LocalLog.open(
             self.files, "log", 0, topic_id=TOPIC_ID, segment_bytes=self._segment_bytes,
             flush_messages=self._flush_messages)
 

@@ -59,9 +59,8 @@ def tell(node: int, effect: ReplicaEffect) -> str | None:
         case ProduceAnswer():
             assert isinstance(effect.token, Sent)
             values = ",".join(effect.token.values)
-            return (
-                f"n{node} answers send({values}): {errors.error_name(effect.error)} offset {effect.base_offset}"
-            )
+            error = errors.error_name(effect.error)
+            return f"n{node} answers send({values}): {error} offset {effect.base_offset}"
         case ProposeIsr():
             members = " ".join(f"n{broker}/b{epoch}" for broker, epoch in effect.isr)
             return f"n{node} proposes ISR {members} on partition epoch {effect.partition_epoch}"

@@ -31,14 +31,14 @@ from broker.protocol.messages import (
     RoleChanged,
     Tick,
 )
-from broker.testing.controller_trace_events import controller_lines, untold_lines
+from broker.testing.controller_trace_events import controller_lines, missing_lines
 from broker.testing.trace_events import (
-    Found,
-    Standing,
+    RecoveredLogSummary,
+    ReplicaSnapshot,
     checkpoint_line,
     replica_lines,
-    standing,
     start_lines,
+    take_snapshot,
 )
 from harness.run import Run, json_line, write_whole
 from harness.trace import Merge, Raw
@@ -125,13 +125,13 @@ class Recorder:
     def _so_far(self) -> None:
         for node in self.cluster.nodes:
             self.tell(node, start_lines(False, ()))
-        self.tell(CONTROLLER, untold_lines(self.cluster.journal, 0))
-        nobody = Standing(
+        self.tell(CONTROLLER, missing_lines(self.cluster.journal, 0))
+        nobody = ReplicaSnapshot(
             leading=False, leader=NO_LEADER, epoch=NO_EPOCH, leo=0, hw=0, isr=(), counted=(),
             partition_epoch=-1,
         )  # fmt: skip
         for node in self.cluster.running:
-            now = standing(self.cluster.replica(node))
+            now = take_snapshot(self.cluster.replica(node))
             role = RoleChanged(leading=now.leading, leader=now.leader, leader_epoch=now.epoch)
             self.tell(node, replica_lines(nobody, Tick(now_ms=0), [role], now))
 
@@ -165,9 +165,9 @@ class Recorder:
         step = replica.step
 
         def stepped(event: Any) -> Any:
-            before = standing(replica)
+            before = take_snapshot(replica)
             effects = step(event)
-            lines = replica_lines(before, event, effects, standing(replica))
+            lines = replica_lines(before, event, effects, take_snapshot(replica))
             if lines:
                 self.tell(node, lines)
             for effect in effects:
@@ -196,7 +196,7 @@ class Recorder:
         stamp = self.now_ns()  # before it registers
         do(node)
         replica, batches = self.cluster.replica(node), self.cluster.nodes[node].disk.batches
-        found = Found(
+        found = RecoveredLogSummary(
             topic="t", partition=0, log_start=replica.log_start, leo=replica.leo, hw=replica.hw,
             batches=batches,
         )  # fmt: skip
@@ -206,13 +206,13 @@ class Recorder:
     def _restart_controller(self, do: Callable[[], None]) -> None:
         do()
         told = max((line["version"] for line in self.raw[CONTROLLER]), default=0)
-        self.tell(CONTROLLER, untold_lines(self.cluster.journal, told))
+        self.tell(CONTROLLER, missing_lines(self.cluster.journal, told))
         self._listen_to_controller()
 
     def _checkpoint(self, do: Callable[..., None], node: int) -> None:
         do(node)
         value = self.cluster.nodes[node].disk.hw
-        self.tell(node, [checkpoint_line("hw", value, standing(self.cluster.replica(node)))])
+        self.tell(node, [checkpoint_line("hw", value, take_snapshot(self.cluster.replica(node)))])
 
     # -- clients -------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from broker.wire.api_keys import CREATE_TOPICS, ELECT_LEADERS, FETCH, LIST_OFFSETS, PRODUCE
 from broker.wire.codec import make, milliseconds, read_response, request_parts, write_request
-from broker.wire.fast_codec import FOLLOWER_FETCH
+from broker.wire.fast_codec import FOLLOWER_FETCH_VERSION
 
 HOST = "127.0.0.1"
 
@@ -196,4 +196,4 @@ def produce_body(
     )
 
 
-__all__ = ["FOLLOWER_FETCH", "Raw", "batch", "produce_body"]
+__all__ = ["FOLLOWER_FETCH_VERSION", "Raw", "batch", "produce_body"]

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from broker.server.config import ConfigError, parse
-from broker.testing.control_socket import Control
+from broker.testing.control_socket import ControlSocket
 from broker.testing.failpoints import Failpoints
 from harness.cluster.ports import Ports
 
@@ -33,7 +33,7 @@ def test_who_comes_from_elsewhere_is_hung_up_on(capsys: pytest.CaptureFixture[st
 
     async def story() -> list[bytes]:
         named, open_to_all = ports.choose(), ports.choose()
-        controls = [Control(lambda: {"node": 1}, {}, Failpoints()) for _ in range(2)]
+        controls = [ControlSocket(lambda: {"node": 1}, {}, Failpoints()) for _ in range(2)]
         controls[0].open(("127.0.0.1", named), ("127.0.0.2", "127.0.0.3"))
         controls[1].open(("127.0.0.1", open_to_all))
         try:

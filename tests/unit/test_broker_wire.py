@@ -17,17 +17,29 @@ from broker.wire.codec import (
     error_code,
     make,
     milliseconds,
-    read_head,
     read_request,
+    read_request_header,
     read_response,
     request_parts,
     response_parts,
     write_request,
     write_response,
 )
-from broker.wire.fast_codec import FOLLOWER_FETCH, Asked, Fetched, fetch_answer, fetch_request, produce_answer
-from broker.wire.frame_validation import varint
-from broker.wire.leader_and_isr_codec import read_news, read_news_answer, write_news, write_news_answer
+from broker.wire.fast_codec import (
+    FOLLOWER_FETCH_VERSION,
+    FetchedPartition,
+    FetchPartition,
+    write_fetch_response,
+    write_follower_fetch,
+    write_produce_response,
+)
+from broker.wire.frame_validation import write_varint
+from broker.wire.leader_and_isr_codec import (
+    read_leader_and_isr,
+    read_leader_and_isr_response,
+    write_leader_and_isr,
+    write_leader_and_isr_response,
+)
 
 TOPICS = ("t", "a-much-longer-name." * 12)
 
@@ -73,10 +85,10 @@ def test_the_produce_answer_is_kios(version: int) -> None:
                 for name, each in given
             ),
         )
-        assert write_response(77, expected) == produce_answer(version, 77, given)
+        assert write_response(77, expected) == write_produce_response(version, 77, given)
 
 
-@pytest.mark.parametrize("version", [*range(4, 13), FOLLOWER_FETCH])
+@pytest.mark.parametrize("version", [*range(4, 13), FOLLOWER_FETCH_VERSION])
 def test_the_fetch_answer_is_kios(version: int) -> None:
     """With and without records, errors and a diverging epoch; lengths on both sides of one varint byte."""
     names = [uuid.UUID(int=n + 1).hex for n in range(2)] if version >= 13 else list(TOPICS)
@@ -85,14 +97,14 @@ def test_the_fetch_answer_is_kios(version: int) -> None:
         (
             names[0],
             [
-                Fetched(partition=0, error=0, hw=5, log_start=1, records=b"r" * 126),
-                Fetched(partition=9, error=1, hw=-1, log_start=-1, records=b""),
+                FetchedPartition(partition=0, error=0, hw=5, log_start=1, records=b"r" * 126),
+                FetchedPartition(partition=9, error=1, hw=-1, log_start=-1, records=b""),
             ],
         ),
         (
             names[1],
             [
-                Fetched(
+                FetchedPartition(
                     partition=3,
                     error=0,
                     hw=2**40,
@@ -105,7 +117,7 @@ def test_the_fetch_answer_is_kios(version: int) -> None:
     ]
     cls, parts = response_parts(FETCH, version)
 
-    def partition(each: Fetched) -> Any:
+    def partition(each: FetchedPartition) -> Any:
         diverging = {}
         if each.diverging is not None:
             diverging["diverging_epoch"] = parts.EpochEndOffset(epoch=4, end_offset=99)
@@ -138,7 +150,7 @@ def test_the_fetch_answer_is_kios(version: int) -> None:
                 for name, each_topic in given
             ),
         )
-        assert write_response(7, expected) == fetch_answer(version, 7, given)
+        assert write_response(7, expected) == write_fetch_response(version, 7, given)
 
 
 def test_the_followers_fetch_is_kios() -> None:
@@ -147,7 +159,7 @@ def test_the_followers_fetch_is_kios() -> None:
         (
             uuid.UUID(int=n).hex,
             [
-                Asked(
+                FetchPartition(
                     partition=part,
                     current_leader_epoch=3,
                     offset=2**33,
@@ -160,7 +172,7 @@ def test_the_followers_fetch_is_kios() -> None:
         )
         for n in (1, 2)
     ]
-    cls, parts = request_parts(FETCH, FOLLOWER_FETCH)
+    cls, parts = request_parts(FETCH, FOLLOWER_FETCH_VERSION)
     body = make(
         cls,
         max_wait=milliseconds(500),
@@ -193,12 +205,12 @@ def test_the_followers_fetch_is_kios() -> None:
         ),
     )
 
-    frame = fetch_request(
+    frame = write_follower_fetch(
         9, "broker-2", topics, replica=2, broker_epoch=17, max_wait_ms=500, min_bytes=1, max_bytes=2**20
     )
 
-    assert frame == write_request(FETCH, FOLLOWER_FETCH, 9, "broker-2", body)
-    assert read_request(frame[4:], read_head(frame[4:])) == body
+    assert frame == write_request(FETCH, FOLLOWER_FETCH_VERSION, 9, "broker-2", body)
+    assert read_request(frame[4:], read_request_header(frame[4:])) == body
 
 
 def test_a_header_may_bring_tags_that_nobody_knows() -> None:
@@ -206,8 +218,15 @@ def test_a_header_may_bring_tags_that_nobody_knows() -> None:
     cls, _ = request_parts(api_keys.API_VERSIONS, 3)
     body = make(cls, client_software_name="new", client_software_version="9")
     frame = write_request(api_keys.API_VERSIONS, 3, 1, "me", body)[4:]
-    head = read_head(frame)
-    tagged = frame[: head.body_at] + varint(1) + varint(300) + varint(2) + b"xx" + frame[head.body_at + 1 :]
+    head = read_request_header(frame)
+    tagged = (
+        frame[: head.body_at]
+        + write_varint(1)
+        + write_varint(300)
+        + write_varint(2)
+        + b"xx"
+        + frame[head.body_at + 1 :]
+    )
 
     assert read_request(tagged, head) == body
 
@@ -221,14 +240,23 @@ def test_a_known_tag_is_as_long_as_it_says(size: int, sound: bool) -> None:
         cluster_id=None,
     )  # fmt: skip
     plain = write_request(FETCH, 12, 1, "me", body)[4:]
-    tags = b"\3" + b"\0" + varint(size) + b"\6there" + varint(90) + b"\1x" + varint(300) + b"\0"
+    tags = (
+        b"\3"
+        + b"\0"
+        + write_varint(size)
+        + b"\6there"
+        + write_varint(90)
+        + b"\1x"
+        + write_varint(300)
+        + b"\0"
+    )
     frame = plain[:-1] + tags + b"behind"
 
     if sound:
-        assert read_request(frame, read_head(frame)).cluster_id == "there"
+        assert read_request(frame, read_request_header(frame)).cluster_id == "there"
     else:
         with pytest.raises(WireError, match="tagged field"):
-            read_request(frame, read_head(frame))
+            read_request(frame, read_request_header(frame))
 
 
 @pytest.mark.parametrize("damage", ["cut", "tag", "count", "empty", "client"])
@@ -256,7 +284,7 @@ def test_a_damaged_request_is_a_wire_error(damage: str) -> None:
     }[damage]
 
     with pytest.raises(WireError):
-        read_request(damaged, read_head(damaged))
+        read_request(damaged, read_request_header(damaged))
 
 
 def test_noise_is_a_wire_error_or_a_request() -> None:
@@ -273,7 +301,7 @@ def test_noise_is_a_wire_error_or_a_request() -> None:
             key, version = random.choice(versions)
             frame = key.to_bytes(2) + version.to_bytes(2) + b"\0\0\0\1\xff\xff\0" + frame
         try:
-            head = read_head(frame)
+            head = read_request_header(frame)
             if served(head.key, head.version):
                 read_request(frame, head)
         except WireError:
@@ -334,10 +362,10 @@ def test_leader_and_isr_goes_both_ways() -> None:
             )
         },
     )
-    frame = write_news(3, 2, 17, metadata)[4:]
+    frame = write_leader_and_isr(3, 2, 17, metadata)[4:]
 
-    assert read_news(frame, read_head(frame)) == (2, 17, metadata)
-    assert read_news_answer(write_news_answer(3, 77)[4:]) == 77
+    assert read_leader_and_isr(frame, read_request_header(frame)) == (2, 17, metadata)
+    assert read_leader_and_isr_response(write_leader_and_isr_response(3, 77)[4:]) == 77
 
 
 @pytest.mark.parametrize(
@@ -356,4 +384,4 @@ def test_a_damaged_leader_and_isr_is_a_wire_error(body: bytes) -> None:
     frame = codec.frame_request(key, version, 1, "c", body, tagged=False)[4:]
 
     with pytest.raises(WireError):
-        read_news(frame, read_head(frame))
+        read_leader_and_isr(frame, read_request_header(frame))

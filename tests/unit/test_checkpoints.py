@@ -10,21 +10,21 @@ from disk import files_no_larger_than
 from broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
     CheckpointError,
-    ensure_meta,
-    read_epochs,
-    read_offsets,
-    take_clean_shutdown,
-    write_clean_shutdown,
-    write_epochs,
-    write_offsets,
+    ensure_meta_properties,
+    read_epoch_checkpoint,
+    read_offset_checkpoint,
+    take_clean_shutdown_marker,
+    write_clean_shutdown_marker,
+    write_epoch_checkpoint,
+    write_offset_checkpoint,
 )
 from broker.storage.controller_journal import Journal, JournalError
-from broker.storage.log_directory import DiskError, Files
+from broker.storage.log_directory import DiskError, LogDirectory
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Iterator[Files]:
-    opened = Files.open(tmp_path / "n1", tmp_path / "n1.durable")
+def files(tmp_path: Path) -> Iterator[LogDirectory]:
+    opened = LogDirectory.open(tmp_path / "n1", tmp_path / "n1.durable")
     yield opened
     opened.close()
 
@@ -32,105 +32,110 @@ def files(tmp_path: Path) -> Iterator[Files]:
 # -- checkpoints ------------------------------------------------------------
 
 
-def test_offsets_are_written_as_kafka_writes_them(files: Files) -> None:
-    write_offsets(files, HIGH_WATERMARKS, {("other-topic", 12): 7, ("log", 0): 41})
+def test_offsets_are_written_as_kafka_writes_them(files: LogDirectory) -> None:
+    write_offset_checkpoint(files, HIGH_WATERMARKS, {("other-topic", 12): 7, ("log", 0): 41})
 
     assert files.path(HIGH_WATERMARKS).read_text() == "0\n2\nlog 0 41\nother-topic 12 7\n"
-    assert read_offsets(files.root, HIGH_WATERMARKS) == {("log", 0): 41, ("other-topic", 12): 7}
+    assert read_offset_checkpoint(files.root, HIGH_WATERMARKS) == {("log", 0): 41, ("other-topic", 12): 7}
 
 
-def test_epochs_are_written_as_kafka_writes_them(files: Files) -> None:
-    write_epochs(files, "leader-epoch-checkpoint", [(0, 0), (3, 17)])
+def test_epochs_are_written_as_kafka_writes_them(files: LogDirectory) -> None:
+    write_epoch_checkpoint(files, "leader-epoch-checkpoint", [(0, 0), (3, 17)])
 
     path = files.path("leader-epoch-checkpoint")
     assert path.read_text() == "0\n2\n0 0\n3 17\n"
-    assert read_epochs(path) == ((0, 0), (3, 17))
+    assert read_epoch_checkpoint(path) == ((0, 0), (3, 17))
 
 
-def test_empty_and_missing_are_told_apart_where_it_matters(files: Files) -> None:
+def test_empty_and_missing_are_told_apart_where_it_matters(files: LogDirectory) -> None:
     path = files.path("leader-epoch-checkpoint")
 
-    assert read_epochs(path) is None
-    write_epochs(files, path.name, [])
-    assert read_epochs(path) == ()
-    assert read_offsets(files.root, HIGH_WATERMARKS) == {}
+    assert read_epoch_checkpoint(path) is None
+    write_epoch_checkpoint(files, path.name, [])
+    assert read_epoch_checkpoint(path) == ()
+    assert read_offset_checkpoint(files.root, HIGH_WATERMARKS) == {}
 
 
-@pytest.mark.parametrize(("text", "told"), [
-    ("", "line 1: version ''"),
-    ("1\n0\n", "line 1: version '1'"),
-    ("0\n", "line 2: '' is no number"),
-    ("0\n-1\n", "line 2: '-1' is no number"),
-    ("0\n2\nlog 0 1\n", "line 2: says 2 entries, 1 follow"),
-    ("0\n1\nlog 0 1\nlog 1 1\n", "line 2: says 1 entries, 2 follow"),
-    ("0\n2\nlog 0 1\nlog 1\n", "line 4: 'log 1' is malformed"),
-    ("0\n1\nlog 0 x\n", "line 3: 'log 0 x' is malformed"),
-    ("0\n1\nlog 0 1 2\n", "line 3: 'log 0 1 2' is malformed"),
-])
-def test_a_malformed_checkpoint_is_refused_by_file_and_line(files: Files, text: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "line 1: version ''"),
+        ("1\n0\n", "line 1: version '1'"),
+        ("0\n", "line 2: '' is no number"),
+        ("0\n-1\n", "line 2: '-1' is no number"),
+        ("0\n2\nlog 0 1\n", "line 2: says 2 entries, 1 follow"),
+        ("0\n1\nlog 0 1\nlog 1 1\n", "line 2: says 1 entries, 2 follow"),
+        ("0\n2\nlog 0 1\nlog 1\n", "line 4: 'log 1' is malformed"),
+        ("0\n1\nlog 0 x\n", "line 3: 'log 0 x' is malformed"),
+        ("0\n1\nlog 0 1 2\n", "line 3: 'log 0 1 2' is malformed"),
+    ],
+)
+def test_a_malformed_checkpoint_is_refused_by_file_and_line(
+    files: LogDirectory, text: str, told: str
+) -> None:
     files.path(HIGH_WATERMARKS).write_text(text)
 
     with pytest.raises(CheckpointError) as caught:
-        read_offsets(files.root, HIGH_WATERMARKS)
+        read_offset_checkpoint(files.root, HIGH_WATERMARKS)
 
     assert f"{files.path(HIGH_WATERMARKS)}, {told}" in str(caught.value)
 
 
-def test_a_checkpoint_that_is_no_text_is_refused(files: Files) -> None:
+def test_a_checkpoint_that_is_no_text_is_refused(files: LogDirectory) -> None:
     files.path(HIGH_WATERMARKS).write_bytes(b"0\n1\n\xff\xfe")
 
     with pytest.raises(CheckpointError, match="not text"):
-        read_offsets(files.root, HIGH_WATERMARKS)
+        read_offset_checkpoint(files.root, HIGH_WATERMARKS)
 
 
-def test_a_full_disk_leaves_the_checkpoint_that_was_there(files: Files) -> None:
-    write_offsets(files, HIGH_WATERMARKS, {("log", 0): 1})
+def test_a_full_disk_leaves_the_checkpoint_that_was_there(files: LogDirectory) -> None:
+    write_offset_checkpoint(files, HIGH_WATERMARKS, {("log", 0): 1})
 
     with files_no_larger_than(20), pytest.raises(DiskError, match=f"{HIGH_WATERMARKS}: no room"):
-        write_offsets(files, HIGH_WATERMARKS, {("log", partition): 2 for partition in range(100)})
+        write_offset_checkpoint(files, HIGH_WATERMARKS, {("log", partition): 2 for partition in range(100)})
 
-    assert read_offsets(files.root, HIGH_WATERMARKS) == {("log", 0): 1}
+    assert read_offset_checkpoint(files.root, HIGH_WATERMARKS) == {("log", 0): 1}
 
 
-def test_the_clean_shutdown_marker_is_taken_once(files: Files) -> None:
-    assert take_clean_shutdown(files) is None
+def test_the_clean_shutdown_marker_is_taken_once(files: LogDirectory) -> None:
+    assert take_clean_shutdown_marker(files) is None
 
-    write_clean_shutdown(files, 17)
+    write_clean_shutdown_marker(files, 17)
 
     assert json.loads(files.path(".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 17}
-    assert take_clean_shutdown(files) == 17
-    assert take_clean_shutdown(files) is None
+    assert take_clean_shutdown_marker(files) == 17
+    assert take_clean_shutdown_marker(files) is None
 
 
-def test_an_empty_marker_as_older_kafka_left_it_is_clean_with_no_epoch(files: Files) -> None:
+def test_an_empty_marker_as_older_kafka_left_it_is_clean_with_no_epoch(files: LogDirectory) -> None:
     files.path(".kafka_cleanshutdown").write_text("")
 
-    assert take_clean_shutdown(files) == -1
+    assert take_clean_shutdown_marker(files) == -1
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "7", "{}", '{"version":0,"brokerEpoch":"x"}'])
-def test_a_marker_that_is_none_is_refused(files: Files, text: str) -> None:
+def test_a_marker_that_is_none_is_refused(files: LogDirectory, text: str) -> None:
     files.path(".kafka_cleanshutdown").write_text(text)
 
     with pytest.raises(CheckpointError, match=r"\.kafka_cleanshutdown, line 1"):
-        take_clean_shutdown(files)
+        take_clean_shutdown_marker(files)
 
 
-def test_a_directory_belongs_to_one_node_of_one_cluster(files: Files) -> None:
-    ensure_meta(files, node_id=1, cluster_id="abc")
+def test_a_directory_belongs_to_one_node_of_one_cluster(files: LogDirectory) -> None:
+    ensure_meta_properties(files, node_id=1, cluster_id="abc")
 
-    ensure_meta(files, node_id=1, cluster_id="abc")
+    ensure_meta_properties(files, node_id=1, cluster_id="abc")
     with pytest.raises(CheckpointError, match=r"node\.id is 1, this node's is 2"):
-        ensure_meta(files, node_id=2, cluster_id="abc")
+        ensure_meta_properties(files, node_id=2, cluster_id="abc")
     with pytest.raises(CheckpointError, match=r"cluster\.id is abc, this node's is xyz"):
-        ensure_meta(files, node_id=1, cluster_id="xyz")
+        ensure_meta_properties(files, node_id=1, cluster_id="xyz")
 
 
-def test_a_line_without_a_value_in_meta_properties_is_refused_by_its_number(files: Files) -> None:
+def test_a_line_without_a_value_in_meta_properties_is_refused_by_its_number(files: LogDirectory) -> None:
     files.path("meta.properties").write_text("#\nversion=1\nnode.id\n")
 
     with pytest.raises(CheckpointError, match=r"meta\.properties, line 3"):
-        ensure_meta(files, node_id=1, cluster_id="abc")
+        ensure_meta_properties(files, node_id=1, cluster_id="abc")
 
 
 # -- the journal ------------------------------------------------------------

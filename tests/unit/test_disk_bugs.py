@@ -8,17 +8,17 @@ import pytest
 from disk import TOPIC_ID, batch
 
 from broker.protocol.messages import Batch
-from broker.storage.checkpoint_files import read_epochs
-from broker.storage.local_log import PartitionLog
-from broker.storage.log_directory import Files
+from broker.storage.checkpoint_files import read_epoch_checkpoint
+from broker.storage.local_log import LocalLog
+from broker.storage.log_directory import LogDirectory
 from broker.testing.bugs import rules_for
 
 
 @contextmanager
-def opened(folder: Path, *bugs: str) -> Iterator[PartitionLog]:
+def opened(folder: Path, *bugs: str) -> Iterator[LocalLog]:
     """Log 0 of a directory, by the rules of a broker with these bugs, which is killed afterwards."""
-    files = Files.open(folder, None)
-    log = PartitionLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("kip-320", bugs))
+    files = LogDirectory.open(folder, None)
+    log = LocalLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("kip-320", bugs))
     try:
         yield log
     finally:
@@ -89,7 +89,7 @@ def test_epochs_of_records_that_are_gone_stay(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[: len(batch(0).data)])
         with opened(tmp_path / name, *bugs) as log:
             assert log.recovered.epochs == epochs
-        assert read_epochs(tmp_path / name / "log-0" / "leader-epoch-checkpoint") == epochs
+        assert read_epoch_checkpoint(tmp_path / name / "log-0" / "leader-epoch-checkpoint") == epochs
 
 
 def test_offsets_that_go_backwards_are_written(tmp_path: Path) -> None:

@@ -25,20 +25,27 @@ from broker.protocol.messages import (
 from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from broker.server.config import ConfigError, parse
 from broker.server.effect_runner import Carrier, Hosted
-from broker.storage.local_log import PartitionLog
-from broker.storage.log_directory import Files
+from broker.storage.local_log import LocalLog
+from broker.storage.log_directory import LogDirectory
 from broker.testing.bugs import rules_for
-from broker.testing.failpoint_requests import ArmingError, Freight, Place, read_arm, read_arms, read_release
+from broker.testing.failpoint_requests import (
+    CarriedEpochs,
+    FailpointError,
+    FailpointSite,
+    parse_arm,
+    parse_failpoint_setting,
+    parse_release,
+)
 from broker.testing.failpoints import Failpoints, Fate
 from broker.testing.trace import Trace
 
 
-def place(name: str = "F.appended", **besides: Any) -> Place:
+def place(name: str = "F.appended", **besides: Any) -> FailpointSite:
     usual = {"name": name, "topic": "t", "partition": 0, "epoch": 2, "peer": 1, "offset": 5}
-    return Place(**{**usual, **besides})
+    return FailpointSite(**{**usual, **besides})
 
 
-def fates(points: Failpoints, *places: Place, go_on: Callable[[], None] = lambda: None) -> list[Fate]:
+def fates(points: Failpoints, *places: FailpointSite, go_on: Callable[[], None] = lambda: None) -> list[Fate]:
     """What becomes of each, in an event loop."""
 
     async def play() -> list[Fate]:
@@ -74,26 +81,26 @@ def test_what_cannot_be_armed_is_refused_with_what_could(
     request_: Mapping[str, Any], said: str
 ) -> None:
     """Points, actions, keys, values, and what goes with what."""
-    with pytest.raises(ArmingError, match=said):
-        read_arm(request_, "broker")
+    with pytest.raises(FailpointError, match=said):
+        parse_arm(request_, "broker")
 
 
 def test_what_is_null_is_left_out() -> None:
     """As is the envelope of the control socket."""
     request_ = {"id": 7, "do": "arm", "point": "L.hw", "action": "hold", "topic": None, "epoch": None}
 
-    assert read_arm(request_, "broker") == read_arm({"point": "L.hw", "action": "hold"}, "broker")
+    assert parse_arm(request_, "broker") == parse_arm({"point": "L.hw", "action": "hold"}, "broker")
 
 
 def test_releases_are_read_as_strictly() -> None:
     """through_epoch is for news alone."""
-    with pytest.raises(ArmingError, match="through_epoch is for the point"):
-        read_release({"through_epoch": 1}, "controller")
-    with pytest.raises(ArmingError, match="release knows no action; there are: point, topic"):
-        read_release({"action": "hold"}, "broker")
-    with pytest.raises(ArmingError, match="keep is true or false"):
-        read_release({"keep": 1}, "broker")
-    assert read_release({"point": "C.elected", "through_epoch": 0}, "controller").keep
+    with pytest.raises(FailpointError, match="through_epoch is for the point"):
+        parse_release({"through_epoch": 1}, "controller")
+    with pytest.raises(FailpointError, match="release knows no action; there are: point, topic"):
+        parse_release({"action": "hold"}, "broker")
+    with pytest.raises(FailpointError, match="keep is true or false"):
+        parse_release({"keep": 1}, "broker")
+    assert parse_release({"point": "C.elected", "through_epoch": 0}, "controller").keep
 
 
 def test_the_key_of_the_properties_file() -> None:
@@ -105,8 +112,8 @@ def test_the_key_of_the_properties_file() -> None:
         parse(head.format("controller") + key, "f")
     with pytest.raises(ConfigError, match=r"f:6: floodmark.failpoints: not JSON"):
         parse(head.format("broker") + "floodmark.failpoints=[{]\n", "f")
-    with pytest.raises(ArmingError, match="an array of objects"):
-        read_arms('{"point":"L.hw"}')
+    with pytest.raises(FailpointError, match="an array of objects"):
+        parse_failpoint_setting('{"point":"L.hw"}')
 
 
 # -- what is met -------------------------------------------------------------------------------------------
@@ -145,7 +152,7 @@ def test_skipped_then_so_often_and_then_disarmed() -> None:
     assert points.armed
     assert fates(points, *[place()] * 2) == [held, go]
     assert not points.armed
-    told = points.points({})
+    told = points.list_points({})
     assert told["armed"] == []
     assert [(each["count"], each["held"], each["action"]) for each in told["met"]] == [
         (3, True, "hold"), (4, True, "hold"),
@@ -169,7 +176,7 @@ def test_what_is_let_go() -> None:
     async def play() -> None:
         points, gone = Failpoints(), []
         number = points.arm({"point": "F.appended", "action": "hold", "times": 0})["id"]
-        with pytest.raises(ArmingError, match=f"armed already, as id {number}"):
+        with pytest.raises(FailpointError, match=f"armed already, as id {number}"):
             points.arm({"point": "F.appended", "action": "hold", "times": 0})
         for at in range(3):
             points.meet(place(partition=at), lambda at=at: gone.append(at))
@@ -177,17 +184,17 @@ def test_what_is_let_go() -> None:
         await asyncio.sleep(0)
         assert gone == [1]
         assert points.armed
-        with pytest.raises(ArmingError, match=r"held: F.appended, F.appended; armed: F.appended"):
+        with pytest.raises(FailpointError, match=r"held: F.appended, F.appended; armed: F.appended"):
             points.release({"point": "L.acked"})
         assert points.release({"partition": 0}) == {"released": 1}
         assert not points.armed
         assert points.release({}) == {"released": 1}
         assert points.release({}) == {"released": 0}
-        with pytest.raises(ArmingError, match="held: nothing; armed: nothing"):
+        with pytest.raises(FailpointError, match="held: nothing; armed: nothing"):
             points.release({"point": "F.appended"})
         await asyncio.sleep(0)
         assert gone == [1, 0, 2]
-        assert not any(each["held"] for each in points.points({})["met"])
+        assert not any(each["held"] for each in points.list_points({})["met"])
 
     asyncio.run(play())
 
@@ -218,7 +225,7 @@ def test_the_way_to_a_peer_is_closed_by_the_first_that_is_held() -> None:
 
         def news(peer: int, *epochs: int) -> Fate:
             at = place("C.elected", peer=peer, epoch=epochs[0])
-            carries = Freight(epochs={("t", number): epoch for number, epoch in enumerate(epochs)})
+            carries = CarriedEpochs(epochs={("t", number): epoch for number, epoch in enumerate(epochs)})
             return points.meet(at, lambda: gone.append((peer, epochs)), freight=carries)
 
         points.arm({"point": "C.elected", "action": "hold", "epoch": 2, "partition": 0})
@@ -231,7 +238,7 @@ def test_the_way_to_a_peer_is_closed_by_the_first_that_is_held() -> None:
         assert points.release(through) == {"released": 0}
         assert news(1, 3, 3) is Fate.HELD
         assert points.release({"point": "C.elected", "partition": 1, "through_epoch": 2}) == {"released": 2}
-        with pytest.raises(ArmingError, match="nothing of that kind"):
+        with pytest.raises(FailpointError, match="nothing of that kind"):
             points.release({"point": "C.elected", "peer": 2})
         assert points.release({"point": "C.elected", "peer": 1}) == {"released": 1}
         await asyncio.sleep(0)
@@ -253,8 +260,8 @@ class Played:
         self.points = Failpoints()
         (folder / "log").mkdir()
         self.trace = folder / "trace"
-        files = Files.open(folder / "log", None)
-        self.log = PartitionLog.open(files, "t", 0, topic_id="0" * 32)
+        files = LogDirectory.open(folder / "log", None)
+        self.log = LocalLog.open(files, "t", 0, topic_id="0" * 32)
         config = ReplicaConfig(min_insync_replicas=1, replica_lag_time_max_ms=1000)
         replica = Replica(me=1, config=config, rules=rules_for("kip-320"), recovered=RecoveredState())
         self.hosted = Hosted(
@@ -267,7 +274,7 @@ class Played:
             SaveEpochs: lambda _, effect: self.log.save_epochs(effect.entries),
         }
         trace = Trace(self.trace, 1)
-        self.points = Failpoints(tell=trace.failpoint)
+        self.points = Failpoints(tell=trace.write_failpoint)
         self.carrier = Carrier(carry_out, trace, self.points, lambda _: self.out.append("let go"))
         self.leads(leader, 0)
 
@@ -386,4 +393,4 @@ def test_a_produce_that_waits_is_met_and_one_that_does_not_is_not(tmp_path: Path
         one.produced(acks=-1)
 
     play(story)
-    assert [each["offset"] for each in one.points.points({})["met"]] == [1]
+    assert [each["offset"] for each in one.points.list_points({})["met"]] == [1]

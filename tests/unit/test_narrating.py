@@ -31,8 +31,14 @@ from broker.protocol.messages import (
 )
 from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from broker.testing.bugs import rules_for
-from broker.testing.controller_trace_events import controller_lines, untold_lines
-from broker.testing.trace_events import Found, checkpoint_line, replica_lines, standing, start_lines
+from broker.testing.controller_trace_events import controller_lines, missing_lines
+from broker.testing.trace_events import (
+    RecoveredLogSummary,
+    checkpoint_line,
+    replica_lines,
+    start_lines,
+    take_snapshot,
+)
 
 ISR = (1, 2, 3)
 
@@ -48,9 +54,9 @@ def replica(*batches: tuple[int, int, int], hw: int = 0, rules: str = "kip-320",
 
 
 def told(one: Replica, event: ReplicaEvent) -> list[dict[str, Any]]:
-    before = standing(one)
+    before = take_snapshot(one)
     effects = one.step(event)
-    return [dict(line) for line in replica_lines(before, event, effects, standing(one))]
+    return [dict(line) for line in replica_lines(before, event, effects, take_snapshot(one))]
 
 
 def brief(lines: Sequence[dict[str, Any]]) -> list[tuple[str, int, int]]:
@@ -234,7 +240,7 @@ def test_an_ack_names_the_isr_as_its_leader_counts_it() -> None:
 
 def test_a_start_tells_of_the_process_and_of_every_log_it_found() -> None:
     batches = [Batch(base_offset=0, last_offset=2, epoch=1), Batch(base_offset=3, last_offset=3, epoch=4)]
-    found = Found(topic="log", partition=2, log_start=0, leo=4, hw=3, batches=batches)
+    found = RecoveredLogSummary(topic="log", partition=2, log_start=0, leo=4, hw=3, batches=batches)
     process, log = start_lines(True, [found])
     assert process == {"event": "start", "clean": True}
     assert (log["topic"], log["partition"], log["leo"], log["hw"], log["clean"]) == ("log", 2, 4, 3, True)
@@ -242,7 +248,7 @@ def test_a_start_tells_of_the_process_and_of_every_log_it_found() -> None:
 
 
 def test_a_checkpoint_tells_the_state_that_it_was_written_in() -> None:
-    line = checkpoint_line("hw", 2, standing(replica((0, 4, 0), hw=3)))
+    line = checkpoint_line("hw", 2, take_snapshot(replica((0, 4, 0), hw=3)))
     assert (line["what"], line["value"], line["leo"], line["hw"]) == ("hw", 2, 5, 3)
 
 
@@ -343,9 +349,9 @@ def test_what_was_durable_and_untold_is_told_at_the_next_start() -> None:
     ruler = Ruler()
     lines = ruler.create()
     ruler.heartbeat(3, stopping=True)
-    lines = [dict(line) for line in untold_lines(ruler.journal, 0)]
+    lines = [dict(line) for line in missing_lines(ruler.journal, 0)]
     assert events(lines) == ["register"] * 3 + ["unfence"] * 3 + ["elect", "isr"]
     assert [line["version"] for line in lines] == [1, 2, 3, 4, 5, 6, 7, 9]
     for version in range(10):
         rest = [line for line in lines if line["version"] > version]
-        assert events([dict(line) for line in untold_lines(ruler.journal, version)]) == events(rest)
+        assert events([dict(line) for line in missing_lines(ruler.journal, version)]) == events(rest)

@@ -74,7 +74,7 @@ class Stand:
             for line in lines:
                 file.write(orjson.dumps({"node": 2, "seq": 0, **line}) + b"\n")
 
-    def meets(self, time: int, action: str = "hold", **more: Any) -> None:
+    def matches(self, time: int, action: str = "hold", **more: Any) -> None:
         self.trace({"time": time, "event": "failpoint", "topic": "log", "partition": 1, "epoch": 2, "leo": 5,
                     "hw": 4, "name": "F.truncated", "action": action, **more})
 
@@ -128,10 +128,10 @@ def test_what_is_asked_is_what_a_process_understands(name: str) -> None:
     for action in POINTS[name].actions:
         point = {"name": name, "action": action, "partition": 4, "epoch": 2, "peer": "n1", "offset": 5,
                  "times": 0, "skip": 1, **({"for_ms": 5} if action == "delay" else {})}
-        arm = failpoint_requests.read_arm(views.point_request(NAMES, point), role)
+        arm = failpoint_requests.parse_arm(views.point_request(NAMES, point), role)
         assert (arm.point, arm.action, arm.topic, arm.partition, arm.peer) == (name, action, "log", 1, 1)
     through = {"through_epoch": 3} if name == "C.elected" else {}
-    release = failpoint_requests.read_release(views.point_request(NAMES, {
+    release = failpoint_requests.parse_release(views.point_request(NAMES, {
         "name": name, "partition": 4, "peer": CONTROLLER, "keep": True, **through}), role)
     assert (release.topic, release.partition, release.peer) == ("log", 1, 100)
 
@@ -186,7 +186,9 @@ def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(tmp_path: 
         *others, armed = stand.properties()
         assert others == before
         key, _, value = armed.partition("=")
-        arms = failpoint_requests.read_all(failpoint_requests.read_arms(value), failpoint_requests.BROKER)
+        arms = failpoint_requests.parse_arms(
+            failpoint_requests.parse_failpoint_setting(value), failpoint_requests.BROKER
+        )
         assert (key, [arm.action for arm in arms]) == ("floodmark.failpoints", ["hold", "crash"])
         stand.points.has_read("n2")
         assert stand.properties() == before
@@ -198,9 +200,9 @@ def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(tmp_path: 
 def test_what_was_met_is_read_from_the_trace_over_restarts(tmp_path: Path) -> None:
     """Without asking anybody; a line that is torn is none."""
     async def story(stand: Stand) -> list[Any]:
-        stand.meets(5, offset=7, peer=1)
+        stand.matches(5, offset=7, peer=1)
         stand.trace({"time": 6, "event": "start", "clean": False})
-        stand.meets(7, topic="somebody-elses")
+        stand.matches(7, topic="somebody-elses")
         stand.trace({"time": 8, "event": "failpoint", "name": "B.registered", "action": "report"})
         with stand.layout.places["n2"].trace.open("ab") as file:  # type: ignore[union-attr]
             file.write(b'{"time":9,"event":"failpoint"')
@@ -233,7 +235,7 @@ def test_an_armed_crash_is_foreseen_once_and_told_from_then_on(tmp_path: Path, t
     async def story(stand: Stand) -> None:
         await stand.points.arm("n2", CRASH, lives=True)
         if trace:
-            stand.meets(5, "crash")
+            stand.matches(5, "crash")
         assert await stand.points.met("n2") == []
         stand.node.running = False
         assert stand.points.foreseen("n2", -signal.SIGKILL)
@@ -254,7 +256,7 @@ def test_an_end_by_itself_is_not_foreseen_because_something_else_was_armed(tmp_p
     async def story(stand: Stand) -> None:
         await stand.points.arm("n2", HOLD, lives=True)
         await stand.points.arm("n2", CRASH, lives=True)
-        stand.meets(5)
+        stand.matches(5)
         assert not stand.points.foreseen("n2", -signal.SIGKILL)
 
     told(tmp_path, story)
@@ -269,7 +271,7 @@ def test_an_end_by_itself_is_not_foreseen_because_a_crash_was_armed_once(tmp_pat
         assert not stand.points.foreseen("n2", -signal.SIGKILL)
         await stand.points.arm("n2", CRASH, lives=True)
         if trace:
-            stand.meets(5, "crash")
+            stand.matches(5, "crash")
         stand.points.started("n2")
         assert not stand.points.foreseen("n2", -signal.SIGKILL)
 

@@ -8,9 +8,14 @@ import pytest
 from disk import Disk, batch
 
 from broker.protocol.messages import Batch
-from broker.storage.checkpoint_files import HIGH_WATERMARKS, read_epochs, read_offsets, write_offsets
-from broker.storage.durability_side_file import Durable, Note
-from broker.storage.log_directory import Files
+from broker.storage.checkpoint_files import (
+    HIGH_WATERMARKS,
+    read_epoch_checkpoint,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
+from broker.storage.durability_side_file import DurabilitySideFile, Note
+from broker.storage.log_directory import LogDirectory
 from harness.cluster.power_loss import power_cut, wipe
 from harness.errors import FloodmarkError
 
@@ -41,7 +46,7 @@ def test_what_was_never_fsynced_is_gone_and_what_was_is_there(disk: Disk) -> Non
     assert (lost.kept, lost.records, lost.bytes) == ({NAME: 2}, {NAME: 3}, {NAME: 3 * SIZE})
     assert lost.lost_records == 3
     disk.start()
-    assert (disk.log.leo, disk.log.flushed, disk.log.recovered.cut) == (2, 2, None)
+    assert (disk.log.leo, disk.log.recovery_point, disk.log.recovered.cut) == (2, 2, None)
 
 
 def test_a_kill_alone_loses_nothing(disk: Disk) -> None:
@@ -171,12 +176,12 @@ def test_an_orderly_stop_leaves_nothing_to_lose(disk: Disk) -> None:
 
 
 def test_a_replaced_checkpoint_stays_replaced(disk: Disk) -> None:
-    write_offsets(disk.files, HIGH_WATERMARKS, {("log", 0): 1})
-    write_offsets(disk.files, HIGH_WATERMARKS, {("log", 0): 222})
+    write_offset_checkpoint(disk.files, HIGH_WATERMARKS, {("log", 0): 1})
+    write_offset_checkpoint(disk.files, HIGH_WATERMARKS, {("log", 0): 222})
     disk.kill()
 
     assert power_cut(disk.durable, disk.log_dir).restored == ()
-    assert read_offsets(disk.log_dir, HIGH_WATERMARKS) == {("log", 0): 222}
+    assert read_offset_checkpoint(disk.log_dir, HIGH_WATERMARKS) == {("log", 0): 222}
 
 
 def test_a_file_replaced_without_fsync_goes_back_to_the_last_that_was(disk: Disk) -> None:
@@ -228,11 +233,11 @@ def test_the_epoch_file_outlives_the_records_of_its_epochs_and_is_mended(disk: D
     disk.kill()
 
     power_cut(disk.durable, disk.log_dir)
-    assert read_epochs(disk.folder / "leader-epoch-checkpoint") == ((1, 0), (4, 3))
+    assert read_epoch_checkpoint(disk.folder / "leader-epoch-checkpoint") == ((1, 0), (4, 3))
 
     disk.start()
     assert (disk.log.leo, disk.log.recovered.epochs) == (2, ((1, 0),))
-    assert read_epochs(disk.folder / "leader-epoch-checkpoint") == ((1, 0),)
+    assert read_epoch_checkpoint(disk.folder / "leader-epoch-checkpoint") == ((1, 0),)
 
 
 # -- the account ------------------------------------------------------------
@@ -276,18 +281,18 @@ def test_a_new_account_takes_what_it_finds_for_durable(tmp_path: Path) -> None:
 
 
 def test_many_names_make_the_account_grow_and_freed_slots_are_used_again(tmp_path: Path) -> None:
-    account = Durable.open(tmp_path / "account")
+    account = DurabilitySideFile.open(tmp_path / "account")
     size = (tmp_path / "account").stat().st_size
     for number in range(200):
         account.note(f"log-0/{number:020d}.log", number)
     grown = (tmp_path / "account").stat().st_size
     for number in range(0, 200, 2):
-        account.forget(f"log-0/{number:020d}.log")
+        account.remove_note(f"log-0/{number:020d}.log")
     for number in range(100):
         account.note(f"other-{number}", number, kept=number)
     account.close()
 
-    again = Durable.open(tmp_path / "account")
+    again = DurabilitySideFile.open(tmp_path / "account")
 
     assert size < grown == (tmp_path / "account").stat().st_size
     assert len(again.names()) == 200
@@ -300,11 +305,11 @@ def test_many_names_make_the_account_grow_and_freed_slots_are_used_again(tmp_pat
 def test_a_note_torn_at_any_byte_leaves_the_one_before_it(tmp_path: Path) -> None:
     """Both readers: every prefix of the bytes that the second note writes, put over the first state."""
     log_dir, path = tmp_path / "n1", tmp_path / "account"
-    files = Files.open(log_dir, path)
+    files = LogDirectory.open(log_dir, path)
     files.replace("file", b"0123456789")
     files.close()
     states = [path.read_bytes()]
-    account = Durable.open(path)
+    account = DurabilitySideFile.open(path)
     account.note("file", 3)
     account.close()
     states.append(path.read_bytes())
@@ -312,7 +317,7 @@ def test_a_note_torn_at_any_byte_leaves_the_one_before_it(tmp_path: Path) -> Non
     for torn in range(changed[0], changed[-1] + 2):
         path.write_bytes(states[1][:torn] + states[0][torn:])
         (log_dir / "file").write_bytes(b"0123456789")
-        account = Durable.open(path)
+        account = DurabilitySideFile.open(path)
         note = account.get("file")
         account.close()
         power_cut(path, log_dir)
@@ -328,7 +333,7 @@ def test_a_wiped_disk_holds_nothing_and_a_broker_starts_on_it_as_on_a_new_one(di
     """Fsynced or not; what is written from then on has an account of its own."""
     disk.log.append(singles(0, 7))
     disk.log.flush()
-    write_offsets(disk.files, HIGH_WATERMARKS, {("log", 0): 7})
+    write_offset_checkpoint(disk.files, HIGH_WATERMARKS, {("log", 0): 7})
     disk.kill()
 
     lost = wipe(disk.durable, disk.log_dir)
@@ -336,7 +341,7 @@ def test_a_wiped_disk_holds_nothing_and_a_broker_starts_on_it_as_on_a_new_one(di
     assert (lost.lost_records, lost.records) == (7, {NAME: 7})
     assert list(disk.log_dir.iterdir()) == []
     disk.start()
-    assert (disk.log.leo, read_offsets(disk.log_dir, HIGH_WATERMARKS)) == (0, {})
+    assert (disk.log.leo, read_offset_checkpoint(disk.log_dir, HIGH_WATERMARKS)) == (0, {})
     disk.log.append(singles(0, 2))
     disk.log.flush()
     disk.log.append(singles(2, 3))

@@ -7,7 +7,7 @@ import pytest
 from crc32c import crc32c
 from disk import batch
 
-from broker.wire.record_batch import BatchTooLarge, CorruptBatch, parse, stamp
+from broker.wire.record_batch import BatchTooLarge, CorruptBatch, parse_batches, stamp_batch
 
 with warnings.catch_warnings():  # kafka-python reads its schemas by a deprecated call
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -28,7 +28,7 @@ def kafka_python_batch(values: list[bytes], compression: int = 0) -> bytes:
 def test_a_batch_of_another_codec_is_read_without_touching_its_records(compression: int) -> None:
     data = kafka_python_batch([b"a", b"b", b"c"], compression)
 
-    [found] = parse(data)
+    [found] = parse_batches(data)
 
     assert (found.base_offset, found.last_offset, found.count) == (0, 2, 3)
     assert (found.producer_id, found.producer_epoch, found.base_sequence) == (7, 1, 40)
@@ -36,11 +36,11 @@ def test_a_batch_of_another_codec_is_read_without_touching_its_records(compressi
 
 
 def test_a_stamped_batch_keeps_its_crc_and_says_its_offset_and_epoch() -> None:
-    [found] = parse(kafka_python_batch([b"a", b"b"]))
+    [found] = parse_batches(kafka_python_batch([b"a", b"b"]))
 
-    stamped = stamp(replace(found, base_offset=1000, last_offset=1001, epoch=7))
+    stamped = stamp_batch(replace(found, base_offset=1000, last_offset=1001, epoch=7))
 
-    [again] = parse(stamped)
+    [again] = parse_batches(stamped)
     assert (again.base_offset, again.last_offset, again.epoch) == (1000, 1001, 7)
     other = DefaultRecordBatch(memoryview(stamped))
     assert other.validate_crc()
@@ -50,23 +50,23 @@ def test_a_stamped_batch_keeps_its_crc_and_says_its_offset_and_epoch() -> None:
 def test_stamping_what_is_right_already_copies_nothing() -> None:
     ours = batch(5, 2, 3)
 
-    assert stamp(ours) is ours.data
+    assert stamp_batch(ours) is ours.data
 
 
 def test_several_batches_come_in_order_each_with_its_own_bytes() -> None:
     batches = [batch(0, 2), batch(2, 1, payload=b""), batch(3, 5, payload=b"x" * 300)]
 
-    assert parse(b"".join(one.data for one in batches)) == batches
+    assert parse_batches(b"".join(one.data for one in batches)) == batches
 
 
 def test_an_empty_buffer_has_no_batches() -> None:
-    assert parse(b"") == []
+    assert parse_batches(b"") == []
 
 
 def test_a_memoryview_is_as_good_as_bytes() -> None:
     ours = [batch(0), batch(1)]
 
-    assert parse(memoryview(b"".join(one.data for one in ours))) == ours
+    assert parse_batches(memoryview(b"".join(one.data for one in ours))) == ours
 
 
 def test_a_tail_cut_anywhere_is_left_out_of_a_fetch_and_refused_in_a_produce() -> None:
@@ -74,9 +74,9 @@ def test_a_tail_cut_anywhere_is_left_out_of_a_fetch_and_refused_in_a_produce() -
     first, second = batch(0, 2), batch(2, 3)
     for length in range(1, len(second.data)):
         data = first.data + second.data[:length]
-        assert parse(data, partial_tail=True) == [first]
+        assert parse_batches(data, partial_tail=True) == [first]
         with pytest.raises(CorruptBatch) as caught:
-            parse(data)
+            parse_batches(data)
         assert caught.value.position == len(first.data)
 
 
@@ -92,7 +92,7 @@ def test_every_flipped_bit_under_the_crc_is_found() -> None:
             if position in blind:
                 continue
             with pytest.raises(CorruptBatch):
-                parse(bytes(broken))
+                parse_batches(bytes(broken))
 
 
 @pytest.mark.parametrize(("data", "why"), [
@@ -106,7 +106,7 @@ def test_every_flipped_bit_under_the_crc_is_found() -> None:
 ])
 def test_what_is_no_batch_is_refused_with_a_reason(data: bytes, why: str) -> None:
     with pytest.raises(CorruptBatch, match=why):
-        parse(data)
+        parse_batches(data)
 
 
 def test_a_count_that_contradicts_the_last_offset_is_refused_though_its_crc_holds() -> None:
@@ -115,13 +115,13 @@ def test_a_count_that_contradicts_the_last_offset_is_refused_though_its_crc_hold
     data[17:21] = crc32c(bytes(data[CRC_COVERED_FROM:])).to_bytes(4, "big")
 
     with pytest.raises(CorruptBatch, match="3 records but last offset delta 4"):
-        parse(bytes(data))
+        parse_batches(bytes(data))
 
 
 def test_a_batch_of_exactly_the_largest_size_passes_and_one_byte_more_does_not() -> None:
     data = batch(0, payload=b"x" * 100).data
 
-    assert len(parse(data, max_batch_bytes=len(data))) == 1
+    assert len(parse_batches(data, max_batch_bytes=len(data))) == 1
     with pytest.raises(BatchTooLarge) as caught:
-        parse(data, max_batch_bytes=len(data) - 1)
+        parse_batches(data, max_batch_bytes=len(data) - 1)
     assert (caught.value.size, caught.value.limit) == (len(data), len(data) - 1)

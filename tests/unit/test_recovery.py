@@ -13,9 +13,9 @@ from disk import TOPIC_ID, Disk, batch, files_no_larger_than
 
 from broker.protocol.messages import Batch
 from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
-from broker.storage.checkpoint_files import CheckpointError, read_epochs
-from broker.storage.local_log import PartitionLog
-from broker.storage.log_directory import DiskError, Files
+from broker.storage.checkpoint_files import CheckpointError, read_epoch_checkpoint
+from broker.storage.local_log import LocalLog
+from broker.storage.log_directory import DiskError, LogDirectory
 from broker.testing.bugs import rules_for
 
 SIZE = len(batch(0).data)  # of a batch of one record, as these tests write them
@@ -120,7 +120,7 @@ def test_an_orderly_log_recovers_its_frames_and_cuts_nothing(tmp_path: Path) -> 
     frames = [(one.base_offset, one.last_offset, one.epoch, one.producer_id) for one in found.batches]
     assert frames == [(0, 1, 0, -1), (2, 2, 1, 77), (3, 3, 2, -1)]
     assert not any(one.data for one in found.batches)
-    disk.log.forget_recovered()
+    disk.log.release_recovered_batches()
     assert (disk.log.recovered.batches, disk.log.recovered.leo) == ((), 4)
 
 
@@ -132,7 +132,7 @@ def test_the_recovered_log_forgets_nothing_that_was_durable_before_a_kill(tmp_pa
 
     disk.restart()
 
-    assert (disk.log.leo, disk.log.flushed) == (5, 3)
+    assert (disk.log.leo, disk.log.recovery_point) == (5, 3)
 
 
 @pytest.mark.parametrize(("saved", "mended"), [
@@ -153,19 +153,19 @@ def test_the_epoch_file_is_mended_against_the_batches(tmp_path: Path, saved: lis
     disk.restart()
 
     assert disk.log.recovered.epochs == tuple(mended)
-    assert read_epochs(disk.folder / "leader-epoch-checkpoint") == tuple(mended)
+    assert read_epoch_checkpoint(disk.folder / "leader-epoch-checkpoint") == tuple(mended)
     machine = Replica(me=1, config=ReplicaConfig(), rules=rules_for("kip-320", ()), recovered=RecoveredState(
         log_start=disk.log.log_start, batches=disk.log.recovered.batches, epochs=disk.log.recovered.epochs))
     assert machine.epochs == tuple(mended)
 
 
 def test_a_generation_without_epochs_keeps_no_epoch_file(tmp_path: Path) -> None:
-    files = Files.open(tmp_path / "n1", None)
-    log = PartitionLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("high-watermark"))
+    files = LogDirectory.open(tmp_path / "n1", None)
+    log = LocalLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("high-watermark"))
     log.append([batch(0, epoch=3)])
     log.close()
 
-    log = PartitionLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("high-watermark"))
+    log = LocalLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("high-watermark"))
 
     assert log.recovered.epochs == ()
     assert not (tmp_path / "n1" / "log-0" / "leader-epoch-checkpoint").exists()
@@ -176,7 +176,7 @@ def test_the_directory_of_another_topic_of_that_name_is_refused(tmp_path: Path) 
     disk.log.close()
 
     with pytest.raises(CheckpointError, match="the log of another topic"):
-        PartitionLog.open(disk.files, "log", 0, topic_id="ff" * 16)
+        LocalLog.open(disk.files, "log", 0, topic_id="ff" * 16)
 
 
 # -- when the disk or the process gives up ------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_a_second_process_on_the_same_directory_is_told_so(tmp_path: Path) -> No
     disk = Disk(tmp_path)
 
     with pytest.raises(DiskError, match="in use by another process"):
-        Files.open(disk.log_dir, None)
+        LogDirectory.open(disk.log_dir, None)
 
     disk.kill()
     disk.start()
@@ -221,7 +221,7 @@ def test_a_path_that_cannot_be_a_directory_is_told_by_name(tmp_path: Path) -> No
     (tmp_path / "n1").write_text("a file")
 
     with pytest.raises(DiskError, match=r"cannot open .*n1"):
-        Files.open(tmp_path / "n1", None)
+        LogDirectory.open(tmp_path / "n1", None)
 
 
 APPENDER = textwrap.dedent("""
@@ -271,4 +271,4 @@ def test_an_error_that_is_no_lack_of_room_says_what_it_is(tmp_path: Path,
     monkeypatch.setattr("broker.storage.log_directory.os.fdatasync", broken)
     with pytest.raises(DiskError, match=r"cannot fsync .*0\.log: Input/output error"):
         disk.log.flush()
-    assert disk.log.flushed == 0
+    assert disk.log.recovery_point == 0

@@ -6,7 +6,7 @@ import pytest
 from disk import Disk, batch
 
 from broker.protocol.messages import Batch
-from broker.wire.record_batch import parse
+from broker.wire.record_batch import parse_batches
 
 SIZE = len(batch(0).data)  # of a batch of one record, as these tests write them
 
@@ -51,7 +51,7 @@ def test_an_append_stamps_offset_and_epoch_into_what_a_client_sent(tmp_path: Pat
 
     disk.log.append([Batch(base_offset=4, last_offset=5, epoch=9, data=sent.data)])
 
-    found = parse(disk.log.read(4, 6, 1000))[0]
+    found = parse_batches(disk.log.read(4, 6, 1000))[0]
     assert (found.base_offset, found.last_offset, found.epoch) == (4, 5, 9)
 
 
@@ -73,7 +73,7 @@ def test_a_read_gives_whole_batches_within_its_bounds(tmp_path: Path, start: int
     disk = Disk(tmp_path)
     disk.log.append([batch(0, 3), batch(3), batch(4, 2), batch(6)])
 
-    assert [one.base_offset for one in parse(disk.log.read(start, end, limit))] == offsets
+    assert [one.base_offset for one in parse_batches(disk.log.read(start, end, limit))] == offsets
 
 
 def test_a_read_below_the_start_is_an_error(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_a_roll_makes_what_lies_before_it_durable(tmp_path: Path) -> None:
     disk = Disk(tmp_path, segment_bytes=3 * SIZE)
 
     disk.log.append(singles(0, 3))
-    assert disk.log.flushed == 0
+    assert disk.log.recovery_point == 0
     disk.log.append(singles(3, 5))
-    assert disk.log.flushed == 3
+    assert disk.log.recovery_point == 3
 
 
 @pytest.mark.parametrize(("every", "flushed"), [(1, 5), (2, 4), (5, 5), (6, 0), (None, 0)])
@@ -137,7 +137,7 @@ def test_flush_messages_decides_after_how_many_records_an_append_is_durable(tmp_
 
     written(disk, *singles(0, 5))
 
-    assert disk.log.flushed == flushed
+    assert disk.log.recovery_point == flushed
 
 
 # -- truncation ------------------------------------------------------------

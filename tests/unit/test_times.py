@@ -8,8 +8,8 @@ from disk import Disk
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from broker.protocol.messages import Batch
-from broker.storage.offsets_by_timestamp import YOUNGEST, Timed, find
-from broker.wire.record_batch import parse
+from broker.storage.offsets_by_timestamp import MAX_TIMESTAMP, TimestampAndOffset, find_offset
+from broker.wire.record_batch import parse_batches
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
@@ -27,7 +27,7 @@ def sent(times: list[int], codec: int) -> bytes:
 
 def logged(disk: Disk, times: list[list[int]], codec: int) -> None:
     for epoch, each in enumerate(times):
-        (batch,) = parse(sent(each, codec))
+        (batch,) = parse_batches(sent(each, codec))
         base = disk.log.leo
         disk.log.append(
             [Batch(base_offset=base, last_offset=base + len(each) - 1, epoch=epoch, data=batch.data)]
@@ -46,16 +46,16 @@ def test_it_is_the_first_of_all_records_that_is_not_older(tmp_path: Path, codec:
         ]
         logged(disk, times, codec)
         every = [
-            Timed(offset=offset, timestamp=timestamp, epoch=epoch)
+            TimestampAndOffset(offset=offset, timestamp=timestamp, epoch=epoch)
             for offset, (timestamp, epoch) in enumerate(
                 (timestamp, epoch) for epoch, each in enumerate(times) for timestamp in each
             )
         ]
         for asked in range(-1, 102, 3):
             expected = next((one for one in every if one.timestamp >= max(asked, 0)), None)
-            assert find(disk.log, max(asked, 0), disk.log.leo) == expected
+            assert find_offset(disk.log, max(asked, 0), disk.log.leo) == expected
         youngest = max((one.timestamp for one in every), default=0)
-        assert find(disk.log, YOUNGEST, disk.log.leo) == next(
+        assert find_offset(disk.log, MAX_TIMESTAMP, disk.log.leo) == next(
             (one for one in every if one.timestamp == youngest), None
         )
 
@@ -64,9 +64,9 @@ def test_what_is_not_committed_is_not_found(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     logged(disk, [[10, 11], [20]], NONE)
 
-    assert find(disk.log, 15, 3) == Timed(offset=2, timestamp=20, epoch=1)
-    assert find(disk.log, 15, 2) is None
-    assert find(disk.log, YOUNGEST, 2) == Timed(offset=1, timestamp=11, epoch=0)
+    assert find_offset(disk.log, 15, 3) == TimestampAndOffset(offset=2, timestamp=20, epoch=1)
+    assert find_offset(disk.log, 15, 2) is None
+    assert find_offset(disk.log, MAX_TIMESTAMP, 2) == TimestampAndOffset(offset=1, timestamp=11, epoch=0)
 
 
 @pytest.mark.parametrize("codec", [SNAPPY, LZ4, ZSTD])
@@ -75,10 +75,10 @@ def test_in_a_batch_that_cannot_be_read_the_first_stands_for_all(tmp_path: Path,
     disk = Disk(tmp_path)
     logged(disk, [[1, 2], [10, 15, 20], [30]], codec)
 
-    assert find(disk.log, 15, 6) == Timed(offset=2, timestamp=10, epoch=1)
-    assert find(disk.log, 21, 6) == Timed(offset=5, timestamp=30, epoch=2)
-    assert find(disk.log, 31, 6) is None
-    assert find(disk.log, YOUNGEST, 5) == Timed(offset=4, timestamp=20, epoch=1)
+    assert find_offset(disk.log, 15, 6) == TimestampAndOffset(offset=2, timestamp=10, epoch=1)
+    assert find_offset(disk.log, 21, 6) == TimestampAndOffset(offset=5, timestamp=30, epoch=2)
+    assert find_offset(disk.log, 31, 6) is None
+    assert find_offset(disk.log, MAX_TIMESTAMP, 5) == TimestampAndOffset(offset=4, timestamp=20, epoch=1)
 
 
 def test_records_that_are_none_are_no_trouble(tmp_path: Path) -> None:
@@ -91,4 +91,4 @@ def test_records_that_are_none_are_no_trouble(tmp_path: Path) -> None:
             data[61:] = random.randbytes(len(data) - 61)
             noisy = Batch(base_offset=disk.log.leo, last_offset=disk.log.leo, epoch=0, data=bytes(data))
             disk.log.append([noisy])
-            assert find(disk.log, 15, disk.log.leo) is not None, turn
+            assert find_offset(disk.log, 15, disk.log.leo) is not None, turn

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker.process_log import EXIT_BROKEN
-from broker.testing.failpoints import Place
-from broker.testing.trace import Trace, latest_version
+from broker.testing.failpoint_requests import FailpointSite
+from broker.testing.trace import Trace, latest_metadata_version
 from harness import trace
 from harness.errors import FloodmarkError
 from harness.trace import FIELDS, Feed, Merge, Raw
@@ -51,9 +51,14 @@ def merged(of: Raw, origin_ns: int = 0) -> tuple[list[dict[str, Any]], list[str]
 def test_a_line_arrives_in_the_words_of_the_run(tmp_path: Path) -> None:
     """Names for ids, the history's key for topic and partition, the run's clock for the monotonic one."""
     one = writer(tmp_path)
-    one.replica("log", 0, [{"event": "ack", "epoch": 2, "leo": 5, "hw": 5, "offset": 4, "acks": "all",
-                            "isr": (1, 3)},
-                           {"event": "become_follower", "epoch": 3, "leo": 5, "hw": 5, "leader": -1}])
+    one.write_replica_lines(
+        "log",
+        0,
+        [
+            {"event": "ack", "epoch": 2, "leo": 5, "hw": 5, "offset": 4, "acks": "all", "isr": (1, 3)},
+            {"event": "become_follower", "epoch": 3, "leo": 5, "hw": 5, "leader": -1},
+        ],
+    )
     lines, problems = merged(raw(tmp_path, 1), origin_ns=2_000)
     assert not problems
     assert lines == [
@@ -66,14 +71,14 @@ def test_a_line_arrives_in_the_words_of_the_run(tmp_path: Path) -> None:
 
 def test_seq_goes_on_over_restarts_and_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     one = writer(tmp_path)
-    one.replica("log", 0, [APPEND, APPEND])
+    one.write_replica_lines("log", 0, [APPEND, APPEND])
     path = tmp_path / "1.trace"
     whole = path.read_bytes()
     for cut in range(1, len(whole) // 2):  # any part of the second line
         path.write_bytes(whole[:-cut])
         again = writer(tmp_path)
         assert again.seq == 1
-        again.process([{"event": "start", "clean": False}])
+        again.write_process_lines([{"event": "start", "clean": False}])
         lines, problems = merged(raw(tmp_path, 1))
         assert [line["seq"] for line in lines] == [0, 1]
         assert not problems
@@ -88,8 +93,8 @@ def test_a_file_without_a_whole_line_begins_at_zero(tmp_path: Path, left: bytes)
 def test_a_long_line_is_found_again(tmp_path: Path) -> None:
     """Longer than what is read at a time from the end."""
     one = writer(tmp_path)
-    one.process([{"event": "crash", "why": "x" * 200_000}])
-    one.process([{"event": "crash", "why": "y" * 200_000}])
+    one.write_process_lines([{"event": "crash", "why": "x" * 200_000}])
+    one.write_process_lines([{"event": "crash", "why": "y" * 200_000}])
     assert writer(tmp_path).seq == 2
 
 
@@ -101,7 +106,7 @@ def test_a_merge_is_by_time_and_never_reorders_a_node(tmp_path: Path) -> None:
         one = writer(tmp_path, node, clock)
         for number in range(200):
             clock.now_ns += dice.choice((-1, 0, 1, 5, 40))
-            one.replica("log", 0, [{**APPEND, "offset": number}] * dice.choice((1, 1, 2)))
+            one.write_replica_lines("log", 0, [{**APPEND, "offset": number}] * dice.choice((1, 1, 2)))
     lines, problems = merged(raw(tmp_path, 1, 2, 3))
     assert not problems
     for node in ("n1", "n2", "n3"):
@@ -112,9 +117,9 @@ def test_a_merge_is_by_time_and_never_reorders_a_node(tmp_path: Path) -> None:
 
 def test_lines_of_other_partitions_are_left_out_and_leave_no_gap(tmp_path: Path) -> None:
     one = writer(tmp_path)
-    one.process([{"event": "start", "clean": False}])
+    one.write_process_lines([{"event": "start", "clean": False}])
     for topic, partition in (("other", 0), ("log", 0), ("log", 1), ("log", 0)):
-        one.replica(topic, partition, [APPEND])
+        one.write_replica_lines(topic, partition, [APPEND])
     lines, problems = merged(raw(tmp_path, 1))
     assert not problems
     assert [(line["seq"], line.get("partition")) for line in lines] == [(0, None), (1, 7), (2, 7)]
@@ -123,8 +128,8 @@ def test_lines_of_other_partitions_are_left_out_and_leave_no_gap(tmp_path: Path)
 def test_a_gap_is_told_and_stays_a_gap(tmp_path: Path) -> None:
     one = writer(tmp_path)
     for _ in range(3):
-        one.replica("other", 0, [APPEND])
-        one.replica("log", 0, [APPEND])
+        one.write_replica_lines("other", 0, [APPEND])
+        one.write_replica_lines("log", 0, [APPEND])
     path = tmp_path / "1.trace"
     rows = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(rows[:3] + rows[4:]))
@@ -137,7 +142,7 @@ def test_a_gap_is_told_and_stays_a_gap(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", [b"{nonsense", b"7", b'{"time":1}'])
 def test_a_line_that_is_none_is_told_by_file_and_number(bad: bytes, tmp_path: Path) -> None:
     one = writer(tmp_path)
-    one.replica("log", 0, [APPEND, APPEND, APPEND])
+    one.write_replica_lines("log", 0, [APPEND, APPEND, APPEND])
     path = tmp_path / "1.trace"
     rows = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(rows[0] + bad + b"\n" + rows[2])
@@ -147,7 +152,7 @@ def test_a_line_that_is_none_is_told_by_file_and_number(bad: bytes, tmp_path: Pa
 
 
 def test_a_node_that_was_never_started_is_told(tmp_path: Path) -> None:
-    writer(tmp_path, 1).replica("log", 0, [APPEND])
+    writer(tmp_path, 1).write_replica_lines("log", 0, [APPEND])
     (tmp_path / "3.trace").write_bytes(b'{"time":')
     lines, problems = merged(raw(tmp_path, 1, 2, 3))
     assert len(lines) == 1
@@ -161,18 +166,18 @@ def test_a_feed_gives_each_line_once_and_when_it_is_whole(tmp_path: Path) -> Non
     assert feed.new() == []
     clock = Clock()
     one = writer(tmp_path, 1, clock)
-    one.replica("log", 0, [APPEND])
+    one.write_replica_lines("log", 0, [APPEND])
     two = writer(tmp_path, 2, clock)
-    two.replica("log", 0, [APPEND])
-    one.replica("other", 0, [APPEND])
-    one.replica("log", 0, [{**APPEND, "offset": 1}])
+    two.write_replica_lines("log", 0, [APPEND])
+    one.write_replica_lines("other", 0, [APPEND])
+    one.write_replica_lines("log", 0, [{**APPEND, "offset": 1}])
     assert [(line["node"], line["offset"]) for line in feed.new()] == [("n1", 0), ("n2", 0), ("n1", 1)]
     assert feed.new() == []
     with (tmp_path / "1.trace").open("ab") as file:
         file.write(b'{"time":9,"node":1,"se')
     assert feed.new() == []
     again = writer(tmp_path, 1, clock)
-    again.process([{"event": "start", "clean": False}])
+    again.write_process_lines([{"event": "start", "clean": False}])
     assert [line["event"] for line in feed.new()] == ["start"]
     feed.close()
 
@@ -180,7 +185,7 @@ def test_a_feed_gives_each_line_once_and_when_it_is_whole(tmp_path: Path) -> Non
 def test_a_feed_looks_only_at_the_events_it_was_told(tmp_path: Path) -> None:
     one = writer(tmp_path)
     hw = {"event": "hw", "epoch": 0, "leo": 1, "hw": 1, "role": "leader"}
-    one.replica("log", 0, [APPEND, hw, APPEND])
+    one.write_replica_lines("log", 0, [APPEND, hw, APPEND])
     with_hw = Feed(raw(tmp_path, 1), 0, {"hw", "ack"})
     assert [line["event"] for line in with_hw.new()] == ["hw"]
     with_hw.close()
@@ -188,10 +193,12 @@ def test_a_feed_looks_only_at_the_events_it_was_told(tmp_path: Path) -> None:
 
 def test_a_failpoint_is_told_with_what_is_known_of_it(tmp_path: Path) -> None:
     one = writer(tmp_path)
-    one.standing_of = lambda topic, partition: (4, 9, 8) if (topic, partition) == ("log", 0) else None
-    one.failpoint(Place(name="F.truncated", topic="log", partition=0, epoch=3, peer=2, offset=5), "hold")
-    one.failpoint(Place(name="C.elected", topic="log", partition=0, epoch=3, peer=2), "drop")
-    one.failpoint(Place(name="B.registered"), "report")
+    one.read_position = lambda topic, partition: (4, 9, 8) if (topic, partition) == ("log", 0) else None
+    one.write_failpoint(
+        FailpointSite(name="F.truncated", topic="log", partition=0, epoch=3, peer=2, offset=5), "hold"
+    )
+    one.write_failpoint(FailpointSite(name="C.elected", topic="log", partition=0, epoch=3, peer=2), "drop")
+    one.write_failpoint(FailpointSite(name="B.registered"), "report")
     lines, _ = merged(raw(tmp_path, 1))
     state = {"partition": 7, "epoch": 4, "leo": 9, "hw": 8}
     at = {"time": 1001, "node": "n1", "seq": 0, "event": "failpoint"}
@@ -216,7 +223,7 @@ def test_a_process_that_ends_itself_says_so_last(tmp_path: Path) -> None:
 def test_a_trace_that_cannot_be_written_ends_the_process(tmp_path: Path) -> None:
     """What nobody can check must not go on: here the disk is full."""
     dies = "from broker.testing import trace; from pathlib import Path\n"
-    dies += "trace.Trace(Path('/dev/full'), 1).process([{'event': 'start', 'clean': False}])"
+    dies += "trace.Trace(Path('/dev/full'), 1).write_process_lines([{'event': 'start', 'clean': False}])"
     ended = subprocess.run([sys.executable, "-c", dies], capture_output=True, timeout=60, check=False)
     assert ended.returncode == EXIT_BROKEN
     assert b"trace-not-written" in ended.stdout
@@ -224,18 +231,20 @@ def test_a_trace_that_cannot_be_written_ends_the_process(tmp_path: Path) -> None
 
 def test_a_trace_that_is_off_writes_nothing(tmp_path: Path) -> None:
     off = Trace()
-    off.failpoint(Place(name="B.registered"), "report")
+    off.write_failpoint(FailpointSite(name="B.registered"), "report")
     assert not off.on
     assert off.seq == 0
 
 
 def test_the_version_that_a_controller_has_told_is_the_highest(tmp_path: Path) -> None:
     path = tmp_path / "100.trace"
-    assert latest_version(path) == 0
+    assert latest_metadata_version(path) == 0
     one = writer(tmp_path, 100)
-    one.process([{"event": "register", "version": 3, "broker": 1, "broker_epoch": 0, "clean": False}])
-    one.failpoint(Place(name="C.elected", topic="log", partition=0), "report")
-    assert latest_version(path) == 3
+    one.write_process_lines(
+        [{"event": "register", "version": 3, "broker": 1, "broker_epoch": 0, "clean": False}]
+    )
+    one.write_failpoint(FailpointSite(name="C.elected", topic="log", partition=0), "report")
+    assert latest_metadata_version(path) == 3
     lines, _ = merged(raw(tmp_path, 100))
     assert "version" not in lines[0]
 

@@ -6,13 +6,13 @@ from typing import Any
 from broker.protocol import errors
 from broker.protocol.messages import AlterPartition
 from broker.protocol.metadata import Metadata
-from broker.testing.failpoints import Place
-from broker.wire.codec import Head, error_code, make, milliseconds, response_parts
+from broker.testing.failpoint_requests import FailpointSite
+from broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
 
 
 def alter_partitions(
-    request: Any, head: Head, metadata: Metadata, step: Callable[[AlterPartition], Any], now_ms: int
-) -> tuple[Any, list[Place]]:
+    request: Any, head: RequestHeader, metadata: Metadata, step: Callable[[AlterPartition], Any], now_ms: int
+) -> tuple[Any, list[FailpointSite]]:
     """The answer, and a place for each partition that was changed: applied, and not yet told."""
     cls, parts = response_parts(head.key, head.version)
     names = {topic.id: name for name, topic in metadata.topics.items()}
@@ -25,7 +25,7 @@ def alter_partitions(
             error = errors.UNKNOWN_TOPIC_ID if answer is None else answer.error
             if not error and answer is not None:
                 places.append(
-                    Place(
+                    FailpointSite(
                         name="C.alter_applied", topic=name, partition=part.partition_index,
                         epoch=answer.leader_epoch, peer=request.broker_id,
                     )

@@ -17,7 +17,8 @@ from broker.process_log import halt_process, log
 from broker.protocol import errors
 from broker.server.config import Config
 from broker.server.node_connection import Line, Unreachable
-from broker.testing.failpoints import Failpoints, Place
+from broker.testing.failpoint_requests import FailpointSite
+from broker.testing.failpoints import Failpoints
 from broker.wire.api_keys import BROKER_HEARTBEAT, BROKER_REGISTRATION
 from broker.wire.codec import make, request_parts
 
@@ -121,7 +122,7 @@ class Lifecycle:
         self._clean_epoch = None
         log("info", "registered", broker_epoch=self.broker_epoch, incarnation=incarnation.hex)
         if self._points.armed:
-            await self._points.passes(Place(name="B.registered"))
+            await self._points.wait_at(FailpointSite(name="B.registered"))
 
     async def _heartbeats(self) -> None:
         """Until the controller says that it does not know this incarnation."""

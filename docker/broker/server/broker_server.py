@@ -32,25 +32,25 @@ from broker.server.replica_manager import Host, Hosted, Watchers, now_ms
 from broker.server.socket_server import Connection, Listener
 from broker.storage.checkpoint_files import (
     UNKNOWN_BROKER_EPOCH,
-    ensure_meta,
-    take_clean_shutdown,
-    write_clean_shutdown,
+    ensure_meta_properties,
+    take_clean_shutdown_marker,
+    write_clean_shutdown_marker,
 )
-from broker.storage.log_directory import Files
+from broker.storage.log_directory import LogDirectory
 from broker.testing.bugs import rules_for
-from broker.testing.control_socket import Control
-from broker.testing.failpoint_requests import read_all
+from broker.testing.control_socket import ControlSocket
+from broker.testing.failpoint_requests import parse_arms
 from broker.testing.failpoints import Failpoints
 from broker.testing.trace import Trace
 from broker.wire import api_keys
 from broker.wire.codec import (
-    Head,
+    RequestHeader,
     WireError,
-    read_head,
     read_request,
+    read_request_header,
     write_response,
 )
-from broker.wire.leader_and_isr_codec import read_news, write_news_answer
+from broker.wire.leader_and_isr_codec import read_leader_and_isr, write_leader_and_isr_response
 
 CLUSTER_ID = "floodmark"
 _TICK_S = 0.025
@@ -63,18 +63,18 @@ class Broker:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._rules = rules_for(config.rules, config.bugs, config.switches)
-        self._files = Files.open(config.log_dir, config.durable)
-        ensure_meta(self._files, node_id=config.node_id, cluster_id=CLUSTER_ID)
-        clean_epoch = take_clean_shutdown(self._files)
+        self._files = LogDirectory.open(config.log_dir, config.durable)
+        ensure_meta_properties(self._files, node_id=config.node_id, cluster_id=CLUSTER_ID)
+        clean_epoch = take_clean_shutdown_marker(self._files)
         self._metadata = Metadata(version=0, brokers=(), topics={})
         self._topic_names: dict[str, str] = {}  # by id
         self._readings = Readings()
         trace = Trace(config.trace, config.node_id)
         self._points = Failpoints(
             config.role,
-            read_all(config.failpoints, config.role),
+            parse_arms(config.failpoints, config.role),
             look=self._state,
-            tell=trace.failpoint,
+            tell=trace.write_failpoint,
         )
         self._host = self._readings.host = Host(
             config=config,
@@ -108,7 +108,7 @@ class Broker:
         ids = ProducerIds(config, self._controller_line(), self._broker_epoch)
         self._handed = Handed(config, self._controller_line(), ids, self._groups, lambda: self._metadata)
         self._fetchers = Fetchers(self._fetcher, lambda: self._host)
-        self._control = Control(self._state, {}, self._points)
+        self._control = ControlSocket(self._state, {}, self._points)
         if config.control is not None:
             self._control.open(config.control, config.control_from)
         await self._listener.open(*config.listen)
@@ -139,7 +139,7 @@ class Broker:
         self._handed.close()
         self._listener.close()
         self._host.close()
-        write_clean_shutdown(self._files, broker_epoch if broker_epoch >= 0 else UNKNOWN_BROKER_EPOCH)
+        write_clean_shutdown_marker(self._files, broker_epoch if broker_epoch >= 0 else UNKNOWN_BROKER_EPOCH)
         self._control.close()
         self._files.close()
         log("info", "stopped", let_go=let_go)
@@ -199,7 +199,7 @@ class Broker:
     # -- requests --------------------------------------------------------------------------------------------
 
     def _serve(self, connection: Connection, frame: bytes) -> None:
-        head = read_head(frame)
+        head = read_request_header(frame)
         if self._stopped:
             connection.close("stopping")
         elif head.key == api_keys.PRODUCE and served(head.key, head.version):
@@ -207,7 +207,7 @@ class Broker:
         elif head.key == api_keys.FETCH and served(head.key, head.version):
             self._fetch(connection, frame, head)
         elif head.key == api_keys.LEADER_AND_ISR and head.version == api_keys.LEADER_AND_ISR_VERSION:
-            connection.answer(write_news_answer(head.correlation, self._take_news(frame, head)))
+            connection.answer(write_leader_and_isr_response(head.correlation, self._take_news(frame, head)))
         elif head.key == api_keys.API_VERSIONS:
             connection.answer(write_response(head.correlation, self._api_versions(frame, head)))
         elif served(head.key, head.version):
@@ -215,7 +215,7 @@ class Broker:
         else:
             raise WireError(f"api key {head.key}, version {head.version} is not served")
 
-    def _serve_others(self, connection: Connection, frame: bytes, head: Head) -> None:
+    def _serve_others(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
         if head.key == api_keys.METADATA:
             connection.answer(write_response(head.correlation, self._metadata_answer(frame, head)))
         elif head.key == api_keys.LIST_OFFSETS:
@@ -232,7 +232,7 @@ class Broker:
         else:
             self._handed.begin(connection, frame, head)
 
-    def _api_versions(self, frame: bytes, head: Head) -> Any:
+    def _api_versions(self, frame: bytes, head: RequestHeader) -> Any:
         if head.version <= OFFERED[api_keys.API_VERSIONS][1]:
             read_request(frame, head)
         return api_versions(head.version, OFFERED)
@@ -247,7 +247,7 @@ class Broker:
             return None, errors.NOT_LEADER_OR_FOLLOWER
         return None, errors.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _fetch(self, connection: Connection, frame: bytes, head: Head) -> None:
+    def _fetch(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
         request = read_request(frame, head)
         by_id = head.version >= _OLDEST_BY_ID
         state = request.replica_state if by_id else None
@@ -290,9 +290,9 @@ class Broker:
     # -- the cluster
     # -------------------------------------------------------------------------------------------
 
-    def _take_news(self, frame: bytes, head: Head) -> int:
+    def _take_news(self, frame: bytes, head: RequestHeader) -> int:
         """The controller's metadata; the error it is answered with."""
-        broker, broker_epoch, metadata = read_news(frame, head)
+        broker, broker_epoch, metadata = read_leader_and_isr(frame, head)
         mine = self._broker_epoch()
         meant = broker == self._config.node_id and broker_epoch == mine
         if not meant and (self._rules.control_needs_broker_epoch or mine < 0):
@@ -309,7 +309,7 @@ class Broker:
             self._lifecycle.beat_now()
         return errors.NONE
 
-    def _metadata_answer(self, frame: bytes, head: Head) -> Any:
+    def _metadata_answer(self, frame: bytes, head: RequestHeader) -> Any:
         request = read_request(frame, head)
         names = None
         if request.topics is not None and not (head.version == 0 and not request.topics):

@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
 from broker.testing.bugs import rules_for
-from broker.testing.failpoint_requests import ArmingError, read_all, read_arms
+from broker.testing.failpoint_requests import FailpointError, parse_arms, parse_failpoint_setting
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -207,7 +207,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "floodmark.dial": ("dial", _nodes),
     "floodmark.durable": ("durable", Path),
     "floodmark.trace": ("trace", Path),
-    "floodmark.failpoints": ("failpoints", read_arms),
+    "floodmark.failpoints": ("failpoints", parse_failpoint_setting),
 }
 _MUST = ("process.roles", "node.id", "listeners", "log.dirs")
 
@@ -255,8 +255,8 @@ def parse(text: str, name: str, overrides: Sequence[str] = ()) -> tuple[Config, 
         place = _last(places, name, "floodmark.rules", "floodmark.bugs", "floodmark.switches")
         raise ConfigError(f"{place}: {error}") from None
     try:
-        read_all(config.failpoints, config.role)
-    except ArmingError as error:
+        parse_arms(config.failpoints, config.role)
+    except FailpointError as error:
         at = f"{places['floodmark.failpoints'][1]}: floodmark.failpoints"
         raise ConfigError(f"{at}{error}") from None
     _fits(config, name, places)

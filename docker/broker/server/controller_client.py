@@ -19,7 +19,8 @@ from broker.protocol.messages import AlterPartitionResponse, ProposeIsr
 from broker.server.config import Config
 from broker.server.node_connection import Line, Unreachable
 from broker.server.replica_manager import Host, Hosted, now_ms
-from broker.testing.failpoints import Fate, Place
+from broker.testing.failpoint_requests import FailpointSite
+from broker.testing.failpoints import Fate
 from broker.wire.api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 from broker.wire.codec import make, request_parts
 
@@ -37,8 +38,8 @@ class Asking:
     broker_epoch: int
     peer: int  # the replica that would join or leave
 
-    def place(self, name: str) -> Place:
-        return Place(
+    def place(self, name: str) -> FailpointSite:
+        return FailpointSite(
             name=name, topic=self.hosted.topic, partition=self.hosted.partition,
             epoch=self.proposal.leader_epoch, peer=self.peer,
         )  # fmt: skip

@@ -27,12 +27,12 @@ from broker.wire.api_keys import (
     INIT_PRODUCER_ID,
 )
 from broker.wire.codec import (
-    Head,
+    RequestHeader,
+    convert_version,
     error_code,
     make,
     milliseconds,
     read_request,
-    recast,
     request_parts,
     response_parts,
     write_response,
@@ -63,7 +63,7 @@ class Handed:
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._creating: set[str] = set()
-        self._serves: dict[int, Callable[[Any, Head], Coroutine[Any, Any, Any]]] = {
+        self._serves: dict[int, Callable[[Any, RequestHeader], Coroutine[Any, Any, Any]]] = {
             CREATE_TOPICS: self._create_topics,
             DELETE_TOPICS: self._delete_topics,
             CREATE_PARTITIONS: self._create_partitions,
@@ -82,7 +82,7 @@ class Handed:
             task.cancel()
         self._line.close()
 
-    def begin(self, connection: Connection, frame: bytes, head: Head) -> None:
+    def begin(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
         """Serve a request of those that are handed on."""
         request = read_request(frame, head)
         serve = self._serves[head.key]
@@ -105,7 +105,7 @@ class Handed:
 
     # -- topics ----------------------------------------------------------------------------------------------
 
-    async def _create_topics(self, request: Any, head: Head) -> Any:
+    async def _create_topics(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = response_parts(CREATE_TOPICS, head.version)
         results = await self._create(request.topics, request.timeout.total_seconds(), request.validate_only)
         return make(
@@ -199,7 +199,7 @@ class Handed:
 
         self._keep(run())
 
-    async def _delete_topics(self, request: Any, head: Head) -> Any:
+    async def _delete_topics(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = request_parts(DELETE_TOPICS, _DELETE)
         if head.version < _DELETE:  # names alone
             named = [make(parts.DeleteTopicState, name=name, topic_id=None) for name in request.topic_names]
@@ -209,14 +209,14 @@ class Handed:
         if answer is not None:
             gone = [each.name for each in answer.responses if not each.error_code]
             await self._heard(lambda: not any(name in self._metadata().topics for name in gone), gone)
-            return recast(answer, answer_cls)
+            return convert_version(answer, answer_cls)
         results = [
             make(answer_parts.DeletableTopicResult, name=each.name, topic_id=each.topic_id, **_TIMED_OUT)
             for each in request.topics
         ]
         return make(answer_cls, throttle_time=_NO_TIME, responses=tuple(results))
 
-    async def _create_partitions(self, request: Any, head: Head) -> Any:
+    async def _create_partitions(self, request: Any, head: RequestHeader) -> Any:
         answer = await self._asked(request, CREATE_PARTITIONS, _PARTITIONS, request.timeout.total_seconds())
         cls, parts = response_parts(CREATE_PARTITIONS, head.version)
         if answer is not None:
@@ -224,13 +224,13 @@ class Handed:
             grown = [each.name for each in answer.results if not each.error_code]
             if not request.validate_only:
                 await self._heard(lambda: all(self._count(name) >= wanted[name] for name in grown), grown)
-            return recast(answer, cls)
+            return convert_version(answer, cls)
         results = [
             make(parts.CreatePartitionsTopicResult, name=topic.name, **_TIMED_OUT) for topic in request.topics
         ]
         return make(cls, throttle_time=_NO_TIME, results=tuple(results))
 
-    async def _alter_configs(self, request: Any, head: Head) -> Any:
+    async def _alter_configs(self, request: Any, head: RequestHeader) -> Any:
         """AlterConfigs and IncrementalAlterConfigs."""
         timeout_s = self._config.socket_timeout_ms / 1000
         answer = await self._asked(request, head.key, _ALTER[head.key], timeout_s)
@@ -240,7 +240,7 @@ class Handed:
             done = [each.resource_name for each in answer.responses if not each.error_code]
             if not request.validate_only:
                 await self._heard(lambda: all(self._has(name, topics[name]) for name in done), done)
-            return recast(answer, cls)
+            return convert_version(answer, cls)
         results = [
             make(
                 parts.AlterConfigsResourceResponse, resource_type=each.resource_type,
@@ -267,7 +267,7 @@ class Handed:
         """The controller's answer to the same request; None if there was none."""
         timeout_s = min(max(timeout_s, 1.0), _TIMEOUT_S_MAX)
         try:
-            body = recast(request, request_parts(key, version)[0])
+            body = convert_version(request, request_parts(key, version)[0])
             return await self._line.ask(key, version, body, timeout_s=timeout_s)
         except Unreachable as unreachable:
             log("warning", "controller-did-not-answer", api_key=key, why=unreachable)
@@ -286,7 +286,7 @@ class Handed:
     # -- elections and producer ids
     # ----------------------------------------------------------------------------
 
-    async def _elect_leaders(self, request: Any, head: Head) -> Any:
+    async def _elect_leaders(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = request_parts(ELECT_LEADERS, _ELECT)
         named = request.topic_partitions
         body = make(
@@ -334,7 +334,7 @@ class Handed:
             replica_election_results=results,
         )
 
-    async def _init_producer_id(self, request: Any, head: Head) -> Any:
+    async def _init_producer_id(self, request: Any, head: RequestHeader) -> Any:
         cls, _ = response_parts(INIT_PRODUCER_ID, head.version)
         transactional_id, producer_id = request.transactional_id, -1
         if transactional_id is not None:

@@ -42,19 +42,19 @@ from broker.server.topic_configs import config_problem
 from broker.server.topic_requests import PARTITIONS_MAX, TopicRequests
 from broker.storage.controller_journal import Journal
 from broker.testing.bugs import rules_for
-from broker.testing.control_socket import Control, ControlError
-from broker.testing.controller_trace_events import controller_lines, untold_lines
-from broker.testing.failpoint_requests import read_all
+from broker.testing.control_socket import ControlError, ControlSocket
+from broker.testing.controller_trace_events import controller_lines, missing_lines
+from broker.testing.failpoint_requests import parse_arms
 from broker.testing.failpoints import Failpoints, Fate
-from broker.testing.trace import Trace, latest_version
+from broker.testing.trace import Trace, latest_metadata_version
 from broker.wire import api_keys
 from broker.wire.codec import (
-    Head,
+    RequestHeader,
     WireError,
     error_code,
     make,
-    read_head,
     read_request,
+    read_request_header,
     response_parts,
     write_response,
 )
@@ -86,14 +86,14 @@ class ControllerServer:
         self._trace = self._go_on_telling(config)
         self._points = Failpoints(
             config.role,
-            read_all(config.failpoints, config.role),
+            parse_arms(config.failpoints, config.role),
             look=self._state,
-            tell=self._trace.failpoint,
+            tell=self._trace.write_failpoint,
         )
         self._heralds: dict[int, Herald] = {}
         self._listener = Listener(self._serve, config.request_max_bytes)
         self._asked_to_stop = asyncio.Event()
-        self._serves: Mapping[int, Callable[[Any, Head], Any]] = {
+        self._serves: Mapping[int, Callable[[Any, RequestHeader], Any]] = {
             api_keys.BROKER_REGISTRATION: self._register,
             api_keys.BROKER_HEARTBEAT: self._heartbeat,
             api_keys.ALLOCATE_PRODUCER_IDS: self._allocate_producer_ids,
@@ -107,7 +107,7 @@ class ControllerServer:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop.set)
-        control = Control(self._state, {"expire": self._expire, "elect": self._elect}, self._points)
+        control = ControlSocket(self._state, {"expire": self._expire, "elect": self._elect}, self._points)
         if config.control is not None:
             control.open(config.control, config.control_from)
         await self._listener.open(*config.listen)
@@ -143,7 +143,7 @@ class ControllerServer:
                 if isinstance(effect, Persist):
                     self._journal.append(effect.records)
                     if self._trace.on:
-                        self._trace.process(controller_lines(before, event, effect.records))
+                        self._trace.write_process_lines(controller_lines(before, event, effect.records))
                     for record in effect.records:
                         log(
                             "info",
@@ -164,7 +164,9 @@ class ControllerServer:
         """The trace, and in it what became durable just before the last end and was told to nobody yet."""
         trace = Trace(config.trace, config.node_id)
         if config.trace is not None:
-            trace.process(untold_lines(self._journal.records, latest_version(config.trace)))
+            trace.write_process_lines(
+                missing_lines(self._journal.records, latest_metadata_version(config.trace))
+            )
         return trace
 
     def _publish(self) -> None:
@@ -206,7 +208,7 @@ class ControllerServer:
     # ----------------------------------------------------------------------------------------------
 
     def _serve(self, connection: Connection, frame: bytes) -> None:
-        head = read_head(frame)
+        head = read_request_header(frame)
         if head.key == api_keys.API_VERSIONS:
             if head.version <= CONTROLLER_SERVES[api_keys.API_VERSIONS][1]:
                 read_request(frame, head)
@@ -221,7 +223,7 @@ class ControllerServer:
             body = self._serves[head.key](read_request(frame, head), head)
         connection.answer(write_response(head.correlation, body))
 
-    def _register(self, request: Any, head: Head) -> Any:
+    def _register(self, request: Any, head: RequestHeader) -> Any:
         if not request.listeners or request.incarnation_id is None:
             raise WireError("a registration without a listener or an incarnation")
         listener = request.listeners[0]
@@ -244,7 +246,7 @@ class ControllerServer:
             broker_epoch=answer.broker_epoch,
         )
 
-    def _heartbeat(self, request: Any, head: Head) -> Any:
+    def _heartbeat(self, request: Any, head: RequestHeader) -> Any:
         answer = self._step(
             Heartbeat(
                 now_ms=self._clock.now_ms(),
@@ -265,7 +267,7 @@ class ControllerServer:
             should_shut_down=answer.may_stop,
         )
 
-    def _alter_partition(self, connection: Connection, request: Any, head: Head) -> None:
+    def _alter_partition(self, connection: Connection, request: Any, head: RequestHeader) -> None:
         body, places = alter_partitions(
             request, head, self._controller.metadata(), self._step, self._clock.now_ms()
         )
@@ -279,7 +281,7 @@ class ControllerServer:
         if fate is Fate.GO:
             answer()
 
-    def _allocate_producer_ids(self, request: Any, head: Head) -> Any:
+    def _allocate_producer_ids(self, request: Any, head: RequestHeader) -> Any:
         answer = self._step(
             AllocateProducerIds(
                 now_ms=self._clock.now_ms(),
@@ -297,7 +299,7 @@ class ControllerServer:
             producer_id_len=answer.count,
         )
 
-    def _create_topics(self, request: Any, head: Head) -> Any:
+    def _create_topics(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = response_parts(head.key, head.version)
         results = []
         for topic in request.topics:
@@ -342,7 +344,7 @@ class ControllerServer:
         )
         return answer.error, answer.message or None
 
-    def _elect_leaders(self, request: Any, head: Head) -> Any:
+    def _elect_leaders(self, request: Any, head: RequestHeader) -> Any:
         named = tuple(
             (topic.topic, part) for topic in request.topic_partitions or () for part in topic.partitions
         )

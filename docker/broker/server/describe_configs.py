@@ -7,10 +7,10 @@ from broker.protocol.metadata import Metadata
 from broker.server.config import Config
 from broker.server.topic_configs import Described, of_broker, of_topic
 from broker.server.topic_requests import BROKER_RESOURCE, TOPIC_RESOURCE
-from broker.wire.codec import Head, error_code, make, milliseconds, response_parts
+from broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
 
 
-def describe_configs(request: Any, head: Head, metadata: Metadata, config: Config) -> Any:
+def describe_configs(request: Any, head: RequestHeader, metadata: Metadata, config: Config) -> Any:
     """The answer's body."""
     cls, parts = response_parts(head.key, head.version)
     results = []

@@ -32,11 +32,12 @@ from broker.protocol.messages import (
     Truncate,
 )
 from broker.protocol.replica import Replica
-from broker.storage.local_log import PartitionLog
-from broker.testing.failpoint_sites import Stop, stops_of
-from broker.testing.failpoints import Failpoints, Fate, Place
+from broker.storage.local_log import LocalLog
+from broker.testing.failpoint_requests import FailpointSite
+from broker.testing.failpoint_sites import Stop, find_stops
+from broker.testing.failpoints import Failpoints, Fate
 from broker.testing.trace import Trace
-from broker.testing.trace_events import replica_lines, standing
+from broker.testing.trace_events import replica_lines, take_snapshot
 
 Key = tuple[str, int]  # topic, partition
 _UNTOLD = (Truncate, Reset, SaveEpochs)  # on disk before the trace tells of them
@@ -52,7 +53,7 @@ class Walk:
     hw: int  # before the step
     done: int = 0  # effects
     told: int = 0  # lines
-    at: Place | None = None  # where it is held
+    at: FailpointSite | None = None  # where it is held
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -62,7 +63,7 @@ class Hosted:
     topic: str
     topic_id: str
     partition: int
-    log: PartitionLog
+    log: LocalLog
     replica: Replica
     checkpointed_hw: int
     configs: Mapping[str, str] = field(default_factory=dict)  # the topic's own
@@ -77,7 +78,11 @@ class Hosted:
     def settled_hw(self) -> int:
         """What may be written down: of a replica that is held what it was before the step it is held in, as
         far as that step has left the log."""
-        return self.replica.hw if self.held is None else min(self.held.hw, self.replica.leo)
+        return (
+            self.replica.hw
+            if self.held is None
+            else min(self.held.hw, self.replica.leo)
+        )
 
     @property
     def shown_hw(self) -> int:
@@ -118,7 +123,7 @@ class Carrier:
         if not self._stepping:
             self._drain(None)
 
-    def stand(self, hosted: Hosted, place: Place) -> None:
+    def stand(self, hosted: Hosted, place: FailpointSite) -> None:
         """It has reached this point between two of its steps."""
         if hosted.held is None:
             stop = Stop(after=0, shown=0, place=place)
@@ -154,20 +159,20 @@ class Carrier:
                 self._carry_out[type(effect)](hosted, effect)
             return
         hw = replica.hw
-        before = standing(replica) if tracing else None
+        before = take_snapshot(replica) if tracing else None
         effects = replica.step(event)
-        lines = () if before is None else replica_lines(before, event, effects, standing(replica))
+        lines = () if before is None else replica_lines(before, event, effects, take_snapshot(replica))
         if self._points.armed:
-            stops = stops_of(hosted.key, replica, event, effects, lines)
+            stops = find_stops(hosted.key, replica, event, effects, lines)
             self._walk(hosted, Walk(effects=effects, lines=lines, stops=stops, hw=hw))
             return
         for effect in effects:
             if lines and not isinstance(effect, _UNTOLD):
-                self._trace.replica(hosted.topic, hosted.partition, lines)
+                self._trace.write_replica_lines(hosted.topic, hosted.partition, lines)
                 lines = ()
             self._carry_out[type(effect)](hosted, effect)
         if lines:
-            self._trace.replica(hosted.topic, hosted.partition, lines)
+            self._trace.write_replica_lines(hosted.topic, hosted.partition, lines)
 
     # -- with anything armed -------------------------------------------------------------------------------
 
@@ -182,10 +187,10 @@ class Carrier:
             effect = walk.effects[walk.done]
             if not isinstance(effect, _UNTOLD):
                 self._show(hosted, walk, walk.stops[0].shown if walk.stops else len(walk.lines))
-            flushed = hosted.log.flushed
+            flushed = hosted.log.recovery_point
             self._carry_out[type(effect)](hosted, effect)
             walk.done += 1
-            if isinstance(effect, Append) and hosted.log.flushed > flushed:
+            if isinstance(effect, Append) and hosted.log.recovery_point > flushed:
                 walk.stops.insert(0, self._fsync(hosted, walk))
         self._show(hosted, walk, len(walk.lines))
 
@@ -200,12 +205,12 @@ class Carrier:
     def _show(self, hosted: Hosted, walk: Walk, lines: int) -> None:
         """The first so many lines are in the trace."""
         if walk.told < lines:
-            self._trace.replica(hosted.topic, hosted.partition, walk.lines[walk.told : lines])
+            self._trace.write_replica_lines(hosted.topic, hosted.partition, walk.lines[walk.told : lines])
             walk.told = lines
 
     def _fsync(self, hosted: Hosted, walk: Walk) -> Stop:
-        place = Place(name="D.fsync", topic=hosted.topic, partition=hosted.partition,
-                      epoch=hosted.replica.leader_epoch, offset=hosted.log.flushed)  # fmt: skip
+        place = FailpointSite(name="D.fsync", topic=hosted.topic, partition=hosted.partition,
+                      epoch=hosted.replica.leader_epoch, offset=hosted.log.recovery_point)  # fmt: skip
         return Stop(after=walk.done, shown=walk.told, place=place)
 
     def _let_go(self, hosted: Hosted) -> None:

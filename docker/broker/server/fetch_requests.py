@@ -22,8 +22,8 @@ from broker.protocol.messages import CONSUMER, Fetch, FetchAnswer
 from broker.protocol.purgatory import DelayedFetchPurgatory
 from broker.server.replica_manager import Host, Hosted, Key, now_ms
 from broker.server.socket_server import Connection
-from broker.wire.codec import Head
-from broker.wire.fast_codec import Fetched, fetch_answer
+from broker.wire.codec import RequestHeader
+from broker.wire.fast_codec import FetchedPartition, write_fetch_response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Reading:
 
     readings: "Readings"
     connection: Connection
-    head: Head
+    head: RequestHeader
     replica: int
     broker_epoch: int
     min_bytes: int
@@ -123,10 +123,10 @@ class Readings:
             deadline_ms=reading.deadline_ms,
         )
 
-    def _read(self, reading: Reading) -> tuple[list[Fetched | None], int, bool]:
+    def _read(self, reading: Reading) -> tuple[list[FetchedPartition | None], int, bool]:
         """What the answer would hold, how many bytes, and whether it must not wait (KIP-74: the first
         partition with data gives a batch, however large). None for whoever says nothing."""
-        fetched: list[Fetched | None] = []
+        fetched: list[FetchedPartition | None] = []
         size, at_once = 0, not reading.wanted
         for each, answer in zip(reading.wanted, reading.answers, strict=True):
             if answer is None and each.hosted is not None:
@@ -134,7 +134,9 @@ class Readings:
                 continue
             if answer is None:
                 fetched.append(
-                    Fetched(partition=each.partition, error=each.error, hw=-1, log_start=-1, records=b"")
+                    FetchedPartition(
+                        partition=each.partition, error=each.error, hw=-1, log_start=-1, records=b""
+                    )
                 )
                 at_once = True
                 continue
@@ -146,7 +148,7 @@ class Readings:
             failed = answer.error != errors.NONE
             at_once = at_once or failed or answer.diverging is not None
             fetched.append(
-                Fetched(
+                FetchedPartition(
                     partition=each.partition,
                     error=answer.error,
                     hw=-1 if failed else answer.hw,
@@ -157,8 +159,8 @@ class Readings:
             )
         return fetched, size, at_once
 
-    def _answer(self, reading: Reading, fetched: list[Fetched | None]) -> None:
-        topics: list[tuple[str, list[Fetched]]] = []
+    def _answer(self, reading: Reading, fetched: list[FetchedPartition | None]) -> None:
+        topics: list[tuple[str, list[FetchedPartition]]] = []
         for each, answer in zip(reading.wanted, fetched, strict=True):
             if answer is None:
                 continue
@@ -168,7 +170,9 @@ class Readings:
         if reading.connection.closed:
             return
         reading.connection.gone.pop()
-        reading.connection.answer(fetch_answer(reading.head.version, reading.head.correlation, topics))
+        reading.connection.answer(
+            write_fetch_response(reading.head.version, reading.head.correlation, topics)
+        )
 
     # -- waking --------------------------------------------------------------------------------------------
 

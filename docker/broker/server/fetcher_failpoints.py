@@ -11,7 +11,8 @@ from functools import partial
 
 from broker.protocol.messages import EndOffsetRequest, FollowerRequest, LogEndsRequest
 from broker.server.replica_manager import Hosted, Key
-from broker.testing.failpoints import Failpoints, Fate, Place
+from broker.testing.failpoint_requests import FailpointSite
+from broker.testing.failpoints import Failpoints, Fate
 
 
 class Gate:
@@ -78,8 +79,8 @@ class Gate:
             del self._waiting[key]
 
 
-def _place(name: str, hosted: Hosted, wish: FollowerRequest) -> Place:
-    return Place(
+def _place(name: str, hosted: Hosted, wish: FollowerRequest) -> FailpointSite:
+    return FailpointSite(
         name=name, topic=hosted.topic, partition=hosted.partition, epoch=wish.leader_epoch, peer=wish.leader,
         offset=-1 if isinstance(wish, EndOffsetRequest | LogEndsRequest) else wish.offset,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from broker.process_log import log
 from broker.protocol import errors
 from broker.server.config import Config
 from broker.wire import api_keys
-from broker.wire.codec import Head, error_code, make, milliseconds, response_parts
+from broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
 
 GROUP_REFUSED = errors.GROUP_AUTHORIZATION_FAILED
 TRANSACTION_REFUSED = errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -32,7 +32,7 @@ class Groups:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._told: set[tuple[str, str | None]] = set()
-        self.serves: dict[int, Callable[[Any, Head], Any]] = {
+        self.serves: dict[int, Callable[[Any, RequestHeader], Any]] = {
             api_keys.FIND_COORDINATOR: self._find_coordinator,
             api_keys.JOIN_GROUP: self._join_group,
             api_keys.CONSUMER_GROUP_HEARTBEAT: self._consumer_group_heartbeat,
@@ -41,7 +41,7 @@ class Groups:
             api_keys.LIST_GROUPS: self._list_groups,
         }
 
-    def refuse(self, what: str, head: Head, error: int, **besides: object) -> int:
+    def refuse(self, what: str, head: RequestHeader, error: int, **besides: object) -> int:
         """The error, told in the log the first time that this client asks for it."""
         if (what, head.client) not in self._told and len(self._told) < _TOLD_MAX:
             self._told.add((what, head.client))
@@ -49,7 +49,7 @@ class Groups:
             log("warning", "not-served", asked=what, client=head.client, **besides, error=name)
         return error
 
-    def _find_coordinator(self, request: Any, head: Head) -> Any:
+    def _find_coordinator(self, request: Any, head: RequestHeader) -> Any:
         host, port = self._config.advertised
         cls, _ = response_parts(head.key, head.version)
         return make(
@@ -57,7 +57,7 @@ class Groups:
             node_id=self._config.node_id, host=host, port=port,
         )  # fmt: skip
 
-    def _join_group(self, request: Any, head: Head) -> Any:
+    def _join_group(self, request: Any, head: RequestHeader) -> Any:
         error = self.refuse("consumer groups", head, GROUP_REFUSED, group=request.group_id)
         cls, _ = response_parts(head.key, head.version)
         return make(
@@ -66,7 +66,7 @@ class Groups:
             members=(),
         )  # fmt: skip
 
-    def _consumer_group_heartbeat(self, request: Any, head: Head) -> Any:
+    def _consumer_group_heartbeat(self, request: Any, head: RequestHeader) -> Any:
         """How a member joins by KIP-848."""
         error = self.refuse("consumer groups", head, GROUP_REFUSED, group=request.group_id)
         cls, _ = response_parts(head.key, head.version)
@@ -75,7 +75,7 @@ class Groups:
             member_id=None, member_epoch=0, heartbeat_interval=milliseconds(0), assignment=None,
         )  # fmt: skip
 
-    def _offset_commit(self, request: Any, head: Head) -> Any:
+    def _offset_commit(self, request: Any, head: RequestHeader) -> Any:
         error = error_code(self.refuse("offset commits", head, GROUP_REFUSED, group=request.group_id))
         cls, parts = response_parts(head.key, head.version)
         topics = tuple(
@@ -95,7 +95,7 @@ class Groups:
         )
         return make(cls, throttle_time=_NO_TIME, topics=topics)
 
-    def _offset_fetch(self, request: Any, head: Head) -> Any:
+    def _offset_fetch(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = response_parts(head.key, head.version)
         topics = tuple(
             make(
@@ -117,6 +117,6 @@ class Groups:
         )
         return make(cls, throttle_time=_NO_TIME, error_code=error_code(errors.NONE), topics=topics)
 
-    def _list_groups(self, request: Any, head: Head) -> Any:
+    def _list_groups(self, request: Any, head: RequestHeader) -> Any:
         cls, _ = response_parts(head.key, head.version)
         return make(cls, throttle_time=_NO_TIME, error_code=error_code(errors.NONE), groups=())

@@ -18,10 +18,10 @@ from broker.protocol import errors
 from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo
 from broker.server.config import Config
 from broker.server.node_connection import Line, Unreachable
-from broker.testing.failpoint_requests import Freight
-from broker.testing.failpoints import Failpoints, Fate, Place
+from broker.testing.failpoint_requests import CarriedEpochs, FailpointSite
+from broker.testing.failpoints import Failpoints, Fate
 from broker.wire.codec import WireError
-from broker.wire.leader_and_isr_codec import read_news_answer, write_news
+from broker.wire.leader_and_isr_codec import read_leader_and_isr_response, write_leader_and_isr
 
 _AGAIN_S = 0.05  # after a refusal
 _AGAIN_S_MAX = 0.5  # after the last of several that did not get through
@@ -61,7 +61,7 @@ class Herald:
         metadata = self._metadata()
         if self._latest is not None and self._latest.version == metadata.version:
             return
-        watched = self._points.armed and self._points.watches("C.elected", self._broker)
+        watched = self._points.armed and self._points.is_armed_for("C.elected", self._broker)
         held = any(not each.may_go for each in self._messages)
         message = _Message(
             metadata=metadata, epoch=self._info(metadata).epoch, before=self._before(metadata),
@@ -96,12 +96,12 @@ class Herald:
             places[0],
             partial(self._let_go, message),
             also=places[1:],
-            freight=Freight(epochs=_epochs(message.metadata)),
+            freight=CarriedEpochs(epochs=_epochs(message.metadata)),
         )
         if fate is Fate.HELD:
             message.may_go = False
         elif fate is Fate.DOUBLED:
-            message.frame = write_news(_COPY, self._broker, message.epoch, message.metadata)
+            message.frame = write_leader_and_isr(_COPY, self._broker, message.epoch, message.metadata)
         return fate is not Fate.DROPPED
 
     def _let_go(self, message: _Message) -> None:
@@ -156,10 +156,10 @@ class Herald:
         metadata, epoch, frame = message.metadata, message.epoch, message.frame
         try:
             _, answer = await self._line.ask_raw(
-                lambda number: frame or write_news(number, self._broker, epoch, metadata),
+                lambda number: frame or write_leader_and_isr(number, self._broker, epoch, metadata),
                 timeout_s=self._timeout_s,
             )
-            error = read_news_answer(answer)
+            error = read_leader_and_isr_response(answer)
         except (Unreachable, WireError) as failure:
             self._line.close()
             if not quiet:
@@ -178,15 +178,17 @@ class Herald:
         return not error or message.copy or epoch != self._info(self._metadata()).epoch
 
 
-def _places(broker: int, metadata: Metadata, before: Metadata | None) -> list[Place]:
+def _places(broker: int, metadata: Metadata, before: Metadata | None) -> list[FailpointSite]:
     """One for each partition of which the broker hears something new, or one without a partition."""
     places = [
-        Place(name="C.elected", topic=name, partition=part.partition, epoch=part.leader_epoch, peer=broker)
+        FailpointSite(
+            name="C.elected", topic=name, partition=part.partition, epoch=part.leader_epoch, peer=broker
+        )
         for name, topic in metadata.topics.items()
         for part in topic.partitions
         if not _knew(before, name, part)
     ]
-    return places or [Place(name="C.elected", peer=broker)]
+    return places or [FailpointSite(name="C.elected", peer=broker)]
 
 
 def _knew(before: Metadata | None, topic: str, part: PartitionInfo) -> bool:

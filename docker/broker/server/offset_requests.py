@@ -16,10 +16,15 @@ from broker.protocol import errors
 from broker.protocol.messages import CONSUMER, ListOffsets, OffsetsForLeaderEpoch
 from broker.server.replica_manager import Host, Hosted, now_ms
 from broker.server.socket_server import Connection
-from broker.storage.offsets_by_timestamp import EARLIEST, LATEST, YOUNGEST, find
+from broker.storage.offsets_by_timestamp import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    find_offset,
+)
 from broker.wire.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from broker.wire.codec import (
-    Head,
+    RequestHeader,
     error_code,
     make,
     milliseconds,
@@ -77,12 +82,12 @@ def _offset(hosted: Hosted | None, timestamp: int, answer: Any) -> tuple[int, di
     which the record is looked for. There may be none: then the offset is -1, and that is no error."""
     error = answer if isinstance(answer, int) else answer.error
     told: dict[str, Any] = {"offset": -1, "timestamp": -1}
-    if error or timestamp in (EARLIEST, LATEST) or hosted is None:
+    if error or timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) or hosted is None:
         if not error:
             told |= {"offset": answer.offset, "leader_epoch": answer.leader_epoch}
         return error, told
     try:
-        found = find(hosted.log, timestamp, answer.offset)
+        found = find_offset(hosted.log, timestamp, answer.offset)
     except (OSError, ValueError) as failure:
         halt_process("read-failed", failure)
     if found is not None:
@@ -93,12 +98,12 @@ def _offset(hosted: Hosted | None, timestamp: int, answer: Any) -> tuple[int, di
 def _known(found: tuple[Hosted | None, int], timestamp: int) -> tuple[Hosted | None, int]:
     """The same, with the error for what is no time and none of the words for one that are served."""
     hosted, error = found
-    if not error and timestamp < YOUNGEST:
+    if not error and timestamp < MAX_TIMESTAMP:
         error = errors.UNSUPPORTED_VERSION
     return hosted, error
 
 
-def list_offsets(host: Host, look: Find, connection: Connection, frame: bytes, head: Head) -> None:
+def list_offsets(host: Host, look: Find, connection: Connection, frame: bytes, head: RequestHeader) -> None:
     """Serve one ListOffsets 1-7: the first offset, the next, the first since a time, the youngest's."""
     request = read_request(frame, head)
     replica = asker(request.replica_id, host.config.node_id)
@@ -111,7 +116,7 @@ def list_offsets(host: Host, look: Find, connection: Connection, frame: bytes, h
             now_ms=now_ms(),
             token=token,
             replica=replica,
-            latest=part.timestamp != EARLIEST,
+            latest=part.timestamp != EARLIEST_TIMESTAMP,
             current_leader_epoch=getattr(part, "current_leader_epoch", -1),
         )
 
@@ -146,13 +151,13 @@ def list_offsets(host: Host, look: Find, connection: Connection, frame: bytes, h
 
 
 def offset_for_leader_epoch(
-    host: Host, find: Find, connection: Connection, frame: bytes, head: Head
+    host: Host, find_offset: Find, connection: Connection, frame: bytes, head: RequestHeader
 ) -> None:
     """Serve one OffsetForLeaderEpoch 2-4."""
     request = read_request(frame, head)
     replica = asker(getattr(request, "replica_id", -1), host.config.node_id)
     asked = [(topic.topic, part) for topic in request.topics for part in topic.partitions]
-    found = [find(name, part.partition) for name, part in asked]
+    found = [find_offset(name, part.partition) for name, part in asked]
 
     def event(index: int, token: object) -> OffsetsForLeaderEpoch:
         part = asked[index][1]

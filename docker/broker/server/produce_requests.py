@@ -14,9 +14,9 @@ from broker.protocol import errors
 from broker.protocol.messages import Batch, Produce
 from broker.server.replica_manager import Host, Hosted, now_ms
 from broker.server.socket_server import Connection
-from broker.wire.codec import Head, read_request
-from broker.wire.fast_codec import produce_answer
-from broker.wire.record_batch import HEADER_BYTES, MAGIC, BatchTooLarge, CorruptBatch, parse
+from broker.wire.codec import RequestHeader, read_request
+from broker.wire.fast_codec import write_produce_response
+from broker.wire.record_batch import HEADER_BYTES, MAGIC, BatchTooLarge, CorruptBatch, parse_batches
 
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # of the attributes the low byte
 _CODEC, _ZSTD, _TRANSACTIONAL, _CONTROL = 0x07, 4, 0x10, 0x20
@@ -30,7 +30,7 @@ class Producing:
     """A produce on its way; `answers` are (topic, partition, error, base offset, log start)."""
 
     connection: Connection
-    head: Head
+    head: RequestHeader
     acks: int
     answers: list[tuple[str, int, int, int, int]] = field(default_factory=list)
     outstanding: int = 1  # one for the request itself, until all of it has been handed on
@@ -57,10 +57,10 @@ class Producing:
             if not topics or topics[-1][0] != topic:
                 topics.append((topic, []))
             topics[-1][1].append((rest[0], rest[1], rest[2], rest[3]))
-        self.connection.answer(produce_answer(self.head.version, self.head.correlation, topics))
+        self.connection.answer(write_produce_response(self.head.version, self.head.correlation, topics))
 
 
-def produce(host: Host, find: Find, connection: Connection, frame: bytes, head: Head) -> None:
+def produce(host: Host, find: Find, connection: Connection, frame: bytes, head: RequestHeader) -> None:
     """Serve one Produce 3-9."""
     request = read_request(frame, head)
     acks = int(request.acks)
@@ -106,7 +106,7 @@ def _batch(records: Any, version: int, limit: int) -> tuple[Batch | None, int]:
     if _old(records):
         return None, errors.INVALID_RECORD
     try:
-        batches = parse(records, max_batch_bytes=limit)
+        batches = parse_batches(records, max_batch_bytes=limit)
     except BatchTooLarge:
         return None, errors.MESSAGE_TOO_LARGE
     except CorruptBatch:

@@ -24,8 +24,8 @@ from broker.server.follower_offset_requests import Errands, current_epoch
 from broker.server.node_connection import Line, Unreachable
 from broker.server.replica_manager import Host, Hosted, Key, now_ms
 from broker.wire.api_keys import FETCH
-from broker.wire.fast_codec import FOLLOWER_FETCH, Asked, fetch_request
-from broker.wire.record_batch import CorruptBatch, parse
+from broker.wire.fast_codec import FOLLOWER_FETCH_VERSION, FetchPartition, write_follower_fetch
+from broker.wire.record_batch import CorruptBatch, parse_batches
 
 _RESPONSE_BYTES_MAX = 10 << 20  # replica.fetch.response.max.bytes
 _ERRANDS_S = 0.05  # a fetch waits so long for those that first ask something else, to go together
@@ -200,11 +200,11 @@ class Fetcher:
 
     async def _fetch(self, fetches: list[tuple[Hosted, FetchRequest]]) -> None:
         by_id: dict[tuple[str, int], tuple[Hosted, FetchRequest]] = {}
-        topics: dict[str, list[Asked]] = {}
+        topics: dict[str, list[FetchPartition]] = {}
         for hosted, wish in fetches:
             by_id[hosted.topic_id, hosted.partition] = hosted, wish
             topics.setdefault(hosted.topic_id, []).append(
-                Asked(
+                FetchPartition(
                     partition=hosted.partition,
                     current_leader_epoch=current_epoch(self._host.rules, wish),
                     offset=wish.offset,
@@ -217,8 +217,8 @@ class Fetcher:
         asked = list(topics.items())
         answer = await self._line.ask_frame(
             FETCH,
-            FOLLOWER_FETCH,
-            lambda number: fetch_request(
+            FOLLOWER_FETCH_VERSION,
+            lambda number: write_follower_fetch(
                 number,
                 f"broker-{config.node_id}",
                 asked,
@@ -245,7 +245,7 @@ class Fetcher:
 
     def _fetched(self, hosted: Hosted, wish: FetchRequest, part: Any) -> None:
         try:
-            batches = tuple(parse(part.records or b"", partial_tail=True))
+            batches = tuple(parse_batches(part.records or b"", partial_tail=True))
         except CorruptBatch as error:  # of the leader's log, or of the way here: ask again
             log("error", "fetched-garbage", topic=hosted.topic, partition=hosted.partition, why=error)
             self._failed(hosted, wish, errors.CORRUPT_MESSAGE)

@@ -40,15 +40,16 @@ from broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
-    read_offsets,
-    settle_topic_id,
-    write_offsets,
+    ensure_partition_metadata,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
 )
-from broker.storage.local_log import PartitionLog
-from broker.storage.log_directory import Files
-from broker.testing.failpoints import Failpoints, Place
+from broker.storage.local_log import LocalLog
+from broker.storage.log_directory import LogDirectory
+from broker.testing.failpoint_requests import FailpointSite
+from broker.testing.failpoints import Failpoints
 from broker.testing.trace import Trace
-from broker.testing.trace_events import Found, checkpoint_line, standing, start_lines
+from broker.testing.trace_events import RecoveredLogSummary, checkpoint_line, start_lines, take_snapshot
 
 __all__ = ["Host", "Hosted", "Key", "Watchers", "now_ms"]
 CLOSE_DELETED_AFTER_MS = 60_000  # as long as Kafka keeps the files of a deleted topic
@@ -83,20 +84,20 @@ class Host:
 
     config: Config
     rules: Rules
-    files: Files
+    files: LogDirectory
     clean: bool  # the last stop was orderly
     watchers: Watchers
     hosted: dict[Key, Hosted] = field(default_factory=dict)
-    idle: dict[Key, PartitionLog] = field(default_factory=dict)  # recovered, and not yet told who leads
+    idle: dict[Key, LocalLog] = field(default_factory=dict)  # recovered, and not yet told who leads
     _checkpointed: dict[Key, int] = field(default_factory=dict)
     _metadata: Metadata = field(default_factory=lambda: Metadata(version=0, brokers=(), topics={}))  # taken
-    _deleted: list[tuple[int, PartitionLog]] = field(default_factory=list)  # (when to close it, it), in order
+    _deleted: list[tuple[int, LocalLog]] = field(default_factory=list)  # (when to close it, it), in order
     trace: Trace = field(default_factory=Trace)
     points: Failpoints = field(default_factory=Failpoints)
     _carrier: Carrier = field(init=False)
 
     def __post_init__(self) -> None:
-        self._checkpointed = read_offsets(self.config.log_dir, HIGH_WATERMARKS)
+        self._checkpointed = read_offset_checkpoint(self.config.log_dir, HIGH_WATERMARKS)
         carry_out: CarryOut = {
             Append: self._append,
             Truncate: self._truncate,
@@ -111,7 +112,7 @@ class Host:
             ProposeIsr: self.watchers.propose,
         }
         self._carrier = Carrier(carry_out, self.trace, self.points, self._let_go)
-        self.trace.standing_of = self._standing_of
+        self.trace.read_position = self._standing_of
 
     # -- events --------------------------------------------------------------------------------------------
 
@@ -240,12 +241,12 @@ class Host:
         del self.hosted[hosted.key]
         self._delete_log(hosted.key, hosted.log)
 
-    def _delete_log(self, key: Key, partition_log: PartitionLog) -> None:
+    def _delete_log(self, key: Key, partition_log: LocalLog) -> None:
         """The checkpoint goes first: it must not rule over a log of that name that is made later."""
         try:
             if key in self._checkpointed:
                 del self._checkpointed[key]
-                write_offsets(self.files, HIGH_WATERMARKS, self._checkpointed)
+                write_offset_checkpoint(self.files, HIGH_WATERMARKS, self._checkpointed)
             partition_log.delete()
         except Exception as error:
             halt_process("log-cannot-be-deleted", error)
@@ -262,12 +263,12 @@ class Host:
         except Exception as error:
             halt_process("log-cannot-be-opened", error)
         if self.trace.on:
-            self.trace.process(start_lines(self.clean, list(map(self._found, self.idle))))
+            self.trace.write_process_lines(start_lines(self.clean, list(map(self._found, self.idle))))
 
-    def _found(self, key: Key) -> Found:
+    def _found(self, key: Key) -> RecoveredLogSummary:
         """A log as recovered, for the trace."""
         log_start, leo, found = self.idle[key].log_start, self.idle[key].leo, self.idle[key].recovered
-        return Found(
+        return RecoveredLogSummary(
             topic=key[0], partition=key[1], log_start=log_start, leo=leo, hw=self._recovered_hw(key),
             batches=found.batches,
         )  # fmt: skip
@@ -283,8 +284,8 @@ class Host:
             return None
         return hosted.replica.leader_epoch, hosted.replica.leo, hosted.shown_hw
 
-    def _open_log(self, key: Key, topic_id: str, segment_bytes: int) -> PartitionLog:
-        opened = PartitionLog.open(
+    def _open_log(self, key: Key, topic_id: str, segment_bytes: int) -> LocalLog:
+        opened = LocalLog.open(
             self.files,
             *key,
             topic_id=topic_id,
@@ -304,7 +305,7 @@ class Host:
         self.idle[key] = opened
         return opened
 
-    def _log_of(self, key: Key, topic: TopicInfo) -> PartitionLog:
+    def _log_of(self, key: Key, topic: TopicInfo) -> LocalLog:
         """The log recovered at start, unless the topic has a segment size of its own; or a new one."""
         segment_bytes = _setting(topic, SEGMENT_BYTES, self.config.segment_bytes)
         found = self.idle.pop(key, None)
@@ -313,7 +314,7 @@ class Host:
             self._delete_log(key, found)  # the topic was deleted while this broker was down
             found = None
         if found is not None and segment_bytes == self.config.segment_bytes:
-            settle_topic_id(self.files, found.folder, topic.id)
+            ensure_partition_metadata(self.files, found.folder, topic.id)
             return found
         if found is not None:
             found.close()
@@ -336,7 +337,7 @@ class Host:
             )
         except Exception as error:
             halt_process("log-cannot-be-opened", error)
-        partition_log.forget_recovered()
+        partition_log.release_recovered_batches()
         hosted = Hosted(
             topic=topic.name,
             topic_id=topic.id,
@@ -373,11 +374,15 @@ class Host:
         moved = {key: hosted.settled_hw for key, hosted in self.hosted.items()}
         offsets = {**self._checkpointed, **moved}
         if not self.rules.checkpoints_every_partition:  # the mutant's: KAFKA-1647
-            offsets = {key: hw for key, hw in moved.items() if self.hosted[key].replica.leader != NO_LEADER}
+            offsets = {
+                key: hw
+                for key, hw in moved.items()
+                if self.hosted[key].replica.leader != NO_LEADER
+            }
         if offsets == self._checkpointed:
             return
         try:
-            write_offsets(self.files, HIGH_WATERMARKS, offsets)
+            write_offset_checkpoint(self.files, HIGH_WATERMARKS, offsets)
         except Exception as error:
             halt_process("high-watermarks-not-written", error)
         if self.trace.on:
@@ -388,22 +393,24 @@ class Host:
             self.hosted[key].checkpointed_hw = hw
             if self.points.armed and hw != before.get(key):
                 epoch = self.hosted[key].replica.leader_epoch
-                place = Place(name="D.ckpt", topic=key[0], partition=key[1], epoch=epoch, offset=hw)
+                place = FailpointSite(name="D.ckpt", topic=key[0], partition=key[1], epoch=epoch, offset=hw)
                 self._carrier.stand(self.hosted[key], place)
 
     def _trace_checkpoints(self, what: str, values: Mapping[Key, int]) -> None:
         for key, value in values.items():
             if key in self.hosted:  # of a log that nobody has followed or led yet nothing has moved
-                now = replace(standing(self.hosted[key].replica), hw=self.hosted[key].shown_hw)
-                self.trace.replica(*key, [checkpoint_line(what, value, now)])
+                now = replace(
+                    take_snapshot(self.hosted[key].replica), hw=self.hosted[key].shown_hw
+                )
+                self.trace.write_replica_lines(*key, [checkpoint_line(what, value, now)])
 
     def close(self) -> None:
         """An orderly stop's disk half: all flushed, both checkpoints written."""
         logs = {**self.idle, **{key: hosted.log for key, hosted in self.hosted.items()}}
         for each in logs.values():
             each.flush()
-        recovery_points = {key: each.flushed for key, each in logs.items()}
-        write_offsets(self.files, RECOVERY_POINTS, recovery_points)
+        recovery_points = {key: each.recovery_point for key, each in logs.items()}
+        write_offset_checkpoint(self.files, RECOVERY_POINTS, recovery_points)
         if self.trace.on:
             self._trace_checkpoints("recovery", recovery_points)
         self.checkpoint()
@@ -412,7 +419,7 @@ class Host:
             each.close()
 
 
-def read_topic_id(files: Files, folder: str) -> str | None:
+def read_topic_id(files: LogDirectory, folder: str) -> str | None:
     """The id in a partition's partition.metadata, as hex; None where there is none to read: then its topic is
     known when the controller names it."""
     try:

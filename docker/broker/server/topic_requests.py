@@ -13,7 +13,7 @@ from broker.protocol.messages import AlterTopic, DeleteTopic, GrowTopic
 from broker.protocol.metadata import Metadata, TopicInfo
 from broker.server.topic_configs import altered, config_problem
 from broker.wire import api_keys
-from broker.wire.codec import Head, error_code, make, milliseconds, response_parts
+from broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
 
 PARTITIONS_MAX = 10_000  # of one topic: a typing error must not fill the memory
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
@@ -30,14 +30,14 @@ class TopicRequests:
         self._metadata = metadata
         self._step = step
         self._now_ms = now_ms
-        self.serves: dict[int, Callable[[Any, Head], Any]] = {
+        self.serves: dict[int, Callable[[Any, RequestHeader], Any]] = {
             api_keys.DELETE_TOPICS: self._delete_topics,
             api_keys.CREATE_PARTITIONS: self._create_partitions,
             api_keys.INCREMENTAL_ALTER_CONFIGS: self._alter_configs,
             api_keys.ALTER_CONFIGS: self._alter_configs,
         }
 
-    def _delete_topics(self, request: Any, head: Head) -> Any:
+    def _delete_topics(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = response_parts(head.key, head.version)
         results = []
         for asked in request.topics:
@@ -67,7 +67,7 @@ class TopicRequests:
         wanted = asked.topic_id.hex if asked.topic_id else ""
         return next((topic for topic in topics.values() if topic.id == wanted), None)
 
-    def _create_partitions(self, request: Any, head: Head) -> Any:
+    def _create_partitions(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = response_parts(head.key, head.version)
         results = []
         for topic in request.topics:
@@ -94,7 +94,7 @@ class TopicRequests:
             )
         return make(cls, throttle_time=_NO_TIME, results=tuple(results))
 
-    def _alter_configs(self, request: Any, head: Head) -> Any:
+    def _alter_configs(self, request: Any, head: RequestHeader) -> Any:
         """Both AlterConfigs, which gives all configs anew, and IncrementalAlterConfigs."""
         cls, parts = response_parts(head.key, head.version)
         anew = head.key == api_keys.ALTER_CONFIGS

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from broker.storage.log_directory import Files
+from broker.storage.log_directory import LogDirectory
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -35,29 +35,29 @@ class CheckpointError(Exception):
     """A file in the log directory is not what it must be; the text names file and line."""
 
 
-def read_offsets(log_dir: Path, name: str) -> dict[tuple[str, int], int]:
+def read_offset_checkpoint(log_dir: Path, name: str) -> dict[tuple[str, int], int]:
     """HIGH_WATERMARKS or RECOVERY_POINTS: (topic, partition) -> offset; {} when the file is missing."""
-    return dict(_read(log_dir / name, _offset_of) or ())
+    return dict(_read_entries(log_dir / name, _parse_offset) or ())
 
 
-def write_offsets(files: Files, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
+def write_offset_checkpoint(files: LogDirectory, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
     """All partitions of the directory in one file."""
     ordered = sorted(offsets.items())
-    _write(files, name, [f"{topic} {partition} {offset}" for (topic, partition), offset in ordered])
+    _write_entries(files, name, [f"{topic} {partition} {offset}" for (topic, partition), offset in ordered])
 
 
-def read_epochs(path: Path) -> tuple[tuple[int, int], ...] | None:
+def read_epoch_checkpoint(path: Path) -> tuple[tuple[int, int], ...] | None:
     """(epoch, start offset) in the file's order; None when it is missing."""
-    entries = _read(path, _epoch_of)
+    entries = _read_entries(path, _parse_epoch)
     return None if entries is None else tuple(entries)
 
 
-def write_epochs(files: Files, name: str, entries: Iterable[tuple[int, int]]) -> None:
+def write_epoch_checkpoint(files: LogDirectory, name: str, entries: Iterable[tuple[int, int]]) -> None:
     """`name` with its folder: `<topic>-<partition>/leader-epoch-checkpoint`."""
-    _write(files, name, [f"{epoch} {start}" for epoch, start in entries])
+    _write_entries(files, name, [f"{epoch} {start}" for epoch, start in entries])
 
 
-def ensure_meta(files: Files, *, node_id: int, cluster_id: str) -> None:
+def ensure_meta_properties(files: LogDirectory, *, node_id: int, cluster_id: str) -> None:
     """Writes meta.properties (version 1) into a new directory; checks it in an old one: CheckpointError
     when the directory belongs to another node or cluster."""
     path = files.path(META)
@@ -65,14 +65,14 @@ def ensure_meta(files: Files, *, node_id: int, cluster_id: str) -> None:
         lines = ("#", "version=1", f"cluster.id={cluster_id}", f"node.id={node_id}", "")
         files.replace(META, "\n".join(lines).encode())
         return
-    found = _properties(path, "=")
+    found = _read_properties(path, "=")
     for key, wanted in (("node.id", str(node_id)), ("cluster.id", cluster_id)):
         if found.get(key) != wanted:
             raise CheckpointError(f"{path}: {key} is {found.get(key, 'missing')}, this node's is {wanted}:"
                                   " the directory belongs to another node or cluster")
 
 
-def take_clean_shutdown(files: Files) -> int | None:
+def take_clean_shutdown_marker(files: LogDirectory) -> int | None:
     """At start: the broker epoch of the last, orderly stop (UNKNOWN_BROKER_EPOCH if the marker names none;
     Kafka before KIP-966 left it empty), and the marker is gone, durably. None: the last stop was not
     orderly."""
@@ -91,12 +91,12 @@ def take_clean_shutdown(files: Files) -> int | None:
     return epoch
 
 
-def write_clean_shutdown(files: Files, broker_epoch: int) -> None:
+def write_clean_shutdown_marker(files: LogDirectory, broker_epoch: int) -> None:
     """The last act of an orderly stop, after every log was flushed."""
     files.replace(CLEAN_SHUTDOWN, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
 
 
-def settle_topic_id(files: Files, folder: str, topic_id: str) -> None:
+def ensure_partition_metadata(files: LogDirectory, folder: str, topic_id: str) -> None:
     """Writes partition.metadata with this id (32 hex digits), or checks the one that is there:
     CheckpointError when the directory holds a topic of the same name but another id (deleted and made
     again: KAFKA-12257)."""
@@ -107,7 +107,7 @@ def settle_topic_id(files: Files, folder: str, topic_id: str) -> None:
         text = base64.urlsafe_b64encode(raw).decode().rstrip("=")
         files.replace(name, f"version: 0\ntopic_id: {text}\n".encode())
         return
-    found = _properties(path, ": ").get("topic_id", "")
+    found = _read_properties(path, ": ").get("topic_id", "")
     try:
         same = base64.urlsafe_b64decode(found + "==") == raw
     except binascii.Error as error:
@@ -116,7 +116,7 @@ def settle_topic_id(files: Files, folder: str, topic_id: str) -> None:
         raise CheckpointError(f"{path}: the log of another topic, of id {found} and not {topic_id}")
 
 
-def _properties(path: Path, separator: str) -> dict[str, str]:
+def _read_properties(path: Path, separator: str) -> dict[str, str]:
     found = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if line.strip() and not line.startswith("#"):
@@ -127,11 +127,11 @@ def _properties(path: Path, separator: str) -> dict[str, str]:
     return found
 
 
-def _write(files: Files, name: str, lines: list[str]) -> None:
+def _write_entries(files: LogDirectory, name: str, lines: list[str]) -> None:
     files.replace(name, "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines)).encode())
 
 
-def _read(path: Path, entry_of: Callable[[str], _Entry]) -> list[_Entry] | None:
+def _read_entries(path: Path, entry_of: Callable[[str], _Entry]) -> list[_Entry] | None:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -154,11 +154,11 @@ def _read(path: Path, entry_of: Callable[[str], _Entry]) -> list[_Entry] | None:
     return entries
 
 
-def _offset_of(line: str) -> tuple[tuple[str, int], int]:
+def _parse_offset(line: str) -> tuple[tuple[str, int], int]:
     topic, partition, offset = line.split(" ")
     return (topic, int(partition)), int(offset)
 
 
-def _epoch_of(line: str) -> tuple[int, int]:
+def _parse_epoch(line: str) -> tuple[int, int]:
     epoch, start = line.split(" ")
     return int(epoch), int(start)

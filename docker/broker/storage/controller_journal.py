@@ -76,7 +76,7 @@ def _recover(path: Path, descriptor: int) -> tuple[tuple[Mapping[str, Any], ...]
     whole = content.rfind(b"\n") + 1
     records: list[Mapping[str, Any]] = []
     for number, line in enumerate(content[:whole].splitlines(), start=1):
-        records.extend(_line(path, number, line))
+        records.extend(_parse_line(path, number, line))
     try:
         if whole < len(content):
             os.ftruncate(descriptor, whole)
@@ -88,7 +88,7 @@ def _recover(path: Path, descriptor: int) -> tuple[tuple[Mapping[str, Any], ...]
     return tuple(records), len(content) - whole
 
 
-def _line(path: Path, number: int, line: bytes) -> list[Mapping[str, Any]]:
+def _parse_line(path: Path, number: int, line: bytes) -> list[Mapping[str, Any]]:
     try:
         value = json.loads(line)
     except ValueError as error:

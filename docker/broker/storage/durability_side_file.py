@@ -54,7 +54,7 @@ class Note:
     kept: int = 0
 
 
-class Durable:
+class DurabilitySideFile:
     """The side file, open and mapped. Only broker.storage.log_directory writes notes: an operation and its
     note belong together."""
 
@@ -68,14 +68,14 @@ class Durable:
         self._sequences: dict[str, int] = {}
         self._name_crcs: dict[str, int] = {}
         self._free: list[int] = []
-        self._read()
+        self._read_slots()
         self._next_kept = 1 + max((note.kept for note in self._notes.values()), default=0)
 
     @classmethod
-    def open(cls, path: Path) -> "Durable":
+    def open(cls, path: Path) -> "DurabilitySideFile":
         """Opens the side file or makes one in mode "whatever is there is durable". OSError when it cannot."""
         if not path.exists():
-            _make(path)
+            _create_side_file(path)
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             return cls(path, descriptor)
@@ -84,11 +84,11 @@ class Durable:
             raise
 
     @property
-    def adopting(self) -> bool:
+    def is_adopting(self) -> bool:
         """Mode 1: there are no notes and all that lies in the directory is durable."""
         return self._map[_MODE_AT] == _ADOPT
 
-    def adopted(self) -> None:
+    def finish_adopting(self) -> None:
         """Every file in the directory has its note: from now on they hold."""
         self._map[_MODE_AT] = _NOTED
 
@@ -102,20 +102,20 @@ class Durable:
         """The first `length` bytes of `name`, or its kept copy, are durable from now on."""
         slot = self._slots.get(name)
         if slot is None:
-            slot = self._claim(name)
-        self._write(name, slot, length, kept)
+            slot = self._claim_slot(name)
+        self._write_note(name, slot, length, kept)
         self._notes[name] = Note(length=length, kept=kept)
 
-    def forget(self, name: str) -> None:
+    def remove_note(self, name: str) -> None:
         """A power cut would leave nothing under this name."""
         if self._notes.pop(name, None) is None:
             return
         slot = self._slots.pop(name)
-        self._write(name, slot, -1, 0)
+        self._write_note(name, slot, -1, 0)
         del self._sequences[name], self._name_crcs[name]
         self._free.append(slot)
 
-    def new_kept(self) -> tuple[int, Path]:
+    def allocate_kept_copy(self) -> tuple[int, Path]:
         """A number for a copy to be kept, and where to put it."""
         number = self._next_kept
         self._next_kept += 1
@@ -128,7 +128,7 @@ class Durable:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _write(self, name: str, slot: int, length: int, kept: int) -> None:
+    def _write_note(self, name: str, slot: int, length: int, kept: int) -> None:
         sequence = self._sequences[name] + 1
         name_crc = self._name_crcs[name]
         at = slot + _NOTES_AT[sequence & 1]
@@ -136,12 +136,12 @@ class Durable:
         self._map[at:at + _NOTE.size + _CRC.size] = body + _CRC.pack(crc32(body, name_crc))
         self._sequences[name] = sequence
 
-    def _claim(self, name: str) -> int:
+    def _claim_slot(self, name: str) -> int:
         raw = name.encode()
         if len(raw) > _NAME_ROOM:
             raise ValueError(f"the name {name!r} is longer than {_NAME_ROOM} bytes")
         if not self._free:
-            self._grow()
+            self._add_slots()
         slot = self._free.pop()
         name_crc = crc32(raw)
         # The old name's notes do not match the new name's CRC: between these writes the slot is just empty.
@@ -151,7 +151,7 @@ class Durable:
         self._sequences[name] = max((found[0] for found in self._valid_notes(slot, name_crc)), default=0)
         return slot
 
-    def _grow(self) -> None:
+    def _add_slots(self) -> None:
         size = len(self._map)
         wanted = size + _GROW_SLOTS * SLOT_BYTES
         # Reserved, not just lengthened: a full disk is an error here, not a SIGBUS at some later store.
@@ -159,7 +159,7 @@ class Durable:
         self._map.resize(wanted)
         self._free = list(range(wanted - SLOT_BYTES, size - 1, -SLOT_BYTES))
 
-    def _read(self) -> None:
+    def _read_slots(self) -> None:
         if self._map[:len(MAGIC)] != MAGIC:
             raise OSError(f"{self.path} is not a side file of this version")
         for slot in range(SLOT_BYTES, len(self._map), SLOT_BYTES):
@@ -184,7 +184,7 @@ class Durable:
         return found
 
 
-def _make(path: Path) -> None:
+def _create_side_file(path: Path) -> None:
     """A new side file, complete before it has its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".tmp")

@@ -23,14 +23,14 @@ from broker.protocol.rules import Rules
 from broker.storage.checkpoint_files import (
     EPOCHS,
     PARTITION_METADATA,
-    read_epochs,
-    settle_topic_id,
-    write_epochs,
+    ensure_partition_metadata,
+    read_epoch_checkpoint,
+    write_epoch_checkpoint,
 )
-from broker.storage.log_directory import DiskError, Files
-from broker.storage.log_recovery import SOUND, Epochs, mend_epochs, scan
-from broker.storage.log_segment import Segment, base_of, segment_name
-from broker.wire.record_batch import stamp
+from broker.storage.log_directory import DiskError, LogDirectory
+from broker.storage.log_recovery import DEFAULT_RULES, Epochs, mend_epochs, scan_segment
+from broker.storage.log_segment import LogSegment, segment_base_offset, segment_name
+from broker.wire.record_batch import stamp_batch
 
 DEFAULT_SEGMENT_BYTES = 1 << 30  # log.segment.bytes
 
@@ -47,24 +47,24 @@ class RecoveredLog:
     cut: str | None  # what was thrown away and why, for people to read; None: nothing
 
 
-class PartitionLog:
+class LocalLog:
     """An open log. Made by `open`; one at a time for a directory."""
 
-    def __init__(self, files: Files, folder: str, *, segment_bytes: int, flush_messages: int | None,
+    def __init__(self, files: LogDirectory, folder: str, *, segment_bytes: int, flush_messages: int | None,
                  rules: Rules) -> None:
         self.folder = folder
         self._rules = rules
         self.flush_messages = flush_messages  # flush.messages: fsync after so many records; None: never
         self._files = files
         self._segment_bytes = segment_bytes
-        self._segments: list[Segment] = []
-        self._flushed = 0
+        self._segments: list[LogSegment] = []
+        self._recovery_point = 0
         self.recovered = RecoveredLog(log_start=0, leo=0, batches=(), epochs=(), cut=None)
 
     @classmethod
-    def open(cls, files: Files, topic: str, partition: int, *, topic_id: str,
+    def open(cls, files: LogDirectory, topic: str, partition: int, *, topic_id: str,
              segment_bytes: int = DEFAULT_SEGMENT_BYTES, flush_messages: int | None = None,
-             rules: Rules = SOUND) -> "PartitionLog":
+             rules: Rules = DEFAULT_RULES) -> "LocalLog":
         """Makes the directory (with partition.metadata; topic_id is hex), or recovers what is there.
 
         Cuts at the first bad or torn batch, drops the segments behind it, and writes
@@ -75,7 +75,7 @@ class PartitionLog:
         folder = f"{topic}-{partition}"
         log = cls(files, folder, segment_bytes=segment_bytes, flush_messages=flush_messages, rules=rules)
         files.make_folder(folder)
-        settle_topic_id(files, folder, topic_id)
+        ensure_partition_metadata(files, folder, topic_id)
         try:
             log._recover()
         except BaseException:
@@ -83,7 +83,7 @@ class PartitionLog:
             raise
         return log
 
-    def forget_recovered(self) -> None:
+    def release_recovered_batches(self) -> None:
         """Gives back the memory of the frames, once a machine has been made of them."""
         self.recovered = replace(self.recovered, batches=())
 
@@ -96,9 +96,9 @@ class PartitionLog:
         return self._segments[-1].leo
 
     @property
-    def flushed(self) -> int:
+    def recovery_point(self) -> int:
         """The recovery point: all below is known to be durable."""
-        return self._flushed
+        return self._recovery_point
 
     def append(self, batches: Sequence[Batch]) -> None:
         """Writes the batches (each stamped with its offset and epoch) at the end; flushes if flush.messages
@@ -117,14 +117,14 @@ class PartitionLog:
         chunk: list[tuple[Batch, bytes]] = []
         room = active.size  # bytes in the active segment with the chunk in it
         for batch in batches:
-            data = stamp(batch)
-            if not active.fits(batch.last_offset, room, len(data), self._segment_bytes):
-                self._write(active, chunk)
+            data = stamp_batch(batch)
+            if not active.has_room_for(batch.last_offset, room, len(data), self._segment_bytes):
+                self._write_batches(active, chunk)
                 active, chunk, room = self._roll(), [], 0
             chunk.append((batch, data))
             room += len(data)
-        self._write(active, chunk)
-        if self.flush_messages is not None and self.leo - self._flushed >= self.flush_messages:
+        self._write_batches(active, chunk)
+        if self.flush_messages is not None and self.leo - self._recovery_point >= self.flush_messages:
             self.flush()
 
     def truncate(self, to: int) -> None:
@@ -138,15 +138,15 @@ class PartitionLog:
         position = segment.position_of(to)
         if position is None:
             raise ValueError(f"{self.folder}: cannot truncate to {to}, which lies inside a batch")
-        self._cut(segment, to, position)
+        self._truncate_segment(segment, to, position)
 
     def reset(self, start: int) -> None:
         """Throws all away; an empty log from offset `start`. (Killed half-way it leaves a shorter or empty
         log.)"""
-        self._drop(self._segments)
+        self._delete_segments(self._segments)
         self._segments = []
         self._new_segment(start)
-        self._flushed = start
+        self._recovery_point = start
 
     def read(self, start: int, end: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `start`, none with an offset at or above `end`, of at most
@@ -161,7 +161,7 @@ class PartitionLog:
         if start < self.log_start:
             raise ValueError(f"{self.folder}: offset {start} is below the log's start {self.log_start}")
         segment = self._segment_of(start)
-        begin, stop = segment.span(start, end, max_bytes)
+        begin, stop = segment.batch_range(start, end, max_bytes)
         try:
             data = os.pread(segment.descriptor, stop - begin, begin)
         except OSError as error:
@@ -180,14 +180,14 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Everything is durable when this returns."""
-        if self._flushed < self.leo:
+        if self._recovery_point < self.leo:
             active = self._segments[-1]
             self._files.sync(active.name, active.descriptor, active.size)
-            self._flushed = self.leo
+            self._recovery_point = self.leo
 
     def save_epochs(self, entries: Iterable[tuple[int, int]]) -> None:
         """leader-epoch-checkpoint with these (epoch, start offset), durable when this returns."""
-        write_epochs(self._files, f"{self.folder}/{EPOCHS}", entries)
+        write_epoch_checkpoint(self._files, f"{self.folder}/{EPOCHS}", entries)
 
     def configure(self, *, segment_bytes: int, flush_messages: int | None) -> None:
         """The topic's configs have changed: for what is appended from now on."""
@@ -198,7 +198,9 @@ class PartitionLog:
         until `close`: whoever still reads, reads what there was."""
         newest_first = [segment.name for segment in reversed(self._segments)]
         self._files.remove(newest_first)
-        others = sorted(self._files.listing(self.folder), key=lambda name: (name == PARTITION_METADATA, name))
+        others = sorted(
+            self._files.list_folder(self.folder), key=lambda name: (name == PARTITION_METADATA, name)
+        )
         self._files.remove(f"{self.folder}/{name}" for name in others)
         self._files.remove_folder(self.folder)
 
@@ -209,28 +211,28 @@ class PartitionLog:
                 os.close(segment.descriptor)
                 segment.descriptor = -1
 
-    def _write(self, segment: Segment, chunk: Sequence[tuple[Batch, bytes]]) -> None:
+    def _write_batches(self, segment: LogSegment, chunk: Sequence[tuple[Batch, bytes]]) -> None:
         if not chunk:
             return
         data = chunk[0][1] if len(chunk) == 1 else b"".join([data for _, data in chunk])
         self._files.write(segment.name, segment.descriptor, data, segment.size)
         for batch, stamped in chunk:
-            segment.add(batch.base_offset, batch.last_offset, len(stamped))
+            segment.add_batch(batch.base_offset, batch.last_offset, len(stamped))
 
-    def _roll(self) -> Segment:
+    def _roll(self) -> LogSegment:
         self.flush()
         return self._new_segment(self.leo)
 
-    def _new_segment(self, base: int) -> Segment:
+    def _new_segment(self, base: int) -> LogSegment:
         name = segment_name(self.folder, base)
-        segment = Segment(name=name, base=base, descriptor=self._files.create(name), leo=base)
+        segment = LogSegment(name=name, base=base, descriptor=self._files.create(name), leo=base)
         self._segments.append(segment)
         return segment
 
-    def _segment_of(self, offset: int) -> Segment:
-        return self._segments[bisect_right(self._segments, offset, key=_base) - 1]
+    def _segment_of(self, offset: int) -> LogSegment:
+        return self._segments[bisect_right(self._segments, offset, key=_base_offset) - 1]
 
-    def _drop(self, segments: Sequence[Segment]) -> None:
+    def _delete_segments(self, segments: Sequence[LogSegment]) -> None:
         """The newest go first, so that what is left at any instant is a prefix of the log."""
         newest_first = list(reversed(segments))
         self._files.remove(segment.name for segment in newest_first)
@@ -238,25 +240,25 @@ class PartitionLog:
             os.close(segment.descriptor)
             segment.descriptor = -1
 
-    def _cut(self, segment: Segment, to: int, position: int) -> None:
+    def _truncate_segment(self, segment: LogSegment, to: int, position: int) -> None:
         behind = self._segments[self._segments.index(segment) + 1:]
         if behind:
-            self._drop(behind)
+            self._delete_segments(behind)
             del self._segments[-len(behind):]
         self._files.truncate(segment.name, segment.descriptor, position)
-        segment.cut(to, position)
-        self._flushed = min(self._flushed, to)
+        segment.truncate_to(to, position)
+        self._recovery_point = min(self._recovery_point, to)
 
     def _recover(self) -> None:
         batches: list[Batch] = []
-        cut = self._scan_all(batches)
+        cut = self._scan_segments(batches)
         if not self._segments:
             self._new_segment(0)
         active = self._segments[-1]
-        self._flushed = active.offset_at(min(self._files.durable_length(active.name), active.size))
+        self._recovery_point = active.offset_at(min(self._files.durable_length(active.name), active.size))
         epochs: Epochs = ()
         if self._rules.keeps_epochs:
-            found = read_epochs(self._files.path(f"{self.folder}/{EPOCHS}")) or ()
+            found = read_epoch_checkpoint(self._files.path(f"{self.folder}/{EPOCHS}")) or ()
             mends = self._rules.recovery_mends_epochs
             epochs = mend_epochs(found, batches, self.leo) if mends else found
             if epochs != found:
@@ -264,21 +266,23 @@ class PartitionLog:
         self.recovered = RecoveredLog(log_start=self.log_start, leo=self.leo, batches=tuple(batches),
                                       epochs=epochs, cut=cut)
 
-    def _scan_all(self, batches: list[Batch]) -> str | None:
+    def _scan_segments(self, batches: list[Batch]) -> str | None:
         """Opens the segments up to the first bad batch; returns what was cut away, if anything was."""
-        names = [name for name in self._files.listing(self.folder) if base_of(name) is not None]
+        names = [
+            name for name in self._files.list_folder(self.folder) if segment_base_offset(name) is not None
+        ]
         for number, file_name in enumerate(names):
             base = int(file_name[:20])
             if number and base != self.leo:
                 return self._drop_unreadable(names[number:], f"{file_name} does not begin at {self.leo}")
             name = segment_name(self.folder, base)
             descriptor = self._files.open_file(name)
-            segment = Segment(name=name, base=base, descriptor=descriptor, leo=base)
+            segment = LogSegment(name=name, base=base, descriptor=descriptor, leo=base)
             self._segments.append(segment)
             size = os.fstat(descriptor).st_size
-            found = scan(descriptor, size, base, self._rules)
+            found = scan_segment(descriptor, size, base, self._rules)
             for batch, end in zip(found.batches, found.ends, strict=True):
-                segment.add(batch.base_offset, batch.last_offset, end - segment.size)
+                segment.add_batch(batch.base_offset, batch.last_offset, end - segment.size)
             batches.extend(found.batches)
             if found.bad is not None:
                 self._files.truncate(name, descriptor, segment.size)
@@ -293,5 +297,5 @@ class PartitionLog:
         return f"{why}; segments dropped: {', '.join(file_names)}"
 
 
-def _base(segment: Segment) -> int:
+def _base_offset(segment: LogSegment) -> int:
     return segment.base

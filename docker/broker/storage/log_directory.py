@@ -26,7 +26,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from broker.storage.durability_side_file import Durable
+from broker.storage.durability_side_file import DurabilitySideFile
 
 LOCK = ".lock"  # as Kafka has it
 _TMP = ".tmp"
@@ -37,20 +37,20 @@ class DiskError(Exception):
     the page cache holds is in doubt (a failed fsync does not fail twice), what is durable is not."""
 
 
-class Files:
+class LogDirectory:
     """A log directory, locked for one process. Names are relative to it, with '/' between parts."""
 
-    def __init__(self, root: Path, lock: int, durable: Durable | None) -> None:
+    def __init__(self, root: Path, lock: int, durable: DurabilitySideFile | None) -> None:
         self.root = root
         self._lock = lock
         self._durable = durable
 
     @classmethod
-    def open(cls, log_dir: Path, durable_path: Path | None) -> "Files":
+    def open(cls, log_dir: Path, durable_path: Path | None) -> "LogDirectory":
         """Makes the directory where missing, locks it, opens or makes the side file (None: no account is
         kept) and brings it in line with what is there. Raises DiskError, which names the folder if another
         process has it."""
-        with _refused("open", log_dir):
+        with _raising_disk_error("open", log_dir):
             log_dir.mkdir(parents=True, exist_ok=True)
             lock = os.open(log_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -59,10 +59,12 @@ class Files:
             os.close(lock)
             raise DiskError(f"{log_dir} is in use by another process (it holds {LOCK})") from error
         try:
-            with _refused("open the side file", durable_path or log_dir):
-                files = cls(log_dir, lock, None if durable_path is None else Durable.open(durable_path))
-                files._clear()
-                files._adopt()
+            with _raising_disk_error("open the side file", durable_path or log_dir):
+                files = cls(
+                    log_dir, lock, None if durable_path is None else DurabilitySideFile.open(durable_path)
+                )
+                files._remove_unneeded_copies()
+                files._adopt_existing_files()
         except BaseException:
             os.close(lock)
             raise
@@ -71,7 +73,7 @@ class Files:
     def path(self, name: str) -> Path:
         return self.root / name
 
-    def listing(self, folder: str) -> list[str]:
+    def list_folder(self, folder: str) -> list[str]:
         """The file names in a folder of the directory, sorted; none when it is missing."""
         try:
             return sorted(os.listdir(self.root / folder))
@@ -80,27 +82,27 @@ class Files:
 
     def make_folder(self, name: str) -> None:
         """A folder, durable when this returns; nothing happens when it is there."""
-        with _refused("make", self.path(name)):
+        with _raising_disk_error("make", self.path(name)):
             self.path(name).mkdir(exist_ok=True)
             _sync_folder(self.root)
 
     def create(self, name: str) -> int:
         """A new empty file, durable as such; returns its descriptor."""
         path = self.path(name)
-        with _refused("create", path):
+        with _raising_disk_error("create", path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             _sync_folder(path.parent)
-        self._note(name, 0)
+        self._note_durable_length(name, 0)
         return descriptor
 
     def open_file(self, name: str) -> int:
         """A file that is there already, for reading and writing; returns its descriptor."""
         path = self.path(name)
-        with _refused("open", path):
+        with _raising_disk_error("open", path):
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             if self._durable is not None and self._durable.get(name) is None:
                 _sync_folder(path.parent)  # its maker was killed before it could note it
-                self._note(name, 0)
+                self._note_durable_length(name, 0)
         return descriptor
 
     def durable_length(self, name: str) -> int:
@@ -121,16 +123,16 @@ class Files:
 
     def sync(self, name: str, descriptor: int, length: int) -> None:
         """fdatasync: the file's `length` bytes are durable."""
-        with _refused("fsync", self.path(name)):
+        with _raising_disk_error("fsync", self.path(name)):
             os.fdatasync(descriptor)
-        self._note(name, length)
+        self._note_durable_length(name, length)
 
     def truncate(self, name: str, descriptor: int, to: int) -> None:
         """The file ends at `to`, which is not behind its end; durable, where it takes away what was."""
         was_durable = self._durable is None or to < self.durable_length(name)
         if was_durable:
-            self._note(name, to)
-        with _refused("truncate", self.path(name)):
+            self._note_durable_length(name, to)
+        with _raising_disk_error("truncate", self.path(name)):
             os.ftruncate(descriptor, to)
             if was_durable:
                 os.fdatasync(descriptor)
@@ -141,17 +143,17 @@ class Files:
         for name in names:
             path = self.path(name)
             if self._durable is not None:
-                self._durable.forget(name)
-            with _refused("remove", path), contextlib.suppress(FileNotFoundError):
+                self._durable.remove_note(name)
+            with _raising_disk_error("remove", path), contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
             folders.add(path.parent)
         for folder in sorted(folders):
-            with _refused("fsync", folder):
+            with _raising_disk_error("fsync", folder):
                 _sync_folder(folder)
 
     def remove_folder(self, name: str) -> None:
         """An empty folder goes; durable when this returns. One that is not there does not matter."""
-        with _refused("remove", self.path(name)), contextlib.suppress(FileNotFoundError):
+        with _raising_disk_error("remove", self.path(name)), contextlib.suppress(FileNotFoundError):
             self.path(name).rmdir()
             _sync_folder(self.root)
 
@@ -160,7 +162,7 @@ class Files:
         False."""
         path = self.path(name)
         fresh = path.with_name(path.name + _TMP)
-        with _refused("write", path):
+        with _raising_disk_error("write", path):
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
                 written = 0
@@ -170,11 +172,11 @@ class Files:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            kept = self._keep(name, path)
+            kept = self._keep_durable_copy(name, path)
             os.replace(fresh, path)
             if sync:
                 _sync_folder(path.parent)
-                self._note(name, len(data))
+                self._note_durable_length(name, len(data))
                 if kept is not None:
                     kept.unlink(missing_ok=True)
 
@@ -186,12 +188,12 @@ class Files:
         if self._durable is not None:
             self._durable.close()
 
-    def _note(self, name: str, length: int) -> None:
+    def _note_durable_length(self, name: str, length: int) -> None:
         if self._durable is not None:
-            with _refused("note in", self._durable.path):
+            with _raising_disk_error("note in", self._durable.path):
                 self._durable.note(name, length)
 
-    def _keep(self, name: str, path: Path) -> Path | None:
+    def _keep_durable_copy(self, name: str, path: Path) -> Path | None:
         """Sees to it that the durable copy outlives the rename; returns where it is kept."""
         durable = self._durable
         note = None if durable is None else durable.get(name)
@@ -199,13 +201,13 @@ class Files:
             return None
         if note.kept:
             return durable.kept_folder / str(note.kept)
-        number, kept = durable.new_kept()
+        number, kept = durable.allocate_kept_copy()
         durable.kept_folder.mkdir(exist_ok=True)
         _link_or_copy(path, kept)
         durable.note(name, note.length, kept=number)
         return kept
 
-    def _clear(self) -> None:
+    def _remove_unneeded_copies(self) -> None:
         """Takes away kept copies nobody needs: a killed process had no time to. (What it left of a file
         without its name is written over by the next of that name.)"""
         durable = self._durable
@@ -216,7 +218,7 @@ class Files:
                 if path.name not in needed:
                     path.unlink()
 
-    def _adopt(self) -> None:
+    def _adopt_existing_files(self) -> None:
         """A new account: makes true, and notes, that everything is durable. An old one: drops what is no
         more."""
         durable = self._durable
@@ -228,17 +230,17 @@ class Files:
         for name in durable.names():
             note = durable.get(name)
             if note is not None and not note.kept and name not in there:
-                durable.forget(name)
-        if durable.adopting:
+                durable.remove_note(name)
+        if durable.is_adopting:
             for name, path in sorted(there.items()):
                 durable.note(name, _sync_file(path))
             for folder in sorted({path.parent for path in there.values()} | {self.root}):
                 _sync_folder(folder)
-            durable.adopted()
+            durable.finish_adopting()
 
 
 @contextlib.contextmanager
-def _refused(what: str, path: Path) -> Iterator[None]:
+def _raising_disk_error(what: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from broker.protocol.leader_epoch_cache import rebuild_cache
 from broker.protocol.messages import Batch
 from broker.protocol.rules import KIP_320, Rules
-from broker.wire.record_batch import CorruptBatch, batch_end, frame, unverified_frame
+from broker.wire.record_batch import CorruptBatch, batch_end, read_frame, read_unverified_frame
 
-SOUND = KIP_320  # what a log is taken up by unless told otherwise
+DEFAULT_RULES = KIP_320  # what a log is taken up by unless told otherwise
 
 Epochs = tuple[tuple[int, int], ...]  # (epoch, start offset), both ascending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
+class ScannedSegment:
     """The good batches of one segment, in order (data empty), and where each ends."""
 
     batches: Sequence[Batch]
@@ -36,12 +36,12 @@ class Scan:
         return self.ends[-1] if self.ends else 0
 
 
-def scan(descriptor: int, size: int, expected: int, rules: Rules = SOUND) -> Scan:
+def scan_segment(descriptor: int, size: int, expected: int, rules: Rules = DEFAULT_RULES) -> ScannedSegment:
     """Reads a segment's first `size` bytes, whose first batch must begin at offset `expected`."""
     batches: list[Batch] = []
     ends: list[int] = []
     if size == 0:
-        return Scan(batches=batches, ends=ends, bad=None)
+        return ScannedSegment(batches=batches, ends=ends, bad=None)
     bad = None
     position = 0
     with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
@@ -50,11 +50,11 @@ def scan(descriptor: int, size: int, expected: int, rules: Rules = SOUND) -> Sca
                 end = batch_end(view, position)
                 if not rules.recovery_checks_batches:
                     end = min(end, size)
-                    batch = unverified_frame(view, position)
+                    batch = read_unverified_frame(view, position)
                 elif end > size:
                     raise CorruptBatch(position, f"torn: {size - position} of {end - position} bytes")
                 else:
-                    batch = frame(view, position, end)
+                    batch = read_frame(view, position, end)
                 if batch.base_offset != expected:
                     raise CorruptBatch(position, f"begins at offset {batch.base_offset}, not {expected}")
             except CorruptBatch as error:
@@ -64,8 +64,8 @@ def scan(descriptor: int, size: int, expected: int, rules: Rules = SOUND) -> Sca
             ends.append(end)
             expected, position = batch.last_offset + 1, end
     if bad is not None and not rules.recovery_keeps_segments:
-        return Scan(batches=(), ends=(), bad=bad)
-    return Scan(batches=batches, ends=ends, bad=bad)
+        return ScannedSegment(batches=(), ends=(), bad=bad)
+    return ScannedSegment(batches=batches, ends=ends, bad=bad)
 
 
 def mend_epochs(found: Iterable[tuple[int, int]], batches: Iterable[Batch], leo: int) -> Epochs:

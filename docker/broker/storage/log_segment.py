@@ -17,7 +17,7 @@ def segment_name(folder: str, base: int) -> str:
     return f"{folder}/{base:020d}{SUFFIX}"
 
 
-def base_of(file_name: str) -> int | None:
+def segment_base_offset(file_name: str) -> int | None:
     """The base offset in a segment's file name (without folder); None if it is no segment's."""
     stem = file_name.removesuffix(SUFFIX)
     return int(stem) if len(stem) == 20 and file_name.endswith(SUFFIX) and stem.isdecimal() else None
@@ -28,7 +28,7 @@ def _relative() -> "array[int]":
 
 
 @dataclass(slots=True, kw_only=True)
-class Segment:
+class LogSegment:
     """Mutable: `leo` is the offset after its last record, `size` where the next batch goes.
 
     Invariant: batch i begins at offset base + offsets[i] and byte positions[i]; both rise strictly, and the
@@ -43,14 +43,14 @@ class Segment:
     offsets: "array[int]" = field(default_factory=_relative)
     positions: "array[int]" = field(default_factory=_relative)
 
-    def add(self, base_offset: int, last_offset: int, length: int) -> None:
+    def add_batch(self, base_offset: int, last_offset: int, length: int) -> None:
         """A batch of `length` bytes has been written at `size`."""
         self.offsets.append(base_offset - self.base)
         self.positions.append(self.size)
         self.leo = last_offset + 1
         self.size += length
 
-    def fits(self, last_offset: int, size: int, length: int, segment_bytes: int) -> bool:
+    def has_room_for(self, last_offset: int, size: int, length: int, segment_bytes: int) -> bool:
         """Whether a batch of `length` bytes may go in where `size` bytes will be: by segment_bytes (the first
         always may) and by 32-bit relative offsets."""
         return size == 0 or (size + length <= segment_bytes and last_offset - self.base <= _MAX_RELATIVE)
@@ -70,13 +70,13 @@ class Segment:
         at = bisect_right(self.positions, position) - 1
         return self.base + self.offsets[at] if at >= 0 else self.base
 
-    def cut(self, to: int, position: int) -> None:
+    def truncate_to(self, to: int, position: int) -> None:
         """Everything from offset `to`, which is at byte `position`, is gone."""
         keep = bisect_left(self.positions, position)
         del self.offsets[keep:], self.positions[keep:]
         self.leo, self.size = to, position
 
-    def span(self, start: int, end: int, max_bytes: int) -> tuple[int, int]:
+    def batch_range(self, start: int, end: int, max_bytes: int) -> tuple[int, int]:
         """The bytes (from, to) of the whole batches from the one that holds `start`, below `end`, at most
         max_bytes but at least one batch. Needs base <= start < leo."""
         first = bisect_right(self.offsets, start - self.base) - 1

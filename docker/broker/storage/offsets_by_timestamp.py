@@ -11,10 +11,10 @@ import zlib
 from dataclasses import dataclass
 from struct import Struct
 
-from broker.storage.local_log import PartitionLog
+from broker.storage.local_log import LocalLog
 from broker.wire.record_batch import HEADER_BYTES
 
-EARLIEST, LATEST, YOUNGEST = -2, -1, -3  # ListOffsets' timestamps that are none
+EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP = -2, -1, -3  # ListOffsets' timestamps that are none
 _HEAD = Struct(">q4xi5xhiqq")  # base offset, epoch, attributes, last offset delta, base and max timestamp
 _CODEC, _GZIP, _APPEND_TIME = 0x07, 1, 0x08
 _GZIP_WINDOW = 31
@@ -23,7 +23,7 @@ _NO_TIME = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
+class TimestampAndOffset:
     """A record: where it is, its timestamp (ms) and the epoch of its leader."""
 
     offset: int
@@ -31,45 +31,45 @@ class Timed:
     epoch: int
 
 
-def find(log: PartitionLog, timestamp: int, end: int) -> Timed | None:
+def find_offset(log: LocalLog, timestamp: int, end: int) -> TimestampAndOffset | None:
     """The first record below offset `end` whose timestamp is at least this one (YOUNGEST: the first of those
     with the greatest). None if there is none."""
-    best: tuple[Timed, int] | None = None
+    best: tuple[TimestampAndOffset, int] | None = None
     for data, start, stop in log.batches():
         base, epoch, attributes, delta, _, max_time = _HEAD.unpack_from(data, start)
         if base >= end:
             break
-        if timestamp != YOUNGEST and max_time >= timestamp:
-            return _inside(data[start:stop], timestamp)
-        if timestamp == YOUNGEST and max_time != _NO_TIME and (best is None or max_time > best[1]):
-            last = Timed(offset=base + delta, timestamp=max_time, epoch=epoch)
+        if timestamp != MAX_TIMESTAMP and max_time >= timestamp:
+            return _search_batch(data[start:stop], timestamp)
+        if timestamp == MAX_TIMESTAMP and max_time != _NO_TIME and (best is None or max_time > best[1]):
+            last = TimestampAndOffset(offset=base + delta, timestamp=max_time, epoch=epoch)
             known = attributes & _CODEC in (0, _GZIP)
-            best = (_inside(data[start:stop], max_time) if known else last), max_time
+            best = (_search_batch(data[start:stop], max_time) if known else last), max_time
     return None if best is None else best[0]
 
 
-def _inside(batch: bytes, timestamp: int) -> Timed:
+def _search_batch(batch: bytes, timestamp: int) -> TimestampAndOffset:
     """The record in a batch of which one is as young as that."""
     base, epoch, attributes, _, base_time, max_time = _HEAD.unpack_from(batch)
     if attributes & _APPEND_TIME:
-        return Timed(offset=base, timestamp=max_time, epoch=epoch)
-    first = Timed(offset=base, timestamp=base_time, epoch=epoch)
+        return TimestampAndOffset(offset=base, timestamp=max_time, epoch=epoch)
+    first = TimestampAndOffset(offset=base, timestamp=base_time, epoch=epoch)
     try:
-        records = _records(batch, attributes & _CODEC)
+        records = _decompress_records(batch, attributes & _CODEC)
         at = 0
         while records is not None and at < len(records):
-            size, at = _signed(records, at)
-            time_delta, delta_at = _signed(records, at + 1)  # behind the attributes
+            size, at = _read_varint(records, at)
+            time_delta, delta_at = _read_varint(records, at + 1)  # behind the attributes
             if base_time + time_delta >= timestamp:
-                delta, _ = _signed(records, delta_at)
-                return Timed(offset=base + delta, timestamp=base_time + time_delta, epoch=epoch)
+                delta, _ = _read_varint(records, delta_at)
+                return TimestampAndOffset(offset=base + delta, timestamp=base_time + time_delta, epoch=epoch)
             at += size
     except (IndexError, zlib.error):
         pass  # what a producer wrote is no records: nobody here has ever looked at them
     return first
 
 
-def _records(batch: bytes, codec: int) -> bytes | None:
+def _decompress_records(batch: bytes, codec: int) -> bytes | None:
     if codec == 0:
         return batch[HEADER_BYTES:]
     if codec == _GZIP:
@@ -77,7 +77,7 @@ def _records(batch: bytes, codec: int) -> bytes | None:
     return None
 
 
-def _signed(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     """A zigzag varint and where it ends."""
     value = shift = 0
     while True:

@@ -36,7 +36,7 @@ class ControlError(Exception):
     """A request that cannot be served; the text is the answer's `error`."""
 
 
-class Control:
+class ControlSocket:
     """Serves `state`, `freeze` and the failpoints, and the `acts` given, for the loop that runs when it is
     made."""
 
@@ -45,7 +45,7 @@ class Control:
         self._state = state
         self._acts = acts
         self._points = points
-        self._pointed = {"arm": points.arm, "release": points.release, "points": points.points}
+        self._pointed = {"arm": points.arm, "release": points.release, "points": points.list_points}
         self._frozen: State | None = None
         self._lock = threading.Lock()
         self._server: socketserver.ThreadingTCPServer | None = None
@@ -98,11 +98,11 @@ class Control:
         if do == "freeze":
             return self._freeze()
         if do == "points":
-            return self._points.points(request)
+            return self._points.list_points(request)
         with self._lock:
             frozen = self._frozen
         if do == "state":
-            return frozen if frozen is not None else self._in_loop(self._look, self._points_still)
+            return frozen if frozen is not None else self._run_in_loop(self._read_state, self._stopped_state)
         known = isinstance(do, str) and (do in self._acts or do in self._pointed)
         if not known:
             words = sorted(["state", "freeze", *self._pointed, *self._acts])
@@ -111,11 +111,11 @@ class Control:
             raise ControlError("frozen")
         if do in self._pointed:
             return self._pointed[do](request)
-        self._refuse_still()
+        self._refuse_while_stopped()
         act = self._acts[str(do)]
-        return self._in_loop(lambda: act(request), self._refuse_still)
+        return self._run_in_loop(lambda: act(request), self._refuse_while_stopped)
 
-    def _in_loop(
+    def _run_in_loop(
         self, make: Callable[[], Awaitable[Mapping[str, Any]]], instead: Callable[[], State | None]
     ) -> Mapping[str, Any]:
         """What the loop makes of it, or what there is instead while the loop stands still: then it makes
@@ -126,13 +126,13 @@ class Control:
             return await make() if claim.acquire(blocking=False) else {}
 
         def given_up() -> State | None:
-            if self._points.still is not None:
+            if self._points.stopped_state is not None:
                 claim.acquire(blocking=False)
             return instead()
 
-        return self._awaited(asyncio.run_coroutine_threadsafe(run(), self._loop), given_up)
+        return self._wait_for(asyncio.run_coroutine_threadsafe(run(), self._loop), given_up)
 
-    def _awaited(
+    def _wait_for(
         self, future: "concurrent.futures.Future[Any]", instead: Callable[[], State | None]
     ) -> Mapping[str, Any]:
         until = time.monotonic() + WAIT_S
@@ -149,28 +149,28 @@ class Control:
                 if time.monotonic() > until:
                     raise
 
-    async def _look(self) -> State:
+    async def _read_state(self) -> State:
         return self._state()
 
-    def _points_still(self) -> State | None:
-        return self._points.still
+    def _stopped_state(self) -> State | None:
+        return self._points.stopped_state
 
-    def _refuse_still(self) -> None:
-        if self._points.still is not None:
+    def _refuse_while_stopped(self) -> None:
+        if self._points.stopped_state is not None:
             raise ControlError("held as a whole at a failpoint; release that first")
 
-    def _still_for_good(self) -> State | None:
-        return self._points.still if self._points.stay_still() else None
+    def _stopped_for_good(self) -> State | None:
+        return self._points.stopped_state if self._points.stay_stopped() else None
 
     def _freeze(self) -> State:
         with self._lock:
             if self._frozen is None:
                 seen: concurrent.futures.Future[State] = concurrent.futures.Future()
-                self._loop.call_soon_threadsafe(self._stop_the_world, seen)
-                self._frozen = self._awaited(seen, self._still_for_good)
+                self._loop.call_soon_threadsafe(self._freeze_event_loop, seen)
+                self._frozen = self._wait_for(seen, self._stopped_for_good)
             return self._frozen
 
-    def _stop_the_world(self, seen: "concurrent.futures.Future[State]") -> None:
+    def _freeze_event_loop(self, seen: "concurrent.futures.Future[State]") -> None:
         """In the loop's thread, which never leaves here. A SIGTERM ends the process as it would any other."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -33,16 +33,16 @@ def controller_lines(
     before: Metadata, event: ControllerEvent | None, records: Iterable[Record]
 ) -> tuple[Line, ...]:
     """`event` None: the records were made before a restart, nobody knows by what."""
-    told = _Told(before, event)
+    told = _ClusterTrace(before, event)
     for record in records:
-        tell = _TELL.get(record["type"])
+        tell = _RECORD_WRITERS.get(record["type"])
         if tell is not None:
             told.version += 1
             tell(told, record)
     return tuple(told.lines)
 
 
-def untold_lines(records: Iterable[Record], version: int) -> tuple[Line, ...]:
+def missing_lines(records: Iterable[Record], version: int) -> tuple[Line, ...]:
     """What records that were made before a restart say beyond the version that the trace has come to."""
     state, rest = ClusterState(), []
     for record in records:
@@ -53,7 +53,7 @@ def untold_lines(records: Iterable[Record], version: int) -> tuple[Line, ...]:
     return controller_lines(build_metadata(state), None, rest)
 
 
-class _Told:
+class _ClusterTrace:
     """The cluster as far as it has been told."""
 
     def __init__(self, before: Metadata, event: ControllerEvent | None) -> None:
@@ -68,48 +68,48 @@ class _Told:
         }
         self.lines: list[Line] = []
 
-    def say(self, event: str, **besides: Any) -> None:
+    def add_line(self, event: str, **besides: Any) -> None:
         self.lines.append({"event": event, "version": self.version, **besides})
 
 
-def _broker(told: _Told, record: Record) -> None:
+def _add_broker(told: _ClusterTrace, record: Record) -> None:
     broker, epoch, fenced = record["id"], record["epoch"], record["fenced"]
     was_epoch, was_fenced = told.brokers.get(broker, (None, True))
     if epoch != was_epoch:
         clean = isinstance(told.event, Register) and told.event.clean
-        told.say("register", broker=broker, broker_epoch=epoch, clean=clean)
+        told.add_line("register", broker=broker, broker_epoch=epoch, clean=clean)
         was_fenced = True
     if fenced != was_fenced:
-        told.say("fence" if fenced else "unfence", broker=broker, broker_epoch=epoch)
+        told.add_line("fence" if fenced else "unfence", broker=broker, broker_epoch=epoch)
     told.brokers[broker] = (epoch, fenced)
 
 
-def _topic(told: _Told, record: Record) -> None:
+def _add_topic(told: _ClusterTrace, record: Record) -> None:
     for index, fields in enumerate(record["partitions"]):
-        _changed(told, record["topic"], index, fields, CREATED)
+        _add_change(told, record["topic"], index, fields, CREATED)
 
 
-def _partitions(told: _Told, record: Record) -> None:
+def _add_partitions(told: _ClusterTrace, record: Record) -> None:
     first = 1 + max((index for topic, index in told.partitions if topic == record["topic"]), default=-1)
     for index, fields in enumerate(record["partitions"], first):
-        _changed(told, record["topic"], index, fields, CREATED)
+        _add_change(told, record["topic"], index, fields, CREATED)
 
 
-def _nothing(told: _Told, record: Record) -> None:
+def _count_version_only(told: _ClusterTrace, record: Record) -> None:
     """It makes a version, and the trace has no word for it."""
 
 
-def _deleted(told: _Told, record: Record) -> None:
+def _drop_topic(told: _ClusterTrace, record: Record) -> None:
     """The trace has no word for it; a topic of that name that is made later begins anew."""
     for key in [key for key in told.partitions if key[0] == record["topic"]]:
         del told.partitions[key]
 
 
-def _partition(told: _Told, record: Record) -> None:
-    _changed(told, record["topic"], record["partition"], record, told.cause)
+def _add_partition(told: _ClusterTrace, record: Record) -> None:
+    _add_change(told, record["topic"], record["partition"], record, told.cause)
 
 
-def _changed(told: _Told, topic: str, index: int, fields: Record, cause: str) -> None:
+def _add_change(told: _ClusterTrace, topic: str, index: int, fields: Record, cause: str) -> None:
     leader, epoch, isr = fields["leader"], fields["leader_epoch"], tuple(fields["isr"])
     was_leader, was_epoch, was_isr = told.partitions.get((topic, index), (-1, -1, isr))
     besides = {
@@ -117,17 +117,17 @@ def _changed(told: _Told, topic: str, index: int, fields: Record, cause: str) ->
         "partition_epoch": fields["partition_epoch"],
     }  # fmt: skip
     if leader >= 0 and (leader, epoch) != (was_leader, was_epoch):
-        told.say("elect", **besides, clean=leader in was_isr, cause=cause)
+        told.add_line("elect", **besides, clean=leader in was_isr, cause=cause)
     else:
-        told.say("isr", **besides, cause=cause)
+        told.add_line("isr", **besides, cause=cause)
     told.partitions[topic, index] = (leader, epoch, isr)
 
 
-_TELL: Mapping[str, Callable[[_Told, Record], None]] = {
-    "broker": _broker,
-    "topic": _topic,
-    "partition": _partition,
-    "partitions": _partitions,
-    "configs": _nothing,
-    "topic_deleted": _deleted,
+_RECORD_WRITERS: Mapping[str, Callable[[_ClusterTrace, Record], None]] = {
+    "broker": _add_broker,
+    "topic": _add_topic,
+    "partition": _add_partition,
+    "partitions": _add_partitions,
+    "configs": _count_version_only,
+    "topic_deleted": _drop_topic,
 }

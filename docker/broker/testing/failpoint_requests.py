@@ -16,12 +16,12 @@ _LOST = (*_STOPS, "drop")
 _MESSAGE = (*_LOST, "duplicate")
 
 
-class ArmingError(ValueError):
+class FailpointError(ValueError):
     """A request that cannot be served; the text says what could."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FailpointSite:
     """Where something stands; None and -1: the point has no such thing."""
 
     name: str
@@ -34,31 +34,31 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class FailpointKind:
     """A kind of place."""
 
     role: str
     actions: tuple[str, ...] = _STOPS
 
 
-POINTS: Mapping[str, Point] = {
-    "F.appended": Point(role=BROKER),
-    "F.before_refetch": Point(role=BROKER, actions=_LOST),
-    "F.truncated": Point(role=BROKER),
-    "F.epoch_req": Point(role=BROKER, actions=_LOST),
-    "F.fetch_resp": Point(role=BROKER, actions=_MESSAGE),
-    "F.followed": Point(role=BROKER),
-    "L.elected": Point(role=BROKER),
-    "L.hw": Point(role=BROKER),
-    "L.acked": Point(role=BROKER),
-    "L.alter_sent": Point(role=BROKER, actions=_MESSAGE),
-    "L.alter_answer": Point(role=BROKER, actions=_MESSAGE),
-    "P.parked": Point(role=BROKER),
-    "D.ckpt": Point(role=BROKER),
-    "D.fsync": Point(role=BROKER),
-    "B.registered": Point(role=BROKER),
-    "C.elected": Point(role=CONTROLLER, actions=_MESSAGE),
-    "C.alter_applied": Point(role=CONTROLLER, actions=_LOST),
+POINTS: Mapping[str, FailpointKind] = {
+    "F.appended": FailpointKind(role=BROKER),
+    "F.before_refetch": FailpointKind(role=BROKER, actions=_LOST),
+    "F.truncated": FailpointKind(role=BROKER),
+    "F.epoch_req": FailpointKind(role=BROKER, actions=_LOST),
+    "F.fetch_resp": FailpointKind(role=BROKER, actions=_MESSAGE),
+    "F.followed": FailpointKind(role=BROKER),
+    "L.elected": FailpointKind(role=BROKER),
+    "L.hw": FailpointKind(role=BROKER),
+    "L.acked": FailpointKind(role=BROKER),
+    "L.alter_sent": FailpointKind(role=BROKER, actions=_MESSAGE),
+    "L.alter_answer": FailpointKind(role=BROKER, actions=_MESSAGE),
+    "P.parked": FailpointKind(role=BROKER),
+    "D.ckpt": FailpointKind(role=BROKER),
+    "D.fsync": FailpointKind(role=BROKER),
+    "B.registered": FailpointKind(role=BROKER),
+    "C.elected": FailpointKind(role=CONTROLLER, actions=_MESSAGE),
+    "C.alter_applied": FailpointKind(role=CONTROLLER, actions=_LOST),
 }
 SCOPES = ("partition", "broker")
 _NUMBERS = ("partition", "epoch", "peer", "offset")  # conditions
@@ -80,7 +80,7 @@ class Arm:
     for_ms: int | None = None  # of a delay
     scope: str = "partition"
 
-    def meets(self, place: Place) -> bool:
+    def matches(self, place: FailpointSite) -> bool:
         """Whether the conditions, not the counts, hold there."""
         last = max(place.offset, place.last)
         return (
@@ -92,7 +92,7 @@ class Arm:
             and (self.offset is None or place.offset <= self.offset <= last)
         )
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As it was asked for: what was left out is left out."""
         every = {name: getattr(self, name) for name in _ARM_KEYS}
         return {key: value for key, value in every.items() if value is not None}
@@ -110,33 +110,33 @@ class Release:
     keep: bool = False  # what is armed stays armed
 
     @property
-    def narrow(self) -> bool:
+    def names_target(self) -> bool:
         """Whether it names what it means; else it means whatever there is, be it nothing."""
         return (self.point, self.topic, self.partition, self.peer) != (None,) * 4
 
-    def names(self, point: str, topic: str | None, partition: int | None, peer: int | None) -> bool:
+    def covers(self, point: str, topic: str | None, partition: int | None, peer: int | None) -> bool:
         """Whether it speaks of such a thing; None: the thing says nothing of that."""
         pairs = ((self.point, point), (self.topic, topic), (self.partition, partition), (self.peer, peer))
         return all(wanted is None or had is None or wanted == had for wanted, had in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Freight:
+class CarriedEpochs:
     """The leader epochs that a message carries: what a release names them by."""
 
     epochs: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic and partition
 
-    def within(self, release: Release) -> bool:
+    def stays_within(self, release: Release) -> bool:
         """Whether nothing that the release speaks of goes beyond its leader epoch."""
         if release.through_epoch is None:
             return True
-        return all(epoch <= release.through_epoch for epoch in self._meant(release))
+        return all(epoch <= release.through_epoch for epoch in self._epochs_meant(release))
 
-    def concerns(self, release: Release) -> bool:
+    def is_touched_by(self, release: Release) -> bool:
         """Whether it carries anything that the release speaks of."""
-        return (release.topic is None and release.partition is None) or bool(self._meant(release))
+        return (release.topic is None and release.partition is None) or bool(self._epochs_meant(release))
 
-    def _meant(self, release: Release) -> list[int]:
+    def _epochs_meant(self, release: Release) -> list[int]:
         return [
             epoch
             for (topic, partition), epoch in self.epochs.items()
@@ -150,107 +150,107 @@ _RELEASE_KEYS = ("point", "topic", "partition", "peer", "through_epoch", "keep")
 _ENVELOPE = ("id", "do")  # of a request on the control socket
 
 
-def points_of(role: str) -> tuple[str, ...]:
+def points_of_role(role: str) -> tuple[str, ...]:
     return tuple(name for name, point in POINTS.items() if point.role == role)
 
 
-def read_arm(request: Mapping[str, Any], role: str) -> Arm:
+def parse_arm(request: Mapping[str, Any], role: str) -> Arm:
     """A request to arm. Raises ArmingError."""
-    given = _given(request, _ARM_KEYS, "arm")
-    point = _word(given, "point", points_of(role), f"a {role} has")
+    given = _known_fields(request, _ARM_KEYS, "arm")
+    point = _read_word(given, "point", points_of_role(role), f"a {role} has")
     if point is None:
-        raise ArmingError(f"arm wants a point; a {role} has: {', '.join(points_of(role))}")
-    action = _word(given, "action", POINTS[point].actions, f"at {point} there are")
+        raise FailpointError(f"arm wants a point; a {role} has: {', '.join(points_of_role(role))}")
+    action = _read_word(given, "action", POINTS[point].actions, f"at {point} there are")
     if action is None:
-        raise ArmingError(f"arm wants an action; at {point} there are: {', '.join(POINTS[point].actions)}")
-    scope = _word(given, "scope", SCOPES, "there are") or SCOPES[0]
+        raise FailpointError(f"arm wants an action; at {point} there are: {', '.join(POINTS[point].actions)}")
+    scope = _read_word(given, "scope", SCOPES, "there are") or SCOPES[0]
     if scope == "broker" and action not in ("hold", "delay"):
-        raise ArmingError(f"scope broker is for hold and delay, not for {action}")
-    for_ms = _number(given, "for_ms", 1)
+        raise FailpointError(f"scope broker is for hold and delay, not for {action}")
+    for_ms = _read_number(given, "for_ms", 1)
     if (for_ms is not None) != (action == "delay"):
-        raise ArmingError("delay wants for_ms, and nothing else does")
+        raise FailpointError("delay wants for_ms, and nothing else does")
     return Arm(
         point=point,
         action=action,
-        topic=_text(given, "topic"),
-        **{key: _number(given, key) for key in _NUMBERS},
-        times=_or(_number(given, "times"), 1),
-        skip=_or(_number(given, "skip"), 0),
+        topic=_read_text(given, "topic"),
+        **{key: _read_number(given, key) for key in _NUMBERS},
+        times=_or(_read_number(given, "times"), 1),
+        skip=_or(_read_number(given, "skip"), 0),
         for_ms=for_ms,
         scope=scope,
     )
 
 
-def read_release(request: Mapping[str, Any], role: str) -> Release:
+def parse_release(request: Mapping[str, Any], role: str) -> Release:
     """A request to let go. Raises ArmingError."""
-    given = _given(request, _RELEASE_KEYS, "release")
-    point = _word(given, "point", points_of(role), f"a {role} has")
-    through_epoch = _number(given, "through_epoch")
+    given = _known_fields(request, _RELEASE_KEYS, "release")
+    point = _read_word(given, "point", points_of_role(role), f"a {role} has")
+    through_epoch = _read_number(given, "through_epoch")
     if through_epoch is not None and point != "C.elected":
-        raise ArmingError("through_epoch is for the point C.elected alone")
+        raise FailpointError("through_epoch is for the point C.elected alone")
     keep = given.get("keep", False)
     if type(keep) is not bool:
-        raise ArmingError(f"keep is true or false, not {keep!r}")
+        raise FailpointError(f"keep is true or false, not {keep!r}")
     return Release(
         point=point,
-        topic=_text(given, "topic"),
-        partition=_number(given, "partition"),
-        peer=_number(given, "peer"),
+        topic=_read_text(given, "topic"),
+        partition=_read_number(given, "partition"),
+        peer=_read_number(given, "peer"),
         through_epoch=through_epoch,
         keep=keep or through_epoch is not None,
     )
 
 
-def read_arms(text: str) -> tuple[Mapping[str, Any], ...]:
+def parse_failpoint_setting(text: str) -> tuple[Mapping[str, Any], ...]:
     """The value of floodmark.failpoints. Raises ValueError; what the requests say is looked at later, when
     the role is known."""
     try:
         requests = json.loads(text or "[]")
     except ValueError as error:
-        raise ArmingError(f"not JSON: {error}") from None
+        raise FailpointError(f"not JSON: {error}") from None
     if not isinstance(requests, list) or not all(isinstance(each, dict) for each in requests):
-        raise ArmingError("an array of objects is wanted")
+        raise FailpointError("an array of objects is wanted")
     return tuple(requests)
 
 
-def read_all(requests: Iterable[Mapping[str, Any]], role: str) -> tuple[Arm, ...]:
+def parse_arms(requests: Iterable[Mapping[str, Any]], role: str) -> tuple[Arm, ...]:
     """Several requests to arm. Raises ArmingError with the position of the bad one."""
     arms = []
     for position, request in enumerate(requests):
         try:
-            arms.append(read_arm(request, role))
-        except ArmingError as error:
-            raise ArmingError(f"[{position}]: {error}") from None
+            arms.append(parse_arm(request, role))
+        except FailpointError as error:
+            raise FailpointError(f"[{position}]: {error}") from None
     return tuple(arms)
 
 
-def _given(request: Mapping[str, Any], known: Sequence[str], what: str) -> dict[str, Any]:
+def _known_fields(request: Mapping[str, Any], known: Sequence[str], what: str) -> dict[str, Any]:
     """What the request says; null is as good as left out."""
     given = {key: value for key, value in request.items() if key not in _ENVELOPE and value is not None}
     strange = sorted(set(given) - set(known))
     if strange:
-        raise ArmingError(f"{what} knows no {', '.join(strange)}; there are: {', '.join(known)}")
+        raise FailpointError(f"{what} knows no {', '.join(strange)}; there are: {', '.join(known)}")
     return given
 
 
-def _word(given: Mapping[str, Any], key: str, words: Sequence[str], there_are: str) -> str | None:
+def _read_word(given: Mapping[str, Any], key: str, words: Sequence[str], there_are: str) -> str | None:
     word = given.get(key)
     if word is not None and word not in words:
-        raise ArmingError(f"no {key} {word!r}; {there_are}: {', '.join(words)}")
+        raise FailpointError(f"no {key} {word!r}; {there_are}: {', '.join(words)}")
     return word
 
 
-def _text(given: Mapping[str, Any], key: str) -> str | None:
+def _read_text(given: Mapping[str, Any], key: str) -> str | None:
     value = given.get(key)
     if value is not None and not isinstance(value, str):
-        raise ArmingError(f"{key} is a name, not {value!r}")
+        raise FailpointError(f"{key} is a name, not {value!r}")
     return value
 
 
-def _number(given: Mapping[str, Any], key: str, least: int = 0) -> int | None:
+def _read_number(given: Mapping[str, Any], key: str, least: int = 0) -> int | None:
     value = given.get(key)
     if value is not None and (type(value) is not int or value < least):
-        raise ArmingError(f"{key} is a whole number from {least} up, not {value!r}")
+        raise FailpointError(f"{key} is a whole number from {least} up, not {value!r}")
     return value
 
 

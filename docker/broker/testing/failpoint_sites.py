@@ -21,7 +21,7 @@ from broker.protocol.messages import (
     Truncate,
 )
 from broker.protocol.replica import Replica
-from broker.testing.failpoint_requests import Place
+from broker.testing.failpoint_requests import FailpointSite
 
 Line = Mapping[str, Any]
 
@@ -32,10 +32,10 @@ class Stop:
 
     after: int  # so many effects
     shown: int  # so many lines are written by then
-    place: Place
+    place: FailpointSite
 
 
-def stops_of(
+def find_stops(
     key: tuple[str, int],
     replica: Replica,
     event: ReplicaEvent,
@@ -47,16 +47,18 @@ def stops_of(
     acks = 0
     for index, effect in enumerate(effects):
         if isinstance(effect, Append):
-            step.appended(index, effect)
+            step.add_append_sites(index, effect)
         elif isinstance(effect, Truncate | Reset) and not replica.leading:
-            step.truncated(index, effect.to if isinstance(effect, Truncate) else effect.start)
+            step.add_truncate_site(index, effect.to if isinstance(effect, Truncate) else effect.start)
         elif isinstance(effect, HwMoved) and replica.leading:
-            step.add("L.hw", index + 1, step.shown("hw"), effect.hw)
-        elif isinstance(effect, ProduceAnswer) and _acked(effect):
+            step.add("L.hw", index + 1, step.lines_up_to("hw"), effect.hw)
+        elif isinstance(effect, ProduceAnswer) and _is_ack(effect):
             acks += 1
-            step.add("L.acked", index + 1, step.shown("ack", acks), effect.base_offset, effect.last_offset)
+            step.add(
+                "L.acked", index + 1, step.lines_up_to("ack", acks), effect.base_offset, effect.last_offset
+            )
         elif isinstance(effect, RoleChanged):
-            step.role(index, effect)
+            step.add_role_site(index, effect)
     return sorted(step.stops, key=_after)
 
 
@@ -79,35 +81,35 @@ class _Step:
 
     def add(self, name: str, after: int, shown: int, offset: int, last: int = -1) -> None:
         replica = self._replica
-        place = Place(
+        place = FailpointSite(
             name=name, topic=self._topic, partition=self._partition, epoch=replica.leader_epoch,
             peer=-1 if replica.leading else replica.leader, offset=offset, last=last,
         )  # fmt: skip
         self.stops.append(Stop(after=after, shown=shown, place=place))
 
-    def appended(self, index: int, effect: Append) -> None:
+    def add_append_sites(self, index: int, effect: Append) -> None:
         first, last = effect.batches[0].base_offset, effect.batches[-1].last_offset
         if not effect.leading:
-            self.add("F.appended", index + 1, self.shown("append"), first, last)
-        elif self._parks():
-            self.add("P.parked", index + 1, self.shown("append"), first, last)
+            self.add("F.appended", index + 1, self.lines_up_to("append"), first, last)
+        elif self._is_delayed_produce():
+            self.add("P.parked", index + 1, self.lines_up_to("append"), first, last)
 
-    def truncated(self, index: int, to: int) -> None:
+    def add_truncate_site(self, index: int, to: int) -> None:
         behind = self._effects[index + 1 : index + 2]
         after = index + 1 + bool(behind and isinstance(behind[0], SaveEpochs))
-        self.add("F.truncated", after, self.shown("truncate"), to)
+        self.add("F.truncated", after, self.lines_up_to("truncate"), to)
 
-    def role(self, index: int, effect: RoleChanged) -> None:
+    def add_role_site(self, index: int, effect: RoleChanged) -> None:
         """A leader stands before anything but its disk has changed, a follower before it asks anything."""
         if effect.leading:
             on_disk = 0
             while isinstance(self._effects[on_disk], Truncate | Reset | SaveEpochs):
                 on_disk += 1
-            self.add("L.elected", on_disk, self.shown("become_leader"), self._replica.leo)
+            self.add("L.elected", on_disk, self.lines_up_to("become_leader"), self._replica.leo)
         elif effect.leader >= 0:
             self.add("F.followed", index + 1, len(self._lines), self._replica.leo)
 
-    def shown(self, event: str, number: int = 1) -> int:
+    def lines_up_to(self, event: str, number: int = 1) -> int:
         """The lines up to the `number`-th of this kind, and the checkpoints that go with it."""
         of_kind = [at for at, line in enumerate(self._lines) if line["event"] == event]
         if len(of_kind) < number:
@@ -117,7 +119,7 @@ class _Step:
             end += 1
         return end
 
-    def _parks(self) -> bool:
+    def _is_delayed_produce(self) -> bool:
         """Whether a produce with acks=all was appended and waits."""
         event = self._event
         if not isinstance(event, Produce) or event.acks != -1:
@@ -127,7 +129,7 @@ class _Step:
         )
 
 
-def _acked(effect: ProduceAnswer) -> bool:
+def _is_ack(effect: ProduceAnswer) -> bool:
     return effect.error == 0 and effect.acks == -1 and effect.base_offset >= 0
 
 

@@ -26,15 +26,14 @@ from broker.process_log import log
 from broker.testing.failpoint_requests import (
     BROKER,
     Arm,
-    ArmingError,
-    Freight,
-    Place,
+    CarriedEpochs,
+    FailpointError,
+    FailpointSite,
     Release,
-    read_arm,
-    read_release,
+    parse_arm,
+    parse_release,
 )
 
-__all__ = ["Failpoints", "Fate", "Place"]
 _MET_MAX = 10_000  # the latest are remembered
 _ENDS = (signal.SIGTERM, signal.SIGINT)
 
@@ -64,32 +63,32 @@ class _Armed:
     def spent(self) -> bool:
         return self.done and not self.closed
 
-    def opened(self, peer: int | None) -> None:
+    def open_ways(self, peer: int | None) -> None:
         if peer is None:
             self.closed.clear()
         else:
             self.closed.discard(peer)
 
-    def named(self, release: Release) -> bool:
+    def is_named_by(self, release: Release) -> bool:
         """Of one that has closed the ways to some peers, what is said of another peer is not meant."""
         arm = self.arm
         if self.closed and release.peer is not None and release.peer not in self.closed:
             return False
-        return release.names(arm.point, arm.topic, arm.partition, arm.peer)
+        return release.covers(arm.point, arm.topic, arm.partition, arm.peer)
 
-    def told(self) -> dict[str, Any]:
-        return {"id": self.id, **self.arm.told(), "matched": self.matched, "acted": self.acted}
+    def as_json(self) -> dict[str, Any]:
+        return {"id": self.id, **self.arm.as_json(), "matched": self.matched, "acted": self.acted}
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Met:
+class _Reached:
     armed: _Armed
-    place: Place
+    place: FailpointSite
     count: int  # of all that matched what is armed there
     time_ns: int
     held: bool = False
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         place = self.place
         return {
             "id": self.armed.id, "point": place.name, "action": self.armed.arm.action, "topic": place.topic,
@@ -100,24 +99,24 @@ class _Met:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Held:
-    met: _Met
-    freight: Freight | None  # None: it is about its place alone
+    met: _Reached
+    freight: CarriedEpochs | None  # None: it is about its place alone
     go_on: Callable[[], None]
     loop: asyncio.AbstractEventLoop
 
-    def named(self, release: Release) -> bool:
+    def is_named_by(self, release: Release) -> bool:
         place = self.met.place
         if self.freight is not None:
-            return release.names(place.name, None, None, place.peer) and self.freight.concerns(release)
+            return release.covers(place.name, None, None, place.peer) and self.freight.is_touched_by(release)
         partition = None if place.topic is None else place.partition
-        return release.names(place.name, place.topic, partition, place.peer)
+        return release.covers(place.name, place.topic, partition, place.peer)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Still:
+class _StoppedLoop:
     """The event loop's thread, stopped."""
 
-    met: _Met
+    met: _Reached
     state: Mapping[str, Any]  # as it was then
     go: threading.Event = field(default_factory=threading.Event)
     for_good: bool = False
@@ -132,7 +131,7 @@ class Failpoints:
         arms: Sequence[Arm] = (),
         *,
         look: Callable[[], Mapping[str, Any]] = dict,
-        tell: Callable[[Place, str], None] | None = None,
+        tell: Callable[[FailpointSite, str], None] | None = None,
     ) -> None:
         """`look` gives the state, for whoever asks while the event loop stands still; `tell` traces."""
         self.armed = False
@@ -143,9 +142,9 @@ class Failpoints:
         self._next_id = 1
         self._armed: list[_Armed] = []
         self._at: dict[str, tuple[_Armed, ...]] = {}  # by point
-        self._met: deque[_Met] = deque(maxlen=_MET_MAX)
+        self._met: deque[_Reached] = deque(maxlen=_MET_MAX)
         self._held: list[_Held] = []
-        self._still: _Still | None = None
+        self._still: _StoppedLoop | None = None
         for arm in arms:
             self._add(arm)
 
@@ -153,24 +152,24 @@ class Failpoints:
 
     def meet(
         self,
-        place: Place,
+        place: FailpointSite,
         go_on: Callable[[], None],
         *,
-        also: Sequence[Place] = (),
-        freight: Freight | None = None,
+        also: Sequence[FailpointSite] = (),
+        freight: CarriedEpochs | None = None,
     ) -> Fate:
         """What becomes of something that stands at this place (and at `also`, for a message about several
         partitions). To be called in the event loop's thread. An armed crash does not return."""
         fate = Fate.GO
         for armed in self._at.get(place.name, ()):
-            met = self._acts(armed, (place, *also))
+            met = self._match(armed, (place, *also))
             if met is not None:
-                fate = self._act(met, go_on, freight)
+                fate = self._perform(met, go_on, freight)
             if fate is not Fate.GO:
                 break
         return fate
 
-    async def passes(self, place: Place) -> Fate:
+    async def wait_at(self, place: FailpointSite) -> Fate:
         """The same for a task, which waits here while it is held: GO, or DROPPED."""
         going: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         fate = self.meet(place, lambda: None if going.done() else going.set_result(None))
@@ -179,16 +178,16 @@ class Failpoints:
         await going
         return Fate.GO
 
-    def watches(self, point: str, peer: int) -> bool:
+    def is_armed_for(self, point: str, peer: int) -> bool:
         """Whether anything that goes to this peer may matter at that point."""
         return any(each.arm.peer in (None, peer) for each in self._at.get(point, ()))
 
-    def _acts(self, armed: _Armed, places: Sequence[Place]) -> _Met | None:
+    def _match(self, armed: _Armed, places: Sequence[FailpointSite]) -> _Reached | None:
         with self._lock:
             if armed not in self._armed:
                 return None  # released by another thread just now
             arm = armed.arm
-            place = next((each for each in places if arm.meets(each)), None)
+            place = next((each for each in places if arm.matches(each)), None)
             if places[0].peer in armed.closed:
                 place = place or places[0]
                 armed.matched += 1
@@ -201,12 +200,12 @@ class Failpoints:
                 armed.acted += 1
                 if arm.point == "C.elected" and arm.action == "hold" and arm.scope == "partition":
                     armed.closed.add(place.peer)
-            self._settle()
-            met = _Met(armed=armed, place=place, count=armed.matched, time_ns=time.monotonic_ns())
+            self._reindex()
+            met = _Reached(armed=armed, place=place, count=armed.matched, time_ns=time.monotonic_ns())
             self._met.append(met)
             return met
 
-    def _act(self, met: _Met, go_on: Callable[[], None], freight: Freight | None) -> Fate:
+    def _perform(self, met: _Reached, go_on: Callable[[], None], freight: CarriedEpochs | None) -> Fate:
         arm, place = met.armed.arm, met.place
         if self._tell is not None:
             self._tell(place, arm.action)
@@ -219,17 +218,17 @@ class Failpoints:
         if arm.action == "drop":
             return Fate.DROPPED
         if arm.scope == "broker":
-            self._stand_still(met)
+            self._stop_event_loop(met)
             return Fate.GO
         held = _Held(met=met, freight=freight, go_on=go_on, loop=asyncio.get_running_loop())
         with self._lock:
             met.held = True
             self._held.append(held)
         if arm.for_ms is not None:
-            held.loop.call_later(arm.for_ms / 1000, self._over, held)
+            held.loop.call_later(arm.for_ms / 1000, self._end_delay, held)
         return Fate.DOUBLED if arm.action == "duplicate" else Fate.HELD
 
-    def _over(self, held: _Held) -> None:
+    def _end_delay(self, held: _Held) -> None:
         """A delay has passed, unless it was released before."""
         with self._lock:
             if held not in self._held:
@@ -240,10 +239,10 @@ class Failpoints:
 
     # -- the whole process ---------------------------------------------------------------------------------
 
-    def _stand_still(self, met: _Met) -> None:
+    def _stop_event_loop(self, met: _Reached) -> None:
         """The event loop's thread waits here. Signals get the system's own handlers, for the loop could not
         run any other."""
-        still = _Still(met=met, state=self._look())
+        still = _StoppedLoop(met=met, state=self._look())
         with self._lock:
             met.held = True
             self._still = still
@@ -260,12 +259,12 @@ class Failpoints:
             signal.signal(number, handler)
 
     @property
-    def still(self) -> Mapping[str, Any] | None:
+    def stopped_state(self) -> Mapping[str, Any] | None:
         """The state as it was when the whole process stopped at a point; None while it goes."""
         with self._lock:
             return None if self._still is None else self._still.state
 
-    def stay_still(self) -> bool:
+    def stay_stopped(self) -> bool:
         """For good, if it stands still."""
         with self._lock:
             if self._still is not None:
@@ -276,33 +275,33 @@ class Failpoints:
 
     def arm(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Raises ArmingError."""
-        arm = read_arm(request, self._role)
+        arm = parse_arm(request, self._role)
         with self._lock:
             twin = next((each for each in self._armed if each.arm == arm and not each.spent), None)
             if twin is not None:
-                raise ArmingError(f"that is armed already, as id {twin.id}; release it first")
+                raise FailpointError(f"that is armed already, as id {twin.id}; release it first")
             return {"id": self._add(arm)}
 
     def release(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Raises ArmingError where it names something and nothing of that kind is held or armed."""
-        release = read_release(request, self._role)
+        release = parse_release(request, self._role)
         with self._lock:
-            going = self._going(release)
-            arms = [each for each in self._armed if each.named(release)]
+            going = self._select_released(release)
+            arms = [each for each in self._armed if each.is_named_by(release)]
             still = self._still
-            stands = still is not None and self._named(release, still)
-            here = arms or stands or any(held.named(release) for held in self._held)
-            if release.narrow and not here:
-                raise ArmingError(f"nothing of that kind is held or armed; {self._there_is()}")
+            stands = still is not None and self._is_named_by(release, still)
+            here = arms or stands or any(held.is_named_by(release) for held in self._held)
+            if release.names_target and not here:
+                raise FailpointError(f"nothing of that kind is held or armed; {self._list_held_and_armed()}")
             for held in going:
                 self._held.remove(held)
                 held.met.held = False
             if release.through_epoch is None:
                 for each in arms:
-                    each.opened(release.peer)
+                    each.open_ways(release.peer)
             if not release.keep:
                 self._armed = [each for each in self._armed if each not in arms or each.closed]
-            self._settle()
+            self._reindex()
             if still is not None and stands:
                 still.met.held, self._still = False, None
                 still.go.set()
@@ -311,45 +310,45 @@ class Failpoints:
                 held.loop.call_soon_threadsafe(held.go_on)
         return {"released": len(going) + stands}
 
-    def points(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def list_points(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
         with self._lock:
             return {
-                "met": [met.told() for met in self._met],
-                "armed": [each.told() for each in self._armed],
+                "met": [met.as_json() for met in self._met],
+                "armed": [each.as_json() for each in self._armed],
             }
 
     def _add(self, arm: Arm) -> int:
         armed = _Armed(id=self._next_id, arm=arm)
         self._next_id += 1
         self._armed.append(armed)
-        self._settle()
+        self._reindex()
         return armed.id
 
-    def _settle(self) -> None:
+    def _reindex(self) -> None:
         self._armed = [each for each in self._armed if not each.spent]
         names = {each.arm.point for each in self._armed}
         first = sorted(self._armed, key=lambda each: not each.closed)  # nothing else speaks of a closed way
         self._at = {name: tuple(each for each in first if each.arm.point == name) for name in names}
         self.armed = bool(self._armed)
 
-    def _going(self, release: Release) -> list[_Held]:
+    def _select_released(self, release: Release) -> list[_Held]:
         """What is let go, in the order in which it came; to one peer nothing overtakes what stays."""
         going, stays = [], set()
         for held in self._held:
-            if not held.named(release):
+            if not held.is_named_by(release):
                 continue
-            if held.freight is not None and not held.freight.within(release):
+            if held.freight is not None and not held.freight.stays_within(release):
                 stays.add(held.met.place.peer)
             elif held.freight is None or held.met.place.peer not in stays:
                 going.append(held)
         return going
 
-    def _named(self, release: Release, still: _Still) -> bool:
+    def _is_named_by(self, release: Release, still: _StoppedLoop) -> bool:
         place = still.met.place
         partition = None if place.topic is None else place.partition
-        return not still.for_good and release.names(place.name, place.topic, partition, place.peer)
+        return not still.for_good and release.covers(place.name, place.topic, partition, place.peer)
 
-    def _there_is(self) -> str:
+    def _list_held_and_armed(self) -> str:
         held = [each.met.place.name for each in self._held]
         if self._still is not None:
             held.append(self._still.met.place.name)

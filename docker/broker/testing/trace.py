@@ -19,11 +19,11 @@ from typing import Any
 import orjson
 
 from broker import process_log
-from broker.testing.failpoints import Place
+from broker.testing.failpoint_requests import FailpointSite
 
 Line = Mapping[str, Any]
 # of a replica: leader epoch, LEO, HW; None where there is none
-StandingOf = Callable[[str, int], tuple[int, int, int] | None]
+ReadPosition = Callable[[str, int], tuple[int, int, int] | None]
 _TAIL_BYTES = 65_536
 _LINE = b'{"time":%d,"node":%d,"seq":%d,%b%b\n'
 
@@ -41,17 +41,17 @@ class Trace:
         """Raises OSError. The file is made, or gone on with."""
         self.on = path is not None
         self.seq = 0  # of the next line
-        self.standing_of: StandingOf = _nobody
+        self.read_position: ReadPosition = _no_position
         self._node = node
         self._clock_ns = clock_ns
         self._file = -1
         self._heads: dict[tuple[str, int], bytes] = {}  # topic and partition as they stand in a line
         if path is not None:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            self.seq = _go_on(self._file)
-            process_log.call_before_halt(self._crash)
+            self.seq = _continue_file(self._file)
+            process_log.call_before_halt(self._write_crash)
 
-    def replica(self, topic: str, partition: int, lines: Sequence[Line]) -> None:
+    def write_replica_lines(self, topic: str, partition: int, lines: Sequence[Line]) -> None:
         """The lines of one step of a replica."""
         where = self._heads.get((topic, partition))
         if where is None:
@@ -59,18 +59,18 @@ class Trace:
             self._heads[topic, partition] = where
         self._write(where, lines)
 
-    def process(self, lines: Sequence[Line]) -> None:
+    def write_process_lines(self, lines: Sequence[Line]) -> None:
         """Lines of the whole process, or of the controller: each names its topic and partition, if any."""
         self._write(b"", lines)
 
-    def failpoint(self, place: Place, action: str) -> None:
+    def write_failpoint(self, place: FailpointSite, action: str) -> None:
         """Something has reached a point that is armed, and this is done there."""
         if not self.on:
             return
         line: dict[str, Any] = {"event": "failpoint"}
         if place.topic is not None:
             line |= {"topic": place.topic, "partition": place.partition, "epoch": place.epoch}
-            standing = self.standing_of(place.topic, place.partition)
+            standing = self.read_position(place.topic, place.partition)
             if standing is not None:
                 line["epoch"], line["leo"], line["hw"] = standing
         line |= {"name": place.name, "action": action}
@@ -78,7 +78,7 @@ class Trace:
             line["peer"] = place.peer
         if place.offset >= 0:
             line["offset"] = place.offset
-        self.process([line])
+        self.write_process_lines([line])
 
     def _write(self, where: bytes, lines: Sequence[Line]) -> None:
         """One write(2). Hot: each step of a replica passes here."""
@@ -96,12 +96,12 @@ class Trace:
             self.on = False
             process_log.halt_process("trace-not-written", error)
 
-    def _crash(self, why: str) -> None:
+    def _write_crash(self, why: str) -> None:
         if self.on:
-            self.process([{"event": "crash", "why": why}])
+            self.write_process_lines([{"event": "crash", "why": why}])
 
 
-def _go_on(file: int) -> int:
+def _continue_file(file: int) -> int:
     """Cuts off a torn last line; the sequence number after that of the last whole one."""
     end = os.fstat(file).st_size
     tail, begin = b"", end
@@ -118,7 +118,7 @@ def _go_on(file: int) -> int:
     return int(last["seq"]) + 1
 
 
-def latest_version(path: Path) -> int:
+def latest_metadata_version(path: Path) -> int:
     """The highest metadata version that a controller's trace speaks of; 0 if none."""
     try:
         with path.open("rb") as file:
@@ -127,5 +127,5 @@ def latest_version(path: Path) -> int:
         return 0
 
 
-def _nobody(_topic: str, _partition: int) -> None:
+def _no_position(_topic: str, _partition: int) -> None:
     return None

@@ -36,7 +36,7 @@ _ACKS = {-1: "all", 0: "0", 1: "1"}
 
 
 @dataclass(slots=True)
-class Standing:
+class ReplicaSnapshot:
     """A replica between two steps. Never changed; neither frozen nor by keyword, for two are made a step and
     that would double what they take."""
 
@@ -50,15 +50,15 @@ class Standing:
     partition_epoch: int
 
 
-def standing(replica: Replica) -> Standing:
-    return Standing(
+def take_snapshot(replica: Replica) -> ReplicaSnapshot:
+    return ReplicaSnapshot(
         replica.leading, replica.leader, replica.leader_epoch, replica.leo, replica.hw, replica.isr,
         replica.maximal_isr, replica.partition_epoch,
     )  # fmt: skip
 
 
 def replica_lines(
-    before: Standing, event: ReplicaEvent, effects: Sequence[ReplicaEffect], after: Standing
+    before: ReplicaSnapshot, event: ReplicaEvent, effects: Sequence[ReplicaEffect], after: ReplicaSnapshot
 ) -> tuple[Line, ...]:
     """In the order in which it happened; each with the state after it."""
     if not effects and before == after:
@@ -66,20 +66,20 @@ def replica_lines(
     step = _Step(event, after, before.leo, before.hw)
     role_at = -1  # the effect before which a role was taken
     if effects and type(effects[-1]) is RoleChanged:
-        role_at = _cut(effects) if after.leading else 0
+        role_at = _position_after_truncation(effects) if after.leading else 0
     elif after.leading and (before.partition_epoch, before.isr) != (after.partition_epoch, after.isr):
-        step.say(
+        step.add_line(
             "isr", leader=after.leader, isr=after.isr, partition_epoch=after.partition_epoch, cause="learnt"
         )
     for position, effect in enumerate(effects):
         if position == role_at:
-            _role(step)
-        tell = _TELL.get(type(effect))
+            _add_role(step)
+        tell = _LINE_WRITERS.get(type(effect))
         if tell is not None:
             tell(step, effect)
     if step.hw != after.hw:  # a follower's, which no effect tells of
         step.hw = after.hw
-        step.say("hw", role="leader" if after.leading else "follower")
+        step.add_line("hw", role="leader" if after.leading else "follower")
     assert step.leo == after.leo, f"{effects} tell of LEO {step.leo}, it is {after.leo}"
     return tuple(step.lines)
 
@@ -90,34 +90,34 @@ class _Step:
 
     __slots__ = ("after", "event", "hw", "leo", "lines")
 
-    def __init__(self, event: ReplicaEvent, after: Standing, leo: int, hw: int) -> None:
+    def __init__(self, event: ReplicaEvent, after: ReplicaSnapshot, leo: int, hw: int) -> None:
         self.event = event
         self.after = after  # its epoch is the step's: a new one is taken before all else
         self.leo = leo
         self.hw = hw
         self.lines: list[Line] = []
 
-    def say(self, event: str, **besides: Any) -> None:
+    def add_line(self, event: str, **besides: Any) -> None:
         self.lines.append(
             {"event": event, "epoch": self.after.epoch, "leo": self.leo, "hw": self.hw, **besides}
         )
 
 
-def _cut(effects: Sequence[ReplicaEffect]) -> int:
+def _position_after_truncation(effects: Sequence[ReplicaEffect]) -> int:
     """The position behind the last cut of the log."""
     cuts = [at for at, effect in enumerate(effects) if isinstance(effect, Truncate | Reset)]
     return cuts[-1] + 1 if cuts else 0
 
 
-def _role(step: _Step) -> None:
+def _add_role(step: _Step) -> None:
     after = step.after
     if after.leading:
-        step.say("become_leader", isr=after.isr, start=step.leo, partition_epoch=after.partition_epoch)
+        step.add_line("become_leader", isr=after.isr, start=step.leo, partition_epoch=after.partition_epoch)
     else:
-        step.say("become_follower", leader=after.leader)
+        step.add_line("become_follower", leader=after.leader)
 
 
-def _append(step: _Step, effect: Append) -> None:
+def _add_append(step: _Step, effect: Append) -> None:
     first, last = effect.batches[0].base_offset, effect.batches[-1].last_offset
     step.leo = last + 1
     step.lines.append({
@@ -127,29 +127,29 @@ def _append(step: _Step, effect: Append) -> None:
     })  # fmt: skip
 
 
-def _truncate(step: _Step, effect: Truncate) -> None:
+def _add_truncate(step: _Step, effect: Truncate) -> None:
     step.leo, step.hw = effect.to, min(step.hw, effect.to)
-    step.say("truncate", **{"from": effect.was, "to": effect.to, "why": effect.why})
+    step.add_line("truncate", **{"from": effect.was, "to": effect.to, "why": effect.why})
 
 
-def _reset(step: _Step, effect: Reset) -> None:
+def _add_reset(step: _Step, effect: Reset) -> None:
     was, step.leo, step.hw = step.leo, effect.start, effect.start
     why = "nothing here that the leader's log continues"
-    step.say("truncate", **{"from": was, "to": effect.start, "why": why})
+    step.add_line("truncate", **{"from": was, "to": effect.start, "why": why})
 
 
-def _save_epochs(step: _Step, effect: SaveEpochs) -> None:
-    step.say("checkpoint", what="epochs", value=effect.entries)
+def _add_save_epochs(step: _Step, effect: SaveEpochs) -> None:
+    step.add_line("checkpoint", what="epochs", value=effect.entries)
 
 
-def _hw_moved(step: _Step, effect: HwMoved) -> None:
+def _add_hw_moved(step: _Step, effect: HwMoved) -> None:
     step.hw = effect.hw
     step.lines.append(
         {"event": "hw", "epoch": step.after.epoch, "leo": step.leo, "hw": step.hw, "role": "leader"}
     )
 
 
-def _fetch(step: _Step, effect: FetchAnswer) -> None:
+def _add_fetch(step: _Step, effect: FetchAnswer) -> None:
     event = step.event
     if not isinstance(event, Fetch) or event.replica == CONSUMER or event.again or effect.error:
         return
@@ -162,7 +162,7 @@ def _fetch(step: _Step, effect: FetchAnswer) -> None:
     step.lines.append(line)
 
 
-def _ack(step: _Step, effect: ProduceAnswer) -> None:
+def _add_ack(step: _Step, effect: ProduceAnswer) -> None:
     if not effect.error and effect.base_offset >= 0:
         step.lines.append({
             "event": "ack", "epoch": step.after.epoch, "leo": step.leo, "hw": step.hw,
@@ -170,20 +170,20 @@ def _ack(step: _Step, effect: ProduceAnswer) -> None:
         })  # fmt: skip
 
 
-def _proposed(step: _Step, effect: ProposeIsr) -> None:
+def _add_isr_proposed(step: _Step, effect: ProposeIsr) -> None:
     isr = tuple([broker for broker, _ in effect.isr])
-    step.say("isr_proposed", isr=isr, partition_epoch=effect.partition_epoch)
+    step.add_line("isr_proposed", isr=isr, partition_epoch=effect.partition_epoch)
 
 
-_TELL: Mapping[type, Callable[[_Step, Any], None]] = {
-    Append: _append,
-    Truncate: _truncate,
-    Reset: _reset,
-    SaveEpochs: _save_epochs,
-    HwMoved: _hw_moved,
-    FetchAnswer: _fetch,
-    ProduceAnswer: _ack,
-    ProposeIsr: _proposed,
+_LINE_WRITERS: Mapping[type, Callable[[_Step, Any], None]] = {
+    Append: _add_append,
+    Truncate: _add_truncate,
+    Reset: _add_reset,
+    SaveEpochs: _add_save_epochs,
+    HwMoved: _add_hw_moved,
+    FetchAnswer: _add_fetch,
+    ProduceAnswer: _add_ack,
+    ProposeIsr: _add_isr_proposed,
 }
 
 
@@ -200,7 +200,7 @@ def epochs_of(batches: Sequence[Batch]) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RecoveredLogSummary:
     """A log as it was recovered at start."""
 
     topic: str
@@ -211,7 +211,7 @@ class Found:
     batches: Sequence[Batch]
 
 
-def start_lines(clean: bool, logs: Sequence[Found]) -> tuple[Line, ...]:
+def start_lines(clean: bool, logs: Sequence[RecoveredLogSummary]) -> tuple[Line, ...]:
     """A process has begun: one line of itself, for it may hold no log, and one of every log found."""
     return (
         {"event": "start", "clean": clean},
@@ -225,7 +225,7 @@ def start_lines(clean: bool, logs: Sequence[Found]) -> tuple[Line, ...]:
     )  # fmt: skip
 
 
-def checkpoint_line(what: str, value: int, now: Standing) -> Line:
+def checkpoint_line(what: str, value: int, now: ReplicaSnapshot) -> Line:
     """A checkpoint file names this value: `hw` the HW, `recovery` what is flushed."""
     return {
         "event": "checkpoint", "epoch": now.epoch, "leo": now.leo, "hw": now.hw, "what": what, "value": value,

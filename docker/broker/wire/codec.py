@@ -23,7 +23,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from broker.wire.frame_validation import ShapeError, readable
+from broker.wire.frame_validation import InvalidFrame, make_readable
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
@@ -37,7 +37,7 @@ class WireError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class RequestHeader:
     """The fixed part of a request header, and where what follows it begins."""
 
     key: int
@@ -47,7 +47,7 @@ class Head:
     body_at: int
 
 
-def read_head(frame: bytes) -> Head:
+def read_request_header(frame: bytes) -> RequestHeader:
     """The header v1 of a request frame (without its size). A header v2 adds only tags: `skip_tags`."""
     try:
         key, version, correlation, length = _HEAD.unpack_from(frame, 0)
@@ -57,7 +57,7 @@ def read_head(frame: bytes) -> Head:
         client = frame[_HEAD.size : end].decode() if length >= 0 else None
     except (struct.error, UnicodeDecodeError) as error:
         raise WireError(f"no request header: {error}") from error
-    return Head(key=key, version=version, correlation=correlation, client=client, body_at=end)
+    return RequestHeader(key=key, version=version, correlation=correlation, client=client, body_at=end)
 
 
 def read_varint(frame: bytes, at: int) -> tuple[int, int]:
@@ -74,7 +74,7 @@ def read_varint(frame: bytes, at: int) -> tuple[int, int]:
     raise WireError("no varint")
 
 
-def skip_tags(frame: bytes, at: int) -> int:
+def skip_tagged_fields(frame: bytes, at: int) -> int:
     """Where a section of tagged fields ends."""
     count, at = read_varint(frame, at)
     for _ in range(count):
@@ -98,10 +98,10 @@ def _response_reader(key: int, version: int) -> tuple[Any, Reader, bool]:
     return schema, entity_reader(schema), schema.__header_schema__.__version__ >= 1
 
 
-def read_request(frame: bytes, head: Head) -> Any:
+def read_request(frame: bytes, head: RequestHeader) -> Any:
     """The body of a request of a version that is served: kio's value for it."""
     schema, reader, tagged = _request_reader(head.key, head.version)
-    at = skip_tags(frame, head.body_at) if tagged else head.body_at
+    at = skip_tagged_fields(frame, head.body_at) if tagged else head.body_at
     return _read(schema, reader, frame, at)
 
 
@@ -110,14 +110,14 @@ def read_response(frame: bytes, key: int, version: int, correlation: int) -> Any
     schema, reader, tagged = _response_reader(key, version)
     if len(frame) < 4 or _SIZE.unpack_from(frame)[0] != correlation:
         raise WireError("an answer to another request")
-    at = skip_tags(frame, 4) if tagged else 4
+    at = skip_tagged_fields(frame, 4) if tagged else 4
     return _read(schema, reader, frame, at)
 
 
 def _read(schema: Any, reader: Reader, frame: bytes, at: int) -> Any:
     try:
-        frame = readable(schema, frame, at)
-    except ShapeError as error:
+        frame = make_readable(schema, frame, at)
+    except InvalidFrame as error:
         raise WireError(f"unreadable: {error}") from error
     try:
         return reader(frame, at)[0]
@@ -131,40 +131,40 @@ def _read(schema: Any, reader: Reader, frame: bytes, at: int) -> Any:
 
 
 @cache
-def _known(cls: type) -> frozenset[str]:
+def _field_names(cls: type) -> frozenset[str]:
     return frozenset(field.name for field in fields(cls))
 
 
 def make(cls: Any, **values: Any) -> Any:
     """An instance of a kio class, leaving out what this version of it does not have."""
-    known = _known(cls)
+    known = _field_names(cls)
     return cls(**{name: value for name, value in values.items() if name in known})
 
 
-def recast(value: Any, cls: Any) -> Any:
+def convert_version(value: Any, cls: Any) -> Any:
     """The same message in another version: fields by their names, at every depth."""
     return cls(
         **{
-            field.name: _recast(getattr(value, field.name), field.type)
+            field.name: _convert_value(getattr(value, field.name), field.type)
             for field in fields(cls)
             if hasattr(value, field.name)
         }
     )
 
 
-def _recast(value: Any, kind: Any) -> Any:
+def _convert_value(value: Any, kind: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(_recast(each, kind) for each in value)
-    return recast(value, _message_in(kind)) if is_dataclass(value) else value
+        return tuple(_convert_value(each, kind) for each in value)
+    return convert_version(value, _nested_class(kind)) if is_dataclass(value) else value
 
 
 @cache
-def _message_in(kind: Any) -> Any:
+def _nested_class(kind: Any) -> Any:
     """The class of a nested message in a field's type, which may be optional, or several of them."""
-    return kind if is_dataclass(kind) else next(filter(None, map(_message_in, get_args(kind))), None)
+    return kind if is_dataclass(kind) else next(filter(None, map(_nested_class, get_args(kind))), None)
 
 
-class Parts:
+class NestedClasses:
     """The nested classes of one message by their names: `parts.TopicProduceResponse`, for `make`."""
 
     def __init__(self, module: str) -> None:
@@ -178,17 +178,17 @@ class Parts:
 
 
 @cache
-def request_parts(key: int, version: int) -> tuple[Any, Parts]:
+def request_parts(key: int, version: int) -> tuple[Any, NestedClasses]:
     """A request's class and its nested classes."""
     schema = load_request_schema(key, version)
-    return schema, Parts(schema.__module__)
+    return schema, NestedClasses(schema.__module__)
 
 
 @cache
-def response_parts(key: int, version: int) -> tuple[Any, Parts]:
+def response_parts(key: int, version: int) -> tuple[Any, NestedClasses]:
     """An answer's class and its nested classes."""
     schema = load_response_schema(key, version)
-    return schema, Parts(schema.__module__)
+    return schema, NestedClasses(schema.__module__)
 
 
 _WRITERS: dict[Any, tuple[Callable[[Any, Any], None], int]] = {}

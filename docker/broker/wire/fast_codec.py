@@ -11,22 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.protocol.messages import EpochEnd
-from broker.wire.api_keys import FETCH, PRODUCE
+from broker.wire.api_keys import FETCH
 from broker.wire.codec import frame_request, frame_response
-from broker.wire.frame_validation import varint
+from broker.wire.frame_validation import write_varint
 
 _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")
-FOLLOWER_FETCH = 15  # the version that brokers speak to one another: topic ids, and the asker's incarnation
+FOLLOWER_FETCH_VERSION = (
+    15  # the version that brokers speak to one another: topic ids, and the asker's incarnation
+)
 
 
-def _text(value: str, compact: bool) -> bytes:
+def _write_string(value: str, compact: bool) -> bytes:
     data = value.encode()
-    return (varint(len(data) + 1) if compact else _I16.pack(len(data))) + data
+    return (write_varint(len(data) + 1) if compact else _I16.pack(len(data))) + data
 
 
-def _count(value: int, compact: bool) -> bytes:
-    return varint(value + 1) if compact else _I32.pack(value)
+def _write_count(value: int, compact: bool) -> bytes:
+    return write_varint(value + 1) if compact else _I32.pack(value)
 
 
 # -- the answer to Produce ------------------------------------------------------------------------------
@@ -37,12 +39,12 @@ _PRODUCED = struct.Struct(">ihqq")  # partition, error, base offset, log append 
 _PRODUCED_START = struct.Struct(">ihqqq")
 
 
-def produce_answer(version: int, correlation: int, topics: Sequence[ProduceTopic]) -> bytes:
+def write_produce_response(version: int, correlation: int, topics: Sequence[ProduceTopic]) -> bytes:
     """A whole frame of Produce 3-9."""
     compact = version >= 9
-    parts = [_count(len(topics), compact)]
+    parts = [_write_count(len(topics), compact)]
     for name, partitions in topics:
-        parts += (_text(name, compact), _count(len(partitions), compact))
+        parts += (_write_string(name, compact), _write_count(len(partitions), compact))
         for partition, error, base_offset, log_start in partitions:
             if version < 5:
                 parts.append(_PRODUCED.pack(partition, error, base_offset, -1))
@@ -62,7 +64,7 @@ def produce_answer(version: int, correlation: int, topics: Sequence[ProduceTopic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class FetchedPartition:
     """One partition of an answer. Without transactions the last stable offset is the HW."""
 
     partition: int
@@ -73,7 +75,7 @@ class Fetched:
     diverging: EpochEnd | None = None
 
 
-FetchedTopic = tuple[str, Sequence[Fetched]]  # from version 13 the topic is its id, as hex
+FetchedTopic = tuple[str, Sequence[FetchedPartition]]  # from version 13 the topic is its id, as hex
 
 _FETCHED_4 = struct.Struct(">ihqqi")  # partition, error, HW, last stable offset, no aborted transactions
 _FETCHED_5 = struct.Struct(">ihqqqi")  # and log start
@@ -82,7 +84,7 @@ _FETCHED_12 = struct.Struct(">ihqqqbi")  # the same, compact
 _DIVERGING = struct.Struct(">bbbiqb")  # one tag: 0, its size 13, epoch, end offset, no tags inside
 
 
-def fetch_answer(
+def write_fetch_response(
     version: int, correlation: int, topics: Sequence[FetchedTopic], *, error: int = 0
 ) -> bytes:
     """A whole frame of Fetch 4-12 and 15; no session."""
@@ -90,15 +92,15 @@ def fetch_answer(
     parts = [b"\0\0\0\0"]  # throttle time
     if version >= 7:
         parts.append(struct.pack(">hi", error, 0))
-    parts.append(_count(len(topics), compact))
+    parts.append(_write_count(len(topics), compact))
     for name, partitions in topics:
-        parts += (uuid.UUID(hex=name).bytes if version >= 13 else _text(name, compact),)
-        parts.append(_count(len(partitions), compact))
+        parts += (uuid.UUID(hex=name).bytes if version >= 13 else _write_string(name, compact),)
+        parts.append(_write_count(len(partitions), compact))
         for each in partitions:
             if compact:
-                _put_compact(parts, each)
+                _put_compact_partition(parts, each)
             else:
-                _put(parts, each, version)
+                _put_partition(parts, each, version)
         if compact:
             parts.append(b"\0")
     if compact:
@@ -106,7 +108,7 @@ def fetch_answer(
     return frame_response(correlation, compact, b"".join(parts))
 
 
-def _put(parts: list[bytes], each: Fetched, version: int) -> None:
+def _put_partition(parts: list[bytes], each: FetchedPartition, version: int) -> None:
     if version >= 11:
         parts.append(_FETCHED_11.pack(each.partition, each.error, each.hw, each.hw, each.log_start, -1, -1))
     elif version >= 5:
@@ -116,9 +118,9 @@ def _put(parts: list[bytes], each: Fetched, version: int) -> None:
     parts += (_I32.pack(len(each.records)), each.records)
 
 
-def _put_compact(parts: list[bytes], each: Fetched) -> None:
+def _put_compact_partition(parts: list[bytes], each: FetchedPartition) -> None:
     parts.append(_FETCHED_12.pack(each.partition, each.error, each.hw, each.hw, each.log_start, 0, -1))
-    parts += (varint(len(each.records) + 1), each.records)
+    parts += (write_varint(len(each.records) + 1), each.records)
     if each.diverging is None:
         parts.append(b"\0")
     else:
@@ -129,7 +131,7 @@ def _put_compact(parts: list[bytes], each: Fetched) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class FetchPartition:
     """One partition of a follower's request."""
 
     partition: int
@@ -145,10 +147,10 @@ _ASKED = struct.Struct(">iiqiqib")  # the last is the end of the tags
 _REPLICA_STATE = struct.Struct(">bbbiqb")  # one tag: 1, its size 13, replica, its epoch, no tags inside
 
 
-def fetch_request(
+def write_follower_fetch(
     correlation: int,
     client: str,
-    topics: Sequence[tuple[str, Sequence[Asked]]],
+    topics: Sequence[tuple[str, Sequence[FetchPartition]]],
     *,
     replica: int,
     broker_epoch: int,
@@ -157,9 +159,9 @@ def fetch_request(
     max_bytes: int,
 ) -> bytes:
     """A whole frame of Fetch 15; topics by id, as hex."""
-    parts = [_FETCH_HEAD.pack(max_wait_ms, min_bytes, max_bytes, 0, 0, -1), varint(len(topics) + 1)]
+    parts = [_FETCH_HEAD.pack(max_wait_ms, min_bytes, max_bytes, 0, 0, -1), write_varint(len(topics) + 1)]
     for topic_id, partitions in topics:
-        parts += (uuid.UUID(hex=topic_id).bytes, varint(len(partitions) + 1))
+        parts += (uuid.UUID(hex=topic_id).bytes, write_varint(len(partitions) + 1))
         parts += [
             _ASKED.pack(
                 each.partition,
@@ -175,17 +177,4 @@ def fetch_request(
         parts.append(b"\0")
     parts.append(b"\1\1")  # nothing forgotten, no rack
     parts.append(_REPLICA_STATE.pack(1, 1, 13, replica, broker_epoch, 0))
-    return frame_request(FETCH, FOLLOWER_FETCH, correlation, client, b"".join(parts), tagged=True)
-
-
-__all__ = [
-    "FOLLOWER_FETCH",
-    "PRODUCE",
-    "Asked",
-    "Fetched",
-    "FetchedTopic",
-    "ProduceTopic",
-    "fetch_answer",
-    "fetch_request",
-    "produce_answer",
-]
+    return frame_request(FETCH, FOLLOWER_FETCH_VERSION, correlation, client, b"".join(parts), tagged=True)

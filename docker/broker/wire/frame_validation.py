@@ -30,24 +30,24 @@ Edit = tuple[int, int, bytes]  # from, to: these bytes instead. In the order in 
 Walk = Callable[[bytes, int, list[Edit]], int]
 
 
-class ShapeError(ValueError):
+class InvalidFrame(ValueError):
     """A length or a count that cannot be."""
 
 
-def readable(cls: Any, frame: bytes, at: int) -> bytes:
+def make_readable(cls: Any, frame: bytes, at: int) -> bytes:
     """The frame as kio can read a message of this class from it, which begins at `at`: itself, or without
     the tagged fields that the class does not know. ShapeError if there is no such message."""
     edits: list[Edit] = []
     try:
         end = _walk_of(cls)(frame, at, edits)
     except (IndexError, struct.error) as error:
-        raise ShapeError(f"the frame ends too early: {error}") from error
+        raise InvalidFrame(f"the frame ends too early: {error}") from error
     if end > len(frame):
-        raise ShapeError(f"{end - len(frame)} bytes are missing")
-    return _edited(frame, edits) if edits else frame
+        raise InvalidFrame(f"{end - len(frame)} bytes are missing")
+    return _apply_edits(frame, edits) if edits else frame
 
 
-def _edited(frame: bytes, edits: list[Edit]) -> bytes:
+def _apply_edits(frame: bytes, edits: list[Edit]) -> bytes:
     pieces, at = [], 0
     for start, stop, instead in sorted(edits):  # no two overlap: a section's count, sizes and fields
         pieces += [frame[at:start], instead]
@@ -63,17 +63,17 @@ def _walk_of(cls: Any) -> Walk:
     for field in fields(cls):
         step = _step_of(field, flexible)
         if "tag" in field.metadata:
-            tags[field.metadata["tag"]] = _walk_all([step])
+            tags[field.metadata["tag"]] = _join_walks([step])
         elif isinstance(step, int) and steps and isinstance(steps[-1], int):
             steps[-1] += step
         else:
             steps.append(step)
     if flexible:
-        steps.append(_tagged(tags))
-    return _walk_all(steps)
+        steps.append(_walk_of_tagged_fields(tags))
+    return _join_walks(steps)
 
 
-def _walk_all(steps: list[int | Walk]) -> Walk:
+def _join_walks(steps: list[int | Walk]) -> Walk:
     walks = [_skip(step) if isinstance(step, int) else step for step in steps]
     if len(walks) == 1:
         return walks[0]
@@ -91,26 +91,30 @@ def _skip(size: int) -> Walk:
 
 
 def _step_of(field: Field[Any], flexible: bool) -> int | Walk:
-    kind = _without_none(field.type)
+    kind = _non_optional(field.type)
     array = get_origin(kind) is tuple
     if array:
-        kind = _without_none(get_args(kind)[0])
+        kind = _non_optional(get_args(kind)[0])
     if is_dataclass(kind):
         nested: Any = kind
         one: int | Walk = _walk_of(nested)
     else:
         name = field.metadata["kafka_type"]
-        one = _SIZES[name] if name in _SIZES else _sized(wide=name in {"bytes", "records"}, flexible=flexible)
-    return _array(one, flexible) if array else one
+        one = (
+            _SIZES[name]
+            if name in _SIZES
+            else _walk_of_bytes(wide=name in {"bytes", "records"}, flexible=flexible)
+        )
+    return _walk_of_array(one, flexible) if array else one
 
 
-def _without_none(kind: Any) -> Any:
+def _non_optional(kind: Any) -> Any:
     """The type of an optional one."""
     given = [each for each in get_args(kind) if each is not type(None)]
     return given[0] if type(None) in get_args(kind) else kind
 
 
-def _varint(frame: bytes, at: int) -> tuple[int, int]:
+def _read_varint(frame: bytes, at: int) -> tuple[int, int]:
     byte = frame[at]
     if byte < 0x80:
         return byte, at + 1
@@ -121,14 +125,14 @@ def _varint(frame: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         shift += 7
         if shift > 35:
-            raise ShapeError("no varint")
+            raise InvalidFrame("no varint")
     return value, at + 1
 
 
-def _sized(*, wide: bool, flexible: bool) -> Walk:
+def _walk_of_bytes(*, wide: bool, flexible: bool) -> Walk:
     """A string or bytes: a length, and so many bytes."""
     def compact(frame: bytes, at: int, edits: list[Edit]) -> int:
-        length, at = _varint(frame, at)
+        length, at = _read_varint(frame, at)
         return at + length - 1 if length else at
 
     number = _I32 if wide else _I16
@@ -136,22 +140,22 @@ def _sized(*, wide: bool, flexible: bool) -> Walk:
     def plain(frame: bytes, at: int, edits: list[Edit]) -> int:
         length = number.unpack_from(frame, at)[0]
         if length < -1:
-            raise ShapeError(f"a length of {length}")
+            raise InvalidFrame(f"a length of {length}")
         return int(at + number.size + max(length, 0))
 
     return compact if flexible else plain
 
 
-def _array(one: int | Walk, flexible: bool) -> Walk:
+def _walk_of_array(one: int | Walk, flexible: bool) -> Walk:
     """A count, and so many elements, each of at least one byte."""
     def run(frame: bytes, at: int, edits: list[Edit]) -> int:
         if flexible:
-            count, at = _varint(frame, at)
+            count, at = _read_varint(frame, at)
             count -= 1
         else:
             count, at = _I32.unpack_from(frame, at)[0], at + 4
         if count < -1 or count > len(frame) - at:
-            raise ShapeError(f"an array of {count} elements in {len(frame) - at} bytes")
+            raise InvalidFrame(f"an array of {count} elements in {len(frame) - at} bytes")
         if isinstance(one, int):
             return at + one * max(count, 0)
         for _ in range(count):
@@ -161,43 +165,43 @@ def _array(one: int | Walk, flexible: bool) -> Walk:
     return run
 
 
-def _tagged(tags: dict[int, Walk]) -> Walk:
+def _walk_of_tagged_fields(tags: dict[int, Walk]) -> Walk:
     """Tagged fields: known ones must be as long as they say, unknown ones are cut out."""
     def run(frame: bytes, at: int, edits: list[Edit]) -> int:
         if frame[at] == 0:
             return at + 1
         count_at = at
-        count, at = _varint(frame, at)
+        count, at = _read_varint(frame, at)
         fields_at, unknown = at, 0
         for _ in range(count):
             field_at = at
-            tag, size_at = _varint(frame, at)
-            size, at = _varint(frame, size_at)
+            tag, size_at = _read_varint(frame, at)
+            size, at = _read_varint(frame, size_at)
             if tag in tags:
                 before = len(edits)
                 if tags[tag](frame, at, edits) != at + size:
-                    raise ShapeError(f"tagged field {tag} is not of the {size} bytes that it says")
+                    raise InvalidFrame(f"tagged field {tag} is not of the {size} bytes that it says")
                 if len(edits) > before:  # something was cut out of it
-                    edits.append((size_at, at, varint(size - _saved(edits[before:]))))
+                    edits.append((size_at, at, write_varint(size - _bytes_saved(edits[before:]))))
             else:
                 unknown += 1
                 edits.append((field_at, at + size, b""))
             at += size
             if at > len(frame):
-                raise ShapeError(f"tagged field {tag} of {size} bytes ends beyond the frame")
+                raise InvalidFrame(f"tagged field {tag} of {size} bytes ends beyond the frame")
         if unknown:
-            edits.append((count_at, fields_at, varint(count - unknown)))
+            edits.append((count_at, fields_at, write_varint(count - unknown)))
         return at
 
     return run
 
 
-def _saved(edits: list[Edit]) -> int:
+def _bytes_saved(edits: list[Edit]) -> int:
     """By how many bytes they make a frame shorter."""
     return sum(stop - start - len(instead) for start, stop, instead in edits)
 
 
-def varint(value: int) -> bytes:
+def write_varint(value: int) -> bytes:
     """An unsigned varint's bytes."""
     if value < 0x80:
         return bytes((value,))

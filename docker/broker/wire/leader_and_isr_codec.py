@@ -6,10 +6,10 @@ from typing import Any
 
 from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
 from broker.wire.api_keys import LEADER_AND_ISR, LEADER_AND_ISR_VERSION
-from broker.wire.codec import Head, WireError, frame_request, frame_response
+from broker.wire.codec import RequestHeader, WireError, frame_request, frame_response
 
 
-def write_news(correlation: int, broker: int, broker_epoch: int, metadata: Metadata) -> bytes:
+def write_leader_and_isr(correlation: int, broker: int, broker_epoch: int, metadata: Metadata) -> bytes:
     """A whole frame: the metadata, for this incarnation of this broker."""
     body = {
         "broker": broker,
@@ -22,7 +22,7 @@ def write_news(correlation: int, broker: int, broker_epoch: int, metadata: Metad
         "topics": [
             {
                 "topic": topic.name, "id": topic.id, "configs": dict(topic.configs),
-                "partitions": [_partition(each) for each in topic.partitions],
+                "partitions": [_write_partition(each) for each in topic.partitions],
             }
             for topic in metadata.topics.values()
         ],
@@ -32,14 +32,14 @@ def write_news(correlation: int, broker: int, broker_epoch: int, metadata: Metad
     return frame_request(key, version, correlation, "controller", data, tagged=False)
 
 
-def _partition(each: PartitionInfo) -> dict[str, object]:
+def _write_partition(each: PartitionInfo) -> dict[str, object]:
     return {
         "partition": each.partition, "leader": each.leader, "leader_epoch": each.leader_epoch,
         "isr": list(each.isr), "partition_epoch": each.partition_epoch, "replicas": list(each.replicas),
     }  # fmt: skip
 
 
-def read_news(frame: bytes, head: Head) -> tuple[int, int, Metadata]:
+def read_leader_and_isr(frame: bytes, head: RequestHeader) -> tuple[int, int, Metadata]:
     """The broker and the broker epoch it is meant for, and the metadata. WireError if it is none."""
     try:
         body: dict[str, Any] = json.loads(frame[head.body_at :])
@@ -55,14 +55,14 @@ def read_news(frame: bytes, head: Head) -> tuple[int, int, Metadata]:
                 )
                 for each in body["brokers"]
             ),
-            topics={str(each["topic"]): _topic(each) for each in body["topics"]},
+            topics={str(each["topic"]): _read_topic(each) for each in body["topics"]},
         )
         return int(body["broker"]), int(body["broker_epoch"]), metadata
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise WireError(f"no leader-and-isr: {type(error).__name__}: {error}") from error
 
 
-def _topic(each: dict[str, Any]) -> TopicInfo:
+def _read_topic(each: dict[str, Any]) -> TopicInfo:
     return TopicInfo(
         name=str(each["topic"]),
         id=str(each["id"]),
@@ -78,11 +78,11 @@ def _topic(each: dict[str, Any]) -> TopicInfo:
     )  # fmt: skip
 
 
-def write_news_answer(correlation: int, error: int) -> bytes:
+def write_leader_and_isr_response(correlation: int, error: int) -> bytes:
     return frame_response(correlation, False, json.dumps({"error": error}).encode())
 
 
-def read_news_answer(frame: bytes) -> int:
+def read_leader_and_isr_response(frame: bytes) -> int:
     """The error of an answer's frame (without its size)."""
     try:
         return int(json.loads(frame[4:])["error"])

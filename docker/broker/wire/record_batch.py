@@ -50,7 +50,7 @@ class BatchTooLarge(Exception):
         self.limit = limit
 
 
-def parse(data: bytes | memoryview, *, max_batch_bytes: int | None = None,
+def parse_batches(data: bytes | memoryview, *, max_batch_bytes: int | None = None,
           partial_tail: bool = False) -> list[Batch]:
     """The batches of `data`, in order, each with its own bytes.
 
@@ -89,12 +89,12 @@ def batch_end(view: memoryview, position: int) -> int:
     return position + LENGTH_END + length
 
 
-def frame(view: memoryview, position: int, end: int) -> Batch:
+def read_frame(view: memoryview, position: int, end: int) -> Batch:
     """The whole batch between `position` and `end`, verified, without its bytes. Raises CorruptBatch."""
     return _frame(view, position, end, b"")
 
 
-def unverified_frame(view: memoryview, position: int) -> Batch:
+def read_unverified_frame(view: memoryview, position: int) -> Batch:
     """What the header of the batch at `position` says, true or not, for who does not care. CorruptBatch
     where it cannot even be one."""
     if len(view) - position < HEADER_BYTES:
@@ -123,7 +123,7 @@ def _frame(view: memoryview, position: int, end: int, body: bytes) -> Batch:
                  producer_epoch=producer_epoch, base_sequence=sequence)
 
 
-def stamp(batch: Batch) -> bytes:
+def stamp_batch(batch: Batch) -> bytes:
     """The batch's bytes with its base offset and leader epoch written into the header; the CRC stays true."""
     data = batch.data
     base, length, epoch = _HEAD.unpack_from(data)

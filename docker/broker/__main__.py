@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.process_log import EXIT_BROKEN, EXIT_CONFIG, halt_process, log
-from broker.server.broker_server import Broker
-from broker.server.config import Config, ConfigError, load
+from broker.server.broker_server import BrokerServer
+from broker.server.config import Config, ConfigError, load_config
 from broker.server.controller_server import ControllerServer
 from broker.storage.checkpoint_files import CheckpointError
 from broker.storage.controller_journal import JournalError
@@ -29,7 +29,7 @@ def _failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 async def _run(config: Config) -> None:
     asyncio.get_running_loop().set_exception_handler(_failed)
-    await (Broker(config) if config.role == "broker" else ControllerServer(config)).run()
+    await (BrokerServer(config) if config.role == "broker" else ControllerServer(config)).run()
 
 
 def main() -> int:
@@ -44,7 +44,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     try:
-        config, warnings = load(arguments.config, arguments.override)
+        config, warnings = load_config(arguments.config, arguments.override)
     except ConfigError as error:
         log("error", "config", why=error)
         return EXIT_CONFIG

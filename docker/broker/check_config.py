@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from broker.process_log import EXIT_CONFIG
-from broker.server.config import ConfigError, parse
+from broker.server.config import ConfigError, parse_config
 
 SETTINGS_OF_EACH_BROKER = """
 process.roles=broker
@@ -25,7 +25,7 @@ _PLACE = "--override: "
 def find_problem(settings: Sequence[str]) -> str | None:
     """In the broker's own words; None: it would. A key that nobody knows is refused too."""
     try:
-        _, warnings = parse(SETTINGS_OF_EACH_BROKER, "settings", settings)
+        _, warnings = parse_config(SETTINGS_OF_EACH_BROKER, "settings", settings)
     except ConfigError as error:
         return str(error).removeprefix(_PLACE)
     return warnings[0].removeprefix(_PLACE) if warnings else None

@@ -12,7 +12,7 @@ from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
 from broker.protocol import errors
-from broker.server.api_versions import api_versions
+from broker.server.api_versions import write_api_versions_response
 from broker.wire.api_keys import API_VERSIONS, FIND_COORDINATOR, METADATA, PRODUCE
 from broker.wire.codec import make, milliseconds, request_parts
 
@@ -207,7 +207,7 @@ def test_small_answers(leader: Raw) -> None:
     assert struct.unpack_from(">ih", raw) == (5, errors.UNSUPPORTED_VERSION)
     found = leader.ask(FIND_COORDINATOR, 2, make(cls, key="g"))
     assert (int(found.error_code), found.node_id) == (errors.NONE, 1)
-    assert api_versions(3, {API_VERSIONS: (0, 3)}).api_keys
+    assert write_api_versions_response(3, {API_VERSIONS: (0, 3)}).api_keys
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,21 @@ from kio.index import load_request_schema
 from kio.serial import entity_writer
 from raw import batch
 
-from broker.server.api_versions import CONTROLLER_SERVES, OFFERED, served
+from broker.server.api_versions import OFFERED, SERVED_BY_CONTROLLER, is_served
 from broker.wire.codec import WireError, read_request, read_request_header
 
 REQUESTS = sorted(
-    {(key, version) for key, (low, high) in OFFERED.items() for version in range(low, high + 1)
-     if served(key, version)}
-    | {(key, version) for key, (low, high) in CONTROLLER_SERVES.items() for version in range(low, high + 1)}
+    {
+        (key, version)
+        for key, (low, high) in OFFERED.items()
+        for version in range(low, high + 1)
+        if is_served(key, version)
+    }
+    | {
+        (key, version)
+        for key, (low, high) in SERVED_BY_CONTROLLER.items()
+        for version in range(low, high + 1)
+    }
     | {(1, 15)}
 )
 FLEXIBLE = [(key, version) for key, version in REQUESTS if load_request_schema(key, version).__flexible__]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.server.config import LONG_MAX, ConfigError, load, parse
+from broker.server.config import LONG_MAX, ConfigError, load_config, parse_config
 
 BROKER = """
 process.roles=broker
@@ -17,7 +17,7 @@ log.dirs=/somewhere/n1
 
 def test_defaults_are_kafkas() -> None:
     """What is not said is as Kafka has it."""
-    config, warnings = parse(BROKER, "f")
+    config, warnings = parse_config(BROKER, "f")
 
     assert warnings == []
     assert (config.role, config.node_id, config.log_dir) == ("broker", 1, Path("/somewhere/n1"))
@@ -34,7 +34,7 @@ def test_defaults_are_kafkas() -> None:
 def test_every_form_of_a_properties_line() -> None:
     """Comments, blanks, both separators, spaces, a line that goes on."""
     text = BROKER + "# no=1\n! nor=2\n  min.insync.replicas : 2\nfloodmark.bugs = trunc_hw, \\\n  no_leso\n"
-    config, warnings = parse(text, "f")
+    config, warnings = parse_config(text, "f")
 
     assert warnings == []
     assert config.min_insync_replicas == 2
@@ -43,15 +43,15 @@ def test_every_form_of_a_properties_line() -> None:
 
 def test_links_are_dialled_and_others_where_they_say() -> None:
     """floodmark.dial wins over what a node advertises."""
-    config, _ = parse(BROKER + "floodmark.dial=2@127.0.0.1:20002,100@127.0.0.1:20100\n", "f")
+    config, _ = parse_config(BROKER + "floodmark.dial=2@127.0.0.1:20002,100@127.0.0.1:20100\n", "f")
 
-    assert config.dialled(2, ("127.0.0.1", 19102)) == ("127.0.0.1", 20002)
-    assert config.dialled(3, ("127.0.0.1", 19103)) == ("127.0.0.1", 19103)
+    assert config.address_to_dial(2, ("127.0.0.1", 19102)) == ("127.0.0.1", 20002)
+    assert config.address_to_dial(3, ("127.0.0.1", 19103)) == ("127.0.0.1", 19103)
 
 
 def test_an_unknown_key_is_told_and_no_more() -> None:
     """A line and its number; a key given twice likewise."""
-    config, warnings = parse(BROKER + "num.io.threads=2\nnode.id=3\n", "f")
+    config, warnings = parse_config(BROKER + "num.io.threads=2\nnode.id=3\n", "f")
 
     assert config.node_id == 3
     assert warnings == [
@@ -64,7 +64,7 @@ def test_a_controller_needs_no_address_of_its_own() -> None:
     """It is where it listens."""
     text = "process.roles=controller\nnode.id=100\nlisteners=CONTROLLER://localhost:9\nlog.dirs=x\n"
 
-    assert parse(text, "f")[0].controller == ("localhost", 9)
+    assert parse_config(text, "f")[0].controller == ("localhost", 9)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_controller_needs_no_address_of_its_own() -> None:
 def test_a_bad_value_names_its_line(line: str, why: str) -> None:
     """File, line, key, and what was wanted."""
     with pytest.raises(ConfigError) as error:
-        parse(f"{BROKER}{line}\n", "f")
+        parse_config(f"{BROKER}{line}\n", "f")
 
     assert str(error.value).startswith(why)
 
@@ -109,24 +109,24 @@ def test_what_must_be_there(key: str) -> None:
     text = "".join(line + "\n" for line in BROKER.splitlines() if not line.startswith(key))
 
     with pytest.raises(ConfigError, match=f"{key} is missing"):
-        parse(text, "f")
+        parse_config(text, "f")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """An error of the config, not a traceback."""
     with pytest.raises(ConfigError, match=r"absent\.properties"):
-        load(tmp_path / "absent.properties")
+        load_config(tmp_path / "absent.properties")
 
 
 def test_an_override_rules_over_the_file() -> None:
     """One file for three brokers; what is overridden on purpose is no warning. The last override rules."""
-    config, warnings = parse(
+    config, warnings = parse_config(
         BROKER, "f", ["node.id=2", "log.dirs = /data", "floodmark.dial=1@n1:1,3@n3:1", "node.id=3"]
     )
 
     assert warnings == []
     assert (config.node_id, config.log_dir) == (3, Path("/data"))
-    assert config.dialled(1, ("127.0.0.1", 19101)) == ("n1", 1)
+    assert config.address_to_dial(1, ("127.0.0.1", 19101)) == ("n1", 1)
 
 
 @pytest.mark.parametrize(
@@ -143,17 +143,17 @@ def test_an_override_rules_over_the_file() -> None:
 def test_a_bad_override_is_told_as_one(override: str, why: str) -> None:
     """It stands on no line of the file."""
     with pytest.raises(ConfigError) as error:
-        parse(BROKER, "f", [override])
+        parse_config(BROKER, "f", [override])
 
     assert str(error.value).startswith(why)
 
 
 def test_an_unknown_override_is_told_and_no_more() -> None:
     """As in the file."""
-    assert parse(BROKER, "f", ["num.io.threads=2"])[1] == ["--override: unknown key num.io.threads"]
+    assert parse_config(BROKER, "f", ["num.io.threads=2"])[1] == ["--override: unknown key num.io.threads"]
 
 
 def test_an_overridden_line_may_still_be_the_one_at_fault() -> None:
     """What was given last is what is named."""
     with pytest.raises(ConfigError, match=r"^f:7: "):
-        parse(BROKER + "broker.session.timeout.ms=500\n", "f", ["num.partitions=2"])
+        parse_config(BROKER + "broker.session.timeout.ms=500\n", "f", ["num.partitions=2"])

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from broker.server.config import ConfigError, parse
+from broker.server.config import ConfigError, parse_config
 from broker.testing.control_socket import ControlSocket
 from broker.testing.failpoints import Failpoints
 from harness.cluster.ports import Ports
@@ -57,8 +57,8 @@ def test_who_comes_from_elsewhere_is_hung_up_on(capsys: pytest.CaptureFixture[st
 
 
 def test_addresses_are_addresses() -> None:
-    config, _ = parse(PROPERTIES + "floodmark.control.from=198.19.7.1, ::1\n", "f")
+    config, _ = parse_config(PROPERTIES + "floodmark.control.from=198.19.7.1, ::1\n", "f")
 
     assert config.control_from == ("198.19.7.1", "::1")
     with pytest.raises(ConfigError, match=r"f:7: floodmark\.control\.from: IP addresses are wanted"):
-        parse(PROPERTIES + "floodmark.control.from=gateway\n", "f")
+        parse_config(PROPERTIES + "floodmark.control.from=gateway\n", "f")

@@ -9,7 +9,7 @@ import pytest
 
 from broker.protocol.messages import EpochEnd
 from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
-from broker.server.api_versions import CONTROLLER_SERVES, OFFERED, api_versions, served
+from broker.server.api_versions import OFFERED, SERVED_BY_CONTROLLER, is_served, write_api_versions_response
 from broker.wire import api_keys, codec
 from broker.wire.api_keys import FETCH, PRODUCE
 from broker.wire.codec import (
@@ -294,7 +294,7 @@ def test_noise_is_a_wire_error_or_a_request() -> None:
     versions = [
         (key, version) for key, (low, high) in OFFERED.items() for version in range(max(low, 3), high + 1)
     ]
-    versions = [(key, version) for key, version in versions if served(key, version)]
+    versions = [(key, version) for key, version in versions if is_served(key, version)]
     for turn in range(20_000):
         frame = random.randbytes(random.randrange(60))
         if turn % 2:
@@ -302,7 +302,7 @@ def test_noise_is_a_wire_error_or_a_request() -> None:
             frame = key.to_bytes(2) + version.to_bytes(2) + b"\0\0\0\1\xff\xff\0" + frame
         try:
             head = read_request_header(frame)
-            if served(head.key, head.version):
+            if is_served(head.key, head.version):
                 read_request(frame, head)
         except WireError:
             continue
@@ -310,7 +310,7 @@ def test_noise_is_a_wire_error_or_a_request() -> None:
 
 def test_an_answer_to_another_request_is_refused() -> None:
     """Correlation ids are compared."""
-    frame = write_response(5, api_versions(3, OFFERED))[4:]
+    frame = write_response(5, write_api_versions_response(3, OFFERED))[4:]
 
     assert read_response(frame, api_keys.API_VERSIONS, 3, 5).api_keys
     with pytest.raises(WireError, match="another request"):
@@ -319,24 +319,24 @@ def test_an_answer_to_another_request_is_refused() -> None:
 
 def test_what_is_offered() -> None:
     """Produce from 0 though 0-2 are refused (KAFKA-18659); Fetch 15 is served and not offered."""
-    answer = api_versions(3, OFFERED)
+    answer = write_api_versions_response(3, OFFERED)
     offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
     assert offered[PRODUCE] == (0, 9)
     assert offered[FETCH] == (4, 12)
-    assert not served(PRODUCE, 2)
-    assert served(PRODUCE, 3)
-    assert served(FETCH, 15)
-    assert not served(FETCH, 13)
+    assert not is_served(PRODUCE, 2)
+    assert is_served(PRODUCE, 3)
+    assert is_served(FETCH, 15)
+    assert not is_served(FETCH, 13)
 
 
 def test_an_unknown_api_versions_is_answered_with_version_0_and_35() -> None:
     """KIP-511: the list all the same, in the body that every client can read."""
-    frame = write_response(1, api_versions(17, CONTROLLER_SERVES))[4:]
+    frame = write_response(1, write_api_versions_response(17, SERVED_BY_CONTROLLER))[4:]
     answer = read_response(frame, api_keys.API_VERSIONS, 0, 1)
 
     assert int(answer.error_code) == 35
-    assert {each.api_key for each in answer.api_keys} == set(CONTROLLER_SERVES)
+    assert {each.api_key for each in answer.api_keys} == set(SERVED_BY_CONTROLLER)
 
 
 def test_leader_and_isr_goes_both_ways() -> None:

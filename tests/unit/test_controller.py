@@ -29,7 +29,7 @@ from broker.protocol.messages import (
     Registered,
     Tick,
 )
-from broker.server.controller_views import election
+from broker.server.controller_views import parse_election
 from broker.testing.control_socket import ControlError
 
 Effect = TypeVar("Effect")
@@ -294,11 +294,11 @@ def test_an_unclean_election_of_one_s_choice() -> None:
 def test_an_election_as_the_control_socket_asks_for_it() -> None:
     """Nobody named is the controller's choice; what is no such request is refused with what is wanted."""
     asked = {"topic": "t", "partition": 0}
-    assert election(asked, 5) == Elect(now_ms=5, token=None, partitions=(("t", 0),), unclean=False)
-    assert election({**asked, "leader": 2, "unclean": True}, 5).leader == 2
+    assert parse_election(asked, 5) == Elect(now_ms=5, token=None, partitions=(("t", 0),), unclean=False)
+    assert parse_election({**asked, "leader": 2, "unclean": True}, 5).leader == 2
     for wrong in ({"topic": 1}, {"partition": "0"}, {"leader": None}, {"unclean": "yes"}):
         with pytest.raises(ControlError, match="elect wants"):
-            election({**asked, **wrong}, 5)
+            parse_election({**asked, **wrong}, 5)
 
 
 def leaderless() -> Cluster:

@@ -23,8 +23,8 @@ from broker.protocol.messages import (
     Truncate,
 )
 from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
-from broker.server.config import ConfigError, parse
-from broker.server.effect_runner import Carrier, Hosted
+from broker.server.config import ConfigError, parse_config
+from broker.server.effect_runner import EffectRunner, HostedPartition
 from broker.storage.local_log import LocalLog
 from broker.storage.log_directory import LogDirectory
 from broker.testing.bugs import rules_for
@@ -107,11 +107,11 @@ def test_the_key_of_the_properties_file() -> None:
     """The line of a bad request, its position in the array; the role decides which points there are."""
     head = "process.roles={0}\nnode.id=1\nlisteners=h:1\nlog.dirs=/d\ncontroller.quorum.voters=100@h:2\n"
     key = 'floodmark.failpoints=[{"point":"L.hw","action":"hold","topic":"a:b"}]\n'
-    assert parse(head.format("broker") + key, "f")[0].failpoints[0]["topic"] == "a:b"
+    assert parse_config(head.format("broker") + key, "f")[0].failpoints[0]["topic"] == "a:b"
     with pytest.raises(ConfigError, match=r"f:6: floodmark.failpoints\[0\]: no point 'L.hw'; a controller"):
-        parse(head.format("controller") + key, "f")
+        parse_config(head.format("controller") + key, "f")
     with pytest.raises(ConfigError, match=r"f:6: floodmark.failpoints: not JSON"):
-        parse(head.format("broker") + "floodmark.failpoints=[{]\n", "f")
+        parse_config(head.format("broker") + "floodmark.failpoints=[{]\n", "f")
     with pytest.raises(FailpointError, match="an array of objects"):
         parse_failpoint_setting('{"point":"L.hw"}')
 
@@ -264,7 +264,7 @@ class Played:
         self.log = LocalLog.open(files, "t", 0, topic_id="0" * 32)
         config = ReplicaConfig(min_insync_replicas=1, replica_lag_time_max_ms=1000)
         replica = Replica(me=1, config=config, rules=rules_for("kip-320"), recovered=RecoveredState())
-        self.hosted = Hosted(
+        self.hosted = HostedPartition(
             topic="t", topic_id="0" * 32, partition=0, log=self.log, replica=replica, checkpointed_hw=0
         )
         told = (HwMoved, RoleChanged, ProduceAnswer, FetchAnswer)
@@ -275,10 +275,10 @@ class Played:
         }
         trace = Trace(self.trace, 1)
         self.points = Failpoints(tell=trace.write_failpoint)
-        self.carrier = Carrier(carry_out, trace, self.points, lambda _: self.out.append("let go"))
+        self.carrier = EffectRunner(carry_out, trace, self.points, lambda _: self.out.append("let go"))
         self.leads(leader, 0)
 
-    def _left(self, _: Hosted, effect: Any) -> None:
+    def _left(self, _: HostedPartition, effect: Any) -> None:
         self.out.append(type(effect).__name__)
 
     def leads(self, leader: int, epoch: int, isr: tuple[int, ...] = (1, 2)) -> None:
@@ -327,7 +327,7 @@ def test_held_between_append_and_hw(tmp_path: Path) -> None:
     def story() -> None:
         one.fetched(0, 0, hw=1)
         assert one.lines()[-2:] == ["append", "failpoint"]
-        assert (one.log.leo, one.hosted.shown_hw, one.hosted.settled_hw) == (1, 0, 0)
+        assert (one.log.leo, one.hosted.visible_hw, one.hosted.checkpointable_hw) == (1, 0, 0)
         one.leads(1, 1)
         one.produced()
         assert len(one.hosted.later) == 2
@@ -335,7 +335,7 @@ def test_held_between_append_and_hw(tmp_path: Path) -> None:
         one.points.release({})
 
     play(story)
-    assert (one.hosted.held, one.hosted.settled_hw, one.log.leo) == (None, 1, 2)
+    assert (one.hosted.held, one.hosted.checkpointable_hw, one.log.leo) == (None, 1, 2)
     assert one.lines()[-6:] == ["failpoint", "hw", "become_leader", "checkpoint", "append", "ack"]
     assert one.out == ["RoleChanged", "RoleChanged", "ProduceAnswer", "let go"]
 

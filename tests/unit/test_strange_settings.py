@@ -134,4 +134,4 @@ def test_a_line_of_properties_is_one_line(key: str, value: str) -> None:
 
 @pytest.mark.parametrize("value", ["1", "", "PLAINTEXT://127.0.0.1:9092", "/a b/\u00fc", "1@h:2", "a\\b"])
 def test_what_a_line_holds_the_broker_reads(value: str) -> None:
-    assert config.properties(line("log.dirs", value)) == [(1, "log.dirs", value)]
+    assert config.read_properties(line("log.dirs", value)) == [(1, "log.dirs", value)]

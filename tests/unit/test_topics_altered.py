@@ -19,8 +19,16 @@ from broker.protocol.messages import (
     TopicAnswer,
 )
 from broker.protocol.metadata import Metadata
-from broker.server.config import parse
-from broker.server.topic_configs import DEFAULT, STATIC, TOPIC, altered, config_problem, of_broker, of_topic
+from broker.server.config import parse_config
+from broker.server.topic_configs import (
+    DEFAULT,
+    STATIC,
+    TOPIC,
+    alter_configs,
+    check_topic_configs,
+    describe_broker_configs,
+    describe_topic_configs,
+)
 from broker.testing.controller_trace_events import controller_lines
 
 NOW: dict[str, Any] = {"now_ms": 0, "token": 0}
@@ -153,7 +161,7 @@ def test_a_topic_ends_and_another_of_its_name_begins() -> None:
     ],
 )
 def test_what_a_topic_may_be_given(configs: dict[str, str], error: int) -> None:
-    found, why = config_problem(configs)
+    found, why = check_topic_configs(configs)
 
     assert found == error
     assert bool(why) == bool(error)
@@ -163,11 +171,11 @@ def test_changes_are_made_one_by_one() -> None:
     """SET, DELETE; there are no lists to append to."""
     configs = {"a": "1", "b": "2"}
 
-    assert altered(configs, [("a", 0, "9"), ("b", 1, None), ("c", 0, "3"), ("d", 1, None)]) == {
+    assert alter_configs(configs, [("a", 0, "9"), ("b", 1, None), ("c", 0, "3"), ("d", 1, None)]) == {
         "a": "9", "c": "3"
     }  # fmt: skip
-    assert "no list" in altered(configs, [("a", 2, "9")])
-    assert "no value" in altered(configs, [("a", 0, None)])
+    assert "no list" in alter_configs(configs, [("a", 2, "9")])
+    assert "no value" in alter_configs(configs, [("a", 0, None)])
     assert configs == {"a": "1", "b": "2"}
 
 
@@ -177,9 +185,12 @@ def test_where_a_config_comes_from() -> None:
         "process.roles=broker\nnode.id=1\nlisteners=PLAINTEXT://h:1\nlog.dirs=/d\n"
         "controller.quorum.voters=100@h:2\nmin.insync.replicas=2\nmessage.max.bytes=1048588\n"
     )
-    config, _ = parse(text, "f")
-    found = {each.name: each for each in of_topic({"segment.bytes": "9", "retention.ms": "1"}, config)}
-    brokers = {each.name: each for each in of_broker(config)}
+    config, _ = parse_config(text, "f")
+    found = {
+        each.name: each
+        for each in describe_topic_configs({"segment.bytes": "9", "retention.ms": "1"}, config)
+    }
+    brokers = {each.name: each for each in describe_broker_configs(config)}
 
     assert (found["segment.bytes"].value, found["segment.bytes"].source) == ("9", TOPIC)
     assert found["segment.bytes"].synonyms[1:] == (("log.segment.bytes", "1073741824", DEFAULT),)

@@ -21,7 +21,7 @@ def alter_partitions(
         name = names.get(topic.topic_id.hex if topic.topic_id else "")
         told = []
         for part in topic.partitions:
-            answer = None if name is None else step(_event(request, name, part, now_ms))
+            answer = None if name is None else step(_to_event(request, name, part, now_ms))
             error = errors.UNKNOWN_TOPIC_ID if answer is None else answer.error
             if not error and answer is not None:
                 places.append(
@@ -48,7 +48,7 @@ def alter_partitions(
     return body, places
 
 
-def _event(request: Any, topic: str, part: Any, now_ms: int) -> AlterPartition:
+def _to_event(request: Any, topic: str, part: Any, now_ms: int) -> AlterPartition:
     return AlterPartition(
         now_ms=now_ms,
         token=None,

@@ -44,8 +44,8 @@ OFFERED = {
     api_keys.CONSUMER_GROUP_HEARTBEAT: (0, 1),
 }
 # what is served beside: Produce 0-2 cannot be read, Fetch 15 comes from brokers
-_SERVED = {**OFFERED, api_keys.PRODUCE: (3, 9)}
-CONTROLLER_SERVES = {
+_SERVED_BY_BROKER = {**OFFERED, api_keys.PRODUCE: (3, 9)}
+SERVED_BY_CONTROLLER = {
     api_keys.API_VERSIONS: (0, 3),
     api_keys.CREATE_TOPICS: (7, 7),
     api_keys.DELETE_TOPICS: (6, 6),
@@ -60,15 +60,15 @@ CONTROLLER_SERVES = {
 }
 
 
-def served(key: int, version: int) -> bool:
+def is_served(key: int, version: int) -> bool:
     """Whether a broker reads this request. What it does not read closes the connection, as Kafka does."""
     if key == api_keys.FETCH and version == 15:
         return True
-    least, greatest = _SERVED.get(key, (1, 0))
+    least, greatest = _SERVED_BY_BROKER.get(key, (1, 0))
     return least <= version <= greatest
 
 
-def api_versions(version: int, offered: dict[int, tuple[int, int]]) -> Any:
+def write_api_versions_response(version: int, offered: dict[int, tuple[int, int]]) -> Any:
     """The answer's body; of version 0 with an error where the version is unknown."""
     least, greatest = offered[api_keys.API_VERSIONS]
     known = least <= version <= greatest
@@ -81,7 +81,7 @@ def api_versions(version: int, offered: dict[int, tuple[int, int]]) -> Any:
     return make(answer, error_code=error_code(error), api_keys=keys, throttle_time=NO_TIME)
 
 
-def metadata_answer(
+def write_metadata_response(
     version: int,
     names: Iterable[str] | None,
     metadata: Metadata,
@@ -108,7 +108,7 @@ def metadata_answer(
                 error_code=error_code(unknown(name) if topic is None else errors.NONE),
                 name=name,
                 is_internal=False,
-                partitions=tuple(_partition(parts, part, live) for part in found),
+                partitions=tuple(_write_partition(parts, part, live) for part in found),
             )
         )
     return make(
@@ -121,7 +121,7 @@ def metadata_answer(
     )
 
 
-def _partition(parts: Any, part: PartitionInfo, live: set[int]) -> Any:
+def _write_partition(parts: Any, part: PartitionInfo, live: set[int]) -> Any:
     led = part.leader != NO_LEADER and part.leader in live
     return make(
         parts.MetadataResponsePartition,

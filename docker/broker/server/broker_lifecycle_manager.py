@@ -16,7 +16,7 @@ from typing import Any
 from broker.process_log import halt_process, log
 from broker.protocol import errors
 from broker.server.config import Config
-from broker.server.node_connection import Line, Unreachable
+from broker.server.node_connection import NodeConnection, Unreachable
 from broker.testing.failpoint_requests import FailpointSite
 from broker.testing.failpoints import Failpoints
 from broker.wire.api_keys import BROKER_HEARTBEAT, BROKER_REGISTRATION
@@ -28,13 +28,13 @@ _STOP_S_MAX = 10.0
 _REGISTRATION, _HEARTBEAT = 4, 1
 
 
-class Lifecycle:
+class BrokerLifecycleManager:
     """`broker_epoch` is what the controller knows this incarnation by."""
 
     def __init__(
         self,
         config: Config,
-        line: Line,
+        line: NodeConnection,
         clean_epoch: int | None,
         metadata_version: Callable[[], int],
         points: Failpoints,
@@ -45,7 +45,7 @@ class Lifecycle:
         self._line = line
         self._clean_epoch = clean_epoch  # of the last, orderly stop; None: it was not orderly
         self._metadata_version = metadata_version
-        self._points = points
+        self._failpoints = points
         self._stopping = False
         self._may_stop = asyncio.Event()
         self._beat = asyncio.Event()
@@ -54,7 +54,7 @@ class Lifecycle:
         self._timeout_s = max(self._interval_s, config.session_timeout_ms / 3000)
         self._task = asyncio.create_task(self._run(), name="lifecycle")
 
-    def beat_now(self) -> None:
+    def heartbeat_now(self) -> None:
         """Something worth telling at once has happened: new metadata was taken."""
         self._beat.set()
 
@@ -105,7 +105,7 @@ class Lifecycle:
         said = ""
         while True:
             try:
-                answer = await self._line.ask(
+                answer = await self._line.send_request(
                     BROKER_REGISTRATION, _REGISTRATION, body, timeout_s=self._timeout_s
                 )
                 error = int(answer.error_code)
@@ -121,8 +121,8 @@ class Lifecycle:
         self.broker_epoch = answer.broker_epoch
         self._clean_epoch = None
         log("info", "registered", broker_epoch=self.broker_epoch, incarnation=incarnation.hex)
-        if self._points.armed:
-            await self._points.wait_at(FailpointSite(name="B.registered"))
+        if self._failpoints.armed:
+            await self._failpoints.wait_at(FailpointSite(name="B.registered"))
 
     async def _heartbeats(self) -> None:
         """Until the controller says that it does not know this incarnation."""
@@ -139,17 +139,19 @@ class Lifecycle:
                 offline_log_dirs=(),
             )
             try:
-                answer = await self._line.ask(BROKER_HEARTBEAT, _HEARTBEAT, body, timeout_s=self._timeout_s)
+                answer = await self._line.send_request(
+                    BROKER_HEARTBEAT, _HEARTBEAT, body, timeout_s=self._timeout_s
+                )
             except Unreachable as unreachable:
                 log("warning", "heartbeat-unanswered", why=unreachable)
             else:
                 if int(answer.error_code) in _GONE:
                     log("warning", "registration-lost", error=errors.error_name(int(answer.error_code)))
                     return
-                self._heard(answer)
-            await self._rest()
+                self._handle_heartbeat_response(answer)
+            await self._pause()
 
-    def _heard(self, answer: Any) -> None:
+    def _handle_heartbeat_response(self, answer: Any) -> None:
         if int(answer.error_code):
             log("warning", "heartbeat-refused", error=errors.error_name(int(answer.error_code)))
             return
@@ -159,7 +161,7 @@ class Lifecycle:
         if answer.should_shut_down:
             self._may_stop.set()
 
-    async def _rest(self) -> None:
+    async def _pause(self) -> None:
         """Until the next beat is due; shorter while the controller is waited for."""
         rest_s = min(self._interval_s, 0.05) if self._stopping else self._interval_s
         try:

@@ -16,20 +16,30 @@ from broker.process_log import log
 from broker.protocol import errors
 from broker.protocol.messages import ProposeIsr
 from broker.protocol.metadata import Metadata
-from broker.server.api_versions import OFFERED, api_versions, metadata_answer, served
-from broker.server.broker_lifecycle_manager import UNREGISTERED, Lifecycle
+from broker.server.api_versions import (
+    OFFERED,
+    is_served,
+    write_api_versions_response,
+    write_metadata_response,
+)
+from broker.server.broker_lifecycle_manager import UNREGISTERED, BrokerLifecycleManager
 from broker.server.config import Address, Config
-from broker.server.controller_client import ProducerIds, Proposals
-from broker.server.controller_forwarder import Handed
+from broker.server.controller_client import AlterPartitionManager, ProducerIdManager
+from broker.server.controller_forwarder import ControllerForwarder
 from broker.server.describe_configs import describe_configs
-from broker.server.fetch_requests import Reading, Readings, Wanted
-from broker.server.group_requests import Groups
-from broker.server.node_connection import Line, Unreachable
-from broker.server.offset_requests import asker, list_offsets, offset_for_leader_epoch
-from broker.server.produce_requests import produce
-from broker.server.replica_fetcher import Fetcher, Fetchers
-from broker.server.replica_manager import Host, Hosted, Watchers, now_ms
-from broker.server.socket_server import Connection, Listener
+from broker.server.effect_runner import HostedPartition
+from broker.server.fetch_requests import DelayedFetch, FetchRequests, RequestedPartition
+from broker.server.group_requests import GroupRequests
+from broker.server.node_connection import NodeConnection, Unreachable
+from broker.server.offset_requests import (
+    handle_list_offsets,
+    handle_offset_for_leader_epoch,
+    requesting_replica,
+)
+from broker.server.produce_requests import handle_produce
+from broker.server.replica_fetcher import ReplicaFetcher, ReplicaFetcherManager
+from broker.server.replica_manager import ReplicaListeners, ReplicaManager, now_ms
+from broker.server.socket_server import Connection, SocketServer
 from broker.storage.checkpoint_files import (
     UNKNOWN_BROKER_EPOCH,
     ensure_meta_properties,
@@ -57,7 +67,7 @@ _TICK_S = 0.025
 _OLDEST_BY_ID = 13  # from this version a Fetch names topics by id
 
 
-class Broker:
+class BrokerServer:
     """One broker process. `run` returns after an orderly stop."""
 
     def __init__(self, config: Config) -> None:
@@ -68,55 +78,65 @@ class Broker:
         clean_epoch = take_clean_shutdown_marker(self._files)
         self._metadata = Metadata(version=0, brokers=(), topics={})
         self._topic_names: dict[str, str] = {}  # by id
-        self._readings = Readings()
+        self._fetch_requests = FetchRequests()
         trace = Trace(config.trace, config.node_id)
-        self._points = Failpoints(
+        self._failpoints = Failpoints(
             config.role,
             parse_arms(config.failpoints, config.role),
             look=self._state,
             tell=trace.write_failpoint,
         )
-        self._host = self._readings.host = Host(
+        self._replica_manager = self._fetch_requests.host = ReplicaManager(
             config=config,
             rules=self._rules,
             files=self._files,
             clean=clean_epoch is not None,
-            watchers=Watchers(
-                appended=self._readings.appended,
-                hw_moved=self._readings.hw_moved,
+            watchers=ReplicaListeners(
+                appended=self._fetch_requests.appended,
+                hw_moved=self._fetch_requests.hw_moved,
                 role_changed=self._role_changed,
-                propose=self._propose,
+                propose=self._submit_proposal,
                 let_go=self._role_changed,
             ),
             trace=trace,
-            points=self._points,
+            points=self._failpoints,
         )
         self._clean_epoch = clean_epoch
-        self._groups = Groups(config)
-        self._listener = Listener(self._serve, config.request_max_bytes)
+        self._groups = GroupRequests(config)
+        self._listener = SocketServer(self._handle_request, config.request_max_bytes)
         self._asked_to_stop = asyncio.Event()
-        self._lifecycle: Lifecycle | None = None
+        self._lifecycle_manager: BrokerLifecycleManager | None = None
         self._stopped = False
 
     async def run(self) -> None:
         config = self._config
-        self._host.recover()
+        self._replica_manager.recover()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop.set)
-        self._proposals = Proposals(config, self._controller_line, lambda: self._host, self._broker_epoch)
-        ids = ProducerIds(config, self._controller_line(), self._broker_epoch)
-        self._handed = Handed(config, self._controller_line(), ids, self._groups, lambda: self._metadata)
-        self._fetchers = Fetchers(self._fetcher, lambda: self._host)
-        self._control = ControlSocket(self._state, {}, self._points)
+        self._alter_partition_manager = AlterPartitionManager(
+            config, self._new_controller_connection, lambda: self._replica_manager, self._broker_epoch
+        )
+        ids = ProducerIdManager(config, self._new_controller_connection(), self._broker_epoch)
+        self._forwarder = ControllerForwarder(
+            config, self._new_controller_connection(), ids, self._groups, lambda: self._metadata
+        )
+        self._fetcher_manager = ReplicaFetcherManager(self._new_fetcher, lambda: self._replica_manager)
+        self._control = ControlSocket(self._state, {}, self._failpoints)
         if config.control is not None:
             self._control.open(config.control, config.control_from)
         await self._listener.open(*config.listen)
-        self._lifecycle = Lifecycle(
-            config, self._controller_line(), self._clean_epoch, lambda: self._metadata.version, self._points
+        self._lifecycle_manager = BrokerLifecycleManager(
+            config,
+            self._new_controller_connection(),
+            self._clean_epoch,
+            lambda: self._metadata.version,
+            self._failpoints,
         )
-        self._every(_TICK_S, self._tick)
-        self._every(config.hw_checkpoint_interval_ms / 1000, self._host.checkpoint)
+        self._call_every(_TICK_S, self._tick)
+        self._call_every(
+            config.hw_checkpoint_interval_ms / 1000, self._replica_manager.checkpoint_high_watermarks
+        )
         log(
             "info",
             "started",
@@ -124,21 +144,21 @@ class Broker:
             rules=config.rules,
             bugs=",".join(config.bugs) or None,
             listen=f"{config.listen[0]}:{config.listen[1]}",
-            clean=self._host.clean,
+            clean=self._replica_manager.clean,
         )
         await self._asked_to_stop.wait()
         await self._stop()
 
     async def _stop(self) -> None:
         log("info", "stopping")
-        let_go = self._lifecycle is not None and await self._lifecycle.stop()
+        let_go = self._lifecycle_manager is not None and await self._lifecycle_manager.stop()
         broker_epoch = self._broker_epoch()
         self._stopped = True
-        await self._fetchers.close()
-        await self._proposals.close()
-        self._handed.close()
+        await self._fetcher_manager.close()
+        await self._alter_partition_manager.close()
+        self._forwarder.close()
         self._listener.close()
-        self._host.close()
+        self._replica_manager.close()
         write_clean_shutdown_marker(self._files, broker_epoch if broker_epoch >= 0 else UNKNOWN_BROKER_EPOCH)
         self._control.close()
         self._files.close()
@@ -146,28 +166,28 @@ class Broker:
 
     # -- parts and timers ------------------------------------------------------------------------------------
 
-    def _controller_line(self) -> Line:
+    def _new_controller_connection(self) -> NodeConnection:
         config = self._config
-        address = config.dialled(config.controller_id, config.controller)
-        return Line("the controller", lambda: address, f"broker-{config.node_id}")
+        address = config.address_to_dial(config.controller_id, config.controller)
+        return NodeConnection("the controller", lambda: address, f"broker-{config.node_id}")
 
-    def _fetcher(self, leader: int) -> Fetcher:
-        def dial() -> Line:
+    def _new_fetcher(self, leader: int) -> ReplicaFetcher:
+        def dial() -> NodeConnection:
             name = f"broker-{self._config.node_id}"
-            return Line(f"broker {leader}", lambda: self._address_of(leader), name)
+            return NodeConnection(f"broker {leader}", lambda: self._address_of(leader), name)
 
-        return Fetcher(leader, self._host, dial, self._broker_epoch)
+        return ReplicaFetcher(leader, self._replica_manager, dial, self._broker_epoch)
 
     def _address_of(self, node: int) -> Address:
         for broker in self._metadata.brokers:
             if broker.id == node:
-                return self._config.dialled(node, (broker.host, broker.port))
+                return self._config.address_to_dial(node, (broker.host, broker.port))
         raise Unreachable(f"broker {node} is not registered")
 
     def _broker_epoch(self) -> int:
-        return UNREGISTERED if self._lifecycle is None else self._lifecycle.broker_epoch
+        return UNREGISTERED if self._lifecycle_manager is None else self._lifecycle_manager.broker_epoch
 
-    def _every(self, interval_s: float, act: Callable[[], None]) -> None:
+    def _call_every(self, interval_s: float, act: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
 
         def run() -> None:
@@ -178,50 +198,54 @@ class Broker:
         loop.call_later(interval_s, run)
 
     def _tick(self) -> None:
-        self._host.tick()
-        self._readings.tick()
+        self._replica_manager.tick()
+        self._fetch_requests.tick()
 
-    def _propose(self, hosted: Hosted, proposal: ProposeIsr) -> None:
-        self._proposals.add(hosted, proposal)
+    def _submit_proposal(self, hosted: HostedPartition, proposal: ProposeIsr) -> None:
+        self._alter_partition_manager.submit(hosted, proposal)
 
-    def _role_changed(self, hosted: Hosted) -> None:
-        self._readings.role_changed(hosted.key)
-        self._fetchers.look()
+    def _role_changed(self, hosted: HostedPartition) -> None:
+        self._fetch_requests.role_changed(hosted.key)
+        self._fetcher_manager.refresh()
 
     def _state(self) -> dict[str, Any]:
         return {
             "node": self._config.node_id,
             "broker_epoch": self._broker_epoch(),
             "metadata_version": self._metadata.version,
-            "replicas": self._host.state(),
+            "replicas": self._replica_manager.describe_replicas(),
         }
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def _serve(self, connection: Connection, frame: bytes) -> None:
+    def _handle_request(self, connection: Connection, frame: bytes) -> None:
         head = read_request_header(frame)
         if self._stopped:
             connection.close("stopping")
-        elif head.key == api_keys.PRODUCE and served(head.key, head.version):
-            produce(self._host, self._find, connection, frame, head)
-        elif head.key == api_keys.FETCH and served(head.key, head.version):
-            self._fetch(connection, frame, head)
+        elif head.key == api_keys.PRODUCE and is_served(head.key, head.version):
+            handle_produce(self._replica_manager, self._find_partition, connection, frame, head)
+        elif head.key == api_keys.FETCH and is_served(head.key, head.version):
+            self._handle_fetch(connection, frame, head)
         elif head.key == api_keys.LEADER_AND_ISR and head.version == api_keys.LEADER_AND_ISR_VERSION:
-            connection.answer(write_leader_and_isr_response(head.correlation, self._take_news(frame, head)))
+            connection.answer(
+                write_leader_and_isr_response(head.correlation, self._handle_leader_and_isr(frame, head))
+            )
         elif head.key == api_keys.API_VERSIONS:
-            connection.answer(write_response(head.correlation, self._api_versions(frame, head)))
-        elif served(head.key, head.version):
-            self._serve_others(connection, frame, head)
+            connection.answer(write_response(head.correlation, self._answer_api_versions(frame, head)))
+        elif is_served(head.key, head.version):
+            self._handle_other_request(connection, frame, head)
         else:
             raise WireError(f"api key {head.key}, version {head.version} is not served")
 
-    def _serve_others(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
+    def _handle_other_request(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
         if head.key == api_keys.METADATA:
-            connection.answer(write_response(head.correlation, self._metadata_answer(frame, head)))
+            connection.answer(write_response(head.correlation, self._answer_metadata(frame, head)))
         elif head.key == api_keys.LIST_OFFSETS:
-            list_offsets(self._host, self._find, connection, frame, head)
+            handle_list_offsets(self._replica_manager, self._find_partition, connection, frame, head)
         elif head.key == api_keys.OFFSET_FOR_LEADER_EPOCH:
-            offset_for_leader_epoch(self._host, self._find, connection, frame, head)
+            handle_offset_for_leader_epoch(
+                self._replica_manager, self._find_partition, connection, frame, head
+            )
         elif head.key in self._groups.serves:
             body = self._groups.serves[head.key](read_request(frame, head), head)
             connection.answer(write_response(head.correlation, body))
@@ -230,16 +254,16 @@ class Broker:
             body = describe_configs(request, head, self._metadata, self._config)
             connection.answer(write_response(head.correlation, body))
         else:
-            self._handed.begin(connection, frame, head)
+            self._forwarder.forward_request(connection, frame, head)
 
-    def _api_versions(self, frame: bytes, head: RequestHeader) -> Any:
+    def _answer_api_versions(self, frame: bytes, head: RequestHeader) -> Any:
         if head.version <= OFFERED[api_keys.API_VERSIONS][1]:
             read_request(frame, head)
-        return api_versions(head.version, OFFERED)
+        return write_api_versions_response(head.version, OFFERED)
 
-    def _find(self, topic: str, partition: int) -> tuple[Hosted | None, int]:
+    def _find_partition(self, topic: str, partition: int) -> tuple[HostedPartition | None, int]:
         """The replica here, or the error that says why there is none."""
-        hosted = self._host.hosted.get((topic, partition))
+        hosted = self._replica_manager.hosted.get((topic, partition))
         if hosted is not None:
             return hosted, errors.NONE
         known = self._metadata.topics.get(topic)
@@ -247,7 +271,7 @@ class Broker:
             return None, errors.NOT_LEADER_OR_FOLLOWER
         return None, errors.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _fetch(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
+    def _handle_fetch(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
         request = read_request(frame, head)
         by_id = head.version >= _OLDEST_BY_ID
         state = request.replica_state if by_id else None
@@ -257,10 +281,12 @@ class Broker:
             name = self._topic_names.get(told) if by_id else told
             for part in topic.partitions:
                 hosted, error = (
-                    (None, errors.UNKNOWN_TOPIC_ID) if name is None else self._find(name, part.partition)
+                    (None, errors.UNKNOWN_TOPIC_ID)
+                    if name is None
+                    else self._find_partition(name, part.partition)
                 )
                 wanted.append(
-                    Wanted(
+                    RequestedPartition(
                         topic=told,
                         partition=part.partition,
                         hosted=hosted,
@@ -273,13 +299,13 @@ class Broker:
                 )
         replica = request.replica_id if state is None else state.replica_id
         wait_ms = int(request.max_wait.total_seconds() * 1000)
-        self._readings.begin(
-            Reading(
-                readings=self._readings,
+        self._fetch_requests.start(
+            DelayedFetch(
+                readings=self._fetch_requests,
                 connection=connection,
                 head=head,
                 wanted=wanted,
-                replica=asker(replica, self._config.node_id),
+                replica=requesting_replica(replica, self._config.node_id),
                 broker_epoch=-1 if state is None else state.replica_epoch,
                 min_bytes=request.min_bytes,
                 max_bytes=request.max_bytes,
@@ -290,7 +316,7 @@ class Broker:
     # -- the cluster
     # -------------------------------------------------------------------------------------------
 
-    def _take_news(self, frame: bytes, head: RequestHeader) -> int:
+    def _handle_leader_and_isr(self, frame: bytes, head: RequestHeader) -> int:
         """The controller's metadata; the error it is answered with."""
         broker, broker_epoch, metadata = read_leader_and_isr(frame, head)
         mine = self._broker_epoch()
@@ -302,14 +328,14 @@ class Broker:
             return errors.NONE
         self._metadata = metadata
         self._topic_names = {topic.id: name for name, topic in metadata.topics.items()}
-        self._host.take(metadata)
-        self._fetchers.look()
-        self._handed.news()
-        if self._lifecycle is not None:
-            self._lifecycle.beat_now()
+        self._replica_manager.apply_metadata(metadata)
+        self._fetcher_manager.refresh()
+        self._forwarder.metadata_changed()
+        if self._lifecycle_manager is not None:
+            self._lifecycle_manager.heartbeat_now()
         return errors.NONE
 
-    def _metadata_answer(self, frame: bytes, head: RequestHeader) -> Any:
+    def _answer_metadata(self, frame: bytes, head: RequestHeader) -> Any:
         request = read_request(frame, head)
         names = None
         if request.topics is not None and not (head.version == 0 and not request.topics):
@@ -319,7 +345,7 @@ class Broker:
         def unknown(name: str) -> int:
             if not may_create:
                 return errors.UNKNOWN_TOPIC_OR_PARTITION
-            self._handed.create_by_itself(name)
+            self._forwarder.auto_create_topic(name)
             return errors.LEADER_NOT_AVAILABLE
 
-        return metadata_answer(head.version, names, self._metadata, self._config.node_id, unknown)
+        return write_metadata_response(head.version, names, self._metadata, self._config.node_id, unknown)

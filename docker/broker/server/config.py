@@ -19,7 +19,7 @@ from broker.testing.failpoint_requests import FailpointError, parse_arms, parse_
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 Address = tuple[str, int]
-Place = tuple[int, str]  # where a key was given: the how-manieth of all, and in words
+KeyPlace = tuple[int, str]  # where a key was given: the how-manieth of all, and in words
 
 
 class ConfigError(Exception):
@@ -65,16 +65,20 @@ class Config:
     trace: Path | None = None
     failpoints: tuple[Mapping[str, object], ...] = ()  # requests to arm, as on the control socket
 
-    def told(self) -> list[tuple[str, str, str | None]]:
+    def describe_kafka_keys(self) -> list[tuple[str, str, str | None]]:
         """Kafka's keys with their values and defaults (None: there is none), as text, for whoever asks."""
         defaults = {each.name: each.default for each in fields(Config)}
         return [
-            (key, _text(getattr(self, field)), None if defaults[field] is MISSING else _text(defaults[field]))
+            (
+                key,
+                _format_value(getattr(self, field)),
+                None if defaults[field] is MISSING else _format_value(defaults[field]),
+            )
             for key, (field, _) in sorted(_KEYS.items())
             if not key.startswith("floodmark.") and key != "controller.quorum.voters"
         ]
 
-    def dialled(self, node_id: int, advertised: Address) -> Address:
+    def address_to_dial(self, node_id: int, advertised: Address) -> Address:
         """Where to dial a node: its link when there is one, else where it says it listens."""
         for known, address in self.dial:
             if known == node_id:
@@ -82,7 +86,7 @@ class Config:
         return advertised
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -93,7 +97,7 @@ def _text(value: object) -> str:
 # -- values: text -> value, or ValueError saying what was wanted ------------------------------------------
 
 
-def _whole(least: int, most: int = INT_MAX) -> Callable[[str], int]:
+def _parse_integer(least: int, most: int = INT_MAX) -> Callable[[str], int]:
     def read(text: str) -> int:
         try:
             value = int(text)
@@ -106,19 +110,19 @@ def _whole(least: int, most: int = INT_MAX) -> Callable[[str], int]:
     return read
 
 
-def _truth(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(f"true or false is wanted, not {text!r}")
     return text.lower() == "true"
 
 
-def _role(text: str) -> str:
+def _parse_role(text: str) -> str:
     if text not in ("broker", "controller"):
         raise ValueError(f"broker or controller is wanted (one process is one of them), not {text!r}")
     return text
 
 
-def _address(text: str) -> Address:
+def _parse_address(text: str) -> Address:
     host, colon, port = text.rpartition("://")[2].rpartition(":")
     host = host.strip("[]")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
@@ -126,46 +130,46 @@ def _address(text: str) -> Address:
     return host, int(port)
 
 
-def _listener(text: str) -> Address:
+def _parse_listener(text: str) -> Address:
     if "," in text:
         raise ValueError("one listener is served, not several")
     scheme, separator, _ = text.rpartition("://")
     if separator and scheme.upper() not in ("PLAINTEXT", "CONTROLLER"):
         raise ValueError(f"only PLAINTEXT is served, not {scheme}")
-    return _address(text)
+    return _parse_address(text)
 
 
-def _node(text: str) -> tuple[int, Address]:
+def _parse_node(text: str) -> tuple[int, Address]:
     node_id, at, address = text.partition("@")
     if not at or not node_id.isascii() or not node_id.isdigit():
         raise ValueError(f"ID@HOST:PORT is wanted, not {text!r}")
-    return int(node_id), _address(address)
+    return int(node_id), _parse_address(address)
 
 
-def _one_node(text: str) -> tuple[int, Address]:
+def _parse_one_node(text: str) -> tuple[int, Address]:
     if "," in text:
         raise ValueError("there is one controller, not several")
-    return _node(text)
+    return _parse_node(text)
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _nodes(text: str) -> tuple[tuple[int, Address], ...]:
-    return tuple(_node(each) for each in _names(text))
+def _parse_nodes(text: str) -> tuple[tuple[int, Address], ...]:
+    return tuple(_parse_node(each) for each in _parse_names(text))
 
 
-def _hosts(text: str) -> tuple[str, ...]:
-    for name in _names(text):
+def _parse_hosts(text: str) -> tuple[str, ...]:
+    for name in _parse_names(text):
         try:
             ipaddress.ip_address(name)
         except ValueError:
             raise ValueError(f"IP addresses are wanted, not {name!r}") from None
-    return _names(text)
+    return _parse_names(text)
 
 
-def _folder(text: str) -> Path:
+def _parse_folder(text: str) -> Path:
     if "," in text:
         raise ValueError("one log directory is served, not several")
     if not text:
@@ -175,44 +179,44 @@ def _folder(text: str) -> Path:
 
 # Kafka's key -> (our field, reader)
 _KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
-    "process.roles": ("role", _role),
-    "node.id": ("node_id", _whole(0)),
-    "listeners": ("listen", _listener),
-    "advertised.listeners": ("advertised", _listener),
-    "controller.quorum.voters": ("controller", _one_node),
-    "log.dirs": ("log_dir", _folder),
-    "broker.session.timeout.ms": ("session_timeout_ms", _whole(1)),
-    "broker.heartbeat.interval.ms": ("heartbeat_interval_ms", _whole(1)),
-    "replica.lag.time.max.ms": ("replica_lag_time_max_ms", _whole(1)),
-    "replica.fetch.wait.max.ms": ("fetch_wait_max_ms", _whole(0)),
-    "replica.fetch.min.bytes": ("fetch_min_bytes", _whole(0)),
-    "replica.fetch.max.bytes": ("fetch_max_bytes", _whole(1)),
-    "replica.fetch.backoff.ms": ("fetch_backoff_ms", _whole(0)),
-    "replica.socket.timeout.ms": ("socket_timeout_ms", _whole(1)),
-    "min.insync.replicas": ("min_insync_replicas", _whole(1)),
-    "default.replication.factor": ("default_replication_factor", _whole(1)),
-    "num.partitions": ("num_partitions", _whole(1)),
-    "unclean.leader.election.enable": ("unclean_leader_election", _truth),
-    "auto.create.topics.enable": ("auto_create_topics", _truth),
-    "replica.high.watermark.checkpoint.interval.ms": ("hw_checkpoint_interval_ms", _whole(1)),
-    "log.flush.interval.messages": ("flush_messages", _whole(1, LONG_MAX)),
-    "log.segment.bytes": ("segment_bytes", _whole(1)),
-    "socket.request.max.bytes": ("request_max_bytes", _whole(1)),
-    "message.max.bytes": ("message_max_bytes", _whole(1)),
+    "process.roles": ("role", _parse_role),
+    "node.id": ("node_id", _parse_integer(0)),
+    "listeners": ("listen", _parse_listener),
+    "advertised.listeners": ("advertised", _parse_listener),
+    "controller.quorum.voters": ("controller", _parse_one_node),
+    "log.dirs": ("log_dir", _parse_folder),
+    "broker.session.timeout.ms": ("session_timeout_ms", _parse_integer(1)),
+    "broker.heartbeat.interval.ms": ("heartbeat_interval_ms", _parse_integer(1)),
+    "replica.lag.time.max.ms": ("replica_lag_time_max_ms", _parse_integer(1)),
+    "replica.fetch.wait.max.ms": ("fetch_wait_max_ms", _parse_integer(0)),
+    "replica.fetch.min.bytes": ("fetch_min_bytes", _parse_integer(0)),
+    "replica.fetch.max.bytes": ("fetch_max_bytes", _parse_integer(1)),
+    "replica.fetch.backoff.ms": ("fetch_backoff_ms", _parse_integer(0)),
+    "replica.socket.timeout.ms": ("socket_timeout_ms", _parse_integer(1)),
+    "min.insync.replicas": ("min_insync_replicas", _parse_integer(1)),
+    "default.replication.factor": ("default_replication_factor", _parse_integer(1)),
+    "num.partitions": ("num_partitions", _parse_integer(1)),
+    "unclean.leader.election.enable": ("unclean_leader_election", _parse_boolean),
+    "auto.create.topics.enable": ("auto_create_topics", _parse_boolean),
+    "replica.high.watermark.checkpoint.interval.ms": ("hw_checkpoint_interval_ms", _parse_integer(1)),
+    "log.flush.interval.messages": ("flush_messages", _parse_integer(1, LONG_MAX)),
+    "log.segment.bytes": ("segment_bytes", _parse_integer(1)),
+    "socket.request.max.bytes": ("request_max_bytes", _parse_integer(1)),
+    "message.max.bytes": ("message_max_bytes", _parse_integer(1)),
     "floodmark.rules": ("rules", str),
-    "floodmark.bugs": ("bugs", _names),
-    "floodmark.switches": ("switches", _names),
-    "floodmark.control": ("control", _address),
-    "floodmark.control.from": ("control_from", _hosts),
-    "floodmark.dial": ("dial", _nodes),
+    "floodmark.bugs": ("bugs", _parse_names),
+    "floodmark.switches": ("switches", _parse_names),
+    "floodmark.control": ("control", _parse_address),
+    "floodmark.control.from": ("control_from", _parse_hosts),
+    "floodmark.dial": ("dial", _parse_nodes),
     "floodmark.durable": ("durable", Path),
     "floodmark.trace": ("trace", Path),
     "floodmark.failpoints": ("failpoints", parse_failpoint_setting),
 }
-_MUST = ("process.roles", "node.id", "listeners", "log.dirs")
+_REQUIRED = ("process.roles", "node.id", "listeners", "log.dirs")
 
 
-def properties(text: str) -> list[tuple[int, str, str]]:
+def read_properties(text: str) -> list[tuple[int, str, str]]:
     """The lines of a properties file as (line number, key, value): `#` and `!` begin comments, `=` or `:`
     parts key and value, a backslash at the end joins the next line."""
     found: list[tuple[int, str, str]] = []
@@ -233,45 +237,45 @@ def properties(text: str) -> list[tuple[int, str, str]]:
     return found
 
 
-def load(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
+def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
     """The config in this file, under overrides (KEY=VALUE), and what there is to tell about it."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
-    return parse(text, str(path), overrides)
+    return parse_config(text, str(path), overrides)
 
 
-def parse(text: str, name: str, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
+def parse_config(text: str, name: str, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
     """The config in this text; `name` stands in its errors and warnings."""
-    values, places, warnings = _values(text, name, overrides)
-    for key in _MUST:
+    values, places, warnings = _read_values(text, name, overrides)
+    for key in _REQUIRED:
         if key not in places:
             raise ConfigError(f"{name}: {key} is missing")
-    config = _whole_config(values, name)
+    config = _build_config(values, name)
     try:
         rules_for(config.rules, config.bugs, config.switches)
     except ValueError as error:
-        place = _last(places, name, "floodmark.rules", "floodmark.bugs", "floodmark.switches")
+        place = _last_place(places, name, "floodmark.rules", "floodmark.bugs", "floodmark.switches")
         raise ConfigError(f"{place}: {error}") from None
     try:
         parse_arms(config.failpoints, config.role)
     except FailpointError as error:
         at = f"{places['floodmark.failpoints'][1]}: floodmark.failpoints"
         raise ConfigError(f"{at}{error}") from None
-    _fits(config, name, places)
+    _check_consistency(config, name, places)
     return config, warnings
 
 
-def _values(
+def _read_values(
     text: str, name: str, overrides: Sequence[str]
-) -> tuple[dict[str, object], dict[str, Place], list[str]]:
+) -> tuple[dict[str, object], dict[str, KeyPlace], list[str]]:
     """Our fields and their values; where each key was given last; what there is to tell."""
     values: dict[str, object] = {}
-    places: dict[str, Place] = {}
+    places: dict[str, KeyPlace] = {}
     warnings: list[str] = []
-    lines = [(f"{name}:{number}", key, value) for number, key, value in properties(text)]
-    given = lines + [("--override", *_override(each)) for each in overrides]
+    lines = [(f"{name}:{number}", key, value) for number, key, value in read_properties(text)]
+    given = lines + [("--override", *_split_override(each)) for each in overrides]
     for position, (place, key, value) in enumerate(given):
         if key not in _KEYS:
             warnings.append(f"{place}: unknown key {key}")
@@ -288,19 +292,19 @@ def _values(
     return values, places, warnings
 
 
-def _override(given: str) -> tuple[str, str]:
+def _split_override(given: str) -> tuple[str, str]:
     key, equals, value = given.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"--override: KEY=VALUE is wanted, not {given!r}")
     return key.strip(), value.strip()
 
 
-def _last(places: Mapping[str, Place], name: str, *keys: str) -> str:
+def _last_place(places: Mapping[str, KeyPlace], name: str, *keys: str) -> str:
     """Where the last of these keys was given; the file, if none was."""
     return max(places.get(key, (-1, name)) for key in keys)[1]
 
 
-def _whole_config(values: dict[str, object], name: str) -> Config:
+def _build_config(values: dict[str, object], name: str) -> Config:
     voter = values.pop("controller", None)
     if isinstance(voter, tuple):
         values["controller_id"], values["controller"] = voter
@@ -313,12 +317,12 @@ def _whole_config(values: dict[str, object], name: str) -> Config:
     return Config(**{key: value for key, value in values.items() if key in known})  # type: ignore[arg-type]
 
 
-def _fits(config: Config, name: str, places: Mapping[str, Place]) -> None:
+def _check_consistency(config: Config, name: str, places: Mapping[str, KeyPlace]) -> None:
     """Kafka refuses the same: a fetch that may wait longer than a follower may lag never lets it catch up."""
 
     def least(short: str, small: int, long: str, large: int) -> None:
         if small > large:
-            place = _last(places, name, short, long)
+            place = _last_place(places, name, short, long)
             raise ConfigError(f"{place}: {short} ({small}) may not be above {long} ({large})")
 
     if config.role != "broker":

@@ -17,8 +17,9 @@ from broker.process_log import halt_process, log
 from broker.protocol import errors
 from broker.protocol.messages import AlterPartitionResponse, ProposeIsr
 from broker.server.config import Config
-from broker.server.node_connection import Line, Unreachable
-from broker.server.replica_manager import Host, Hosted, now_ms
+from broker.server.effect_runner import HostedPartition
+from broker.server.node_connection import NodeConnection, Unreachable
+from broker.server.replica_manager import ReplicaManager, now_ms
 from broker.testing.failpoint_requests import FailpointSite
 from broker.testing.failpoints import Fate
 from broker.wire.api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
@@ -30,47 +31,47 @@ _LINES_MAX = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class InFlightProposal:
     """One proposal on its way."""
 
-    hosted: Hosted
+    hosted: HostedPartition
     proposal: ProposeIsr
     broker_epoch: int
     peer: int  # the replica that would join or leave
 
-    def place(self, name: str) -> FailpointSite:
+    def site(self, name: str) -> FailpointSite:
         return FailpointSite(
             name=name, topic=self.hosted.topic, partition=self.hosted.partition,
             epoch=self.proposal.leader_epoch, peer=self.peer,
         )  # fmt: skip
 
 
-class Proposals:
+class AlterPartitionManager:
     """AlterPartition, for all replicas that lead here."""
 
     def __init__(
         self,
         config: Config,
-        dial: Callable[[], Line],
-        host: Callable[[], Host],
+        dial: Callable[[], NodeConnection],
+        host: Callable[[], ReplicaManager],
         broker_epoch: Callable[[], int],
     ) -> None:
         self._config = config
         self._dial = dial
-        self._host = host
+        self._replica_manager = host
         self._broker_epoch = broker_epoch
         self._timeout_s = max(config.heartbeat_interval_ms, config.session_timeout_ms / 2) / 1000
         self._room = asyncio.Semaphore(_LINES_MAX)
-        self._lines: list[Line] = []  # free ones
+        self._lines: list[NodeConnection] = []  # free ones
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, hosted: Hosted, proposal: ProposeIsr) -> None:
+    def submit(self, hosted: HostedPartition, proposal: ProposeIsr) -> None:
         changes = {broker for broker, _ in proposal.isr} ^ set(hosted.replica.isr)
-        asking = Asking(
+        asking = InFlightProposal(
             hosted=hosted, proposal=proposal, broker_epoch=self._broker_epoch(),
             peer=min(changes, default=-1),
         )  # fmt: skip
-        self._begin(self._run(asking))
+        self._start_task(self._send_past_failpoints(asking))
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -80,76 +81,78 @@ class Proposals:
         for line in self._lines:
             line.close()
 
-    def _begin(self, doing: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, doing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(doing, name="proposal")
         self._tasks.add(task)
-        task.add_done_callback(self._over)
+        task.add_done_callback(self._finish_task)
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _finish_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         failure = None if task.cancelled() else task.exception()
         if isinstance(failure, Exception):
             halt_process("proposals-failed", failure)
 
-    async def _run(self, asking: Asking) -> None:
-        points = self._host().points
+    async def _send_past_failpoints(self, asking: InFlightProposal) -> None:
+        points = self._replica_manager().points
         fate = Fate.GO
         if points.armed:
             going = asyncio.get_running_loop().create_future()
-            fate = points.meet(asking.place("L.alter_sent"), lambda: _go(going))
+            fate = points.meet(asking.site("L.alter_sent"), lambda: _set_done(going))
             if fate is Fate.HELD:
                 await going
             elif fate is Fate.DOUBLED:
-                self._begin(self._again(asking, going))
+                self._start_task(self._send_duplicate(asking, going))
         if fate is Fate.DROPPED:
-            await self._unanswered(asking)
+            await self._time_out(asking)
         else:
             await self._send(asking)
 
-    async def _again(self, asking: Asking, going: asyncio.Future[None]) -> None:
+    async def _send_duplicate(self, asking: InFlightProposal, going: asyncio.Future[None]) -> None:
         """The second of two of the same, when it is let go."""
         await going
         await self._send(asking)
 
-    async def _unanswered(self, asking: Asking) -> None:
+    async def _time_out(self, asking: InFlightProposal) -> None:
         """A request or an answer that a failpoint took: nothing is heard of it until the time is up."""
         await asyncio.sleep(self._timeout_s)
-        self._tell(asking, errors.NETWORK_EXCEPTION)
+        self._deliver_response(asking, errors.NETWORK_EXCEPTION)
 
-    async def _send(self, asking: Asking) -> None:
-        answer = await self._ask(self._body(asking))
+    async def _send(self, asking: InFlightProposal) -> None:
+        answer = await self._request(self._build_request(asking))
         if answer is None or answer.error_code:
             await asyncio.sleep(_PAUSE_S)
             error = errors.NETWORK_EXCEPTION if answer is None else int(answer.error_code)
-            self._tell(asking, error)
+            self._deliver_response(asking, error)
             return
-        part = _part_of(answer, asking.hosted)
+        part = _find_partition(answer, asking.hosted)
 
         def tell() -> None:
-            self._tell(asking, errors.UNKNOWN_SERVER_ERROR if part is None else int(part.error_code), part)
+            self._deliver_response(
+                asking, errors.UNKNOWN_SERVER_ERROR if part is None else int(part.error_code), part
+            )
 
-        points = self._host().points
+        points = self._replica_manager().points
         fate = Fate.GO
         if points.armed:
-            fate = points.meet(asking.place("L.alter_answer"), tell)
+            fate = points.meet(asking.site("L.alter_answer"), tell)
         if fate is Fate.DROPPED:
-            await self._unanswered(asking)
+            await self._time_out(asking)
         elif fate is not Fate.HELD:
             tell()
 
-    async def _ask(self, body: Any) -> Any:
+    async def _request(self, body: Any) -> Any:
         """The answer; None if there was none."""
         async with self._room:
             line = self._lines.pop() if self._lines else self._dial()
             try:
-                return await line.ask(ALTER_PARTITION, _ALTER, body, timeout_s=self._timeout_s)
+                return await line.send_request(ALTER_PARTITION, _ALTER, body, timeout_s=self._timeout_s)
             except Unreachable as unreachable:
                 log("warning", "proposal-unanswered", why=unreachable)
                 return None
             finally:
                 self._lines.append(line)
 
-    def _body(self, asking: Asking) -> Any:
+    def _build_request(self, asking: InFlightProposal) -> Any:
         hosted, proposal = asking.hosted, asking.proposal
         request, parts = request_parts(ALTER_PARTITION, _ALTER)
         part = make(
@@ -167,7 +170,7 @@ class Proposals:
             request, broker_id=self._config.node_id, broker_epoch=asking.broker_epoch, topics=(topic,)
         )
 
-    def _tell(self, asking: Asking, error: int, part: Any = None) -> None:
+    def _deliver_response(self, asking: InFlightProposal, error: int, part: Any = None) -> None:
         hosted, proposal = asking.hosted, asking.proposal
         failed = error != errors.NONE
         log(
@@ -179,7 +182,7 @@ class Proposals:
             epoch=proposal.leader_epoch,
             error=errors.error_name(error),
         )
-        self._host().post(
+        self._replica_manager().post(
             hosted,
             AlterPartitionResponse(
                 now_ms=now_ms(),
@@ -192,7 +195,7 @@ class Proposals:
         )
 
 
-def _part_of(answer: Any, hosted: Hosted) -> Any:
+def _find_partition(answer: Any, hosted: HostedPartition) -> Any:
     """What an answer says of this partition; None if it says nothing."""
     for topic in answer.topics:
         if topic.topic_id is not None and topic.topic_id.hex == hosted.topic_id:
@@ -202,36 +205,38 @@ def _part_of(answer: Any, hosted: Hosted) -> Any:
     return None
 
 
-def _go(going: "asyncio.Future[None]") -> None:
+def _set_done(going: "asyncio.Future[None]") -> None:
     if not going.done():
         going.set_result(None)
 
 
-class ProducerIds:
+class ProducerIdManager:
     """The block of producer ids this broker gives out from."""
 
-    def __init__(self, config: Config, line: Line, broker_epoch: Callable[[], int]) -> None:
+    def __init__(self, config: Config, line: NodeConnection, broker_epoch: Callable[[], int]) -> None:
         self._config = config
         self._line = line
         self._broker_epoch = broker_epoch
         self._next = self._end = 0
         self._one_at_a_time = asyncio.Lock()
 
-    async def take(self, timeout_s: float) -> tuple[int, int]:
+    async def generate_producer_id(self, timeout_s: float) -> tuple[int, int]:
         """(error, producer id)."""
         async with self._one_at_a_time:
             if self._next == self._end:
-                error = await self._allocate(timeout_s)
+                error = await self._allocate_block(timeout_s)
                 if error:
                     return error, -1
             taken, self._next = self._next, self._next + 1
             return errors.NONE, taken
 
-    async def _allocate(self, timeout_s: float) -> int:
+    async def _allocate_block(self, timeout_s: float) -> int:
         request, _ = request_parts(ALLOCATE_PRODUCER_IDS, _ALLOCATE)
         body = make(request, broker_id=self._config.node_id, broker_epoch=self._broker_epoch())
         try:
-            answer = await self._line.ask(ALLOCATE_PRODUCER_IDS, _ALLOCATE, body, timeout_s=timeout_s)
+            answer = await self._line.send_request(
+                ALLOCATE_PRODUCER_IDS, _ALLOCATE, body, timeout_s=timeout_s
+            )
         except Unreachable:
             return errors.COORDINATOR_NOT_AVAILABLE  # what clients ask again after
         if answer.error_code:

@@ -7,7 +7,7 @@ session for that: sessions measure the silence of brokers, not its own deafness.
 from collections.abc import Callable
 
 
-class Clock:
+class ControllerClock:
     """Milliseconds that never jump: of a gap between two looks only `longest_ms` is counted. It must be
     looked at more often than that while all is well."""
 

@@ -13,9 +13,9 @@ from broker.process_log import halt_process, log
 from broker.protocol import errors
 from broker.protocol.metadata import Metadata
 from broker.server.config import Config
-from broker.server.controller_client import ProducerIds
-from broker.server.group_requests import TRANSACTION_REFUSED, Groups
-from broker.server.node_connection import Line, Unreachable
+from broker.server.controller_client import ProducerIdManager
+from broker.server.group_requests import TRANSACTION_REFUSED, GroupRequests
+from broker.server.node_connection import NodeConnection, Unreachable
 from broker.server.socket_server import Connection
 from broker.wire.api_keys import (
     ALTER_CONFIGS,
@@ -49,11 +49,16 @@ _TIMED_OUT = {
 }
 
 
-class Handed:
+class ControllerForwarder:
     """The requests that take a while: each is a task, and its connection waits for it."""
 
     def __init__(
-        self, config: Config, line: Line, ids: ProducerIds, groups: Groups, metadata: Callable[[], Metadata]
+        self,
+        config: Config,
+        line: NodeConnection,
+        ids: ProducerIdManager,
+        groups: GroupRequests,
+        metadata: Callable[[], Metadata],
     ) -> None:
         self._config = config
         self._line = line
@@ -73,7 +78,7 @@ class Handed:
             INIT_PRODUCER_ID: self._init_producer_id,
         }
 
-    def news(self) -> None:
+    def metadata_changed(self) -> None:
         """New metadata was taken."""
         self._news.set()
 
@@ -82,7 +87,7 @@ class Handed:
             task.cancel()
         self._line.close()
 
-    def begin(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
+    def forward_request(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
         """Serve a request of those that are handed on."""
         request = read_request(frame, head)
         serve = self._serves[head.key]
@@ -96,9 +101,9 @@ class Handed:
                 halt_process("request-handler-failed", error)
             connection.answer(write_response(head.correlation, body))
 
-        self._keep(run())
+        self._start_task(run())
 
-    def _keep(self, coroutine: Any) -> None:
+    def _start_task(self, coroutine: Any) -> None:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -107,7 +112,9 @@ class Handed:
 
     async def _create_topics(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = response_parts(CREATE_TOPICS, head.version)
-        results = await self._create(request.topics, request.timeout.total_seconds(), request.validate_only)
+        results = await self._forward_create_topics(
+            request.topics, request.timeout.total_seconds(), request.validate_only
+        )
         return make(
             cls,
             throttle_time=_NO_TIME,
@@ -124,7 +131,7 @@ class Handed:
             ),
         )
 
-    async def _create(
+    async def _forward_create_topics(
         self, topics: Any, timeout_s: float, validate_only: bool
     ) -> list[tuple[str, int, Any, Any]]:
         timeout_s = min(max(timeout_s, 1.0), _TIMEOUT_S_MAX)
@@ -156,19 +163,19 @@ class Handed:
             ),
         )
         try:
-            answer = await self._line.ask(CREATE_TOPICS, _CREATE, body, timeout_s=timeout_s)
+            answer = await self._line.send_request(CREATE_TOPICS, _CREATE, body, timeout_s=timeout_s)
         except Unreachable as unreachable:
             log("warning", "create-topics-unanswered", why=unreachable)
             return [(topic.name, errors.REQUEST_TIMED_OUT, str(unreachable), None) for topic in topics]
         made = [topic.name for topic in answer.topics if not topic.error_code]
         if not validate_only:
-            await self._heard(lambda: all(name in self._metadata().topics for name in made), made)
+            await self._await_metadata(lambda: all(name in self._metadata().topics for name in made), made)
         return [
             (topic.name, int(topic.error_code), topic.error_message, topic.topic_id)
             for topic in answer.topics
         ]
 
-    def create_by_itself(self, name: str) -> None:
+    def auto_create_topic(self, name: str) -> None:
         """auto.create.topics.enable: a client asked for a topic that is not there; made once, beside the
         answer."""
         if name in self._creating:
@@ -186,7 +193,7 @@ class Handed:
 
         async def run() -> None:
             try:
-                for _, error, message, _ in await self._create((topic,), 5.0, False):
+                for _, error, message, _ in await self._forward_create_topics((topic,), 5.0, False):
                     log(
                         "info",
                         "topic-made-on-demand",
@@ -197,18 +204,20 @@ class Handed:
             finally:
                 self._creating.discard(name)
 
-        self._keep(run())
+        self._start_task(run())
 
     async def _delete_topics(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = request_parts(DELETE_TOPICS, _DELETE)
         if head.version < _DELETE:  # names alone
             named = [make(parts.DeleteTopicState, name=name, topic_id=None) for name in request.topic_names]
             request = make(cls, topics=tuple(named), timeout=request.timeout)
-        answer = await self._asked(request, DELETE_TOPICS, _DELETE, request.timeout.total_seconds())
+        answer = await self._forward(request, DELETE_TOPICS, _DELETE, request.timeout.total_seconds())
         answer_cls, answer_parts = response_parts(DELETE_TOPICS, head.version)
         if answer is not None:
             gone = [each.name for each in answer.responses if not each.error_code]
-            await self._heard(lambda: not any(name in self._metadata().topics for name in gone), gone)
+            await self._await_metadata(
+                lambda: not any(name in self._metadata().topics for name in gone), gone
+            )
             return convert_version(answer, answer_cls)
         results = [
             make(answer_parts.DeletableTopicResult, name=each.name, topic_id=each.topic_id, **_TIMED_OUT)
@@ -217,13 +226,15 @@ class Handed:
         return make(answer_cls, throttle_time=_NO_TIME, responses=tuple(results))
 
     async def _create_partitions(self, request: Any, head: RequestHeader) -> Any:
-        answer = await self._asked(request, CREATE_PARTITIONS, _PARTITIONS, request.timeout.total_seconds())
+        answer = await self._forward(request, CREATE_PARTITIONS, _PARTITIONS, request.timeout.total_seconds())
         cls, parts = response_parts(CREATE_PARTITIONS, head.version)
         if answer is not None:
             wanted = {topic.name: topic.count for topic in request.topics}
             grown = [each.name for each in answer.results if not each.error_code]
             if not request.validate_only:
-                await self._heard(lambda: all(self._count(name) >= wanted[name] for name in grown), grown)
+                await self._await_metadata(
+                    lambda: all(self._partition_count(name) >= wanted[name] for name in grown), grown
+                )
             return convert_version(answer, cls)
         results = [
             make(parts.CreatePartitionsTopicResult, name=topic.name, **_TIMED_OUT) for topic in request.topics
@@ -233,13 +244,15 @@ class Handed:
     async def _alter_configs(self, request: Any, head: RequestHeader) -> Any:
         """AlterConfigs and IncrementalAlterConfigs."""
         timeout_s = self._config.socket_timeout_ms / 1000
-        answer = await self._asked(request, head.key, _ALTER[head.key], timeout_s)
+        answer = await self._forward(request, head.key, _ALTER[head.key], timeout_s)
         cls, parts = response_parts(head.key, head.version)
         if answer is not None:
             topics = {each.resource_name: each.configs for each in request.resources}
             done = [each.resource_name for each in answer.responses if not each.error_code]
             if not request.validate_only:
-                await self._heard(lambda: all(self._has(name, topics[name]) for name in done), done)
+                await self._await_metadata(
+                    lambda: all(self._has_configs(name, topics[name]) for name in done), done
+                )
             return convert_version(answer, cls)
         results = [
             make(
@@ -250,12 +263,12 @@ class Handed:
         ]  # fmt: skip
         return make(cls, throttle_time=_NO_TIME, responses=tuple(results))
 
-    def _count(self, name: str) -> float:
+    def _partition_count(self, name: str) -> float:
         """The partitions that this broker knows of; of a topic that has gone as many as anybody wants."""
         topic = self._metadata().topics.get(name)
         return float("inf") if topic is None else len(topic.partitions)
 
-    def _has(self, name: str, configs: Any) -> bool:
+    def _has_configs(self, name: str, configs: Any) -> bool:
         """Whether this broker knows of these configs, or that the topic has gone."""
         topic = self._metadata().topics.get(name)
         return topic is None or all(
@@ -263,17 +276,17 @@ class Handed:
             for each in configs
         )
 
-    async def _asked(self, request: Any, key: int, version: int, timeout_s: float) -> Any:
+    async def _forward(self, request: Any, key: int, version: int, timeout_s: float) -> Any:
         """The controller's answer to the same request; None if there was none."""
         timeout_s = min(max(timeout_s, 1.0), _TIMEOUT_S_MAX)
         try:
             body = convert_version(request, request_parts(key, version)[0])
-            return await self._line.ask(key, version, body, timeout_s=timeout_s)
+            return await self._line.send_request(key, version, body, timeout_s=timeout_s)
         except Unreachable as unreachable:
             log("warning", "controller-did-not-answer", api_key=key, why=unreachable)
             return None
 
-    async def _heard(self, there: Callable[[], bool], names: list[str]) -> None:
+    async def _await_metadata(self, there: Callable[[], bool], names: list[str]) -> None:
         """Wait until this broker has heard of what the controller did; but not for ever."""
         try:
             async with asyncio.timeout(_HEARD_S_MAX):
@@ -302,7 +315,7 @@ class Handed:
         timeout_s = min(max(request.timeout.total_seconds(), 1.0), _TIMEOUT_S_MAX)
         answer_cls, answer_parts = response_parts(ELECT_LEADERS, head.version)
         try:
-            answer = await self._line.ask(ELECT_LEADERS, _ELECT, body, timeout_s=timeout_s)
+            answer = await self._line.send_request(ELECT_LEADERS, _ELECT, body, timeout_s=timeout_s)
         except Unreachable as unreachable:
             log("warning", "elect-leaders-unanswered", why=unreachable)
             return make(
@@ -340,7 +353,7 @@ class Handed:
         if transactional_id is not None:
             error = self._groups.refuse("transactions", head, TRANSACTION_REFUSED, id=transactional_id)
         else:
-            error, producer_id = await self._ids.take(self._config.socket_timeout_ms / 1000)
+            error, producer_id = await self._ids.generate_producer_id(self._config.socket_timeout_ms / 1000)
         return make(
             cls,
             throttle_time=_NO_TIME,

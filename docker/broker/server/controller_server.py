@@ -32,13 +32,13 @@ from broker.protocol.messages import (
     Tick,
 )
 from broker.server.altering import alter_partitions
-from broker.server.api_versions import CONTROLLER_SERVES, NO_TIME, api_versions
+from broker.server.api_versions import NO_TIME, SERVED_BY_CONTROLLER, write_api_versions_response
 from broker.server.config import Config
-from broker.server.controller_clock import Clock
-from broker.server.controller_views import election, view
-from broker.server.metadata_publisher import Herald
-from broker.server.socket_server import Connection, Listener
-from broker.server.topic_configs import config_problem
+from broker.server.controller_clock import ControllerClock
+from broker.server.controller_views import describe_controller, parse_election
+from broker.server.metadata_publisher import MetadataPublisher
+from broker.server.socket_server import Connection, SocketServer
+from broker.server.topic_configs import check_topic_configs
 from broker.server.topic_requests import PARTITIONS_MAX, TopicRequests
 from broker.storage.controller_journal import Journal
 from broker.testing.bugs import rules_for
@@ -72,7 +72,7 @@ class ControllerServer:
         config.log_dir.mkdir(parents=True, exist_ok=True)
         self._config = config
         self._journal = Journal.open(config.log_dir / JOURNAL)
-        self._clock = Clock(lambda: time.monotonic_ns() // 1_000_000, _TICK_LATE_MS)
+        self._clock = ControllerClock(lambda: time.monotonic_ns() // 1_000_000, _TICK_LATE_MS)
         self._controller = Controller(
             ControllerConfig(
                 session_timeout_ms=config.session_timeout_ms,
@@ -83,15 +83,15 @@ class ControllerServer:
             self._journal.records,
             rules_for(config.rules, config.bugs, config.switches),
         )
-        self._trace = self._go_on_telling(config)
-        self._points = Failpoints(
+        self._trace = self._continue_trace(config)
+        self._failpoints = Failpoints(
             config.role,
             parse_arms(config.failpoints, config.role),
             look=self._state,
             tell=self._trace.write_failpoint,
         )
-        self._heralds: dict[int, Herald] = {}
-        self._listener = Listener(self._serve, config.request_max_bytes)
+        self._publishers: dict[int, MetadataPublisher] = {}
+        self._listener = SocketServer(self._handle_request, config.request_max_bytes)
         self._asked_to_stop = asyncio.Event()
         self._serves: Mapping[int, Callable[[Any, RequestHeader], Any]] = {
             api_keys.BROKER_REGISTRATION: self._register,
@@ -107,7 +107,7 @@ class ControllerServer:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop.set)
-        control = ControlSocket(self._state, {"expire": self._expire, "elect": self._elect}, self._points)
+        control = ControlSocket(self._state, {"expire": self._expire, "elect": self._elect}, self._failpoints)
         if config.control is not None:
             control.open(config.control, config.control_from)
         await self._listener.open(*config.listen)
@@ -126,7 +126,7 @@ class ControllerServer:
         await self._asked_to_stop.wait()
         ticking.cancel()
         self._listener.close()
-        for herald in self._heralds.values():
+        for herald in self._publishers.values():
             await herald.close()
         control.close()
         self._journal.close()
@@ -160,7 +160,7 @@ class ControllerServer:
             log("error", "step-failed", by=event)
             halt_process("stopped-by-a-broken-invariant-or-disk", error)
 
-    def _go_on_telling(self, config: Config) -> Trace:
+    def _continue_trace(self, config: Config) -> Trace:
         """The trace, and in it what became durable just before the last end and was told to nobody yet."""
         trace = Trace(config.trace, config.node_id)
         if config.trace is not None:
@@ -171,10 +171,12 @@ class ControllerServer:
 
     def _publish(self) -> None:
         for broker in self._controller.metadata().brokers:
-            if broker.id not in self._heralds:
+            if broker.id not in self._publishers:
                 metadata = self._controller.metadata
-                self._heralds[broker.id] = Herald(self._config, broker.id, metadata, self._points)
-            self._heralds[broker.id].tell()
+                self._publishers[broker.id] = MetadataPublisher(
+                    self._config, broker.id, metadata, self._failpoints
+                )
+            self._publishers[broker.id].publish()
 
     async def _tick(self) -> None:
         away_ms = 0
@@ -189,7 +191,7 @@ class ControllerServer:
     # ------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
-        return view(self._controller.metadata())
+        return describe_controller(self._controller.metadata())
 
     async def _expire(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         broker = request.get("broker")
@@ -201,20 +203,20 @@ class ControllerServer:
         return {}
 
     async def _elect(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        ((_, _, error),) = self._step(election(request, self._clock.now_ms())).results
+        ((_, _, error),) = self._step(parse_election(request, self._clock.now_ms())).results
         return {"error": errors.error_name(error) if error else None}
 
     # -- requests
     # ----------------------------------------------------------------------------------------------
 
-    def _serve(self, connection: Connection, frame: bytes) -> None:
+    def _handle_request(self, connection: Connection, frame: bytes) -> None:
         head = read_request_header(frame)
         if head.key == api_keys.API_VERSIONS:
-            if head.version <= CONTROLLER_SERVES[api_keys.API_VERSIONS][1]:
+            if head.version <= SERVED_BY_CONTROLLER[api_keys.API_VERSIONS][1]:
                 read_request(frame, head)
-            body = api_versions(head.version, CONTROLLER_SERVES)
+            body = write_api_versions_response(head.version, SERVED_BY_CONTROLLER)
         else:
-            least, greatest = CONTROLLER_SERVES.get(head.key, (1, 0))
+            least, greatest = SERVED_BY_CONTROLLER.get(head.key, (1, 0))
             if not least <= head.version <= greatest:
                 raise WireError(f"api key {head.key}, version {head.version} is not served by a controller")
             if head.key == api_keys.ALTER_PARTITION:
@@ -276,8 +278,8 @@ class ControllerServer:
             connection.answer(write_response(head.correlation, body))
 
         fate = Fate.GO
-        if places and self._points.armed:
-            fate = self._points.meet(places[0], answer, also=places[1:])
+        if places and self._failpoints.armed:
+            fate = self._failpoints.meet(places[0], answer, also=places[1:])
         if fate is Fate.GO:
             answer()
 
@@ -321,7 +323,7 @@ class ControllerServer:
         self, topic: Any, topic_id: uuid.UUID, *, validate_only: bool
     ) -> tuple[int, str | None]:
         configs = {each.name: each.value for each in topic.configs if each.value is not None}
-        error, problem = config_problem(configs)
+        error, problem = check_topic_configs(configs)
         if error:
             return error, problem
         assignment = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}

@@ -8,7 +8,7 @@ from broker.protocol.metadata import Metadata
 from broker.testing.control_socket import ControlError
 
 
-def view(metadata: Metadata) -> dict[str, Any]:
+def describe_controller(metadata: Metadata) -> dict[str, Any]:
     """The answer to `state`."""
     brokers = [{"id": each.id, "epoch": each.epoch, "fenced": each.fenced} for each in metadata.brokers]
     partitions = [
@@ -27,7 +27,7 @@ def view(metadata: Metadata) -> dict[str, Any]:
     return {"metadata_version": metadata.version, "brokers": brokers, "partitions": partitions}
 
 
-def election(request: Mapping[str, Any], now_ms: int) -> Elect:
+def parse_election(request: Mapping[str, Any], now_ms: int) -> Elect:
     """What the control socket's `elect` asks for, of one partition."""
     topic, partition = request.get("topic"), request.get("partition")
     leader, unclean = request.get("leader", NO_LEADER), request.get("unclean", False)

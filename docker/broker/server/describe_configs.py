@@ -5,7 +5,7 @@ from typing import Any
 from broker.protocol import errors
 from broker.protocol.metadata import Metadata
 from broker.server.config import Config
-from broker.server.topic_configs import Described, of_broker, of_topic
+from broker.server.topic_configs import DescribedConfig, describe_broker_configs, describe_topic_configs
 from broker.server.topic_requests import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
 
@@ -15,7 +15,7 @@ def describe_configs(request: Any, head: RequestHeader, metadata: Metadata, conf
     cls, parts = response_parts(head.key, head.version)
     results = []
     for resource in request.resources:
-        found = _of(resource, metadata, config)
+        found = _describe_resource(resource, metadata, config)
         error, message, told = found if isinstance(found, tuple) else (errors.NONE, None, found)
         wanted = resource.configuration_keys
         results.append(
@@ -26,7 +26,7 @@ def describe_configs(request: Any, head: RequestHeader, metadata: Metadata, conf
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 configs=tuple(
-                    _told(parts, each, request.include_synonyms)
+                    _write_config(parts, each, request.include_synonyms)
                     for each in told
                     if wanted is None or each.name in wanted
                 ),
@@ -35,23 +35,23 @@ def describe_configs(request: Any, head: RequestHeader, metadata: Metadata, conf
     return make(cls, throttle_time=milliseconds(0), results=tuple(results))
 
 
-def _of(
+def _describe_resource(
     resource: Any, metadata: Metadata, config: Config
-) -> list[Described] | tuple[int, str, list[Described]]:
+) -> list[DescribedConfig] | tuple[int, str, list[DescribedConfig]]:
     name = resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
         topic = metadata.topics.get(name)
         if topic is None:
             return errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}", []
-        return of_topic(topic.configs, config)
+        return describe_topic_configs(topic.configs, config)
     if resource.resource_type == BROKER_RESOURCE:
         if name != str(config.node_id):
             return errors.INVALID_REQUEST, f"this is broker {config.node_id}, not {name!r}", []
-        return of_broker(config)
+        return describe_broker_configs(config)
     return errors.INVALID_REQUEST, f"resource type {resource.resource_type} is not served", []
 
 
-def _told(parts: Any, each: Described, with_synonyms: bool) -> Any:
+def _write_config(parts: Any, each: DescribedConfig, with_synonyms: bool) -> Any:
     synonyms = each.synonyms if with_synonyms else ()
     return make(
         parts.DescribeConfigsResourceResult,

@@ -40,11 +40,11 @@ from broker.testing.trace import Trace
 from broker.testing.trace_events import replica_lines, take_snapshot
 
 Key = tuple[str, int]  # topic, partition
-_UNTOLD = (Truncate, Reset, SaveEpochs)  # on disk before the trace tells of them
+_BEFORE_THEIR_LINES = (Truncate, Reset, SaveEpochs)  # on disk before the trace tells of them
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Walk:
+class StepInProgress:
     """What is left of a step."""
 
     effects: Sequence[ReplicaEffect]
@@ -52,12 +52,12 @@ class Walk:
     stops: list[Stop]  # still ahead
     hw: int  # before the step
     done: int = 0  # effects
-    told: int = 0  # lines
+    lines_written: int = 0
     at: FailpointSite | None = None  # where it is held
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Hosted:
+class HostedPartition:
     """One replica here."""
 
     topic: str
@@ -67,7 +67,7 @@ class Hosted:
     replica: Replica
     checkpointed_hw: int
     configs: Mapping[str, str] = field(default_factory=dict)  # the topic's own
-    held: Walk | None = None  # at a failpoint
+    held: StepInProgress | None = None  # at a failpoint
     later: deque[ReplicaEvent] = field(default_factory=deque)  # what has come since
 
     @property
@@ -75,7 +75,7 @@ class Hosted:
         return self.topic, self.partition
 
     @property
-    def settled_hw(self) -> int:
+    def checkpointable_hw(self) -> int:
         """What may be written down: of a replica that is held what it was before the step it is held in, as
         far as that step has left the log."""
         return (
@@ -85,31 +85,31 @@ class Hosted:
         )
 
     @property
-    def shown_hw(self) -> int:
+    def visible_hw(self) -> int:
         """A follower that is held between its append and its HW has not moved it yet."""
         held = self.held
         appended = held is not None and held.at is not None and held.at.name == "F.appended"
-        return self.settled_hw if appended else self.replica.hw
+        return self.checkpointable_hw if appended else self.replica.hw
 
 
-CarryOut = Mapping[type, Callable[[Hosted, Any], None]]
+EffectHandlers = Mapping[type, Callable[[HostedPartition, Any], None]]
 
 
-class Carrier:
+class EffectRunner:
     """All stepping goes through `post`. `let_go` is told of replicas that go on."""
 
     def __init__(
         self,
-        carry_out: CarryOut,
+        carry_out: EffectHandlers,
         trace: Trace,
         points: Failpoints,
-        let_go: Callable[[Hosted], None],
+        let_go: Callable[[HostedPartition], None],
     ) -> None:
         self._carry_out = carry_out
         self._trace = trace
-        self._points = points
-        self._tell_let_go = let_go
-        self._queue: deque[tuple[Hosted, ReplicaEvent]] = deque()
+        self._failpoints = points
+        self._on_resume = let_go
+        self._queue: deque[tuple[HostedPartition, ReplicaEvent]] = deque()
         self._stepping = False
         self._closed = False
 
@@ -117,31 +117,33 @@ class Carrier:
         """The logs are about to be closed: what is held stays where it is."""
         self._closed = True
 
-    def post(self, hosted: Hosted, event: ReplicaEvent) -> None:
+    def post(self, hosted: HostedPartition, event: ReplicaEvent) -> None:
         """Step now, or, when called out of an effect, after what is queued."""
         self._queue.append((hosted, event))
         if not self._stepping:
-            self._drain(None)
+            self._run_queue(None)
 
-    def stand(self, hosted: Hosted, place: FailpointSite) -> None:
+    def hold_between_steps(self, hosted: HostedPartition, place: FailpointSite) -> None:
         """It has reached this point between two of its steps."""
         if hosted.held is None:
             stop = Stop(after=0, shown=0, place=place)
-            self._walk(hosted, Walk(effects=(), lines=(), stops=[stop], hw=hosted.replica.hw))
+            self._run_effects(
+                hosted, StepInProgress(effects=(), lines=(), stops=[stop], hw=hosted.replica.hw)
+            )
 
-    def _drain(self, goes_on: tuple[Hosted, Walk] | None) -> None:
+    def _run_queue(self, goes_on: tuple[HostedPartition, StepInProgress] | None) -> None:
         """Steps until the queue is empty; first what goes on."""
         self._stepping = True
         hosted, event = None, None
         try:
             if goes_on is not None:
-                self._walk(*goes_on)
+                self._run_effects(*goes_on)
             while self._queue:
                 hosted, event = self._queue.popleft()
                 if hosted.held is None:
-                    self._step(hosted, event)
+                    self._run_step(hosted, event)
                 elif isinstance(event, Fetch):
-                    _say_nothing(event.token)
+                    _skip_fetch(event.token)
                 elif not isinstance(event, Tick):
                     hosted.later.append(event)
         except Exception as error:
@@ -152,9 +154,9 @@ class Carrier:
             halt_process("stopped-by-a-broken-invariant-or-disk", error)
         self._stepping = False
 
-    def _step(self, hosted: Hosted, event: ReplicaEvent) -> None:
+    def _run_step(self, hosted: HostedPartition, event: ReplicaEvent) -> None:
         replica, tracing = hosted.replica, self._trace.on
-        if not tracing and not self._points.armed:  # the common case of a broker without a harness
+        if not tracing and not self._failpoints.armed:  # the common case of a broker without a harness
             for effect in replica.step(event):
                 self._carry_out[type(effect)](hosted, effect)
             return
@@ -162,12 +164,12 @@ class Carrier:
         before = take_snapshot(replica) if tracing else None
         effects = replica.step(event)
         lines = () if before is None else replica_lines(before, event, effects, take_snapshot(replica))
-        if self._points.armed:
+        if self._failpoints.armed:
             stops = find_stops(hosted.key, replica, event, effects, lines)
-            self._walk(hosted, Walk(effects=effects, lines=lines, stops=stops, hw=hw))
+            self._run_effects(hosted, StepInProgress(effects=effects, lines=lines, stops=stops, hw=hw))
             return
         for effect in effects:
-            if lines and not isinstance(effect, _UNTOLD):
+            if lines and not isinstance(effect, _BEFORE_THEIR_LINES):
                 self._trace.write_replica_lines(hosted.topic, hosted.partition, lines)
                 lines = ()
             self._carry_out[type(effect)](hosted, effect)
@@ -176,44 +178,46 @@ class Carrier:
 
     # -- with anything armed -------------------------------------------------------------------------------
 
-    def _walk(self, hosted: Hosted, walk: Walk) -> None:
+    def _run_effects(self, hosted: HostedPartition, walk: StepInProgress) -> None:
         """Carries out what is left of a step, up to where it is held."""
         while True:
             while walk.stops and walk.stops[0].after <= walk.done:
-                if self._held(hosted, walk, walk.stops.pop(0)):
+                if self._hold_at(hosted, walk, walk.stops.pop(0)):
                     return
             if walk.done == len(walk.effects):
                 break
             effect = walk.effects[walk.done]
-            if not isinstance(effect, _UNTOLD):
-                self._show(hosted, walk, walk.stops[0].shown if walk.stops else len(walk.lines))
+            if not isinstance(effect, _BEFORE_THEIR_LINES):
+                self._write_lines(hosted, walk, walk.stops[0].shown if walk.stops else len(walk.lines))
             flushed = hosted.log.recovery_point
             self._carry_out[type(effect)](hosted, effect)
             walk.done += 1
             if isinstance(effect, Append) and hosted.log.recovery_point > flushed:
-                walk.stops.insert(0, self._fsync(hosted, walk))
-        self._show(hosted, walk, len(walk.lines))
+                walk.stops.insert(0, self._fsync_stop(hosted, walk))
+        self._write_lines(hosted, walk, len(walk.lines))
 
-    def _held(self, hosted: Hosted, walk: Walk, stop: Stop) -> bool:
-        self._show(hosted, walk, stop.shown)
+    def _hold_at(self, hosted: HostedPartition, walk: StepInProgress, stop: Stop) -> bool:
+        self._write_lines(hosted, walk, stop.shown)
         hosted.held, walk.at = walk, stop.place  # also while the whole process stands still there
-        if self._points.meet(stop.place, partial(self._let_go, hosted)) is Fate.HELD:
+        if self._failpoints.meet(stop.place, partial(self._resume, hosted)) is Fate.HELD:
             return True
         hosted.held = walk.at = None
         return False
 
-    def _show(self, hosted: Hosted, walk: Walk, lines: int) -> None:
+    def _write_lines(self, hosted: HostedPartition, walk: StepInProgress, lines: int) -> None:
         """The first so many lines are in the trace."""
-        if walk.told < lines:
-            self._trace.write_replica_lines(hosted.topic, hosted.partition, walk.lines[walk.told : lines])
-            walk.told = lines
+        if walk.lines_written < lines:
+            self._trace.write_replica_lines(
+                hosted.topic, hosted.partition, walk.lines[walk.lines_written : lines]
+            )
+            walk.lines_written = lines
 
-    def _fsync(self, hosted: Hosted, walk: Walk) -> Stop:
+    def _fsync_stop(self, hosted: HostedPartition, walk: StepInProgress) -> Stop:
         place = FailpointSite(name="D.fsync", topic=hosted.topic, partition=hosted.partition,
                       epoch=hosted.replica.leader_epoch, offset=hosted.log.recovery_point)  # fmt: skip
-        return Stop(after=walk.done, shown=walk.told, place=place)
+        return Stop(after=walk.done, shown=walk.lines_written, place=place)
 
-    def _let_go(self, hosted: Hosted) -> None:
+    def _resume(self, hosted: HostedPartition) -> None:
         """The rest of the step it was held in, then what has come since."""
         if self._closed:
             return
@@ -223,11 +227,11 @@ class Carrier:
         walk.at = None
         self._queue.extend((hosted, event) for event in hosted.later)
         hosted.later.clear()
-        self._drain((hosted, walk))
-        self._tell_let_go(hosted)
+        self._run_queue((hosted, walk))
+        self._on_resume(hosted)
 
 
-def _say_nothing(token: Any) -> None:
+def _skip_fetch(token: Any) -> None:
     """To a fetch: it hears nothing of this replica now."""
     asker, index = token
-    asker.told(index, None)
+    asker.complete(index, None)

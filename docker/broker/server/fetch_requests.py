@@ -20,19 +20,20 @@ from broker.process_log import halt_process
 from broker.protocol import errors
 from broker.protocol.messages import CONSUMER, Fetch, FetchAnswer
 from broker.protocol.purgatory import DelayedFetchPurgatory
-from broker.server.replica_manager import Host, Hosted, Key, now_ms
+from broker.server.effect_runner import HostedPartition, Key
+from broker.server.replica_manager import ReplicaManager, now_ms
 from broker.server.socket_server import Connection
 from broker.wire.codec import RequestHeader
 from broker.wire.fast_codec import FetchedPartition, write_fetch_response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RequestedPartition:
     """One partition of a fetch; `hosted` is None where `error` says why it cannot be read here."""
 
     topic: str  # as the answer names it: name or id
     partition: int
-    hosted: Hosted | None
+    hosted: HostedPartition | None
     error: int
     offset: int
     current_leader_epoch: int
@@ -41,10 +42,10 @@ class Wanted:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Reading:
+class DelayedFetch:
     """A fetch on its way."""
 
-    readings: "Readings"
+    readings: "FetchRequests"
     connection: Connection
     head: RequestHeader
     replica: int
@@ -52,17 +53,17 @@ class Reading:
     min_bytes: int
     max_bytes: int
     deadline_ms: int
-    wanted: Sequence[Wanted]
+    wanted: Sequence[RequestedPartition]
     answers: list[FetchAnswer | None] = field(default_factory=list)
     heard: set[int] = field(default_factory=set)  # indexes of those that have spoken: credited, if at all
     outstanding: int = 0
 
-    def ask(self, *, again: bool) -> None:
+    def read_partitions(self, *, again: bool) -> None:
         now = now_ms()
         self.answers = [None] * len(self.wanted)
         self.outstanding = sum([each.hosted is not None for each in self.wanted])
         if not self.outstanding:
-            self.readings.asked(self)
+            self.readings.try_complete(self)
             return
         post = self.readings.host.post
         for index, each in enumerate(self.wanted):
@@ -81,38 +82,38 @@ class Reading:
                     ),
                 )
 
-    def told(self, index: int, answer: Any) -> None:
+    def complete(self, index: int, answer: Any) -> None:
         """None: it says nothing now."""
         self.answers[index] = answer
         if answer is not None:
             self.heard.add(index)
         self.outstanding -= 1
         if not self.outstanding:
-            self.readings.asked(self)
+            self.readings.try_complete(self)
 
 
-class Readings:
+class FetchRequests:
     """All fetches of a broker: it answers and parks them, and wakes them when told that something moved."""
 
     def __init__(self) -> None:
-        self.host: Host  # set by the broker, which both belong to
+        self.host: ReplicaManager  # set by the broker, which both belong to
         self._purgatory = DelayedFetchPurgatory()
         self._woken: list[Any] = []
 
-    def begin(self, reading: Reading) -> None:
-        reading.connection.gone.append(lambda: self._forget(reading))
-        reading.ask(again=False)
+    def start(self, reading: DelayedFetch) -> None:
+        reading.connection.on_close.append(lambda: self._drop(reading))
+        reading.read_partitions(again=False)
 
-    def asked(self, reading: Reading) -> None:
+    def try_complete(self, reading: DelayedFetch) -> None:
         """Every partition has spoken: answer or park."""
         try:
-            fetched, size, at_once = self._read(reading)
+            fetched, size, at_once = self._collect(reading)
         except Exception as error:
             halt_process("read-failed", error)
         missing = reading.min_bytes - size
         silent = bool(reading.wanted) and not any(each is not None for each in fetched)
         if not silent and (at_once or missing <= 0 or reading.deadline_ms <= now_ms()):
-            self._answer(reading, fetched)
+            self._send_response(reading, fetched)
             return
         keys = [each.hosted.key for each in reading.wanted if each.hosted is not None]
         self._purgatory.park(
@@ -123,7 +124,7 @@ class Readings:
             deadline_ms=reading.deadline_ms,
         )
 
-    def _read(self, reading: Reading) -> tuple[list[FetchedPartition | None], int, bool]:
+    def _collect(self, reading: DelayedFetch) -> tuple[list[FetchedPartition | None], int, bool]:
         """What the answer would hold, how many bytes, and whether it must not wait (KIP-74: the first
         partition with data gives a batch, however large). None for whoever says nothing."""
         fetched: list[FetchedPartition | None] = []
@@ -159,7 +160,7 @@ class Readings:
             )
         return fetched, size, at_once
 
-    def _answer(self, reading: Reading, fetched: list[FetchedPartition | None]) -> None:
+    def _send_response(self, reading: DelayedFetch, fetched: list[FetchedPartition | None]) -> None:
         topics: list[tuple[str, list[FetchedPartition]]] = []
         for each, answer in zip(reading.wanted, fetched, strict=True):
             if answer is None:
@@ -169,7 +170,7 @@ class Readings:
             topics[-1][1].append(answer)
         if reading.connection.closed:
             return
-        reading.connection.gone.pop()
+        reading.connection.on_close.pop()
         reading.connection.answer(
             write_fetch_response(reading.head.version, reading.head.correlation, topics)
         )
@@ -191,16 +192,16 @@ class Readings:
     def _wake(self, woken: list[Any]) -> None:
         if woken:
             if not self._woken:
-                asyncio.get_running_loop().call_soon(self._ask_again)
+                asyncio.get_running_loop().call_soon(self._retry_woken)
             self._woken += woken
 
-    def _ask_again(self) -> None:
+    def _retry_woken(self) -> None:
         woken, self._woken = self._woken, []
         for reading in woken:
             if not reading.connection.closed:
-                reading.ask(again=True)
+                reading.read_partitions(again=True)
 
-    def _forget(self, reading: Reading) -> None:
+    def _drop(self, reading: DelayedFetch) -> None:
         self._purgatory.forget(reading)
         with contextlib.suppress(ValueError):
             self._woken.remove(reading)

@@ -10,76 +10,79 @@ from collections.abc import Callable
 from functools import partial
 
 from broker.protocol.messages import EndOffsetRequest, FollowerRequest, LogEndsRequest
-from broker.server.replica_manager import Hosted, Key
+from broker.server.effect_runner import HostedPartition, Key
 from broker.testing.failpoint_requests import FailpointSite
 from broker.testing.failpoints import Failpoints, Fate
 
 
-class Gate:
+class FetcherFailpoints:
     """`look` is told when something may be sent again, `lost` of a message that nobody will get."""
 
     def __init__(
-        self, points: Failpoints, look: Callable[[], None], lost: Callable[[Hosted, FollowerRequest], None]
+        self,
+        points: Failpoints,
+        look: Callable[[], None],
+        lost: Callable[[HostedPartition, FollowerRequest], None],
     ) -> None:
-        self._points = points
+        self._failpoints = points
         self._look = look
         self._lost = lost
         self._waiting: dict[Key, FollowerRequest] = {}  # requests held back, or whose answer is
         self._let_go: dict[Key, FollowerRequest] = {}  # requests that may go now, unasked
         self._begun: dict[Key, int] = {}  # the leader epoch in which something was last answered
 
-    def waits(self, hosted: Hosted, wish: FollowerRequest) -> bool:
+    def is_waiting(self, hosted: HostedPartition, wish: FollowerRequest) -> bool:
         """Whether this wish must not be asked now."""
         return hosted.held is not None or self._waiting.get(hosted.key) == wish
 
-    def begun(self, hosted: Hosted, wish: FollowerRequest) -> None:
+    def note_answered(self, hosted: HostedPartition, wish: FollowerRequest) -> None:
         """Something was answered: the fetches after it are not the first request of this leader epoch."""
         self._begun[hosted.key] = wish.leader_epoch
 
-    def sends(self, hosted: Hosted, wish: FollowerRequest) -> bool:
+    def may_send(self, hosted: HostedPartition, wish: FollowerRequest) -> bool:
         """Whether this wish goes out now; to be asked once before each sending."""
-        if not self._points.armed and not self._let_go:
+        if not self._failpoints.armed and not self._let_go:
             return True
         key = hosted.key
         if self._let_go.pop(key, None) == wish or isinstance(wish, LogEndsRequest):
             return True
         first = isinstance(wish, EndOffsetRequest) or self._begun.get(key) != wish.leader_epoch
-        place = _place("F.epoch_req" if first else "F.before_refetch", hosted, wish)
-        fate = self._points.meet(place, partial(self._go, key, wish))
+        place = _site("F.epoch_req" if first else "F.before_refetch", hosted, wish)
+        fate = self._failpoints.meet(place, partial(self._release, key, wish))
         if fate is Fate.HELD:
             self._waiting[key] = wish
         elif fate is Fate.DROPPED:
             self._lost(hosted, wish)
         return fate is Fate.GO
 
-    def takes(self, hosted: Hosted, wish: FollowerRequest, take: Callable[[], None]) -> bool:
+    def may_take(self, hosted: HostedPartition, wish: FollowerRequest, take: Callable[[], None]) -> bool:
         """Whether the answer to this wish is taken now; else `take` is called when it is let go."""
-        if not self._points.armed:
+        if not self._failpoints.armed:
             return True
 
         def late() -> None:
-            self._done(hosted.key, wish)
+            self._stop_waiting(hosted.key, wish)
             take()
             self._look()
 
-        fate = self._points.meet(_place("F.fetch_resp", hosted, wish), late)
+        fate = self._failpoints.meet(_site("F.fetch_resp", hosted, wish), late)
         if fate is Fate.HELD:
             self._waiting[hosted.key] = wish
         elif fate is Fate.DROPPED:
             self._lost(hosted, wish)
         return fate in (Fate.GO, Fate.DOUBLED)
 
-    def _go(self, key: Key, wish: FollowerRequest) -> None:
-        self._done(key, wish)
+    def _release(self, key: Key, wish: FollowerRequest) -> None:
+        self._stop_waiting(key, wish)
         self._let_go[key] = wish
         self._look()
 
-    def _done(self, key: Key, wish: FollowerRequest) -> None:
+    def _stop_waiting(self, key: Key, wish: FollowerRequest) -> None:
         if self._waiting.get(key) == wish:
             del self._waiting[key]
 
 
-def _place(name: str, hosted: Hosted, wish: FollowerRequest) -> FailpointSite:
+def _site(name: str, hosted: HostedPartition, wish: FollowerRequest) -> FailpointSite:
     return FailpointSite(
         name=name, topic=hosted.topic, partition=hosted.partition, epoch=wish.leader_epoch, peer=wish.leader,
         offset=-1 if isinstance(wish, EndOffsetRequest | LogEndsRequest) else wish.offset,

@@ -22,31 +22,32 @@ from broker.protocol.messages import (
 )
 from broker.protocol.rules import Rules
 from broker.server.config import Config
-from broker.server.node_connection import Line, Unreachable
-from broker.server.replica_manager import Host, Hosted, Key, now_ms
+from broker.server.effect_runner import HostedPartition, Key
+from broker.server.node_connection import NodeConnection, Unreachable
+from broker.server.replica_manager import ReplicaManager, now_ms
 from broker.wire.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from broker.wire.codec import make, request_parts
 
 EARLIEST, LATEST = -2, -1
 _LINES_MAX = 8
-Errand = EndOffsetRequest | LogEndsRequest
+OffsetRequest = EndOffsetRequest | LogEndsRequest
 
 
-class Errands:
+class FollowerOffsetRequests:
     """Those to one leader. `answered` hears of an answer without an error, `failed` of one with it,
     `unreachable` that there was none, and `done` in any case that one is over."""
 
     def __init__(
         self,
-        host: Host,
-        dial: Callable[[], Line],
+        host: ReplicaManager,
+        dial: Callable[[], NodeConnection],
         *,
-        answered: Callable[[Hosted, FollowerRequest], None],
-        failed: Callable[[Hosted, FollowerRequest, int], None],
-        unreachable: Callable[[Hosted, FollowerRequest, Unreachable], None],
+        answered: Callable[[HostedPartition, FollowerRequest], None],
+        failed: Callable[[HostedPartition, FollowerRequest, int], None],
+        unreachable: Callable[[HostedPartition, FollowerRequest, Unreachable], None],
         done: Callable[[], None],
     ) -> None:
-        self._host = host
+        self._replica_manager = host
         self._config: Config = host.config
         self._dial = dial
         self._answered = answered
@@ -54,21 +55,21 @@ class Errands:
         self._unreachable = unreachable
         self._done = done
         self._room = asyncio.Semaphore(_LINES_MAX)
-        self._lines: list[Line] = []  # free ones
-        self._running: dict[Key, tuple[Errand, asyncio.Task[None]]] = {}
+        self._lines: list[NodeConnection] = []  # free ones
+        self._running: dict[Key, tuple[OffsetRequest, asyncio.Task[None]]] = {}
 
-    def asks(self, hosted: Hosted, wish: Errand) -> bool:
+    def is_running(self, hosted: HostedPartition, wish: OffsetRequest) -> bool:
         """Whether this is being asked already."""
         running = self._running.get(hosted.key)
         return running is not None and running[0] == wish
 
-    def begin(self, hosted: Hosted, wish: Errand) -> asyncio.Task[None]:
+    def begin(self, hosted: HostedPartition, wish: OffsetRequest) -> asyncio.Task[None]:
         earlier = self._running.get(hosted.key)
         if earlier is not None:
             earlier[1].cancel()
         task = asyncio.create_task(self._run(hosted, wish), name=f"errand to {wish.leader}")
         self._running[hosted.key] = wish, task
-        task.add_done_callback(lambda done: self._over(hosted, done))
+        task.add_done_callback(lambda done: self._finish_task(hosted, done))
         return task
 
     async def close(self) -> None:
@@ -80,7 +81,7 @@ class Errands:
         for line in self._lines:
             line.close()
 
-    def _over(self, hosted: Hosted, task: asyncio.Task[None]) -> None:
+    def _finish_task(self, hosted: HostedPartition, task: asyncio.Task[None]) -> None:
         running = self._running.get(hosted.key)
         if running is not None and running[1] is task:
             del self._running[hosted.key]
@@ -90,14 +91,14 @@ class Errands:
                 halt_process("fetcher-failed", failure)
             self._done()
 
-    async def _run(self, hosted: Hosted, wish: Errand) -> None:
+    async def _run(self, hosted: HostedPartition, wish: OffsetRequest) -> None:
         async with self._room:
             line = self._lines.pop() if self._lines else self._dial()
             try:
                 if isinstance(wish, LogEndsRequest):
-                    await self._log_ends(line, hosted, wish)
+                    await self._request_log_ends(line, hosted, wish)
                 else:
-                    await self._end_offset(line, hosted, wish)
+                    await self._request_end_offset(line, hosted, wish)
             except Unreachable as failure:
                 line.close()
                 self._unreachable(hosted, wish, failure)
@@ -107,71 +108,77 @@ class Errands:
             else:
                 self._lines.append(line)
 
-    async def _log_ends(self, line: Line, hosted: Hosted, wish: LogEndsRequest) -> None:
-        start_error, start = await self._offset(line, hosted, wish, EARLIEST)
-        end_error, end = await self._offset(line, hosted, wish, LATEST)
+    async def _request_log_ends(
+        self, line: NodeConnection, hosted: HostedPartition, wish: LogEndsRequest
+    ) -> None:
+        start_error, start = await self._request_offset(line, hosted, wish, EARLIEST)
+        end_error, end = await self._request_offset(line, hosted, wish, LATEST)
         error = start_error or end_error
-        self._host.post(
+        self._replica_manager.post(
             hosted,
             LogEndsResponse(
                 now_ms=now_ms(), leader=wish.leader, asked=wish, error=error, log_start=start, log_end=end
             ),
         )
-        self._over_with(hosted, wish, error)
+        self._report(hosted, wish, error)
 
-    def _over_with(self, hosted: Hosted, wish: Errand, error: int) -> None:
+    def _report(self, hosted: HostedPartition, wish: OffsetRequest, error: int) -> None:
         if error:
             self._failed(hosted, wish, error)
         else:
             self._answered(hosted, wish)
 
-    async def _offset(
-        self, line: Line, hosted: Hosted, wish: LogEndsRequest, timestamp: int
+    async def _request_offset(
+        self, line: NodeConnection, hosted: HostedPartition, wish: LogEndsRequest, timestamp: int
     ) -> tuple[int, int]:
         request, parts = request_parts(LIST_OFFSETS, 7)
         asked = make(
             parts.ListOffsetsPartition,
             partition_index=hosted.partition,
             timestamp=timestamp,
-            current_leader_epoch=current_epoch(self._host.rules, wish),
+            current_leader_epoch=epoch_to_send(self._replica_manager.rules, wish),
         )
         topic = make(parts.ListOffsetsTopic, name=hosted.topic, partitions=(asked,))
         body = make(request, replica_id=self._config.node_id, isolation_level=0, topics=(topic,))
-        answer = await line.ask(LIST_OFFSETS, 7, body, timeout_s=self._config.socket_timeout_ms / 1000)
-        part = _only(answer)
+        answer = await line.send_request(
+            LIST_OFFSETS, 7, body, timeout_s=self._config.socket_timeout_ms / 1000
+        )
+        part = _single_partition(answer)
         return int(part.error_code), part.offset
 
-    async def _end_offset(self, line: Line, hosted: Hosted, wish: EndOffsetRequest) -> None:
+    async def _request_end_offset(
+        self, line: NodeConnection, hosted: HostedPartition, wish: EndOffsetRequest
+    ) -> None:
         request, parts = request_parts(OFFSET_FOR_LEADER_EPOCH, 4)
         asked = make(
             parts.OffsetForLeaderPartition,
             partition=hosted.partition,
             leader_epoch=wish.epoch,
-            current_leader_epoch=current_epoch(self._host.rules, wish),
+            current_leader_epoch=epoch_to_send(self._replica_manager.rules, wish),
         )
         topic = make(parts.OffsetForLeaderTopic, topic=hosted.topic, partitions=(asked,))
         body = make(request, replica_id=self._config.node_id, topics=(topic,))
-        answer = await line.ask(
+        answer = await line.send_request(
             OFFSET_FOR_LEADER_EPOCH, 4, body, timeout_s=self._config.socket_timeout_ms / 1000
         )
-        part = _only(answer)
+        part = _single_partition(answer)
         end = None
         if part.end_offset >= 0:
             end = EpochEnd(epoch=part.leader_epoch, end_offset=part.end_offset)
         error = int(part.error_code)
-        self._host.post(
+        self._replica_manager.post(
             hosted,
             EndOffsetResponse(now_ms=now_ms(), leader=wish.leader, asked=wish, error=error, end=end),
         )
-        self._over_with(hosted, wish, error)
+        self._report(hosted, wish, error)
 
 
-def current_epoch(rules: Rules, wish: FollowerRequest) -> int:
+def epoch_to_send(rules: Rules, wish: FollowerRequest) -> int:
     """What the generations that do not fence could not send."""
     return wish.leader_epoch if rules.fences_followers or rules.credits_this_epoch_only else NO_EPOCH
 
 
-def _only(answer: Any) -> Any:
+def _single_partition(answer: Any) -> Any:
     """The one partition of an answer that was asked for one."""
     parts = [part for topic in answer.topics for part in topic.partitions]
     if len(parts) != 1:

@@ -21,17 +21,17 @@ from broker.wire.codec import RequestHeader, error_code, make, milliseconds, res
 
 GROUP_REFUSED = errors.GROUP_AUTHORIZATION_FAILED
 TRANSACTION_REFUSED = errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-_TOLD_MAX = 1_000  # client ids remembered
+_LOGGED_MAX = 1_000  # client ids remembered
 _NO_OFFSET = -1
 _NO_TIME = milliseconds(0)
 
 
-class Groups:
+class GroupRequests:
     """Answers for the groups and transactions that there are not."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._told: set[tuple[str, str | None]] = set()
+        self._logged: set[tuple[str, str | None]] = set()
         self.serves: dict[int, Callable[[Any, RequestHeader], Any]] = {
             api_keys.FIND_COORDINATOR: self._find_coordinator,
             api_keys.JOIN_GROUP: self._join_group,
@@ -43,8 +43,8 @@ class Groups:
 
     def refuse(self, what: str, head: RequestHeader, error: int, **besides: object) -> int:
         """The error, told in the log the first time that this client asks for it."""
-        if (what, head.client) not in self._told and len(self._told) < _TOLD_MAX:
-            self._told.add((what, head.client))
+        if (what, head.client) not in self._logged and len(self._logged) < _LOGGED_MAX:
+            self._logged.add((what, head.client))
             name = errors.error_name(error)
             log("warning", "not-served", asked=what, client=head.client, **besides, error=name)
         return error

@@ -17,7 +17,7 @@ from broker.process_log import halt_process, log
 from broker.protocol import errors
 from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo
 from broker.server.config import Config
-from broker.server.node_connection import Line, Unreachable
+from broker.server.node_connection import NodeConnection, Unreachable
 from broker.testing.failpoint_requests import CarriedEpochs, FailpointSite
 from broker.testing.failpoints import Failpoints, Fate
 from broker.wire.codec import WireError
@@ -29,7 +29,7 @@ _COPY = 0x7FFFFFFF  # the correlation id of a message that may be sent twice
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Message:
+class _PendingMessage:
     metadata: Metadata
     epoch: int  # of the incarnation that it is for
     before: Metadata | None  # what that incarnation had been sent, or will be, when this came
@@ -39,7 +39,7 @@ class _Message:
     copy: bool = False  # the second one
 
 
-class Herald:
+class MetadataPublisher:
     """The task that keeps one broker informed."""
 
     def __init__(
@@ -48,36 +48,36 @@ class Herald:
         self._broker = broker
         self._metadata = metadata
         self._config = config
-        self._points = points
+        self._failpoints = points
         self._more = asyncio.Event()
         self._timeout_s = max(0.2, config.session_timeout_ms / 3000)
-        self._messages: list[_Message] = []  # still to be sent, in order
+        self._messages: list[_PendingMessage] = []  # still to be sent, in order
         self._latest: Metadata | None = None  # that became a message
-        self._line = Line(f"broker {broker}", self._address, "controller")
+        self._line = NodeConnection(f"broker {broker}", self._address, "controller")
         self._task = asyncio.create_task(self._run(), name=f"herald {broker}")
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         """There is new metadata."""
         metadata = self._metadata()
         if self._latest is not None and self._latest.version == metadata.version:
             return
-        watched = self._points.armed and self._points.is_armed_for("C.elected", self._broker)
+        watched = self._failpoints.armed and self._failpoints.is_armed_for("C.elected", self._broker)
         held = any(not each.may_go for each in self._messages)
-        message = _Message(
-            metadata=metadata, epoch=self._info(metadata).epoch, before=self._before(metadata),
-            kept=watched or held,
+        message = _PendingMessage(
+            metadata=metadata, epoch=self._broker_info(metadata).epoch,
+            before=self._last_sent_metadata(metadata), kept=watched or held,
         )  # fmt: skip
         self._latest = metadata
-        if watched and not self._passes(message):
+        if watched and not self._meet_failpoint(message):
             return
         self._messages = [each for each in self._messages if each.kept]
         self._messages.append(message)
         self._more.set()
 
-    def _before(self, metadata: Metadata) -> Metadata | None:
+    def _last_sent_metadata(self, metadata: Metadata) -> Metadata | None:
         overtaken = [each for each in self._messages if not each.kept]
         before = overtaken[0].before if overtaken else self._latest
-        if before is None or self._info(before).epoch != self._info(metadata).epoch:
+        if before is None or self._broker_info(before).epoch != self._broker_info(metadata).epoch:
             return None
         return before
 
@@ -88,15 +88,15 @@ class Herald:
 
     # -- failpoints ------------------------------------------------------------------------------------------
 
-    def _passes(self, message: _Message) -> bool:
+    def _meet_failpoint(self, message: _PendingMessage) -> bool:
         """Whether there is such a message: not if it is dropped. One that is held stands in the queue, and
         all that comes later behind it."""
-        places = _places(self._broker, message.metadata, message.before)
-        fate = self._points.meet(
+        places = _sites(self._broker, message.metadata, message.before)
+        fate = self._failpoints.meet(
             places[0],
-            partial(self._let_go, message),
+            partial(self._release, message),
             also=places[1:],
-            freight=CarriedEpochs(epochs=_epochs(message.metadata)),
+            freight=CarriedEpochs(epochs=_leader_epochs(message.metadata)),
         )
         if fate is Fate.HELD:
             message.may_go = False
@@ -104,7 +104,7 @@ class Herald:
             message.frame = write_leader_and_isr(_COPY, self._broker, message.epoch, message.metadata)
         return fate is not Fate.DROPPED
 
-    def _let_go(self, message: _Message) -> None:
+    def _release(self, message: _PendingMessage) -> None:
         """A message that was held, or the second of one that was doubled: that goes before all that wait."""
         if message.frame is not None:
             copies = sum(1 for each in self._messages if each.copy)
@@ -115,12 +115,12 @@ class Herald:
 
     # -- sending ---------------------------------------------------------------------------------------------
 
-    def _info(self, metadata: Metadata) -> BrokerInfo:
+    def _broker_info(self, metadata: Metadata) -> BrokerInfo:
         return next(each for each in metadata.brokers if each.id == self._broker)
 
     def _address(self) -> tuple[str, int]:
-        info = self._info(self._metadata())
-        return self._config.dialled(info.id, (info.host, info.port))
+        info = self._broker_info(self._metadata())
+        return self._config.address_to_dial(info.id, (info.host, info.port))
 
     async def _run(self) -> None:
         failures = 0
@@ -137,13 +137,13 @@ class Herald:
                     failures = 0
                     continue
                 failures += 1
-                await self._rest(min(_AGAIN_S * failures, _AGAIN_S_MAX))
+                await self._pause(min(_AGAIN_S * failures, _AGAIN_S_MAX))
         except asyncio.CancelledError:
             raise
         except Exception as error:
             halt_process("herald-failed", error)
 
-    async def _rest(self, rest_s: float) -> None:
+    async def _pause(self, rest_s: float) -> None:
         """Before the next attempt; cut short by new metadata (a broker that is back has registered)."""
         try:
             async with asyncio.timeout(rest_s):
@@ -151,11 +151,11 @@ class Herald:
         except TimeoutError:
             pass
 
-    async def _send(self, message: _Message, *, quiet: bool) -> bool:
+    async def _send(self, message: _PendingMessage, *, quiet: bool) -> bool:
         """Whether it is done with: answered, or never to be taken any more."""
         metadata, epoch, frame = message.metadata, message.epoch, message.frame
         try:
-            _, answer = await self._line.ask_raw(
+            _, answer = await self._line.exchange_frames(
                 lambda number: frame or write_leader_and_isr(number, self._broker, epoch, metadata),
                 timeout_s=self._timeout_s,
             )
@@ -175,10 +175,10 @@ class Herald:
                 broker_epoch=epoch,
                 error=errors.error_name(error),
             )
-        return not error or message.copy or epoch != self._info(self._metadata()).epoch
+        return not error or message.copy or epoch != self._broker_info(self._metadata()).epoch
 
 
-def _places(broker: int, metadata: Metadata, before: Metadata | None) -> list[FailpointSite]:
+def _sites(broker: int, metadata: Metadata, before: Metadata | None) -> list[FailpointSite]:
     """One for each partition of which the broker hears something new, or one without a partition."""
     places = [
         FailpointSite(
@@ -186,17 +186,17 @@ def _places(broker: int, metadata: Metadata, before: Metadata | None) -> list[Fa
         )
         for name, topic in metadata.topics.items()
         for part in topic.partitions
-        if not _knew(before, name, part)
+        if not _already_knew(before, name, part)
     ]
     return places or [FailpointSite(name="C.elected", peer=broker)]
 
 
-def _knew(before: Metadata | None, topic: str, part: PartitionInfo) -> bool:
+def _already_knew(before: Metadata | None, topic: str, part: PartitionInfo) -> bool:
     known = None if before is None else before.topics.get(topic)
     return known is not None and part in known.partitions
 
 
-def _epochs(metadata: Metadata) -> dict[tuple[str, int], int]:
+def _leader_epochs(metadata: Metadata) -> dict[tuple[str, int], int]:
     return {
         (name, part.partition): part.leader_epoch
         for name, topic in metadata.topics.items()

@@ -23,7 +23,7 @@ class Unreachable(Exception):
     """The other side did not connect, did not answer in time, or answered nonsense."""
 
 
-class _Answers(asyncio.Protocol):
+class _ResponseReader(asyncio.Protocol):
     """The reading half: one frame at a time into one future."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class _Answers(asyncio.Protocol):
             self.transport.abort()
 
 
-class Line:
+class NodeConnection:
     """One node to be asked; dialled when first asked, and again after a failure. `where` is looked up at each
     dialling: the node may have moved."""
 
@@ -65,45 +65,45 @@ class Line:
         self.who = who
         self._where = where
         self._client = client
-        self._answers: _Answers | None = None
+        self._answers: _ResponseReader | None = None
         self._address: Address | None = None
         self._correlations = itertools.count(1)
         self._one_at_a_time = asyncio.Lock()
 
-    async def ask(self, key: int, version: int, body: Any, *, timeout_s: float) -> Any:
+    async def send_request(self, key: int, version: int, body: Any, *, timeout_s: float) -> Any:
         """A request of kio's; the answer likewise."""
-        return await self.ask_frame(
+        return await self.send_frame(
             key,
             version,
             lambda number: write_request(key, version, number, self._client, body),
             timeout_s=timeout_s,
         )
 
-    async def ask_frame(
+    async def send_frame(
         self, key: int, version: int, frame: Callable[[int], bytes], *, timeout_s: float
     ) -> Any:
         """A request already in bytes, made for the correlation id given; kio's answer."""
-        number, answer = await self.ask_raw(frame, timeout_s=timeout_s)
+        number, answer = await self.exchange_frames(frame, timeout_s=timeout_s)
         try:
             return read_response(answer, key, version, number)
         except WireError as error:
             self.close()
             raise Unreachable(f"{self.who}: {error}") from error
 
-    async def ask_raw(self, frame: Callable[[int], bytes], *, timeout_s: float) -> tuple[int, bytes]:
+    async def exchange_frames(self, frame: Callable[[int], bytes], *, timeout_s: float) -> tuple[int, bytes]:
         """The correlation id and the answer's frame. The time-out counts waiting for the line, too."""
         number = next(self._correlations) & 0x7FFFFFFF
         try:
             async with asyncio.timeout(timeout_s), self._one_at_a_time:
-                return number, await self._ask(frame(number))
+                return number, await self._exchange(frame(number))
         except TimeoutError:
             raise Unreachable(f"{self.who} did not answer in {timeout_s:g} s") from None
         except OSError as error:
             raise Unreachable(f"{self.who} cannot be reached: {error}") from None
 
-    async def _ask(self, frame: bytes) -> bytes:
+    async def _exchange(self, frame: bytes) -> bytes:
         try:
-            answers = await self._connected()
+            answers = await self._connect()
             waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
             answers.waiting = waiting
             if answers.transport is None:
@@ -118,14 +118,14 @@ class Line:
         answers.waiting = None
         return answer
 
-    async def _connected(self) -> _Answers:
+    async def _connect(self) -> _ResponseReader:
         address = self._where()
         answers = self._answers
         if answers is not None and answers.transport is not None and address == self._address:
             return answers
         self.close()
         loop = asyncio.get_running_loop()
-        _, made = await loop.create_connection(_Answers, *address)
+        _, made = await loop.create_connection(_ResponseReader, *address)
         self._answers, self._address = made, address
         return made
 

@@ -14,7 +14,8 @@ from typing import Any
 from broker.process_log import halt_process
 from broker.protocol import errors
 from broker.protocol.messages import CONSUMER, ListOffsets, OffsetsForLeaderEpoch
-from broker.server.replica_manager import Host, Hosted, now_ms
+from broker.server.effect_runner import HostedPartition
+from broker.server.replica_manager import ReplicaManager, now_ms
 from broker.server.socket_server import Connection
 from broker.storage.offsets_by_timestamp import (
     EARLIEST_TIMESTAMP,
@@ -33,31 +34,31 @@ from broker.wire.codec import (
     write_response,
 )
 
-Find = Callable[[str, int], tuple[Hosted | None, int]]
+FindPartition = Callable[[str, int], tuple[HostedPartition | None, int]]
 _NO_TIME = milliseconds(0)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Gathering:
+class PendingAnswers:
     """Answers of several replicas to one request, until all are there. `answers` begin as errors."""
 
     answers: list[Any]
     outstanding: int
     then: Callable[[list[Any]], None] = field(repr=False)
 
-    def told(self, index: int, answer: Any) -> None:
+    def complete(self, index: int, answer: Any) -> None:
         self.answers[index] = answer
-        self.done()
+        self.finish_one()
 
-    def done(self) -> None:
+    def finish_one(self) -> None:
         self.outstanding -= 1
         if not self.outstanding:
             self.then(self.answers)
 
 
-def _gather(
-    host: Host,
-    found: Sequence[tuple[Hosted | None, int]],
+def _ask_replicas(
+    host: ReplicaManager,
+    found: Sequence[tuple[HostedPartition | None, int]],
     event: Callable[[int, Any], Any],
     then: Callable[[list[Any]], None],
 ) -> None:
@@ -65,19 +66,19 @@ def _gather(
     asked = [
         (index, hosted) for index, (hosted, error) in enumerate(found) if hosted is not None and not error
     ]
-    gathering = Gathering(answers=[error for _, error in found], outstanding=len(asked) + 1, then=then)
+    gathering = PendingAnswers(answers=[error for _, error in found], outstanding=len(asked) + 1, then=then)
     for index, hosted in asked:
         host.post(hosted, event(index, (gathering, index)))
-    gathering.done()
+    gathering.finish_one()
 
 
-def asker(replica: int, me: int) -> int:
+def requesting_replica(replica: int, me: int) -> int:
     """Who asks, as the machine may be told: Kafka's negative ids (debugging consumer) are clients, and
     nobody is this replica itself."""
     return CONSUMER if replica < 0 or replica == me else replica
 
 
-def _offset(hosted: Hosted | None, timestamp: int, answer: Any) -> tuple[int, dict[str, Any]]:
+def _find_answer(hosted: HostedPartition | None, timestamp: int, answer: Any) -> tuple[int, dict[str, Any]]:
     """The error, and what ListOffsets tells, of the replica's answer: of a time it has told the HW, below
     which the record is looked for. There may be none: then the offset is -1, and that is no error."""
     error = answer if isinstance(answer, int) else answer.error
@@ -95,7 +96,9 @@ def _offset(hosted: Hosted | None, timestamp: int, answer: Any) -> tuple[int, di
     return error, told
 
 
-def _known(found: tuple[Hosted | None, int], timestamp: int) -> tuple[Hosted | None, int]:
+def _check_timestamp(
+    found: tuple[HostedPartition | None, int], timestamp: int
+) -> tuple[HostedPartition | None, int]:
     """The same, with the error for what is no time and none of the words for one that are served."""
     hosted, error = found
     if not error and timestamp < MAX_TIMESTAMP:
@@ -103,12 +106,14 @@ def _known(found: tuple[Hosted | None, int], timestamp: int) -> tuple[Hosted | N
     return hosted, error
 
 
-def list_offsets(host: Host, look: Find, connection: Connection, frame: bytes, head: RequestHeader) -> None:
+def handle_list_offsets(
+    host: ReplicaManager, look: FindPartition, connection: Connection, frame: bytes, head: RequestHeader
+) -> None:
     """Serve one ListOffsets 1-7: the first offset, the next, the first since a time, the youngest's."""
     request = read_request(frame, head)
-    replica = asker(request.replica_id, host.config.node_id)
+    replica = requesting_replica(request.replica_id, host.config.node_id)
     asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
-    found = [_known(look(name, part.partition_index), part.timestamp) for name, part in asked]
+    found = [_check_timestamp(look(name, part.partition_index), part.timestamp) for name, part in asked]
 
     def event(index: int, token: object) -> ListOffsets:
         part = asked[index][1]
@@ -124,7 +129,7 @@ def list_offsets(host: Host, look: Find, connection: Connection, frame: bytes, h
         cls, parts = response_parts(LIST_OFFSETS, head.version)
         topics: dict[str, list[Any]] = {}
         for (name, part), (hosted, _), each in zip(asked, found, answers, strict=True):
-            error, told = _offset(hosted, part.timestamp, each)
+            error, told = _find_answer(hosted, part.timestamp, each)
             topics.setdefault(name, []).append(
                 make(
                     parts.ListOffsetsPartitionResponse,
@@ -147,15 +152,19 @@ def list_offsets(host: Host, look: Find, connection: Connection, frame: bytes, h
             )
         )
 
-    _gather(host, found, event, answer)
+    _ask_replicas(host, found, event, answer)
 
 
-def offset_for_leader_epoch(
-    host: Host, find_offset: Find, connection: Connection, frame: bytes, head: RequestHeader
+def handle_offset_for_leader_epoch(
+    host: ReplicaManager,
+    find_offset: FindPartition,
+    connection: Connection,
+    frame: bytes,
+    head: RequestHeader,
 ) -> None:
     """Serve one OffsetForLeaderEpoch 2-4."""
     request = read_request(frame, head)
-    replica = asker(getattr(request, "replica_id", -1), host.config.node_id)
+    replica = requesting_replica(getattr(request, "replica_id", -1), host.config.node_id)
     asked = [(topic.topic, part) for topic in request.topics for part in topic.partitions]
     found = [find_offset(name, part.partition) for name, part in asked]
 
@@ -198,4 +207,4 @@ def offset_for_leader_epoch(
             )
         )
 
-    _gather(host, found, event, answer)
+    _ask_replicas(host, found, event, answer)

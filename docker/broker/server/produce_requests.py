@@ -12,7 +12,8 @@ from typing import Any
 
 from broker.protocol import errors
 from broker.protocol.messages import Batch, Produce
-from broker.server.replica_manager import Host, Hosted, now_ms
+from broker.server.effect_runner import HostedPartition
+from broker.server.replica_manager import ReplicaManager, now_ms
 from broker.server.socket_server import Connection
 from broker.wire.codec import RequestHeader, read_request
 from broker.wire.fast_codec import write_produce_response
@@ -22,11 +23,11 @@ _MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # of the attributes the low byte
 _CODEC, _ZSTD, _TRANSACTIONAL, _CONTROL = 0x07, 4, 0x10, 0x20
 
 # (hosted, error) of a topic and partition that a client named
-Find = Callable[[str, int], tuple[Hosted | None, int]]
+FindPartition = Callable[[str, int], tuple[HostedPartition | None, int]]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Producing:
+class PendingProduce:
     """A produce on its way; `answers` are (topic, partition, error, base offset, log start)."""
 
     connection: Connection
@@ -35,17 +36,17 @@ class Producing:
     answers: list[tuple[str, int, int, int, int]] = field(default_factory=list)
     outstanding: int = 1  # one for the request itself, until all of it has been handed on
 
-    def told(self, index: int, answer: Any) -> None:
+    def complete(self, index: int, answer: Any) -> None:
         topic, partition, *_ = self.answers[index]
         self.answers[index] = (topic, partition, answer.error, answer.base_offset, answer.log_start)
-        self.done()
+        self.finish_one()
 
-    def done(self) -> None:
+    def finish_one(self) -> None:
         self.outstanding -= 1
         if not self.outstanding:
-            self._answer()
+            self._send_response()
 
-    def _answer(self) -> None:
+    def _send_response(self) -> None:
         if self.acks == 0:
             if any(error for _, _, error, _, _ in self.answers):
                 self.connection.close("a produce with acks=0 was refused")
@@ -60,18 +61,20 @@ class Producing:
         self.connection.answer(write_produce_response(self.head.version, self.head.correlation, topics))
 
 
-def produce(host: Host, find: Find, connection: Connection, frame: bytes, head: RequestHeader) -> None:
+def handle_produce(
+    host: ReplicaManager, find: FindPartition, connection: Connection, frame: bytes, head: RequestHeader
+) -> None:
     """Serve one Produce 3-9."""
     request = read_request(frame, head)
     acks = int(request.acks)
-    producing = Producing(connection=connection, head=head, acks=acks)
+    producing = PendingProduce(connection=connection, head=head, acks=acks)
     timeout_ms = max(0, int(request.timeout.total_seconds() * 1000))
     transactional = request.transactional_id is not None
     limit = host.config.message_max_bytes
-    asked: list[tuple[Hosted, Produce]] = []
+    asked: list[tuple[HostedPartition, Produce]] = []
     for topic in request.topic_data:
         for part in topic.partition_data:
-            batch, error = _batch(part.records, head.version, limit)
+            batch, error = _read_batch(part.records, head.version, limit)
             hosted, unknown = find(topic.name, part.index)
             error = unknown or error
             if acks not in (-1, 0, 1):
@@ -96,14 +99,16 @@ def produce(host: Host, find: Find, connection: Connection, frame: bytes, head: 
     producing.outstanding += len(asked)
     for hosted, event in asked:
         host.post(hosted, event)
-    producing.done()
+    producing.finish_one()
 
 
-def _batch(records: Any, version: int, limit: int) -> tuple[Batch | None, int]:
+def _read_batch(records: Any, version: int, limit: int) -> tuple[Batch | None, int]:
     """The one batch of a partition's records, or Kafka's error for what is there instead."""
     if records is None or len(records) < HEADER_BYTES:
-        return None, errors.INVALID_RECORD if not records or _old(records) else errors.CORRUPT_MESSAGE
-    if _old(records):
+        return None, errors.INVALID_RECORD if not records or _is_old_format(
+            records
+        ) else errors.CORRUPT_MESSAGE
+    if _is_old_format(records):
         return None, errors.INVALID_RECORD
     try:
         batches = parse_batches(records, max_batch_bytes=limit)
@@ -119,6 +124,6 @@ def _batch(records: Any, version: int, limit: int) -> tuple[Batch | None, int]:
     return batches[0], errors.NONE
 
 
-def _old(records: Any) -> bool:
+def _is_old_format(records: Any) -> bool:
     """A message set of format v0 or v1, whose magic stands at the same place."""
     return len(records) > _MAGIC_AT and records[_MAGIC_AT] < MAGIC

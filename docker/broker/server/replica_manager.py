@@ -35,7 +35,7 @@ from broker.protocol.metadata import Metadata, TopicInfo
 from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from broker.protocol.rules import Rules
 from broker.server.config import LONG_MAX, Config
-from broker.server.effect_runner import Carrier, CarryOut, Hosted, Key
+from broker.server.effect_runner import EffectHandlers, EffectRunner, HostedPartition, Key
 from broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
     PARTITION_METADATA,
@@ -51,7 +51,6 @@ from broker.testing.failpoints import Failpoints
 from broker.testing.trace import Trace
 from broker.testing.trace_events import RecoveredLogSummary, checkpoint_line, start_lines, take_snapshot
 
-__all__ = ["Host", "Hosted", "Key", "Watchers", "now_ms"]
 CLOSE_DELETED_AFTER_MS = 60_000  # as long as Kafka keeps the files of a deleted topic
 MIN_INSYNC, FLUSH_MESSAGES, SEGMENT_BYTES = "min.insync.replicas", "flush.messages", "segment.bytes"
 
@@ -61,64 +60,64 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class Token(Protocol):
+class Requester(Protocol):
     """Who asked. The machine gives it back; what it is told depends on what was asked."""
 
-    def told(self, index: int, answer: Any) -> None: ...
+    def complete(self, index: int, answer: Any) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watchers:
+class ReplicaListeners:
     """Who hears of what the replicas do, beside those that asked."""
 
     appended: Callable[[Key, int], None]  # by a leader: so many bytes
     hw_moved: Callable[[Key], None]
-    role_changed: Callable[[Hosted], None]
-    propose: Callable[[Hosted, ProposeIsr], None]
-    let_go: Callable[[Hosted], None]  # a failpoint has held it
+    role_changed: Callable[[HostedPartition], None]
+    propose: Callable[[HostedPartition, ProposeIsr], None]
+    let_go: Callable[[HostedPartition], None]  # a failpoint has held it
 
 
 @dataclass(slots=True, kw_only=True)
-class Host:
+class ReplicaManager:
     """All replicas of a broker, by topic and partition."""
 
     config: Config
     rules: Rules
     files: LogDirectory
     clean: bool  # the last stop was orderly
-    watchers: Watchers
-    hosted: dict[Key, Hosted] = field(default_factory=dict)
+    watchers: ReplicaListeners
+    hosted: dict[Key, HostedPartition] = field(default_factory=dict)
     idle: dict[Key, LocalLog] = field(default_factory=dict)  # recovered, and not yet told who leads
     _checkpointed: dict[Key, int] = field(default_factory=dict)
     _metadata: Metadata = field(default_factory=lambda: Metadata(version=0, brokers=(), topics={}))  # taken
     _deleted: list[tuple[int, LocalLog]] = field(default_factory=list)  # (when to close it, it), in order
     trace: Trace = field(default_factory=Trace)
     points: Failpoints = field(default_factory=Failpoints)
-    _carrier: Carrier = field(init=False)
+    _effect_runner: EffectRunner = field(init=False)
 
     def __post_init__(self) -> None:
         self._checkpointed = read_offset_checkpoint(self.config.log_dir, HIGH_WATERMARKS)
-        carry_out: CarryOut = {
+        carry_out: EffectHandlers = {
             Append: self._append,
             Truncate: self._truncate,
             Reset: self._reset,
             SaveEpochs: lambda hosted, effect: hosted.log.save_epochs(effect.entries),
             HwMoved: lambda hosted, effect: self.watchers.hw_moved(hosted.key),
             RoleChanged: self._role_changed,
-            ProduceAnswer: _tell,
-            FetchAnswer: _tell,
-            EndOffsetAnswer: _tell,
-            ListOffsetsAnswer: _tell,
+            ProduceAnswer: _answer_requester,
+            FetchAnswer: _answer_requester,
+            EndOffsetAnswer: _answer_requester,
+            ListOffsetsAnswer: _answer_requester,
             ProposeIsr: self.watchers.propose,
         }
-        self._carrier = Carrier(carry_out, self.trace, self.points, self._let_go)
+        self._effect_runner = EffectRunner(carry_out, self.trace, self.points, self._partition_resumed)
         self.trace.read_position = self._standing_of
 
     # -- events --------------------------------------------------------------------------------------------
 
-    def post(self, hosted: Hosted, event: ReplicaEvent) -> None:
+    def post(self, hosted: HostedPartition, event: ReplicaEvent) -> None:
         """Step now, or, when called out of an effect, after what is queued."""
-        self._carrier.post(hosted, event)
+        self._effect_runner.post(hosted, event)
 
     def tick(self) -> None:
         now = now_ms()
@@ -129,12 +128,12 @@ class Host:
 
     # -- effects -------------------------------------------------------------------------------------------
 
-    def _append(self, hosted: Hosted, effect: Append) -> None:
+    def _append(self, hosted: HostedPartition, effect: Append) -> None:
         hosted.log.append(effect.batches)
         if effect.leading:
             self.watchers.appended(hosted.key, sum([len(batch.data) for batch in effect.batches]))
 
-    def _truncate(self, hosted: Hosted, effect: Truncate) -> None:
+    def _truncate(self, hosted: HostedPartition, effect: Truncate) -> None:
         log(
             "info",
             "truncated",
@@ -146,11 +145,11 @@ class Host:
         )
         hosted.log.truncate(effect.to)
 
-    def _reset(self, hosted: Hosted, effect: Reset) -> None:
+    def _reset(self, hosted: HostedPartition, effect: Reset) -> None:
         log("info", "reset", topic=hosted.topic, partition=hosted.partition, start=effect.start)
         hosted.log.reset(effect.start)
 
-    def _role_changed(self, hosted: Hosted, effect: RoleChanged) -> None:
+    def _role_changed(self, hosted: HostedPartition, effect: RoleChanged) -> None:
         replica = hosted.replica
         log(
             "info",
@@ -167,7 +166,7 @@ class Host:
 
     # -- the partitions there are --------------------------------------------------------------------------
 
-    def take(self, metadata: Metadata) -> None:
+    def apply_metadata(self, metadata: Metadata) -> None:
         """Tell every replica here who leads it; those that are new are made, or recovered from disk; those
         whose topic was deleted go."""
         me, now, broker_epochs = self.config.node_id, now_ms(), metadata.broker_epochs
@@ -178,7 +177,9 @@ class Host:
             for part in topic.partitions:
                 if me not in part.replicas:
                     continue
-                hosted = self.hosted.get((topic.name, part.partition)) or self._open(topic, part.partition)
+                hosted = self.hosted.get((topic.name, part.partition)) or self._create_partition(
+                    topic, part.partition
+                )
                 if self._is_deleted(hosted):
                     continue  # an earlier topic of that name, held at a failpoint
                 if hosted.configs != topic.configs:
@@ -196,35 +197,35 @@ class Host:
                     ),
                 )
 
-    def _configure(self, hosted: Hosted, topic: TopicInfo) -> None:
+    def _configure(self, hosted: HostedPartition, topic: TopicInfo) -> None:
         """Let the topic's configs, or else the broker's, rule this replica."""
-        flush = _setting(topic, FLUSH_MESSAGES, self.config.flush_messages)
+        flush = _topic_or_broker_setting(topic, FLUSH_MESSAGES, self.config.flush_messages)
         hosted.configs = topic.configs
         hosted.replica.configure(self._replica_config(topic))
         hosted.log.configure(
-            segment_bytes=_setting(topic, SEGMENT_BYTES, self.config.segment_bytes),
+            segment_bytes=_topic_or_broker_setting(topic, SEGMENT_BYTES, self.config.segment_bytes),
             flush_messages=None if flush == LONG_MAX else flush,
         )
 
     def _replica_config(self, topic: TopicInfo) -> ReplicaConfig:
         return ReplicaConfig(
-            min_insync_replicas=_setting(topic, MIN_INSYNC, self.config.min_insync_replicas),
+            min_insync_replicas=_topic_or_broker_setting(topic, MIN_INSYNC, self.config.min_insync_replicas),
             replica_lag_time_max_ms=self.config.replica_lag_time_max_ms,
         )
 
     # -- topics that were deleted --------------------------------------------------------------------------
 
-    def _is_deleted(self, hosted: Hosted) -> bool:
+    def _is_deleted(self, hosted: HostedPartition) -> bool:
         topic = self._metadata.topics.get(hosted.topic)
         return topic is None or topic.id != hosted.topic_id
 
-    def _let_go(self, hosted: Hosted) -> None:
+    def _partition_resumed(self, hosted: HostedPartition) -> None:
         """A failpoint has let it go; its topic may have been deleted meanwhile."""
         self.watchers.let_go(hosted)
         if self.hosted.get(hosted.key) is hosted and self._is_deleted(hosted):
-            self.take(self._metadata)
+            self.apply_metadata(self._metadata)
 
-    def _delete(self, hosted: Hosted) -> None:
+    def _delete(self, hosted: HostedPartition) -> None:
         """It leads and follows nobody any more, whoever waits hears so, and its directory goes. One that is
         held at a failpoint goes when it is let go."""
         replica = hosted.replica
@@ -263,9 +264,11 @@ class Host:
         except Exception as error:
             halt_process("log-cannot-be-opened", error)
         if self.trace.on:
-            self.trace.write_process_lines(start_lines(self.clean, list(map(self._found, self.idle))))
+            self.trace.write_process_lines(
+                start_lines(self.clean, list(map(self._recovered_log_summary, self.idle)))
+            )
 
-    def _found(self, key: Key) -> RecoveredLogSummary:
+    def _recovered_log_summary(self, key: Key) -> RecoveredLogSummary:
         """A log as recovered, for the trace."""
         log_start, leo, found = self.idle[key].log_start, self.idle[key].leo, self.idle[key].recovered
         return RecoveredLogSummary(
@@ -282,7 +285,7 @@ class Host:
         hosted = self.hosted.get((topic, partition))
         if hosted is None:
             return None
-        return hosted.replica.leader_epoch, hosted.replica.leo, hosted.shown_hw
+        return hosted.replica.leader_epoch, hosted.replica.leo, hosted.visible_hw
 
     def _open_log(self, key: Key, topic_id: str, segment_bytes: int) -> LocalLog:
         opened = LocalLog.open(
@@ -305,9 +308,9 @@ class Host:
         self.idle[key] = opened
         return opened
 
-    def _log_of(self, key: Key, topic: TopicInfo) -> LocalLog:
+    def _get_or_create_log(self, key: Key, topic: TopicInfo) -> LocalLog:
         """The log recovered at start, unless the topic has a segment size of its own; or a new one."""
-        segment_bytes = _setting(topic, SEGMENT_BYTES, self.config.segment_bytes)
+        segment_bytes = _topic_or_broker_setting(topic, SEGMENT_BYTES, self.config.segment_bytes)
         found = self.idle.pop(key, None)
         if found is not None and read_topic_id(self.files, found.folder) not in (topic.id, None):
             log("info", "deleted", topic=key[0], partition=key[1], leo=found.leo)
@@ -321,10 +324,10 @@ class Host:
         self._open_log(key, topic.id, segment_bytes)
         return self.idle.pop(key)
 
-    def _open(self, topic: TopicInfo, partition: int) -> Hosted:
+    def _create_partition(self, topic: TopicInfo, partition: int) -> HostedPartition:
         key = (topic.name, partition)
         try:
-            partition_log = self._log_of(key, topic)
+            partition_log = self._get_or_create_log(key, topic)
             checkpointed = self._checkpointed.get(key, 0)
             found = partition_log.recovered
             replica = Replica(
@@ -338,7 +341,7 @@ class Host:
         except Exception as error:
             halt_process("log-cannot-be-opened", error)
         partition_log.release_recovered_batches()
-        hosted = Hosted(
+        hosted = HostedPartition(
             topic=topic.name,
             topic_id=topic.id,
             partition=partition,
@@ -350,14 +353,16 @@ class Host:
         self.hosted[key] = hosted
         return hosted
 
-    def state(self) -> list[dict[str, Any]]:
+    def describe_replicas(self) -> list[dict[str, Any]]:
         """Each replica as the control socket tells it."""
         return [
-            _view(self.hosted[key], self.clean) if key in self.hosted else self._idle_view(key)
+            _describe_partition(self.hosted[key], self.clean)
+            if key in self.hosted
+            else self._describe_unassigned_log(key)
             for key in sorted({**self.hosted, **self.idle})
         ]
 
-    def _idle_view(self, key: Key) -> dict[str, Any]:
+    def _describe_unassigned_log(self, key: Key) -> dict[str, Any]:
         found = self.idle[key]
         return {
             "topic": key[0], "partition": key[1], "leader": -1, "epoch": -1, "log_start": found.log_start,
@@ -368,10 +373,10 @@ class Host:
 
     # -- checkpoints ---------------------------------------------------------------------------------------
 
-    def checkpoint(self) -> None:
+    def checkpoint_high_watermarks(self) -> None:
         """replication-offset-checkpoint with every HW there is; of logs not opened yet what it said before.
         Written only when something moved."""
-        moved = {key: hosted.settled_hw for key, hosted in self.hosted.items()}
+        moved = {key: hosted.checkpointable_hw for key, hosted in self.hosted.items()}
         offsets = {**self._checkpointed, **moved}
         if not self.rules.checkpoints_every_partition:  # the mutant's: KAFKA-1647
             offsets = {
@@ -394,13 +399,13 @@ class Host:
             if self.points.armed and hw != before.get(key):
                 epoch = self.hosted[key].replica.leader_epoch
                 place = FailpointSite(name="D.ckpt", topic=key[0], partition=key[1], epoch=epoch, offset=hw)
-                self._carrier.stand(self.hosted[key], place)
+                self._effect_runner.hold_between_steps(self.hosted[key], place)
 
     def _trace_checkpoints(self, what: str, values: Mapping[Key, int]) -> None:
         for key, value in values.items():
             if key in self.hosted:  # of a log that nobody has followed or led yet nothing has moved
                 now = replace(
-                    take_snapshot(self.hosted[key].replica), hw=self.hosted[key].shown_hw
+                    take_snapshot(self.hosted[key].replica), hw=self.hosted[key].visible_hw
                 )
                 self.trace.write_replica_lines(*key, [checkpoint_line(what, value, now)])
 
@@ -413,8 +418,8 @@ class Host:
         write_offset_checkpoint(self.files, RECOVERY_POINTS, recovery_points)
         if self.trace.on:
             self._trace_checkpoints("recovery", recovery_points)
-        self.checkpoint()
-        self._carrier.close()
+        self.checkpoint_high_watermarks()
+        self._effect_runner.close()
         for each in logs.values():
             each.close()
 
@@ -430,24 +435,24 @@ def read_topic_id(files: LogDirectory, folder: str) -> str | None:
         return None
 
 
-def _setting(topic: TopicInfo, key: str, default: int) -> int:
+def _topic_or_broker_setting(topic: TopicInfo, key: str, default: int) -> int:
     """A topic's own value, which the controller has checked to be a number, or the broker's."""
     own = topic.configs.get(key)
     return default if own is None else int(own)
 
 
-def _tell(hosted: Hosted, effect: Any) -> None:
+def _answer_requester(hosted: HostedPartition, effect: Any) -> None:
     token, index = effect.token
-    token.told(index, effect)
+    token.complete(index, effect)
 
 
-def _view(hosted: Hosted, clean: bool) -> dict[str, Any]:
+def _describe_partition(hosted: HostedPartition, clean: bool) -> dict[str, Any]:
     replica = hosted.replica
     epochs = replica.epochs
     return {
         "topic": hosted.topic, "partition": hosted.partition, "leader": replica.leader,
         "epoch": replica.leader_epoch, "log_start": replica.log_start, "leo": replica.leo,
-        "hw": hosted.shown_hw,
+        "hw": hosted.visible_hw,
         "isr": list(replica.isr), "checkpointed_hw": hosted.checkpointed_hw, "clean": clean,
         "proposing": replica.proposing,
         "epochs": None if epochs is None else [list(each) for each in epochs],

@@ -27,12 +27,12 @@ class Connection(asyncio.Protocol):
         self._handler = handler
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray()
-        self._in_hand = False
+        self._request_in_hand = False
         self._full = False  # the transport's buffer
         self._reading = True
         self._looking = False
         self._transport: asyncio.Transport | None = None
-        self.gone: list[Callable[[], None]] = []  # called when the client has left
+        self.on_close: list[Callable[[], None]] = []  # called when the client has left
 
     @property
     def peer(self) -> str:
@@ -49,22 +49,22 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        for tell in self.gone:
+        for tell in self.on_close:
             tell()
-        self.gone.clear()
+        self.on_close.clear()
 
     def pause_writing(self) -> None:
         self._full = True
 
     def resume_writing(self) -> None:
         self._full = False
-        self._look()
+        self._handle_frames()
 
     def data_received(self, data: bytes) -> None:
         buffer = self._buffer
         if (
             not buffer
-            and not self._in_hand
+            and not self._request_in_hand
             and not self._full
             and len(data) >= 4
             and (_SIZE.unpack_from(data)[0] == len(data) - 4 <= self._max_frame_bytes)
@@ -72,8 +72,8 @@ class Connection(asyncio.Protocol):
             self._handle(data[4:])
             return
         buffer += data
-        self._look()
-        if len(buffer) > _READ_AHEAD_BYTES and self._in_hand and self._transport is not None:
+        self._handle_frames()
+        if len(buffer) > _READ_AHEAD_BYTES and self._request_in_hand and self._transport is not None:
             self._reading = False
             self._transport.pause_reading()
 
@@ -84,9 +84,9 @@ class Connection(asyncio.Protocol):
             return
         if frame is not None:
             transport.write(frame)
-        self._in_hand = False
+        self._request_in_hand = False
         if self._buffer:
-            self._look()
+            self._handle_frames()
         if not self._reading and len(self._buffer) <= _READ_AHEAD_BYTES:
             self._reading = True
             transport.resume_reading()
@@ -96,14 +96,14 @@ class Connection(asyncio.Protocol):
             log("warning", "connection-closed", peer=self.peer, why=why)
             self._transport.abort()
 
-    def _look(self) -> None:
+    def _handle_frames(self) -> None:
         """Hand on whole frames while nothing is in hand. Not re-entered: an answer may come inside the
         handler."""
         if self._looking:
             return
         self._looking = True
         try:
-            while not self._in_hand and not self._full and not self.closed:
+            while not self._request_in_hand and not self._full and not self.closed:
                 buffer = self._buffer
                 if len(buffer) < 4:
                     return
@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
             self._looking = False
 
     def _handle(self, frame: bytes) -> None:
-        self._in_hand = True
+        self._request_in_hand = True
         try:
             self._handler(self, frame)
         except WireError as error:
@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
             halt_process("request-handler-failed", error)
 
 
-class Listener:
+class SocketServer:
     """The listening socket and the connections that came through it."""
 
     def __init__(self, handler: Handler, max_frame_bytes: int) -> None:
@@ -142,13 +142,13 @@ class Listener:
         """Listens from now on; OSError where the port is taken."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            self._connection, host, port, reuse_address=True, backlog=512
+            self._new_connection, host, port, reuse_address=True, backlog=512
         )
 
-    def _connection(self) -> Connection:
+    def _new_connection(self) -> Connection:
         connection = Connection(self._handler, self._max_frame_bytes)
         self._connections.add(connection)
-        connection.gone.append(lambda: self._connections.discard(connection))
+        connection.on_close.append(lambda: self._connections.discard(connection))
         return connection
 
     def close(self) -> None:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from broker.protocol import errors
 from broker.server.config import Config
 
-NUMBERS = {  # topic config -> the broker's own of the same meaning
+NUMERIC_CONFIGS = {  # topic config -> the broker's own of the same meaning
     "min.insync.replicas": "min.insync.replicas",
     "flush.messages": "log.flush.interval.messages",
     "segment.bytes": "log.segment.bytes",
 }
-TRUTHS = {"unclean.leader.election.enable": "unclean.leader.election.enable"}
-SERVED = {**NUMBERS, **TRUTHS}
+BOOLEAN_CONFIGS = {"unclean.leader.election.enable": "unclean.leader.election.enable"}
+SERVED = {**NUMERIC_CONFIGS, **BOOLEAN_CONFIGS}
 _ONLY = {  # one value is what this broker does
     "cleanup.policy": "delete",
     "message.timestamp.type": "CreateTime",
@@ -41,13 +41,13 @@ _KEPT = frozenset(
 _SET, _DELETE = 0, 1  # operations of IncrementalAlterConfigs; 2 and 3 are for lists
 
 
-def config_problem(configs: Mapping[str, str]) -> tuple[int, str]:
+def check_topic_configs(configs: Mapping[str, str]) -> tuple[int, str]:
     """What is wrong with a topic's configs: Kafka's error and why; (0, "") where nothing is."""
     for key, value in configs.items():
-        if key in NUMBERS:
+        if key in NUMERIC_CONFIGS:
             if not (value.isascii() and value.isdecimal() and 1 <= int(value) < 2**63):
                 return errors.INVALID_CONFIG, f"{key}: a number of at least 1 is wanted, not {value!r}"
-        elif key in TRUTHS:
+        elif key in BOOLEAN_CONFIGS:
             if value.lower() not in ("true", "false"):
                 return errors.INVALID_CONFIG, f"{key}: true or false is wanted, not {value!r}"
         elif key in _ONLY:
@@ -58,7 +58,7 @@ def config_problem(configs: Mapping[str, str]) -> tuple[int, str]:
     return errors.NONE, ""
 
 
-def altered(
+def alter_configs(
     configs: Mapping[str, str], changes: Iterable[tuple[str, int, str | None]]
 ) -> dict[str, str] | str:
     """The configs after these changes (name, operation, value), or what is wrong with the changes."""
@@ -83,7 +83,7 @@ _TYPES = {"flush.messages": LONG, "cleanup.policy": LIST}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class DescribedConfig:
     """One config as DescribeConfigs tells it. `synonyms`: (name, value, source), what rules first."""
 
     name: str
@@ -94,9 +94,9 @@ class Described:
     synonyms: tuple[tuple[str, str, int], ...]
 
 
-def of_topic(configs: Mapping[str, str], config: Config) -> list[Described]:
+def describe_topic_configs(configs: Mapping[str, str], config: Config) -> list[DescribedConfig]:
     """All that mean something here, and all that the topic was given."""
-    brokers = {each.name: each for each in of_broker(config)}
+    brokers = {each.name: each for each in describe_broker_configs(config)}
     found = []
     for name in sorted({*SERVED, *_ONLY, *configs}):
         below: tuple[tuple[str, str, int], ...] = ()
@@ -106,22 +106,26 @@ def of_topic(configs: Mapping[str, str], config: Config) -> list[Described]:
             below = ((name, _ONLY[name], DEFAULT),)
         own = ((name, configs[name], TOPIC),) if name in configs else ()
         synonyms = own + below
-        kind = _TYPES.get(name, BOOLEAN if name in TRUTHS else INT if name in NUMBERS else STRING)
+        kind = _TYPES.get(
+            name, BOOLEAN if name in BOOLEAN_CONFIGS else INT if name in NUMERIC_CONFIGS else STRING
+        )
         _, value, source = synonyms[0]
         found.append(
-            Described(name=name, value=value, source=source, type=kind, read_only=False, synonyms=synonyms)
+            DescribedConfig(
+                name=name, value=value, source=source, type=kind, read_only=False, synonyms=synonyms
+            )
         )
     return found
 
 
-def of_broker(config: Config) -> list[Described]:
+def describe_broker_configs(config: Config) -> list[DescribedConfig]:
     """Kafka's keys that this broker knows. None can be altered while it runs."""
     found = []
-    for name, value, default in config.told():
+    for name, value, default in config.describe_kafka_keys():
         source = DEFAULT if value == default else STATIC
         kind = BOOLEAN if value in ("true", "false") else INT if value.isdecimal() else STRING
         found.append(
-            Described(name=name, value=value, source=source, type=kind, read_only=True,
+            DescribedConfig(name=name, value=value, source=source, type=kind, read_only=True,
                       synonyms=((name, value, source),))
         )  # fmt: skip
     return found

@@ -11,7 +11,7 @@ from typing import Any
 from broker.protocol import errors
 from broker.protocol.messages import AlterTopic, DeleteTopic, GrowTopic
 from broker.protocol.metadata import Metadata, TopicInfo
-from broker.server.topic_configs import altered, config_problem
+from broker.server.topic_configs import alter_configs, check_topic_configs
 from broker.wire import api_keys
 from broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
 
@@ -41,7 +41,7 @@ class TopicRequests:
         cls, parts = response_parts(head.key, head.version)
         results = []
         for asked in request.topics:
-            topic = self._named(asked)
+            topic = self._find_topic(asked)
             if topic is None:
                 by_id = asked.name is None
                 error = errors.UNKNOWN_TOPIC_ID if by_id else errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -60,7 +60,7 @@ class TopicRequests:
             )
         return make(cls, throttle_time=_NO_TIME, responses=tuple(results))
 
-    def _named(self, asked: Any) -> TopicInfo | None:
+    def _find_topic(self, asked: Any) -> TopicInfo | None:
         topics = self._metadata().topics
         if asked.name is not None:
             return topics.get(asked.name)
@@ -100,7 +100,7 @@ class TopicRequests:
         anew = head.key == api_keys.ALTER_CONFIGS
         results = []
         for resource in request.resources:
-            error, message = self._alter(resource, anew=anew, validate_only=request.validate_only)
+            error, message = self._alter_one(resource, anew=anew, validate_only=request.validate_only)
             results.append(
                 make(
                     parts.AlterConfigsResourceResponse,
@@ -112,7 +112,7 @@ class TopicRequests:
             )
         return make(cls, throttle_time=_NO_TIME, responses=tuple(results))
 
-    def _alter(self, resource: Any, *, anew: bool, validate_only: bool) -> tuple[int, str]:
+    def _alter_one(self, resource: Any, *, anew: bool, validate_only: bool) -> tuple[int, str]:
         if resource.resource_type != TOPIC_RESOURCE:
             return errors.INVALID_REQUEST, "only a topic's configs can be altered while brokers run"
         topic = self._metadata().topics.get(resource.resource_name)
@@ -121,10 +121,10 @@ class TopicRequests:
         changes = [
             (each.name, _SET if anew else each.config_operation, each.value) for each in resource.configs
         ]
-        configs = altered({} if anew else topic.configs, changes)
+        configs = alter_configs({} if anew else topic.configs, changes)
         if isinstance(configs, str):
             return errors.INVALID_CONFIG, configs
-        error, problem = config_problem(configs)
+        error, problem = check_topic_configs(configs)
         if error or validate_only:
             return error, problem
         answer = self._step(

@@ -190,7 +190,7 @@ class MemoryCluster:
         """Crash and lose the batches that were not flushed, or all above `keep` of them."""
         self.crash(node)
         disk = self.nodes[node].disk
-        kept = disk.recovery_point if keep is None else max(keep, disk.recovery_point)
+        kept = disk.flushed if keep is None else max(keep, disk.flushed)
         del disk.batches[kept:]
 
     def tear(self, node: int) -> None:
@@ -220,7 +220,7 @@ class MemoryCluster:
 
     def flush(self, node: int) -> None:
         disk = self.nodes[node].disk
-        disk.recovery_point = len(disk.batches)
+        disk.flushed = len(disk.batches)
 
     def checkpoint(self, node: int) -> None:
         """Write replication-offset-checkpoint."""

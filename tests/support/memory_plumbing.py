@@ -43,19 +43,19 @@ FETCH_WAIT_MS = 500
 def append(cluster: "MemoryCluster", it: Node, effect: Append) -> None:
     it.disk.batches.extend(effect.batches)
     if cluster.flush_every:
-        it.disk.recovery_point = len(it.disk.batches)
+        it.disk.flushed = len(it.disk.batches)
     if effect.leading:
         wake(cluster, it, it.purgatory.appended("t", len(effect.batches)))
 
 
 def truncate(cluster: "MemoryCluster", it: Node, effect: Truncate) -> None:
     it.disk.batches[:] = [batch for batch in it.disk.batches if batch.base_offset < effect.to]
-    it.disk.recovery_point = min(it.disk.recovery_point, len(it.disk.batches))
+    it.disk.flushed = min(it.disk.flushed, len(it.disk.batches))
 
 
 def reset(cluster: "MemoryCluster", it: Node, effect: Reset) -> None:
     it.disk.batches.clear()
-    it.disk.recovery_point, it.disk.log_start = 0, effect.start
+    it.disk.flushed, it.disk.log_start = 0, effect.start
 
 
 def save_epochs(cluster: "MemoryCluster", it: Node, effect: SaveEpochs) -> None:

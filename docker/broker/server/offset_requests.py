@@ -107,13 +107,19 @@ def _check_timestamp(
 
 
 def handle_list_offsets(
-    host: ReplicaManager, look: FindPartition, connection: Connection, frame: bytes, head: RequestHeader
+    host: ReplicaManager,
+    find_partition: FindPartition,
+    connection: Connection,
+    frame: bytes,
+    head: RequestHeader,
 ) -> None:
     """Serve one ListOffsets 1-7: the first offset, the next, the first since a time, the youngest's."""
     request = read_request(frame, head)
     replica = requesting_replica(request.replica_id, host.config.node_id)
     asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
-    found = [_check_timestamp(look(name, part.partition_index), part.timestamp) for name, part in asked]
+    found = [
+        _check_timestamp(find_partition(name, part.partition_index), part.timestamp) for name, part in asked
+    ]
 
     def event(index: int, token: object) -> ListOffsets:
         part = asked[index][1]
@@ -138,26 +144,19 @@ def handle_list_offsets(
                     **told,
                 )
             )
-        connection.answer(
-            write_response(
-                head.correlation,
-                make(
-                    cls,
-                    throttle_time=_NO_TIME,
-                    topics=tuple(
-                        make(parts.ListOffsetsTopicResponse, name=name, partitions=tuple(each))
-                        for name, each in topics.items()
-                    ),
-                ),
-            )
+        results = tuple(
+            make(parts.ListOffsetsTopicResponse, name=name, partitions=tuple(each))
+            for name, each in topics.items()
         )
+        body = make(cls, throttle_time=_NO_TIME, topics=results)
+        connection.answer(write_response(head.correlation, body))
 
     _ask_replicas(host, found, event, answer)
 
 
 def handle_offset_for_leader_epoch(
     host: ReplicaManager,
-    find_offset: FindPartition,
+    find_partition: FindPartition,
     connection: Connection,
     frame: bytes,
     head: RequestHeader,
@@ -166,7 +165,7 @@ def handle_offset_for_leader_epoch(
     request = read_request(frame, head)
     replica = requesting_replica(getattr(request, "replica_id", -1), host.config.node_id)
     asked = [(topic.topic, part) for topic in request.topics for part in topic.partitions]
-    found = [find_offset(name, part.partition) for name, part in asked]
+    found = [find_partition(name, part.partition) for name, part in asked]
 
     def event(index: int, token: object) -> OffsetsForLeaderEpoch:
         part = asked[index][1]
@@ -193,18 +192,11 @@ def handle_offset_for_leader_epoch(
                     end_offset=-1 if end is None else end.end_offset,
                 )
             )
-        connection.answer(
-            write_response(
-                head.correlation,
-                make(
-                    cls,
-                    throttle_time=_NO_TIME,
-                    topics=tuple(
-                        make(parts.OffsetForLeaderTopicResult, topic=name, partitions=tuple(each))
-                        for name, each in topics.items()
-                    ),
-                ),
-            )
+        results = tuple(
+            make(parts.OffsetForLeaderTopicResult, topic=name, partitions=tuple(each))
+            for name, each in topics.items()
         )
+        body = make(cls, throttle_time=_NO_TIME, topics=results)
+        connection.answer(write_response(head.correlation, body))
 
     _ask_replicas(host, found, event, answer)

@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker check bench soak teeth clean
+.PHONY: help setup demo test test-docker check bench soak teeth pictures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -35,6 +35,9 @@ soak: setup  ## 20,000 histories and 10,000 mistyped ones against the twin, 100,
 
 teeth: setup  ## every known-bad rule against the judge: the table in checkers/README.md, made anew
 	@PYTHONPATH=tests/support $(BIN)/python tests/teeth/matrix.py --readme checkers/README.md $(ARGS)
+
+pictures: setup  ## the README's pictures, made anew from a run of the demo (needs Debian's chromium)
+	@PYTHONPATH=tests/support $(BIN)/python tests/pictures/pictures.py $(ARGS)
 
 clean:  ## remove the environment and caches (saved runs stay)
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

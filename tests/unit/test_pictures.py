@@ -1,0 +1,76 @@
+"""The README's pictures: there, small, whole in themselves, in both schemes; and how they are made."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from readme import README, ROOT
+from svg_pictures import Frame, strip, style_of, terminal, words_of
+
+PICTURES = ROOT / "histories" / "pictures"
+FILES = sorted(PICTURES.glob("*.svg"))
+BYTES_AT_MOST = 60_000
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(picture: str) -> list[str]:
+    return ["".join(one.itertext()) for one in ElementTree.fromstring(picture).iter(f"{SVG}text")]
+
+
+def test_the_readme_shows_each_picture_in_light_and_dark() -> None:
+    told = README.read_text(encoding="utf-8")
+    shown = set(re.findall(r'histories/pictures/([\w-]+\.svg)', told))
+
+    assert shown == {path.name for path in FILES}
+    assert {name.replace("-light", "-dark") for name in shown if "light" in name} == {
+        name for name in shown if "dark" in name}
+    pairs = r'<picture>\n  <source media=.* srcset=.*-dark\.svg">\n  <img src=.* alt="\w'
+    assert len(re.findall(pairs, told)) == 3
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_picture_is_small_and_asks_for_nothing(path: Path) -> None:
+    picture = path.read_text(encoding="utf-8")
+
+    assert len(picture.encode()) < BYTES_AT_MOST
+    root = ElementTree.fromstring(picture)
+    assert {one.tag for one in root.iter()} & {f"{SVG}script", f"{SVG}image", f"{SVG}foreignObject"} == set()
+    names = {name for one in root.iter() for name in one.attrib}
+    assert not [name for name in names if name.endswith("href") or name.startswith("on")]
+    assert "url(http" not in picture
+    assert "@import" not in picture
+
+
+def test_the_demos_picture_has_the_table_of_the_readme() -> None:
+    told = README.read_text(encoding="utf-8").partition("## What you see in the demo")[2]
+    section = told.partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()
+            if line.startswith("|") and "---" not in line]
+    shown = texts((PICTURES / "demo-light.svg").read_text(encoding="utf-8"))
+
+    there = [cell for row in rows for cell in row]
+    begin = shown.index(there[0])
+    assert [one for one in shown[begin:] if set(one) != {"-"} or len(one) == 1][:len(there)] == there
+
+
+def test_a_terminals_words_keep_their_columns() -> None:
+    assert list(words_of("a b   c  <d>")) == [(0, "a b"), (6, "c"), (9, "<d>")]
+    picture = terminal(["verdict  INVALID", "-------  <&>"], "a table", style_of({"ink": "#000"}))
+
+    assert texts(picture) == ["verdict", "INVALID", "-------", "<&>"]
+    assert 'class="bad"' in picture
+    assert 'class="rule"' in picture
+
+
+def test_steps_stand_side_by_side_under_their_sentences() -> None:
+    drawing = '<svg class="logs" viewBox="0 0 400 120" width="400" height="120"><text>n1</text></svg>'
+    frames = [Frame(name="1 acked", said="n1 acked it", drawing=drawing),
+              Frame(name="2 <cut>", said="word " * 20, drawing=drawing)]
+    picture = strip(frames, "two steps", style_of({}))
+
+    assert texts(picture)[:3] == ["1 acked", "n1 acked it", "n1"]
+    assert "2 <cut>" in texts(picture)
+    lefts = re.findall(r'<svg x="([\d.]+)" y="(\d+)" class="logs"', picture)
+    assert [float(left) for left, _ in lefts] == [22, 428]
+    assert len({top for _, top in lefts}) == 1

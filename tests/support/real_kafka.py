@@ -3,9 +3,10 @@
 Not the harness's cluster: one node, no faults; with ZooKeeper beside it, or in KRaft mode its own controller.
 """
 
+import logging
+import shutil
 import subprocess
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -116,7 +117,7 @@ class RealKafka:
         return run_tool(self.kafka, main_class, *words)
 
     def _wait_ready(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": _quiet()})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": quiet()})
         until = time.monotonic() + READY_S
         while True:
             for process in self._processes:
@@ -135,7 +136,7 @@ class RealKafka:
 
     def create(self, topics: Mapping[str, Mapping[str, str]]) -> None:
         """Topics of one partition, each with its configs."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": _quiet()})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": quiet()})
         new = [NewTopic(name, num_partitions=1, replication_factor=1, config=dict(config))
                for name, config in topics.items()]
         for future in admin.create_topics(new, operation_timeout=30).values():
@@ -158,10 +159,14 @@ def dump_log_segments(kafka: Distribution, files: Sequence[Path]) -> str:
                     "--files", ",".join(map(str, files)))
 
 
-def _quiet() -> object:
-    import logging
-
-    logger = logging.getLogger(f"quiet-{uuid.uuid4().hex}")
+def quiet() -> logging.Logger:
+    """Where librdkafka's lines go: nowhere. They tell of a broker that is still starting or has ended."""
+    logger = logging.getLogger("floodmark.tests.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     return logger
+
+
+def missing() -> list[str]:
+    """The programs without which no Kafka can be had here."""
+    return [name for name in ("java", "mvn") if shutil.which(name) is None]

@@ -177,7 +177,9 @@ class _Reader:
             if weight:
                 entries.append((words, float(weight)))
         if self._data.get(name) is not None and not entries:
-            self._refuse(self._lines.at_top(name), f"no [[{name}]] has a weight above 0: nothing is left")
+            self._refuse(self._lines.at_top(name),
+                         f"no [[{name}]] has a weight above 0: nothing is left; give one a weight, or take "
+                         "the table out")
         return entries or [({}, 1.0)]
 
     def _refuse_unknown_systems(self, systems: Sequence[tuple[Mapping[str, Any], float]]) -> None:
@@ -209,7 +211,9 @@ class _Reader:
             if struck and not any(_agrees(case, one) for one in exceptions):
                 cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
         if not cases:
-            self._refuse(self._lines.at_top("except"), "every combination is excepted: nothing would be run")
+            self._refuse(self._lines.at_top("except"),
+                         "every combination is excepted: nothing would be run; take out an [[except]], or "
+                         "`systems` of a [[nemesis]]")
         return tuple(cases)
 
     def _checked(self, table: str, key: str, value: Any, index: int) -> Any:

@@ -10,10 +10,12 @@ import orjson
 import pytest
 from campaign_nights import WAIT_S, begun, ended, events, killed_when, state_of
 from command_line import floodmark
+from nights import CRASH, night, written
 from run_processes import processes_of, wait_until
 
 from harness.campaign.cases import draws
 from harness.campaign.journal import BEGAN, ENDED, JUDGED, RECORDED, REPRODUCED
+from harness.campaign.ledger import Ledger
 from harness.campaign.plan import read
 
 PLAN = """
@@ -140,7 +142,12 @@ def known_then_nothing_new(tmp_path: Path, folder: Path, ledger: Path) -> None:
     ("plan", "words", "says"),
     [
         ("foor = '4h'", (), "plan.toml:1: a plan does not know 'foor'"),
-        ("[[system]]\nweight = 0", (), "nothing is left"),
+        ("for = '1min'\n[[nemesis]]\nnemesis = 'crash'\nintervall = 2", (),
+         "plan.toml:4: [[nemesis]] does not know 'intervall'; valid: nemesis, scenario, interval"),
+        ("[gates]\nmin_ack = 3", (), "plan.toml:2: [gates] does not know 'min_ack'"),
+        ("[[system]]\nweight = 0", (), "nothing is left; give one a weight"),
+        ("for = '1min'\n[[except]]\nrules = 'kip-320'", (), "nothing would be run; take out an [[except]]"),
+        ("for = '1min'\nduration = 10", ("--for", "5s"), "5.0 s has no room for one run of 10 s: give the"),
         ("for = '1min'\nduration = 90", (), "1 min has no room for one run of 1 min 30 s"),
         ("", (), "how long? Say --for 20min"),
         ("for = '1min'\n[[nemesis]]\nnemesis = 'cras'", (), "cannot be run: no nemesis 'cras'"),
@@ -165,6 +172,21 @@ def test_a_ledger_of_a_newer_version_starts_nothing(tmp_path: Path) -> None:
     assert (answer.code, "a newer version of floodmark wrote it" in answer.err) == (4, True), answer.err
     assert not (tmp_path / "night").exists()
     assert (tmp_path / "ledger.json").read_text() == '{"format": 2}'
+
+
+def test_a_ledger_of_a_newer_version_keeps_a_campaign_from_going_on_and_spoils_nothing(
+    tmp_path: Path
+) -> None:
+    state = night((CRASH, "valid", ()), why=None)
+    folder = written(tmp_path / "night", state.lines, Ledger(), plan="for = '1h'")
+    (tmp_path / "ledger.json").write_text('{"format": 2}')
+    answer = floodmark("campaign", "resume", folder)
+    assert answer.code == 4, answer
+    for words in ("a newer version of floodmark wrote it", f"with: floodmark campaign resume {folder}",
+                  "1 run: 1 valid"):
+        assert words in answer.err + answer.out
+    assert (tmp_path / "ledger.json").read_text() == '{"format": 2}'
+    assert state_of(folder).runs == state.runs
 
 
 def test_a_preset_is_printed_to_be_copied(tmp_path: Path) -> None:

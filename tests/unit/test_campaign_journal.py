@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from disk import files_no_larger_than
 
 from harness.campaign.cases import Case
 from harness.campaign.journal import (
@@ -17,6 +18,7 @@ from harness.campaign.journal import (
     Journal,
     alone,
     read_lines,
+    smallest,
     state_of,
 )
 from harness.errors import FloodmarkError, UsageError
@@ -69,6 +71,36 @@ def test_wherever_it_is_cut_off_the_lines_before_stand(tmp_path: Path) -> None:
         journal.say(ENDED, time_s=200, why="cut")
         journal.close()
         assert list(read_lines(torn)) == [*lines, {"event": ENDED, "time_s": 200, "why": "cut"}]
+
+
+def test_a_full_disk_takes_a_line_or_none_of_it(tmp_path: Path) -> None:
+    """Also where it has taken a part, and another worker says something behind it once there is room."""
+    path = written(tmp_path / "journal.jsonl")
+    before = path.read_bytes()
+    journal = Journal(path)
+    refused = pytest.raises(FloodmarkError, match=r"cannot write .*journal\.jsonl: File too large")
+    with files_no_larger_than(len(before) + 10), refused:
+        journal.say(FAILED, time_s=140, run=4, why="no room")
+    assert path.read_bytes() == before
+    journal.say(RECORDED, time_s=150, run=4)
+    journal.close()
+    assert [line["event"] for line in read_lines(path)][-2:] == [REPRODUCED, RECORDED]
+
+
+def test_the_smallest_run_is_the_one_of_the_fewest_bytes(tmp_path: Path) -> None:
+    state = state_of(read_lines(written(tmp_path / "journal.jsonl")))
+    state.take({"event": JUDGED, "time_s": 140, "run": 2, "kind": "invalid", "size_bytes": 7})
+    state.take({"event": JUDGED, "time_s": 140, "run": 4, "kind": "invalid", "size_bytes": 5})
+    assert smallest([state.runs[2], state.runs[4]]).number == 4
+
+
+def test_what_the_harness_spoilt_says_nothing_of_its_system(tmp_path: Path) -> None:
+    """Unless a bug shows in it all the same."""
+    state = state_of(read_lines(written(tmp_path / "journal.jsonl")))
+    state.take({"event": JUDGED, "time_s": 140, "run": 2, "harness": True, "signatures": []})
+    assert state.judged_by_system() == {"kip-320": 1}
+    state.take({"event": JUDGED, "time_s": 140, "run": 2, "harness": True, "signatures": [{"system": "x"}]})
+    assert state.judged_by_system() == {"kip-320": 2}
 
 
 def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:

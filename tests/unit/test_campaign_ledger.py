@@ -8,7 +8,7 @@ import pytest
 
 from harness.campaign import ledger as ledgers
 from harness.campaign.difference import GONE, LESS, MORE, NEW, NOT_RUN, SAME, Counted, changes, p_same
-from harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, merged, save
+from harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, merged, save
 from harness.campaign.rates import per_100, wilson
 from harness.campaign.signatures import Signature
 from harness.errors import FloodmarkError
@@ -104,6 +104,16 @@ def test_what_is_no_ledger_is_said_and_left_alone(tmp_path: Path, content: bytes
         load(path)
     assert says in str(caught.value)
     assert path.read_bytes() == content
+
+
+def test_what_a_killed_writer_left_goes_with_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "ledger[1].json"
+    left, other = tmp_path / f".{path.name}.0123456789abcdef", tmp_path / f".{path.name}.mine"
+    for file in (left, other):
+        file.touch()
+    with locked(path):
+        save(path, two_nights())
+    assert {file.name for file in tmp_path.iterdir()} == {path.name, other.name, f".{path.name}.lock"}
 
 
 def test_counts_of_a_campaign_that_is_not_listed_are_refused(tmp_path: Path) -> None:

@@ -323,6 +323,6 @@ def doctor(**options: Any) -> int:
 
     Exits 0 if the chosen cluster has all it needs, else 4.
     """
-    from harness.commands.doctor import doctor as examine
+    from harness.commands.doctor import examine_machine
 
-    return examine(**options)
+    return examine_machine(**options)

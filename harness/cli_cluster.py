@@ -25,7 +25,7 @@ def cluster() -> None:
 @exits
 def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
     """Bring a cluster up; prints its bootstrap address, runs until Ctrl-C."""
-    from harness.commands.cluster_up import bring_up
+    from harness.commands.cluster import bring_up
 
     return bring_up(out, first_port=port, **options)
 

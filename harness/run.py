@@ -20,6 +20,7 @@ from harness.errors import FloodmarkError, UsageError
 from harness.run_location import Far, Place, is_named, is_regular_inside, open_inside, read_inside, replacing
 
 FORMAT = 1
+DONE, INTERRUPTED = "done", "interrupted"  # how run.json says that a run `ended`, if not by an error
 RUNS = Path("histories/runs")
 LATEST = "latest"
 MEASURES = "measures.parquet"  # of a run's folder: what its faults cost (checkers/stats)
@@ -155,6 +156,14 @@ def open_run(folder: Path) -> Run:
 def default_folder(seed: int, now: datetime.datetime) -> Path:
     """histories/runs/TIME-SEED."""
     return RUNS / f"{now:%Y%m%dT%H%M%S}-{seed}"
+
+
+def latest_folder() -> Path:
+    """The run made last; UsageError where there is none."""
+    link = RUNS / LATEST
+    if not link.exists():
+        raise UsageError(f"no FOLDER was named and there is no {link}: floodmark run makes one")
+    return link
 
 
 def link_latest(folder: Path, runs: Path = RUNS) -> None:

@@ -22,12 +22,10 @@ from harness.phases.collect import collect
 from harness.phases.main_phase import Load, end_all, main_phase
 from harness.phases.settle import Reach, moved, read_all, reading, settle
 from harness.protocols import Cluster, PartitionSpec, Striker, View, Workload
-from harness.run import FORMAT, Run, create
+from harness.run import DONE, FORMAT, INTERRUPTED, Run, create
 from harness.schedule import json_form
 from harness.schedule.entry import Schedule
 
-DONE = "done"
-INTERRUPTED = "interrupted"
 _PROGRESS_EVERY_S = 1.0
 
 

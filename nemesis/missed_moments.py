@@ -14,7 +14,7 @@ from harness.errors import FloodmarkError
 from harness.faults import FAULTS
 from harness.protocols import Met, PartitionView, ReplicaView, Sight, View
 from harness.schedule.entry import Entry
-from harness.schedule.failpoint_fields import fits_point
+from harness.schedule.json_form import fits_point
 from nemesis.moment_text import asked_words, partitions_of
 from nemesis.moment_watch import healthy
 from nemesis.roles import Stage, players

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.protocols import Met, Sight, View
-from harness.schedule.failpoint_fields import CONDITIONS, fits_point
+from harness.schedule.json_form import CONDITIONS, fits_point
 from nemesis.roles import Stage, needs_a_look, players
 
 POLL_S = 0.01

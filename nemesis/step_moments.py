@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.schedule.failpoints import POINTS
-from harness.schedule.moments import (
+from harness.schedule.json_form import (
     CONTROLLER_FIELDS,
     MEMBERSHIPS,
     NUMBERS,

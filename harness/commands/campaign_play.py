@@ -28,7 +28,8 @@ from harness.commands.scenario import named
 from harness.commands.scenario_runs import Part, missed
 from harness.commands.scenario_runs import options_of as options_of_part
 from harness.errors import FloodmarkError
-from harness.runner import DONE, RunPlan, RunResult, carry_out
+from harness.run import DONE
+from harness.runner import RunPlan, RunResult, carry_out
 from nemesis.expectations import Row
 from nemesis.scenario import Scenario
 

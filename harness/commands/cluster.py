@@ -10,15 +10,20 @@ import contextlib
 import json
 import signal
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import catalog
 from harness.cluster import control_client
+from harness.commands.broker_questions import refuse_config
 from harness.commands.cluster_server import Desk, bootstrap, find, opened
 from harness.commands.error_exits import sigterm_kept
+from harness.commands.run import pairs
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Cluster
+from harness.run import refuse_full
 from harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ASK_S = 60.0  # a start waits for its node
@@ -189,3 +194,36 @@ def _told(answer: Mapping[str, Any]) -> int:
 
 def _say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
+
+
+def bring_up(
+    out: Path | None,
+    *,
+    first_port: int | None,
+    cluster: str,
+    nodes: int,
+    rules: str,
+    bugs: Sequence[str],
+    config: tuple[str, ...],
+    links: str | None,
+) -> int:
+    """Runs until Ctrl-C. Links are proxied unless said otherwise: what is up to be played with can be cut."""
+    made: dict[str, Any] = {
+        "rules": rules,
+        "bugs": bugs,
+        "config": pairs(config),
+        "links": links or "proxied",
+        "trace": False,  # nobody judges it, and it may be up for long
+    }
+    if out is not None:
+        refuse_full(out)
+        return _run_until_interrupted(cluster, out, nodes, first_port, made)
+    with tempfile.TemporaryDirectory(prefix="floodmark-", ignore_cleanup_errors=True) as folder:
+        return _run_until_interrupted(cluster, Path(folder), nodes, first_port, made)
+
+
+def _run_until_interrupted(cluster: str, folder: Path, nodes: int, first_port: int | None,
+                           made: Mapping[str, Any]) -> int:
+    brought = catalog.cluster(cluster, folder, nodes, first_port=first_port, **made)
+    refuse_config(brought)
+    return up(brought, folder)

@@ -16,8 +16,8 @@ import click
 
 from checkers.judge import report
 from harness import catalog
+from harness.commands.broker_questions import scenario_words
 from harness.commands.scenario import aligned
-from harness.commands.scenario_names import words
 from harness.commands.scenario_runs import Part, Played, play
 from harness.errors import FloodmarkError
 from harness.reports import verdict_text
@@ -49,7 +49,7 @@ SHOWN = (
 
 def acts() -> tuple[Part, ...]:
     """The six runs, each disaster before its cure."""
-    every = {one.name: one for one in scenario.shipped(words())}
+    every = {one.name: one for one in scenario.shipped(scenario_words())}
     rows = {(name, row.label): Part(scenario=one, row=row) for name, one in every.items() for row in one.rows}
     return tuple(rows[name, label] for name, before, since in SHOWN for label in (before, since))
 

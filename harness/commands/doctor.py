@@ -7,31 +7,59 @@ Rules
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module, metadata
 from pathlib import Path
 
 import click
 
 from harness import catalog
-from harness.commands.doctor_engine import look
-from harness.commands.doctor_faults import fault_rows
-from harness.commands.doctor_machine import machine_rows
+from harness.cluster.containers import ability_probe
+from harness.cluster.containers.ability_probe import (
+    CLOCK,
+    CUT,
+    DELAY,
+    FOLDER,
+    LOOPS,
+    LOSS,
+    MEMORY,
+    ONE_CLOCK,
+    RATE,
+    READ_ONLY,
+    RESET,
+    Abilities,
+)
+from harness.cluster.containers.engine_client import address, connect
+from harness.cluster.containers.engine_facts import Facts, facts
+from harness.cluster.containers.images import BASE_VARIABLE, tools_image
+from harness.cluster.ports import HIGHEST, HOST, LOWEST, Ports
+from harness.commands.broker_questions import scenario_words
+from harness.errors import FloodmarkError
+from harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
 from harness.reports.doctor_table import FaultRow, Row, lines
 from harness.verdict import EXIT_HARNESS, EXIT_VALID
+from nemesis.compose import Composed, arsenal
 
 
-def doctor(*, cluster: str = "local", json_file: Path | None = None, anew: bool = False,
+def examine_machine(*, cluster: str = "local", json_file: Path | None = None, anew: bool = False,
            build: bool = False) -> int:
     """Prints the findings. anew: tries out again what containers can do; build: builds their image if there
     is none. EXIT_VALID if the chosen cluster has all it needs, else EXIT_HARNESS."""
-    engine = look(anew=anew, build=build, say=lambda line: click.echo(f"floodmark: {line}", err=True))
+    engine = examine_engine(anew=anew, build=build,
+                            say=lambda line: click.echo(f"floodmark: {line}", err=True))
     rows = [*machine_rows(Path.cwd()), *engine.rows]
     faults = fault_rows(engine)
     lacks = {name: lacking(rows, name) for name in sorted(catalog.CLUSTERS)}
     click.echo("\n".join(lines(rows, faults, lacks, chosen=cluster, unknown=engine.why_unknown)))
     if json_file is not None:
-        json_file.write_text(json.dumps(told(rows, faults, lacks), indent=2) + "\n", encoding="utf-8")
+        json_file.write_text(json.dumps(as_json(rows, faults, lacks), indent=2) + "\n", encoding="utf-8")
     return EXIT_HARNESS if lacks[cluster] else EXIT_VALID
 
 
@@ -40,10 +68,245 @@ def lacking(rows: Sequence[Row], cluster: str) -> list[str]:
     return [row.what for row in rows if cluster in row.needed_by and row.can is False]
 
 
-def told(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: dict[str, list[str]]) -> dict[str, object]:
+def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: dict[str, list[str]]
+            ) -> dict[str, object]:
     """The same, for programs. `can` is null where it is not known."""
     return {
         "clusters": {name: {"fit": not lacking, "lacks": lacking} for name, lacking in lacks.items()},
         "found": [asdict(row) for row in rows],
         "faults": [asdict(row) for row in faults],
     }
+
+
+PYTHON_AT_LEAST = (3, 11)
+MEMORY_AT_LEAST = 1 << 30  # three brokers take 60 MB, the judge's JVM the rest
+DISK_AT_LEAST = 1 << 29  # a run of half a minute with its trace, and room to judge it
+LOOPBACK_S = 2.0
+ALL = ("containers", "local")
+_MACHINE_PART = "this machine"
+
+
+def machine_rows(folder: Path) -> list[Row]:
+    """folder: where runs would be kept."""
+    return [_system(), _python(), _memory(_available_bytes()), _disk(folder), _loopback(), _ports(), _java(),
+            _broker()]
+
+
+def _system() -> Row:
+    linux = sys.platform == "linux"
+    told = f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} processors"
+    return _host_row("system", linux, told,
+                     "clusters run on Linux alone; saved runs can be judged anywhere")
+
+
+def _python() -> Row:
+    told = f"{platform.python_version()} at {sys.executable}"
+    return _host_row("Python", sys.version_info >= PYTHON_AT_LEAST, told, "3.11 or newer is wanted")
+
+
+def _memory(available: int | None) -> Row:
+    if available is None:
+        return Row(part=_MACHINE_PART, what="memory", can=None, told="this system does not say")
+    return _host_row("memory", available >= MEMORY_AT_LEAST, f"{_size(available)} available",
+                f"end something: {_size(MEMORY_AT_LEAST)} is wanted for brokers and judge")
+
+
+def _available_bytes() -> int | None:
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    kilobytes = [line.split()[1] for line in text.splitlines() if line.startswith("MemAvailable:")]
+    return int(kilobytes[0]) * 1024 if kilobytes else None
+
+
+def _disk(folder: Path) -> Row:
+    free = shutil.disk_usage(folder).free
+    return _host_row("disk", free >= DISK_AT_LEAST, f"{_size(free)} free at {folder}",
+                f"make room, or use --out elsewhere: {_size(DISK_AT_LEAST)} is wanted for a run")
+
+
+def _loopback() -> Row:
+    try:
+        with socket.create_server((HOST, 0)) as server:
+            socket.create_connection(server.getsockname(), LOOPBACK_S).close()
+    except OSError as error:
+        return _host_row("loopback", False, f"nothing can be dialled on {HOST}: {error.strerror or error}",
+                    "bring the interface up: ip link set lo up")
+    return _host_row("loopback", True, f"{HOST} answers")
+
+
+def _ports() -> Row:
+    ports = None
+    try:
+        ports = Ports()
+        first = ports.choose()
+    except (FloodmarkError, OSError) as error:
+        return _host_row("ports", False, str(error), "")
+    finally:
+        if ports is not None:
+            ports.close()
+    return _host_row("ports", True, f"free ones between {LOWEST} and {HIGHEST}, such as {first}")
+
+
+def _java() -> Row:
+    try:
+        catalog.can_judge()
+        session = import_module(catalog.FIND_JAVA.partition(":")[0])  # Spark stays with the judges
+        java = session.find_java()
+        told = f"Java {session.version_of(java)} at {java}, Spark {metadata.version('pyspark')}"
+    except (FloodmarkError, ImportError) as error:
+        return _host_row("judge", False, str(error), "")
+    return _host_row("judge", True, told)
+
+
+def _broker() -> Row:
+    try:
+        rules: Sequence[str] = scenario_words().generations
+    except FloodmarkError as error:
+        return _host_row("broker", False, str(error),
+                         "install floodmark anew: pip install -e . in a checkout")
+    return _host_row("broker", True, f"runs; rules {', '.join(rules)}")
+
+
+def _host_row(what: str, can: bool, told: str, todo: str = "") -> Row:
+    """What every cluster needs."""
+    return Row(part=_MACHINE_PART, what=what, can=can, told=told, todo=todo, needed_by=ALL)
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"
+
+
+_ENGINE_PART = "containers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """rows: what was found. abilities: what it can do to brokers; None: not known, and `why_unknown`."""
+
+    rows: tuple[Row, ...]
+    abilities: Abilities | None
+    why_unknown: str = ""
+
+
+def examine_engine(*, anew: bool, build: bool, say: Callable[[str], None]) -> Engine:
+    """Asks the engine, and tries out in containers what it can do, if there is an image to try it with."""
+    rows: list[Row] = []
+    try:
+        client = connect()
+    except FloodmarkError as error:
+        row = _engine_row("engine", False, str(error))
+        return Engine(rows=(row,), abilities=None, why_unknown="there is no container engine")
+    try:
+        if build:
+            tools_image(client, say)
+        about = facts(client)
+        rows += engine_rows(about)
+        if about.tools is None:
+            return Engine(rows=tuple(rows), abilities=None, why_unknown="there is no image to try it with")
+        abilities = ability_probe.probe(client, about.tools, anew=anew)
+    except FloodmarkError as error:
+        rows.append(_engine_row("containers", False, str(error)))
+        return Engine(rows=tuple(rows), abilities=None, why_unknown="the engine failed")
+    finally:
+        client.close()
+    return Engine(rows=(*rows, *ability_rows(abilities)), abilities=abilities)
+
+
+def engine_rows(about: Facts) -> list[Row]:
+    return [_engine_row("engine", True, f"{about.name}, at {address()}"),
+            _engine_row("storage", True, about.storage), _base(about), _tools(about)]
+
+
+def ability_rows(abilities: Abilities) -> list[Row]:
+    """What matters whatever the fault."""
+    folder, clock = abilities[FOLDER], abilities[ONE_CLOCK]
+    return [
+        _engine_row("folder", folder.can, folder.why or "containers see the files of this machine",
+                    folder.todo),
+        Row(part=_ENGINE_PART, what="one clock", can=clock.can, todo=clock.todo,
+            told="theirs is ours" if clock.can else f"{clock.why}: runs have no trace"),
+    ]
+
+
+def _base(about: Facts) -> Row:
+    if about.base is not None:
+        return _engine_row("base image", True, about.base)
+    missing = f"{about.wanted_base} is not in the engine"
+    if about.base_to_be_had:
+        how = f"made of Debian's packages ({about.base_why_not})" if about.base_why_not else "fetched"
+        return Row(part=_ENGINE_PART, what="base image", can=None, told=f"{missing}; it will be {how}")
+    return _engine_row("base image", False, f"{missing}, and no registry gives it: {about.base_why_not}",
+                f"bring it in (docker load), or name one that has Python 3.11: {BASE_VARIABLE}=IMAGE")
+
+
+def _tools(about: Facts) -> Row:
+    if about.tools is not None:
+        return _engine_row("image", True, about.tools)
+    return Row(part=_ENGINE_PART, what="image", can=None, told="not built for what is in docker/ now",
+               todo="the first run builds it, in about half a minute; or: floodmark doctor --build")
+
+
+def _engine_row(what: str, can: bool, told: str, todo: str = "") -> Row:
+    return Row(part=_ENGINE_PART, what=what, can=can, told=told, todo=todo, needed_by=("containers",))
+
+
+# What an engine must be able to do for them; the others need no more than an engine.
+_NEEDS: Mapping[str, str] = {
+    "cut": CUT, "reset": RESET, "clock": CLOCK, "memory": MEMORY,
+    "packet loss": LOSS, "packet delay": DELAY, "packet rate": RATE,
+    "bad_disk full": LOOPS, "bad_disk failing": LOOPS, "bad_disk read-only": READ_ONLY,
+}
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    "packet": ("loss", "delay", "rate"), "disk": DISKS_DAMAGED, "bad_disk": DISKS_BAD}
+_DOES: Mapping[str, str] = {
+    "packet loss": "packets between nodes are lost, at random",
+    "packet delay": "packets between nodes come late, more or less",
+    "packet rate": "packets between nodes come few at a time",
+    "disk wiped": "kill, and empty what the disk held",
+    "disk corrupt": "kill, and change a byte of a log's tail",
+    "disk truncated": "kill, and cut off bytes of a log's tail",
+    "bad_disk full": "no room is left, until mended",
+    "bad_disk read-only": "nothing can be written, until mended",
+    "bad_disk failing": "nothing can be read or written, until mended",
+}
+_ON_FILES = "played on files, as in the local cluster, for they cannot have disks of their own"
+
+
+def fault_rows(engine: Engine) -> list[FaultRow]:
+    """All that do harm, in the order of harness.faults; what undoes them goes without saying."""
+    undo = {fault.undone_by for fault in FAULTS.values()}
+    local = _faults_of_local()
+    rows = []
+    for f, fault in FAULTS.items():
+        for kind in () if f in undo else _KINDS.get(f, ("",)):
+            name = f"{f} {kind}".strip()
+            can, told, todo = _in_containers(name, engine)
+            rows.append(FaultRow(
+                fault=name, does=_DOES.get(name, fault.does), containers=can, told=told, todo=todo,
+                local=f in local and (f != "disk" or kind == "wiped")))
+    return rows
+
+
+def _faults_of_local() -> frozenset[str]:
+    """The f's that the local cluster answers; it is made, and never started."""
+    with tempfile.TemporaryDirectory(prefix="floodmark-") as folder:
+        cluster = catalog.cluster("local", Path(folder), 3, rules=catalog.RULES[-1], bugs=(), config={},
+                                  links="proxied")
+        return Composed(arsenal(cluster)).answers
+
+
+def _in_containers(name: str, engine: Engine) -> tuple[bool | None, str, str]:
+    """Whether containers can suffer it here; by what means, or why not; what to do."""
+    if engine.abilities is None:
+        return None, "", ""
+    if name == "power_cut":
+        loops = engine.abilities[LOOPS]
+        return True, "on disks of their own" if loops.can else f"{_ON_FILES}: {loops.why}", ""
+    if name not in _NEEDS:
+        return True, "", ""
+    ability = engine.abilities[_NEEDS[name]]
+    if ability.can:
+        return True, f"by {ability.how}" if ability.how else "", ""
+    return False, ability.why, ability.todo

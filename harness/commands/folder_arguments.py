@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness import catalog
-from harness.commands.show import latest
 from harness.errors import UsageError
+from harness.run import latest_folder
 from harness.run_location import LOCAL, Place, path_of, scheme_of
 from harness.spark_options import HERE, Workers
 
@@ -24,7 +24,8 @@ P = TypeVar("P", bound=Place)
 
 def chosen(words: Sequence[str | Path], workers: Workers = HERE) -> tuple[Place, ...]:
     """The folders that the words name, the latest run if there are no words; else UsageError."""
-    named: list[Place] = [folder for word in words for folder in named_by(str(word), workers)] or [latest()]
+    named: list[Place] = [folder for word in words for folder in named_by(str(word), workers)]
+    named = named or [latest_folder()]
     for folder in named:
         refuse_other_bytes(folder)
     return once(named)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from harness.commands.cluster_up import bring_up
+from harness.commands.cluster import bring_up
 from harness.commands.error_exits import code_of
 
 

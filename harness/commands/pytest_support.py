@@ -30,10 +30,10 @@ from harness.commands.scenario import named
 from harness.commands.scenario_runs import TRIES, missed
 from harness.errors import FloodmarkError, UsageError
 from harness.reports.gate_outcomes import Outcome, report_of, visible
-from harness.reports.missed_moments import missed_of
 from harness.reports.run_outcome import CUT_SHORT, HARNESS
-from harness.run import Run
-from harness.runner import INTERRUPTED, RunPlan
+from harness.reports.schedule_outcome import missed_of
+from harness.run import INTERRUPTED, Run
+from harness.runner import RunPlan
 from harness.schedule import json_form
 from harness.schedule.entry import Schedule
 from harness.verdict import EXIT_VALID, Policy

@@ -17,13 +17,13 @@ from checkers.judge import report
 from harness import catalog
 from harness.commands.check import UNSAVED, Gate, about_of, save, tell_failure, write_json, written
 from harness.commands.report import page_beside
-from harness.commands.show import latest, read_verdict
 from harness.errors import FloodmarkError, UsageError
 from harness.reports import verdict_text
 from harness.reports.phrases import many, told_class
 from harness.reports.run_outcome import Ruling, ruling, summary
 from harness.reports.safe_text import harmless, harmless_data
-from harness.run import RunAt
+from harness.reports.saved_verdict import read_verdict
+from harness.run import RunAt, latest_folder
 from harness.run_location import Place
 from harness.spark_options import HERE, Workers
 from harness.verdict import worst
@@ -33,7 +33,7 @@ Told = Mapping[str, Any]
 
 def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> int:
     """Judges, tells what changed, writes the verdicts; the worst exit code."""
-    chosen: tuple[Place, ...] = tuple(folders) or (latest(),)
+    chosen: tuple[Place, ...] = tuple(folders) or (latest_folder(),)
     for folder in chosen:
         if not folder.exists():
             raise UsageError(f"{folder} does not exist")

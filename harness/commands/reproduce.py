@@ -21,7 +21,6 @@ from checkers.judge import report
 from harness import catalog, history
 from harness.campaign.rates import wilson
 from harness.commands.run import RunOptions, commit, planned, record
-from harness.commands.show import latest, read_verdict
 from harness.errors import FloodmarkError, UsageError
 from harness.reports import reproduction_table, verdict_text
 from harness.reports.case_names import ASKED
@@ -30,18 +29,12 @@ from harness.reports.reproduce_command import refuse_unknown
 from harness.reports.reproduction_table import Attempt, Told
 from harness.reports.run_outcome import VALID
 from harness.reports.safe_text import harmless, harmless_data
-from harness.run import RUNS, Run, open_run, refuse_full, write_whole
-from harness.runner import INTERRUPTED, RunResult
-from harness.saved_run import (
-    Anchored,
-    Ground,
-    Settings,
-    anchored,
-    refuse_odd_moments,
-    schedule_of,
-    settings_of,
-)
+from harness.reports.saved_verdict import read_verdict
+from harness.run import INTERRUPTED, RUNS, Run, latest_folder, open_run, refuse_full, write_whole
+from harness.runner import RunResult
+from harness.saved_run import Settings, refuse_odd_moments, schedule_of, settings_of
 from harness.schedule.entry import Schedule
+from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
 from harness.schedule.schedule_history import past_of
 from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
@@ -55,8 +48,8 @@ class First:
     run: Run
     settings: Settings
     schedule: Schedule  # as it was
-    ground: Ground
-    anchors: tuple[Anchored, ...]
+    ground: AnchorBasis
+    anchors: tuple[ReanchoredEntry, ...]
     verdict: Told | None  # None: it was not judged yet
     sought: Told | None  # the group of findings looked for; None: it has none
 
@@ -64,7 +57,7 @@ class First:
 def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str | None,
               json_file: Path | None) -> int:
     """Exit code as the command's help has it; the last line on stdout is the parent of the runs."""
-    first = read_first(folder or latest(), finding)
+    first = read_first(folder or latest_folder(), finding)
     parent = out or RUNS / f"reproduce-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     refuse_full(parent)
     catalog.can_judge()
@@ -94,9 +87,9 @@ def read_first(folder: Path, finding: str | None) -> First:
     ops = history.read(run.history_path, folder=run.folder,
                        on_bad=lambda line: click.echo(f"floodmark: {harmless(line)}", err=True))
     partitions = tuple(spec.key for spec in settings.assignment)
-    ground = Ground(past=past_of(ops, schedule), partitions=partitions, focus=focus_of(sought))
-    anchors = anchored(schedule, ground)
-    refuse_odd_moments(anchors, settings, str(folder))
+    ground = AnchorBasis(past=past_of(ops, schedule), partitions=partitions, focus=focus_of(sought))
+    anchors = reanchor_schedule(schedule, ground)
+    refuse_odd_moments(tuple(one.now for one in anchors), settings, str(folder))
     return First(run=run, settings=settings, schedule=schedule, ground=ground, verdict=verdict, sought=sought,
                  anchors=anchors)
 

@@ -17,18 +17,18 @@ import click
 
 from harness import __version__, catalog
 from harness.commands import planned_schedule
+from harness.commands.broker_questions import refuse_config
 from harness.commands.check import Gate, judge_folders, not_judged
-from harness.commands.config_check import refuse_config
 from harness.commands.error_exits import sigterm_kept
 from harness.commands.planned_schedule import Planned
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Cluster, PartitionSpec, WorkloadSettings
 from harness.reports.case_names import NEMESIS, SCHEDULE_FILE
-from harness.reports.missed_moments import missed_of
 from harness.reports.phrases import many
 from harness.reports.progress import Screen
-from harness.run import RunAt, default_folder, link_latest, refuse_full
-from harness.runner import DONE, RunPlan, RunResult, carry_out, first_free_value, spread
+from harness.reports.schedule_outcome import missed_of
+from harness.run import DONE, RunAt, default_folder, link_latest, refuse_full
+from harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
 from harness.schedule.entry import ACTS, Schedule
 from harness.verdict import EXIT_VALID, worst
 

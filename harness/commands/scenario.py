@@ -16,8 +16,8 @@ import orjson
 
 from checkers.judge import report
 from harness import catalog
+from harness.commands.broker_questions import scenario_words
 from harness.commands.run import planned
-from harness.commands.scenario_names import words
 from harness.commands.scenario_runs import Part, Played, options_of, play
 from harness.errors import UsageError
 from harness.reports import verdict_text
@@ -45,7 +45,7 @@ class Outcome:
 
 def list_scenarios() -> int:
     rows = [("name", "zoo", "rows", "title")]
-    rows += [(one.name, one.zoo, str(len(one.rows)), one.title) for one in scenario.shipped(words())]
+    rows += [(one.name, one.zoo, str(len(one.rows)), one.title) for one in scenario.shipped(scenario_words())]
     click.echo(aligned(rows))
     return EXIT_VALID
 
@@ -69,7 +69,7 @@ def show_scenario(name: str) -> int:
 
 def named(name: str) -> tuple[Scenario, ...]:
     """By name, by zoo number (Z06 means Z06a and Z06b too), or the scenario in a file of one's own."""
-    known = words()
+    known = scenario_words()
     if name.endswith(".toml"):
         return (scenario.load(Path(name), known),)
     every = scenario.shipped(known)
@@ -88,7 +88,7 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
     """Plays, judges all in one call, compares. Exit 0 only if every row came out as expected."""
     if (name is None) == (not every):
         raise UsageError("say which scenario, or --all")
-    chosen = scenario.shipped(words()) if name is None else named(name)
+    chosen = scenario.shipped(scenario_words()) if name is None else named(name)
     parts = [Part(scenario=one, row=row) for one in chosen for row in rows_of(one, rules, sample=sample)]
     if not parts:
         raise UsageError(f"nothing is played on {rules}; there are: "

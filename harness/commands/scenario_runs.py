@@ -20,10 +20,10 @@ from harness.commands.run import RunOptions, planned
 from harness.errors import FloodmarkError
 from harness.phases.main_phase import end_all, raise_first
 from harness.reports.case_names import ROW, SCENARIO
-from harness.reports.missed_moments import missed_words
 from harness.reports.safe_text import harmless
-from harness.run import Run
-from harness.runner import DONE, INTERRUPTED, Progress, carry_out
+from harness.reports.schedule_outcome import missed_words
+from harness.run import DONE, INTERRUPTED, Run
+from harness.runner import Progress, carry_out
 from nemesis.expectations import Row
 from nemesis.scenario import Scenario
 

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
-from checkers.laws.registry import NAME
 from checkers.text.explain import known_findings
-from harness.errors import FloodmarkError, UsageError
+from harness.errors import UsageError
 from harness.reports import reproduce_command
 from harness.reports.broker_exits import died_unquoted
 from harness.reports.case_names import promises
@@ -26,7 +24,8 @@ from harness.reports.phrases import PERMITS, many, told_class
 from harness.reports.record_story import began, change_line, course_of
 from harness.reports.run_files import RunFiles
 from harness.reports.run_outcome import ruling
-from harness.reports.safe_text import harmless, harmless_data
+from harness.reports.safe_text import harmless
+from harness.reports.saved_verdict import read_about, read_verdict
 from harness.reports.verdict_text import (
     Reading,
     gathering_of,
@@ -41,7 +40,7 @@ from harness.reports.verdict_text import (
     summarised,
     unknowns,
 )
-from harness.run import FORMAT, LATEST, RUNS, VERDICT_BYTES_AT_MOST, P, Run, RunAt, open_run
+from harness.run import Run, latest_folder, open_run
 from harness.verdict import BUG, EXIT_VALID
 
 Told = Mapping[str, Any]
@@ -52,9 +51,9 @@ LINES_SHOWN = 40  # of what the nemesis did, and of what the trace tells with it
 
 def show_run(folder: Path | None, *, finding: str | None, partition: int | None, offset: int | None) -> int:
     """Prints what was asked; with nothing asked, the run and its verdict at a glance."""
-    shown = folder or latest()
+    shown = folder or latest_folder()
     run = open_run(shown)
-    about = sound(run)
+    about = read_about(run)
     if offset is not None:
         show_logs(run, about, check_partition(about, partition), offset)
     elif partition is not None:
@@ -65,23 +64,6 @@ def show_run(folder: Path | None, *, finding: str | None, partition: int | None,
         show_glance(run, about, shown)
     click.echo(harmless(str(shown)))
     return EXIT_VALID
-
-
-def sound(run: Run) -> Mapping[str, Any]:
-    """run.json, if what is shown of it has the right shape; FloodmarkError if not."""
-    about = harmless_data(run.about())
-    for name in ("partitions", "guarantees", "settle", "leaders", "final_reads", "config"):
-        if not isinstance(about.get(name) or {}, dict):
-            raise FloodmarkError(f"{run.about_path}: `{name}` is no object")
-    return about
-
-
-def latest() -> Path:
-    """The run made last; UsageError where there is none."""
-    link = RUNS / LATEST
-    if not link.exists():
-        raise UsageError(f"no FOLDER was named and there is no {link}: floodmark run makes one")
-    return link
 
 
 # -- at a glance --------------------------------------------------------------------------------------------
@@ -206,44 +188,3 @@ def show_examples(run: Run, about: Told, verdict: Told, found: Told) -> None:
         if partition is not None and offset is not None and not seen_already:
             show_logs(run, about, partition, offset)
             pictured |= {(partition, offset + away) for away in range(-AROUND, AROUND + 1)}
-
-
-def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
-    """The saved verdict; FloodmarkError where there is none, or none that can be read."""
-    judge = f"floodmark check {run.folder}"
-    try:
-        verdict = orjson.loads(run.read(run.verdict_path, at_most=VERDICT_BYTES_AT_MOST))
-    except FileNotFoundError as error:
-        raise FloodmarkError(f"{run.folder} was not judged yet: {judge}") from error
-    except (OSError, orjson.JSONDecodeError) as error:
-        why = error.strerror or error if isinstance(error, OSError) else error
-        raise FloodmarkError(f"cannot read {run.verdict_path}: {why}; judge again: {judge}") from error
-    if not is_verdict(verdict):
-        raise FloodmarkError(f"{run.verdict_path} is no verdict of format {FORMAT}; judge again: {judge}")
-    return harmless_data(dict(verdict))
-
-
-def is_verdict(told: Any) -> bool:
-    """Whether what is shown of it is there."""
-    if not isinstance(told, dict) or told.get("format") != FORMAT or "valid" not in told:
-        return False
-    findings, unknown = told.get("findings"), told.get("unknown", [])
-    return (isinstance(findings, list) and isinstance(unknown, list)
-            and isinstance(told.get("counts") or {}, dict)
-            and all(isinstance(found, dict) and is_group(found) for found in findings)
-            and all(isinstance(entry, dict) and {"names", "reason"} <= entry.keys()
-                    and are_texts(entry["names"]) for entry in unknown))
-
-
-def is_group(found: Mapping[str, Any]) -> bool:
-    """One entry of `findings`."""
-    examples = found.get("examples") or []
-    return ({"name", "class", "permitted_by", "count"} <= found.keys()
-            and isinstance(found["name"], str) and NAME.fullmatch(found["name"]) is not None
-            and type(found["count"]) is int and isinstance(examples, list)
-            and all(isinstance(example, dict) and isinstance(example.get("ops") or [], list)
-                    and are_texts(example.get("nodes") or []) for example in examples))
-
-
-def are_texts(told: Any) -> bool:
-    return isinstance(told, list) and all(isinstance(item, str) for item in told)

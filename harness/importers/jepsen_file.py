@@ -14,8 +14,7 @@ from typing import Protocol
 import orjson
 
 from harness.errors import FloodmarkError, UsageError
-from harness.importers.edn import EdnError, Forms, forms
-from harness.importers.edn_forms import Keyword, Symbol, Tagged, text_of
+from harness.importers.edn import EdnError, Forms, Keyword, Symbol, Tagged, forms, text_of
 from harness.run_location import refuse_irregular
 
 BLOCK_BYTES = 1 << 18

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.importers.edn_forms import Tagged
+from harness.importers.edn import Tagged
 from harness.importers.jepsen_file import shown, word
 
 UNNAMED = "unnamed"

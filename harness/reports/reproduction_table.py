@@ -18,8 +18,8 @@ from typing import Any
 from harness.campaign.rates import wilson
 from harness.faults import FAULTS
 from harness.reports.run_outcome import Ruling, ruling
-from harness.saved_run import Anchored, Ground
 from harness.schedule.entry import Entry
+from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
 from harness.schedule.schedule_history import Past, Strike
 from harness.verdict import BUG
 
@@ -87,7 +87,7 @@ def rate(hits: int, of: int) -> str:
 # -- how near -----------------------------------------------------------------------------------------------
 
 
-def apart(anchor: Anchored, attempt: Attempt, ground: Ground) -> Apart | None:
+def apart(anchor: ReanchoredEntry, attempt: Attempt, ground: AnchorBasis) -> Apart | None:
     """How near this fault came; None where it did not strike, or its moment was missed."""
     strike = attempt.past.strikes.get(anchor.position)
     if strike is None or anchor.strike is None or anchor.position in attempt.missed:
@@ -151,12 +151,12 @@ def nearness(all_apart: Sequence[Apart]) -> dict[str, float]:
 # -- told ---------------------------------------------------------------------------------------------------
 
 
-def shown(anchors: Sequence[Anchored]) -> list[Anchored]:
+def shown(anchors: Sequence[ReanchoredEntry]) -> list[ReanchoredEntry]:
     """The faults, and whatever else has another anchor than it had."""
     return [one for one in anchors if one.then.f in FAULTS or one.by != "asked"]
 
 
-def table(anchors: Sequence[Anchored], attempts: Sequence[Attempt], ground: Ground) -> str:
+def table(anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt], ground: AnchorBasis) -> str:
     """A row a fault: what was asked, what it met, what it is tied to now, and how that went."""
     rows = [("", "fault", "asked then", "struck then", "anchored now", "met", "late ms", "acks apart")]
     for one in shown(anchors):
@@ -172,13 +172,13 @@ def table(anchors: Sequence[Anchored], attempts: Sequence[Attempt], ground: Grou
         for row in rows)
 
 
-def _who(one: Anchored) -> str:
+def _who(one: ReanchoredEntry) -> str:
     """`kill n1 as leader`."""
     then, now = " ".join(one.then.nodes), " ".join(one.now.nodes)
     return f"{one.then.f} {then}".rstrip() + (f" as {now}" if now != then else "")
 
 
-def _asked(one: Anchored, anchors: Sequence[Anchored]) -> str:
+def _asked(one: ReanchoredEntry, anchors: Sequence[ReanchoredEntry]) -> str:
     """Its moment; of what was to follow a wait at once, that wait's."""
     before = anchors[one.position - 1].then if one.position else None
     if one.then.moment is None and before is not None and before.f == "wait":
@@ -186,7 +186,7 @@ def _asked(one: Anchored, anchors: Sequence[Anchored]) -> str:
     return moment_text(one.then.moment)
 
 
-def _struck(one: Anchored, ground: Ground) -> str:
+def _struck(one: ReanchoredEntry, ground: AnchorBasis) -> str:
     if one.strike is None:
         return "left no line"
     partition = ground.partition_of(one.strike)

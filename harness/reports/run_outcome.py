@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from harness.reports.phrases import many
-from harness.runner import DONE, INTERRUPTED
+from harness.run import DONE, INTERRUPTED
 from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, Policy
 
 Told = Mapping[str, Any]

@@ -25,7 +25,7 @@ from harness.reports.record_story import WIDE, Course, course_of, summary, told_
 from harness.reports.run_files import RunFiles
 from harness.reports.run_outcome import Ruling, ruling
 from harness.reports.safe_text import harmless
-from harness.reports.strikes import Strikes, strikes_of, words
+from harness.reports.schedule_outcome import Strikes, strikes_of, words
 from harness.run import Run, RunAt
 from harness.run_location import Place
 from harness.verdict import BUG

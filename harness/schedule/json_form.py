@@ -3,14 +3,14 @@
 Rules
 1. A key, an f, a role, a field, a failpoint or an OP that is not known is refused, and the refusal lists the
    valid ones.
-2. write() then read() gives the same schedule; what read() takes, the striker can carry out.
-3. The form itself is described where it is defined: harness/schedule/entry.py. Moments are read by
-   schedule_moments.py, failpoints by schedule_points.py, words by schedule_words.py.
+2. A moment waits for a failpoint only if an entry before it arms it, on that node, where the moment says.
+3. write() then read() gives the same schedule; what read() takes, the schedule runner can carry out.
+4. entry.py says what the form is; fields.py reads names, numbers and flags.
 """
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from typing import Any
 from harness.errors import UsageError
 from harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
 from harness.run_location import read_at_most
-from harness.schedule.entry import ACTS, MOMENT_TIMEOUT_S, Entry, Schedule
-from harness.schedule.failpoint_fields import armed, every_moment_is_armed, fits, released
+from harness.schedule.entry import ACTS, EVERY, MOMENT_TIMEOUT_S, ROLES, Entry, Schedule
+from harness.schedule.failpoints import ACTIONS, DELAY, POINTS, SCOPES, STANDING, Point
 from harness.schedule.fields import (
     Known,
     fields_of,
@@ -39,21 +39,250 @@ from harness.schedule.fields import (
     whole,
     word,
 )
-from harness.schedule.moments import (
-    CONTROLLER_FIELDS,
-    MEMBERSHIPS,
-    NUMBERS,
-    ORDERS,
-    REPLICA_FIELDS,
-    SAMENESS,
-    Read,
-    moment,
-)
 
-__all__ = [
-    "CONTROLLER_FIELDS", "MEMBERSHIPS", "NUMBERS", "ORDERS", "REPLICA_FIELDS", "SAMENESS", "load", "read",
-    "write",
-]  # fmt: skip
+NUMBERS = ("leo", "hw", "epoch", "checkpointed_hw")
+REPLICA_FIELDS = (*NUMBERS, "leader", "isr", "running")
+CONTROLLER_FIELDS = ("leader", "epoch", "isr")
+ORDERS = ("==", "!=", "<", "<=", ">", ">=")
+SAMENESS = ("==", "!=")
+MEMBERSHIPS = ("==", "!=", "contains", "lacks")
+THEN = "then_ns"
+_STATE = ("partition", "replica", "field", "is", "value")
+Read = Callable[[str, Any, Known], Any]
+
+
+def moment(at: str, value: object, known: Known) -> dict[str, Any]:
+    """A moment as it is written, after all its parts were found good. UsageError says which is not."""
+    fields = fields_of(at, value)
+    kind = one_of(f"{at}.at", fields.get("at"), [*_PARTS, "state", "sequence"])
+    if THEN in fields:
+        whole(f"{at}.{THEN}", fields[THEN])
+    rest = {key: field for key, field in fields.items() if key not in ("at", THEN)}
+    if kind == "state":
+        _state(at, rest, known)
+    elif kind == "sequence":
+        only(at, fields, ("at", "of", THEN), needs=("of",))
+        if not isinstance(rest["of"], list) or not rest["of"]:
+            refuse(f"{at}.of", f"is {shown(rest['of'])}, should be an array of moments, at least one")
+        for position, item in enumerate(rest["of"]):
+            moment(f"{at}.of[{position}]", item, known)
+    else:
+        must, may = _PARTS[kind]
+        only(at, fields, ("at", *must, *may, THEN), needs=tuple(must))
+        for key, part in rest.items():
+            ({**must, **may}[key])(f"{at}.{key}", part, known)
+    return dict(fields)
+
+
+def failpoints(value: Mapping[str, Any], at: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The moments of failpoints in it, each with its place."""
+    if value["at"] == "failpoint":
+        yield at, value
+    for position, part in enumerate(value.get("of", ())):
+        yield from failpoints(part, f"{at}.of[{position}]")
+
+
+def _count(at: str, value: object, _: Known) -> int:
+    if whole(at, value) == 0:
+        refuse(at, "is 0, should be at least 1: the first is number 1")
+    return value  # type: ignore[return-value]
+
+
+def _point(at: str, value: object, _: Known) -> str:
+    return one_of(at, value, POINTS)
+
+
+def _node(at: str, value: object, known: Known) -> str:
+    return name(at, value, known, roles=False)
+
+
+_PARTS: dict[str, tuple[dict[str, Read], dict[str, Read]]] = {  # at -> what it must have, what it may have
+    "time": ({"time": number}, {"after_ns": number}),
+    "ack": ({"partition": partition, "count": _count}, {"leader": player}),
+    "after": ({"after_ns": number}, {}),
+    "failpoint": ({"node": player, "name": _point},
+                  {"partition": partition, "epoch": number, "peer": _node, "offset": number,
+                   "count": _count}),
+}
+
+
+# -- states -------------------------------------------------------------------------------------------------
+
+def _state(at: str, value: object, known: Known) -> None:
+    fields = fields_of(at, value)
+    for group in ("all", "any"):
+        if group in fields:
+            only(at, fields, (group,))
+            if not isinstance(fields[group], list) or not fields[group]:
+                refuse(f"{at}.{group}", f"is {shown(fields[group])}, should be an array of states")
+            for position, item in enumerate(fields[group]):
+                _state(f"{at}.{group}[{position}]", item, known)
+            return
+    if "healthy" in fields:
+        only(at, fields, ("healthy",))
+        if fields["healthy"] is not True:
+            refuse(f"{at}.healthy", f"is {shown(fields['healthy'])}, should be true")
+        return
+    _condition(at, fields, known)
+
+
+def _condition(at: str, fields: Mapping[str, Any], known: Known) -> None:
+    only(at, fields, _STATE)
+    for needed in ("field", "is", "value"):
+        if needed not in fields:
+            refuse(at, f"has no `{needed}` (nor is it all, any or healthy)")
+    field = _observation(at, fields, known)
+    allowed = ORDERS if field in NUMBERS else MEMBERSHIPS if field == "isr" else SAMENESS
+    operator = one_of(f"{at}.is", fields["is"], allowed)
+    value, place = fields["value"], f"{at}.value"
+    if isinstance(value, dict):
+        only(place, value, ("partition", "replica", "field"))
+        if value.get("replica") == EVERY:
+            refuse(f"{place}.replica", "is every, should be one replica")
+        other = _observation(place, {"partition": fields.get("partition"), **value}, known)
+        wanted = NUMBERS if field in NUMBERS else (field,)
+        if operator in ("contains", "lacks"):
+            wanted = ("leader",)
+        if other not in wanted:
+            refuse(f"{place}.field",
+                   f"is {other}, with which {field} cannot be compared; valid: {', '.join(wanted)}")
+    else:
+        _literal(place, field, operator, value, known)
+
+
+def _observation(at: str, fields: Mapping[str, Any], known: Known) -> str:
+    """The field an observation names, after all its parts were found good."""
+    replica = fields.get("replica")
+    allowed = CONTROLLER_FIELDS if replica is None else REPLICA_FIELDS
+    if replica is None and fields.get("field") in REPLICA_FIELDS and fields["field"] not in allowed:
+        refuse(at, f"has no `replica`: whose? The controller knows only {', '.join(allowed)}")
+    field = one_of(f"{at}.field", fields.get("field"), allowed)
+    if replica is not None and replica != EVERY:
+        player(f"{at}.replica", replica, known)
+    if field != "running" and fields.get("partition") is None:
+        refuse(at, "has no `partition`")
+    if fields.get("partition") is not None:
+        partition(f"{at}.partition", fields["partition"], known)
+    return field
+
+
+def _literal(at: str, field: str, operator: str, value: object, known: Known) -> None:
+    if field in NUMBERS:
+        if isinstance(value, bool) or not isinstance(value, int):
+            refuse(at, f"is {shown(value)}, should be a number or an observation")
+    elif field == "running":
+        flag(at, value, known)
+    elif field == "isr" and operator in SAMENESS:
+        names(at, value, known, roles=False)
+    elif field == "leader" and value is None:
+        return  # nobody leads
+    else:
+        name(at, value, known, roles=False)
+
+
+CONTROLLER = "controller"
+CONDITIONS = ("partition", "epoch", "peer", "offset")
+_ARM = ("name", "action", *CONDITIONS, "times", "skip", "for_ms", "scope")
+_RELEASE = ("name", "partition", "peer", "through_epoch", "keep")
+
+
+def armed(at: str, value: object, known: Known) -> dict[str, Any]:
+    """The `point` of an arm."""
+    fields = fields_of(at, value)
+    only(at, fields, _ARM, needs=("name", "action"))
+    point = POINTS[one_of(f"{at}.name", fields["name"], POINTS)]
+    if one_of(f"{at}.action", fields["action"], ACTIONS) not in point.actions:
+        refuse(f"{at}.action", f"is {shown(fields['action'])}, which does not fit {point.name} "
+                               f"({point.stands}); valid: {', '.join(point.actions)}")
+    if (fields["action"] == DELAY) != ("for_ms" in fields):
+        refuse(at, "has no `for_ms`: how long is the delay" if fields["action"] == DELAY
+               else f"takes no `for_ms`: {fields['action']} is no delay")
+    if "for_ms" in fields:
+        whole(f"{at}.for_ms", fields["for_ms"], 1)
+    if one_of(f"{at}.scope", fields.get("scope", SCOPES[0]), SCOPES) == "broker":
+        one_of(f"{at}.action (scope broker)", fields["action"], STANDING)
+    _conditions(at, fields, known)
+    return dict(fields)
+
+
+def released(at: str, value: object, known: Known) -> dict[str, Any]:
+    """The `point` of a release."""
+    fields = fields_of(at, value)
+    only(at, fields, _RELEASE)
+    if "name" in fields:
+        one_of(f"{at}.name", fields["name"], POINTS)
+    if "through_epoch" in fields and fields.get("name") != "C.elected":
+        refuse(at, "has `through_epoch`, which only a release of C.elected takes")
+    _conditions(at, fields, known)
+    return dict(fields)
+
+
+def fits(at: str, f: str, nodes: Iterable[str], point: Mapping[str, Any]) -> None:
+    """Whether these nodes have such a point: the controller its own, brokers theirs."""
+    named = point.get("name")
+    for node in nodes:
+        if named is not None and POINTS[named].of_controller != (node == CONTROLLER):
+            whose = "the controller's" if POINTS[named].of_controller else "a broker's"
+            refuse(f"{at}: nodes", f"names {node}, which has no {named} to {f}: it is {whose}; "
+                                   f"valid there: {', '.join(_points_of(node))}")
+
+
+def every_moment_is_armed(source: str, schedule: Sequence[Entry]) -> None:
+    """Refuses the first moment of a failpoint that no entry before has armed."""
+    arms: list[_Armed] = []
+    for position, entry in enumerate(schedule):
+        place = f"{source}: entry {position} ({entry.f}): moment"
+        for at, asked in failpoints(entry.moment, place) if entry.moment is not None else ():
+            if not any(one.answers(asked) for one in arms):
+                there = ", ".join(str(one) for one in arms) or "nothing"
+                refuse(at, f"waits for {asked['name']} at {asked['node']}, which no entry before has armed "
+                           f"so; armed by then: {there}")
+        if entry.f == "arm":
+            arms += (_Armed(node=node, point=entry.args["point"]) for node in entry.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Armed:
+    node: str
+    point: Mapping[str, Any]
+
+    def answers(self, asked: Mapping[str, Any]) -> bool:
+        """Whether the moment may come by this. A role may turn out to be any broker."""
+        same = self.node == asked["node"] or (
+            bool({self.node, asked["node"]} & (ROLES - {CONTROLLER})) and CONTROLLER not in (
+                self.node, asked["node"]))
+        return same and fits_point(self.point, asked)
+
+    def __str__(self) -> str:
+        where = "".join(f" {key} {self.point[key]}" for key in CONDITIONS if key in self.point)
+        return f"{self.point['name']} at {self.node}{where}"
+
+
+def fits_point(point: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Whether what is armed can be what is asked: one name, and no condition that says otherwise."""
+    return point["name"] == asked["name"] and all(
+        point[key] == asked[key] for key in CONDITIONS if key in point and key in asked)
+
+
+def _conditions(at: str, fields: Mapping[str, Any], known: Known) -> None:
+    for key in ("epoch", "offset", "times", "skip", "through_epoch"):
+        if key in fields:
+            number(f"{at}.{key}", fields[key], known)
+    if "partition" in fields:
+        partition(f"{at}.partition", fields["partition"], known)
+    if "peer" in fields and fields["peer"] != CONTROLLER:
+        name(f"{at}.peer", fields["peer"], known, roles=False)
+    if "keep" in fields:
+        flag(f"{at}.keep", fields["keep"], known)
+
+
+def _points_of(node: str) -> list[str]:
+    def here(point: Point) -> bool:
+        return point.of_controller == (node == CONTROLLER)
+
+    return [point.name for point in POINTS.values() if here(point)]
+
+
 ACKS = ("all", "1", "0")
 BYTES_AT_MOST = 1 << 30  # of a file: the run.json of a million partitions has a third of this
 QUALITIES = ("loss", "delay_ms", "jitter_ms", "rate_kbit")

@@ -9,7 +9,7 @@ import pytest
 from command_line import floodmark
 from run_processes import wait_until_gone
 
-from harness.commands.scenario_names import words
+from harness.commands.broker_questions import scenario_words
 from harness.commands.scenario_runs import TRIES, Part, _taken, play
 from nemesis.scenario import load
 
@@ -122,7 +122,7 @@ def test_rows_are_played_side_by_side_and_compared_one_by_one(tmp_path: Path) ->
 def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) -> None:
     """Three runs in all, each in a folder of its own; the last is told with the line of the file."""
     text = OWN.replace("start n1\n", "start n1\nwait n1.leo == 99 within 0.2s\n")
-    scenario = load(own(tmp_path, text), words())
+    scenario = load(own(tmp_path, text), scenario_words())
     said: list[str] = []
     (played,) = play([Part(scenario=scenario, row=scenario.rows[0])], "local", tmp_path / "out",
                      at_once=2, say=said.append)
@@ -146,7 +146,7 @@ def test_a_killed_leader_that_is_waited_out_is_told_with_what_replaces_it(tmp_pa
     steps = ("send 0..2\nwait every.leo == 3 and leader == n1\nkill n1\n"
              "wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come\n")
     text = OWN.replace("send 0..3\npower_cut n1 keep 2\n", steps).replace("nodes = 1", "nodes = 2")
-    scenario = load(own(tmp_path, text), words())
+    scenario = load(own(tmp_path, text), scenario_words())
     played = asyncio.run(_taken(Part(scenario=scenario, row=scenario.rows[0]), "local", tmp_path / "out", 1))
     why = played.why or ""
     assert "line 9: wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come" in why

@@ -33,7 +33,7 @@ from harness.cluster.containers.engine_client import connect
 from harness.cluster.containers.engine_facts import facts
 from harness.cluster.containers.images import tools_image
 from harness.cluster.containers.sweep import LABEL_RUN
-from harness.commands.doctor import doctor
+from harness.commands.doctor import examine_machine
 from harness.errors import FloodmarkError
 from harness.verdict import EXIT_VALID
 
@@ -86,7 +86,7 @@ def test_the_doctor_tells_of_this_engine(
     """What this machine can do is not ours to say; but containers run on it, as this test does."""
     file = tmp_path / "doctor.json"
 
-    assert doctor(cluster="containers", json_file=file) == EXIT_VALID
+    assert examine_machine(cluster="containers", json_file=file) == EXIT_VALID
     told = capsys.readouterr().out
     assert "the containers cluster can run here" in told
     assert image in told

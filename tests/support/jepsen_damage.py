@@ -10,8 +10,7 @@ from typing import Any
 
 from jepsen_runs import history
 
-from harness.importers.edn import forms
-from harness.importers.edn_forms import Keyword
+from harness.importers.edn import Keyword, forms
 
 Op = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from acts import isr, led_by, seen, send, wait
 
-from harness.commands.scenario_names import words
+from harness.commands.broker_questions import scenario_words
 from harness.schedule.entry import Entry, Schedule
 from nemesis.scenario import shipped
 
@@ -121,7 +121,7 @@ def fetches_of_an_older_epoch() -> Schedule:
     )
 
 
-SCENARIOS = {scenario.name: scenario for scenario in shipped(words())}
+SCENARIOS = {scenario.name: scenario for scenario in shipped(scenario_words())}
 LOST, PARTED = SCENARIOS["double-failover"], SCENARIOS["power-divergence"]
 SHORT_FETCHES = {"replica.fetch.wait.max.ms": "500"}
 

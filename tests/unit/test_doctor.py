@@ -8,10 +8,8 @@ import pytest
 
 from harness.cluster.containers.ability_probe import DELAY, LOOPS, NAMES, Ability
 from harness.cluster.containers.engine_facts import Facts
-from harness.commands import doctor_machine
-from harness.commands.doctor import doctor, lacking
-from harness.commands.doctor_engine import Engine, engine_rows
-from harness.commands.doctor_faults import fault_rows
+from harness.commands import doctor
+from harness.commands.doctor import Engine, engine_rows, examine_machine, fault_rows, lacking
 from harness.errors import FloodmarkError
 from harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
 from harness.reports.doctor_table import FaultRow, Row, lines
@@ -179,7 +177,7 @@ def test_without_an_engine_the_local_cluster_is_fit(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "doctor.json"
 
-    assert doctor(json_file=file) == EXIT_VALID
+    assert examine_machine(json_file=file) == EXIT_VALID
     told = capsys.readouterr().out
     assert "no container engine answers" in told
     assert "DOCKER_HOST" in told
@@ -193,7 +191,7 @@ def test_without_an_engine_the_local_cluster_is_fit(
 
 @pytest.mark.usefixtures("_no_engine")
 def test_without_an_engine_the_containers_cluster_is_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor(cluster="containers") == EXIT_HARNESS
+    assert examine_machine(cluster="containers") == EXIT_HARNESS
     assert "  NO   engine" in capsys.readouterr().out
 
 
@@ -202,7 +200,7 @@ def test_without_java_no_cluster_is_fit(
         monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    assert doctor() == EXIT_HARNESS
+    assert examine_machine() == EXIT_HARNESS
     told = " ".join(capsys.readouterr().out.split())
     assert "NO judge" in told
     assert "there is no bin/java in it" in told
@@ -210,14 +208,14 @@ def test_without_java_no_cluster_is_fit(
 
 
 def test_a_machine_without_room_says_what_is_wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(doctor_machine, "DISK_AT_LEAST", 1 << 60)
-    monkeypatch.setattr(doctor_machine, "_available_bytes", lambda: 300 << 20)
+    monkeypatch.setattr(doctor, "DISK_AT_LEAST", 1 << 60)
+    monkeypatch.setattr(doctor, "_available_bytes", lambda: 300 << 20)
 
     def broken() -> None:
         raise FloodmarkError("the broker does not say which rules it knows: it is not there")
 
-    monkeypatch.setattr(doctor_machine, "words", broken)
-    rows = {row.what: row for row in doctor_machine.machine_rows(tmp_path)}
+    monkeypatch.setattr(doctor, "scenario_words", broken)
+    rows = {row.what: row for row in doctor.machine_rows(tmp_path)}
 
     assert lacking(list(rows.values()), "local") == ["memory", "disk", "broker"]
     assert rows["memory"].told == "300 MiB available"

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.importers import edn
-from harness.importers.edn import EdnError, forms
-from harness.importers.edn_forms import Character, Symbol, Tagged, keyword, text_of
+from harness.importers.edn import Character, EdnError, Symbol, Tagged, forms, keyword, text_of
 
 A, B = keyword("a"), keyword("b")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.commands.scenario_names import words
+from harness.commands.broker_questions import scenario_words
 from harness.faults import FAULTS
 from harness.protocols import Met, PartitionView, ReplicaView, View
 from nemesis import step_moments
@@ -47,7 +47,8 @@ def reasons(text: str, view: View, stage: Stage, **held: tuple[Met, ...]) -> lis
 
 def test_every_moment_of_the_shipped_scenarios_is_told_as_it_is_asked() -> None:
     """What is told, read again, is the same moment."""
-    moments = [entry.moment for one in shipped(words()) for entry in one.schedule if entry.moment is not None]
+    moments = [entry.moment for one in shipped(scenario_words()) for entry in one.schedule
+               if entry.moment is not None]
     assert len(moments) > 100
     for asked in moments:
         assert moment(asked_words(asked).removesuffix(" partition 1")) == without_partitions(asked), asked

@@ -7,9 +7,10 @@ import pytest
 
 from harness.errors import FloodmarkError
 from harness.op import NEMESIS, Op, Send, Type
-from harness.saved_run import Anchored, Ground, anchored, schedule_of, settings_of
+from harness.saved_run import schedule_of, settings_of
 from harness.schedule import json_form
 from harness.schedule.entry import Entry, Schedule
+from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
 from harness.schedule.schedule_history import Past, past_of
 
 MS = 1_000_000
@@ -140,8 +141,8 @@ def test_a_scripted_send_is_known_by_its_value() -> None:
 # -- what moments become ------------------------------------------------------------------------------------
 
 
-def anchors(schedule: Schedule, ops: Sequence[Op], focus: int | None = 0) -> tuple[Anchored, ...]:
-    found = anchored(schedule, Ground(past=past(schedule, ops), partitions=(0, 1), focus=focus))
+def anchors(schedule: Schedule, ops: Sequence[Op], focus: int | None = 0) -> tuple[ReanchoredEntry, ...]:
+    found = reanchor_schedule(schedule, AnchorBasis(past=past(schedule, ops), partitions=(0, 1), focus=focus))
     written = json_form.write(tuple(one.now for one in found))
     assert json_form.read(written, nodes=("n1", "n2", "n3"), partitions=(0, 1)) == tuple(
         one.now for one in found)  # what comes out can be carried out

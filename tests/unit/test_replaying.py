@@ -12,8 +12,8 @@ from harness.errors import UsageError
 from harness.reports import reproduction_table
 from harness.reports.reproduction_table import Attempt
 from harness.run import Run
-from harness.saved_run import Anchored, Ground
 from harness.schedule.entry import Entry
+from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
 from harness.schedule.schedule_history import Acks, Past, Strike
 
 MS = 1_000_000
@@ -72,8 +72,8 @@ def test_acks_apart_are_counted_against_the_first_run() -> None:
     then = past(Strike(began_ns=50 * MS, took_ns=51 * MS), acks=(1, 2, 3), before_ns=0)
     now = past(Strike(began_ns=9 * MS, took_ns=9 * MS, reached_ns=9 * MS), acks=(5,), before_ns=0)
     entry = Entry(f="kill", nodes=("n1",))
-    one = Anchored(position=1, then=entry, now=entry, strike=then.strikes[1], by="asked", why="")
-    found = reproduction_table.apart(one, attempt(now), Ground(past=then, partitions=(0,)))
+    one = ReanchoredEntry(position=1, then=entry, now=entry, strike=then.strikes[1], by="asked", why="")
+    found = reproduction_table.apart(one, attempt(now), AnchorBasis(past=then, partitions=(0,)))
     assert found is not None
     assert found.acks == -2
     assert reproduction_table.nearness([found])["acks_worst"] == 2
@@ -130,10 +130,10 @@ def test_what_became_unknown_and_what_no_longer_is() -> None:
 # -- the exit code and the words ----------------------------------------------------------------------------
 
 
-def first(sought: dict[str, Any] | None, *anchors: Anchored) -> First:
+def first(sought: dict[str, Any] | None, *anchors: ReanchoredEntry) -> First:
     """A first run of which only this counts."""
     nothing: Any = None
-    ground = Ground(past=past(Strike(began_ns=0, took_ns=0)), partitions=(0,))
+    ground = AnchorBasis(past=past(Strike(began_ns=0, took_ns=0)), partitions=(0,))
     return First(run=Run(folder=Path("first")), settings=nothing, schedule=(), ground=ground, anchors=anchors,
                  verdict={}, sought=sought)
 
@@ -174,11 +174,11 @@ def test_a_fault_right_after_a_wait_is_told_by_what_was_waited_for() -> None:
     wait = Entry(f="wait", moment={"at": "state", "partition": 0, "replica": "n3", "field": "leo", "is": "==",
                                    "value": 4})
     kill, strike = Entry(f="kill", nodes=("n1",)), Strike(began_ns=50 * MS, took_ns=51 * MS)
-    anchors = (Anchored(position=0, then=wait, now=wait, strike=None, by="asked", why=""),
-               Anchored(position=1, then=kill, now=kill, strike=strike, by="asked", why=""))
+    anchors = (ReanchoredEntry(position=0, then=wait, now=wait, strike=None, by="asked", why=""),
+               ReanchoredEntry(position=1, then=kill, now=kill, strike=strike, by="asked", why=""))
     then = past(strike, acks=(1, 2), before_ns=0)
     text = reproduction_table.table(anchors, [attempt(past(strike, acks=(1, 2, 3), before_ns=49 * MS))],
-                           Ground(past=then, partitions=(0,)))
+                           AnchorBasis(past=then, partitions=(0,)))
     row = text.splitlines()[1]
     assert row.split("  ")[1].strip() == "1"
     for told in ("kill n1", "once n3 leo == 4", "0.050 s, p0: ack 2", "as asked", "1/1", "1.0 (1.0)",

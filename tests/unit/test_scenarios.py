@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from harness import catalog
+from harness.commands.broker_questions import scenario_words
 from harness.commands.run import planned
 from harness.commands.scenario import rows_of
-from harness.commands.scenario_names import words
 from harness.commands.scenario_runs import Part, options_of
 from harness.errors import UsageError
 from harness.faults import FAULTS
@@ -180,14 +180,14 @@ def test_a_row_is_a_sharp_statement(row: Row, told: Verdict, wrong: list[str]) -
 
 def test_the_broker_knows_the_generations_that_the_command_line_offers() -> None:
     """Its words are asked for in a process of its own."""
-    assert words().generations == catalog.RULES
-    assert {"trunc_hw", "no_leso"} <= set(words().bugs)
-    assert "two-phase" in words().switches
+    assert scenario_words().generations == catalog.RULES
+    assert {"trunc_hw", "no_leso"} <= set(scenario_words().bugs)
+    assert "two-phase" in scenario_words().switches
 
 
 @pytest.fixture(scope="module")
 def every() -> tuple[Scenario, ...]:
-    return shipped(words())
+    return shipped(scenario_words())
 
 
 def test_every_shipped_scenario_is_read_and_named_for_its_file(every: tuple[Scenario, ...]) -> None:

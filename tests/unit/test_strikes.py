@@ -11,7 +11,7 @@ from harness.reports import verdict_text
 from harness.reports.gate_outcomes import Outcome, report_of
 from harness.reports.markdown_report import markdown
 from harness.reports.run_outcome import ruling
-from harness.reports.strikes import strikes_of, words
+from harness.reports.schedule_outcome import strikes_of, words
 
 KILL, START, WAIT = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down"]}, {"f": "wait"}
 ELEVEN = [each for _ in range(11) for each in (KILL, START)]

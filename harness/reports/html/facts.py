@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.commands.show import read_verdict, sound
 from harness.errors import FloodmarkError
 from harness.reports import verdict_text
 from harness.reports.case_names import case_name
@@ -26,6 +25,7 @@ from harness.reports.html.traced import Traced, traced
 from harness.reports.record_story import Course, course_of
 from harness.reports.run_outcome import Ruling, ruling
 from harness.reports.safe_text import harmless_data
+from harness.reports.saved_verdict import read_about, read_verdict
 from harness.reports.trace_text import TraceLine
 from harness.run import Run
 
@@ -132,7 +132,7 @@ def told_by(run: Run, verdict: Told | None, problems: list[str]) -> tuple[Told, 
     """run.json and the verdict; what is the matter with them goes to the problems."""
     about: Told = {}
     try:
-        about = sound(run)
+        about = read_about(run)
     except FloodmarkError as error:
         problems.append(str(error))
     try:

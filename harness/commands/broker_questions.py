@@ -1,12 +1,20 @@
-"""Whether the brokers would serve what they are to be set to, asked before anything is started."""
+"""Asks the broker's own program what only it knows: would it start with this config, which rules it has.
+
+Nobody on the tester's side imports the broker, so each question is a process of its own, asked
+before a cluster starts.
+"""
 
 import functools
 import subprocess
 import sys
 
+import orjson
+
+from checkers.text.explain import EXPLANATIONS
 from harness import catalog
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Cluster
+from nemesis.expectations import Words
 
 _TIMEOUT_S = 30.0
 _REFUSED = 2
@@ -16,14 +24,14 @@ def refuse_config(cluster: Cluster) -> None:
     """UsageError with the broker's own sentence. harness/broker_config.py has looked at single values;
     what fits together, and which bugs and switches there are, the broker alone knows."""
     for config in {tuple(sorted(keys.items())) for keys in cluster.config.values()}:
-        why = _why_not(tuple(f"{key}={_word(value)}" for key, value in config))
+        why = _refusal(tuple(f"{key}={_word(value)}" for key, value in config))
         if why is not None:
             raise UsageError(f"no broker would start with these settings: {why}")
 
 
 @functools.cache
-def _why_not(settings: tuple[str, ...]) -> str | None:
-    """Asks the broker that would be run; whoever tests it does not import it."""
+def _refusal(settings: tuple[str, ...]) -> str | None:
+    """The broker's sentence; None where it would start."""
     argv = [sys.executable, "-P", "-m", catalog.BROKER_CHECK, *settings]
     try:
         ran = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
@@ -36,3 +44,20 @@ def _why_not(settings: tuple[str, ...]) -> str | None:
 
 def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def scenario_words() -> Words:
+    """What a scenario may name: rules, bugs and switches of the broker, workloads, findings."""
+    argv = [sys.executable, "-P", "-m", catalog.BROKER_WORDS]
+    try:
+        ran = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT_S, check=True)
+        told = orjson.loads(ran.stdout)
+    except (OSError, subprocess.SubprocessError, orjson.JSONDecodeError) as error:
+        raise FloodmarkError(f"the broker does not say which rules it knows: {error}") from error
+    return Words(
+        generations=tuple(told["generations"]),
+        bugs=tuple(told["bugs"]),
+        switches=tuple(told["switches"]),
+        workloads=tuple(sorted(catalog.WORKLOADS)),
+        findings=tuple(sorted(EXPLANATIONS)),
+    )

@@ -9,14 +9,14 @@ Rules
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness.faults import MENDING
 from harness.op import Op
-from harness.runner import DONE
-from harness.schedule.entry import ACTS
+from harness.run import DONE
+from harness.schedule.entry import ACTS, Schedule
 
 Told = Mapping[str, Any]
 Counts = Mapping[str, int]
@@ -64,3 +64,32 @@ def words(strikes: Strikes) -> str:
 
 def listed(counts: Counts) -> str:
     return ", ".join(f"{number} {f}" for f, number in sorted(counts.items()) if number)
+
+
+def missed_of(schedule: Schedule, about: Mapping[str, Any]) -> list[str]:
+    """Of a run just made: each entry that was missed, and why."""
+    told = []
+    for position in about["missed"]:
+        entry = schedule[position]
+        told.append(f"entry {position} of the schedule was missed: {' '.join((entry.f, *entry.nodes))}")
+        told += missed_words(about["missed_words"].get(str(position), {}), indent=2)
+    return told
+
+
+def missed_words(words: Mapping[str, Any], *, indent: int = 0) -> list[str]:
+    """What was waited for, what was seen instead, and the likely reasons; nothing where nothing is told."""
+    return [" " * indent + line for line in _lines(words)]
+
+
+def _lines(words: Mapping[str, Any]) -> Iterator[str]:
+    if "waited_for" not in words:
+        return
+    yield f"waited for  {words['waited_for']}"
+    for number, line in enumerate(_as_list(words.get("seen"))):
+        yield f"{'seen' if number == 0 else '':<12}{line}"
+    for number, line in enumerate(_as_list(words.get("likely"))):
+        yield f"{'likely' if number == 0 else '':<12}{line}"
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,64 @@
+"""Reads run.json and verdict.json of a run folder, as reports need them; refuses what has another shape.
+
+The folder may come from a stranger: every text of it passes safe_text.py here.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from checkers.laws.registry import NAME
+from harness.errors import FloodmarkError
+from harness.reports.safe_text import harmless_data
+from harness.run import FORMAT, VERDICT_BYTES_AT_MOST, P, Run, RunAt
+
+
+def read_about(run: Run) -> Mapping[str, Any]:
+    """run.json, if what is shown of it has the right shape; FloodmarkError if not."""
+    about = harmless_data(run.about())
+    for name in ("partitions", "guarantees", "settle", "leaders", "final_reads", "config"):
+        if not isinstance(about.get(name) or {}, dict):
+            raise FloodmarkError(f"{run.about_path}: `{name}` is no object")
+    return about
+
+
+def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
+    """The saved verdict; FloodmarkError where there is none, or none that can be read."""
+    judge = f"floodmark check {run.folder}"
+    try:
+        verdict = orjson.loads(run.read(run.verdict_path, at_most=VERDICT_BYTES_AT_MOST))
+    except FileNotFoundError as error:
+        raise FloodmarkError(f"{run.folder} was not judged yet: {judge}") from error
+    except (OSError, orjson.JSONDecodeError) as error:
+        why = error.strerror or error if isinstance(error, OSError) else error
+        raise FloodmarkError(f"cannot read {run.verdict_path}: {why}; judge again: {judge}") from error
+    if not is_verdict(verdict):
+        raise FloodmarkError(f"{run.verdict_path} is no verdict of format {FORMAT}; judge again: {judge}")
+    return harmless_data(dict(verdict))
+
+
+def is_verdict(told: Any) -> bool:
+    """Whether what is shown of it is there."""
+    if not isinstance(told, dict) or told.get("format") != FORMAT or "valid" not in told:
+        return False
+    findings, unknown = told.get("findings"), told.get("unknown", [])
+    return (isinstance(findings, list) and isinstance(unknown, list)
+            and isinstance(told.get("counts") or {}, dict)
+            and all(isinstance(found, dict) and is_group(found) for found in findings)
+            and all(isinstance(entry, dict) and {"names", "reason"} <= entry.keys()
+                    and are_texts(entry["names"]) for entry in unknown))
+
+
+def is_group(found: Mapping[str, Any]) -> bool:
+    """One entry of `findings`."""
+    examples = found.get("examples") or []
+    return ({"name", "class", "permitted_by", "count"} <= found.keys()
+            and isinstance(found["name"], str) and NAME.fullmatch(found["name"]) is not None
+            and type(found["count"]) is int and isinstance(examples, list)
+            and all(isinstance(example, dict) and isinstance(example.get("ops") or [], list)
+                    and are_texts(example.get("nodes") or []) for example in examples))
+
+
+def are_texts(told: Any) -> bool:
+    return isinstance(told, list) and all(isinstance(item, str) for item in told)

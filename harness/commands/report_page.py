@@ -8,16 +8,15 @@ from harness.campaign.journal import CampaignAt
 from harness.commands.campaign_index import write_index
 from harness.commands.folder_arguments import refuse_other_bytes
 from harness.commands.report import write_report
-from harness.commands.show import latest
 from harness.errors import FloodmarkError, UsageError
 from harness.reports.safe_text import harmless
-from harness.run import Run
+from harness.run import Run, latest_folder
 from harness.verdict import EXIT_VALID
 
 
 def report_page(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
     """Writes the page and names it; the exit code says only that it was written."""
-    folder = folder or latest()
+    folder = folder or latest_folder()
     refuse_other_bytes(folder)
     if not folder.exists():
         raise UsageError(f"{folder} does not exist")

@@ -14,10 +14,10 @@ from command_line import GOLDEN
 from checkers.read.folder import open_folder
 from harness.cli import main
 from harness.commands import check
-from harness.commands.show import read_verdict
 from harness.reports import markdown_report
 from harness.reports.junit_report import junit
 from harness.reports.safe_text import harmless, harmless_data, is_plain
+from harness.reports.saved_verdict import read_verdict
 from harness.run import Run
 from harness.run_location import is_safe_name
 from harness.verdict import Finding, Policy, Unknown, Verdict

@@ -10,6 +10,7 @@ damage costs nothing extra. `statements` keeps what ran.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -56,10 +57,26 @@ class Unit:
         """More rows of a table that `make` has made."""
         self._run(f'insert into "{name}" {select}')
 
-    def slices(self, rows: int, *tables: str) -> int:
-        """How many slices of so many rows these tables have together, at least one."""
+    def cut(self, column: str, rows: int, *tables: str) -> list[str]:
+        """Conditions on a column of integers, of which one is true of each: each of about so many rows of
+        these tables together. Of some numbers (those of one hash in 64) they follow, which is near enough."""
         total = sum(len(self._db.table(name)) for name in tables)
-        return max(1, -(-total // rows))
+        slices = -(-total // rows)
+        if slices < 2:
+            return ["true"]
+        some = " union all ".join(
+            f'select "{column}" as one from {name} where hash("{column}") % 64 = 0' for name in tables
+        )
+        bounds = ", ".join(str(number / slices) for number in range(1, slices))
+        ((numbers,),) = self._db.sql(f"select quantile_disc(one, [{bounds}]) from ({some})").fetchall()
+        ends = sorted(set(numbers or ()))
+        if not ends:
+            return ["true"]
+        return [
+            f'"{column}" < {ends[0]}',
+            *(f'"{column}" >= {low} and "{column}" < {high}' for low, high in pairwise(ends)),
+            f'"{column}" >= {ends[-1]}',
+        ]
 
     def view(self, name: str, select: str) -> None:
         """A name for what this selects, computed anew wherever it is asked, as far as it is."""

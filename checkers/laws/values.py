@@ -40,10 +40,11 @@ from checkers.laws.unit import Unit
 
 def values(unit: Unit) -> None:
     """Makes by_value."""
-    slices = unit.slices(SLICE_ROWS, "sends", "reads", "entries")
-    unit.make("value_rows", _of_slice(0, slices))
-    for number in range(1, slices):
-        unit.extend("value_rows", _of_slice(number, slices))
+    unit.make("read_extents", _READ_EXTENTS)
+    first, *others = unit.cut("value", SLICE_ROWS, "sends", "reads", "entries")
+    unit.make("value_rows", _of_slice(first))
+    for each in others:
+        unit.extend("value_rows", _of_slice(each))
     unit.view("by_value", _WITH_LISTS)
 
 
@@ -52,24 +53,43 @@ def values(unit: Unit) -> None:
 SLICE_ROWS = 1_000_000
 
 
-def _of_slice(number: int, slices: int) -> str:
-    """The rows of those values whose hash is of this slice."""
-    mine = f"hash(value) % {slices} = {number}" if slices > 1 else "true"
+def _of_slice(mine: str) -> str:
+    """The rows of those values of which this is true: those from one number to another. Where values rise
+    with time, as they mostly do, they stand together in each table, and DuckDB reads no more than these."""
     tables = [f"{name}_of_slice as (from {name} where {mine})" for name in ("sends", "reads", "placed")]
     return f"with {', '.join(tables)}, {_SEEN}, {_JUDGED} {_CAUSES}"
 
 
-# A list is null unless its value is in several places.
+# How far reads went, where they alone show what is lost.
+_READ_EXTENTS = """
+    select run, partition, min("offset") filter (final) as final_low,
+        max("offset") filter (final) as final_high, max("offset") as highest
+    from reads
+    semi join (from partitions where by_final_reads or by_any_read) using (run, partition)
+    left join processes using (run, process)
+    group by all"""
+
+
+# Nearly every value is invoked once and answered once, and is in one place: then the least of its rows is the
+# only one, and a list stays null. Those of which there is more (`several`) are looked at again.
 _SEEN = """
-    asked as (
-        select run, partition, value, count(*) as sent, min(index) as invoked,
-            arg_min(time, index) as invoked_time, arg_min(process, index) as sender
-        from sends_of_slice where type = 'invoke' group by all),
-    answered as (
-        select run, partition, value, type, index as done, "at" as line, process, pos,
-            case when type = 'ok' then "offset" end as ack
-        from sends_of_slice where type <> 'invoke'
-        qualify row_number() over (partition by run, partition, value order by "at", pos) = 1),
+    asked as materialized (
+        select run, partition, value, count(*) filter (asks) as sent,
+            count(*) filter (not asks) as answers, min(index) filter (asks) as invoked,
+            min(time) filter (asks) as invoked_time, min(process) filter (asks) as sender,
+            any_value(type) filter (not asks) as type, min(index) filter (not asks) as done,
+            min("at") filter (not asks) as line, min(process) filter (not asks) as process,
+            min(pos) filter (not asks) as pos, min("offset") filter (type = 'ok') as ack
+        from (select *, type = 'invoke' as asks from sends_of_slice) group by all),
+    asked_again as (
+        select run, partition, value,
+            arg_min(time, index) filter (type = 'invoke') as first_time,
+            arg_min(process, index) filter (type = 'invoke') as first_sender,
+            arg_min(struct_pack(type := type, done := index, line := "at", process := process, pos := pos,
+                ack := case when type = 'ok' then "offset" end), ("at", pos))
+                filter (type <> 'invoke') as first_answer
+        from sends_of_slice
+        semi join (from asked where sent > 1 or answers > 1) using (run, partition, value) group by all),
     acked as (
         select run, partition, value, list_sort(list(distinct "offset")) as acks
         from sends_of_slice semi join repeated using (run, value)
@@ -93,18 +113,28 @@ _SEEN = """
         from placed_of_slice
         semi join (from logged where leader_low < leader_high) using (run, partition, value)
         where leads group by all),
+    several as (
+        from asked_again
+        full join acked using (run, partition, value)
+        full join shown_at using (run, partition, value)
+        full join logged_at using (run, partition, value)),
     seen as (
-        select * replace (coalesce(sent, 0) as sent, coalesce(sender, process) as sender,
+        select * exclude (answers, first_time, first_sender, first_answer) replace (
+                coalesce(sent, 0) as sent, coalesce(first_time, invoked_time) as invoked_time,
+                coalesce(first_sender, sender, first_answer.process, process) as sender,
+                if(first_answer is null, type, first_answer.type) as type,
+                if(first_answer is null, done, first_answer.done) as done,
+                if(first_answer is null, line, first_answer.line) as line,
+                if(first_answer is null, process, first_answer.process) as process,
+                if(first_answer is null, pos, first_answer.pos) as pos,
+                if(first_answer is null, ack, first_answer.ack) as ack,
                 coalesce(final, false) as final, coalesce(live, false) as live,
                 coalesce(others, 0) as others),
             repeated.value is not null as repeated
         from asked
-        full join answered using (run, partition, value)
         full join shown using (run, partition, value)
         full join logged using (run, partition, value)
-        left join acked using (run, partition, value)
-        left join shown_at using (run, partition, value)
-        left join logged_at using (run, partition, value)
+        left join several using (run, partition, value)
         left join repeated using (run, value))"""
 
 
@@ -138,21 +168,13 @@ _BLIND = f"""(not coalesce(losses_judged, false) and {_SENT}
     and (repeated or coalesce(type, 'info') <> 'fail'))"""
 
 _JUDGED = f"""
-    -- how far reads went, where they alone show what is lost
-    extents as (
-        select run, partition, min("offset") filter (final) as final_low,
-            max("offset") filter (final) as final_high, max("offset") as highest
-        from reads
-        semi join (from partitions where by_final_reads or by_any_read) using (run, partition)
-        left join processes using (run, process)
-        group by all),
     bounded as (
         select *, case when not coalesce(losses_judged, false) or read_low is null
                     or (read_low = read_high and read_low = leader_low) then null
                 else list_filter(coalesce(read_at, [read_low]),
                     lambda o: o >= log_start and not {_in_leader_log("o")})
             end as vanished_at
-        from seen left join partitions using (run, partition) left join extents using (run, partition)),
+        from seen left join partitions using (run, partition) left join read_extents using (run, partition)),
     judged as (
         select *, coalesce(len(vanished_at) > 0, false) as vanished,
             {_UNREAD} as unread, unread or {_LOST} as lost, lost or {_SOME_RECORD_LOST} as gone,

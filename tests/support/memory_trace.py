@@ -31,11 +31,12 @@ from broker.protocol.messages import (
     RoleChanged,
     Tick,
 )
-from broker.testing.controller_trace_events import controller_lines, missing_lines
 from broker.testing.trace_events import (
     RecoveredLogSummary,
     ReplicaSnapshot,
     checkpoint_line,
+    controller_lines,
+    missing_lines,
     replica_lines,
     start_lines,
     take_snapshot,

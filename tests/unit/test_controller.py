@@ -29,7 +29,7 @@ from broker.protocol.messages import (
     Registered,
     Tick,
 )
-from broker.server.controller_views import parse_election
+from broker.server.controller_server import parse_election
 from broker.testing.control_socket import ControlError
 
 Effect = TypeVar("Effect")

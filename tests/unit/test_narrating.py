@@ -31,10 +31,11 @@ from broker.protocol.messages import (
 )
 from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from broker.testing.bugs import rules_for
-from broker.testing.controller_trace_events import controller_lines, missing_lines
 from broker.testing.trace_events import (
     RecoveredLogSummary,
     checkpoint_line,
+    controller_lines,
+    missing_lines,
     replica_lines,
     start_lines,
     take_snapshot,

@@ -29,7 +29,7 @@ from broker.server.topic_configs import (
     describe_broker_configs,
     describe_topic_configs,
 )
-from broker.testing.controller_trace_events import controller_lines
+from broker.testing.trace_events import controller_lines
 
 NOW: dict[str, Any] = {"now_ms": 0, "token": 0}
 

@@ -12,52 +12,34 @@ Rules
 import asyncio
 import signal
 import time
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from broker.process_log import halt_process, log
 from broker.protocol import errors
 from broker.protocol.controller import Controller, ControllerConfig
 from broker.protocol.messages import (
-    AllocateProducerIds,
+    NO_LEADER,
     ControllerEvent,
-    CreateTopic,
     Elect,
     Expire,
-    Heartbeat,
     Persist,
     Publish,
-    Register,
     Tick,
 )
-from broker.server.altering import alter_partitions
-from broker.server.api_versions import NO_TIME, SERVED_BY_CONTROLLER, write_api_versions_response
+from broker.protocol.metadata import Metadata
 from broker.server.config import Config
+from broker.server.controller_apis import ControllerApis
 from broker.server.controller_clock import ControllerClock
-from broker.server.controller_views import describe_controller, parse_election
 from broker.server.metadata_publisher import MetadataPublisher
-from broker.server.socket_server import Connection, SocketServer
-from broker.server.topic_configs import check_topic_configs
-from broker.server.topic_requests import PARTITIONS_MAX, TopicRequests
+from broker.server.socket_server import SocketServer
 from broker.storage.controller_journal import Journal
 from broker.testing.bugs import rules_for
 from broker.testing.control_socket import ControlError, ControlSocket
-from broker.testing.controller_trace_events import controller_lines, missing_lines
 from broker.testing.failpoint_requests import parse_arms
-from broker.testing.failpoints import Failpoints, Fate
+from broker.testing.failpoints import Failpoints
 from broker.testing.trace import Trace, latest_metadata_version
-from broker.wire import api_keys
-from broker.wire.codec import (
-    RequestHeader,
-    WireError,
-    error_code,
-    make,
-    read_request,
-    read_request_header,
-    response_parts,
-    write_response,
-)
+from broker.testing.trace_events import controller_lines, missing_lines
 
 _TICK_S = 0.025
 _TICK_LATE_MS = 200  # a tick later than this: we were away
@@ -91,16 +73,11 @@ class ControllerServer:
             tell=self._trace.write_failpoint,
         )
         self._publishers: dict[int, MetadataPublisher] = {}
-        self._listener = SocketServer(self._handle_request, config.request_max_bytes)
+        self._apis = ControllerApis(
+            self._controller.metadata, self._step, self._clock.now_ms, self._failpoints
+        )
+        self._listener = SocketServer(self._apis.handle_request, config.request_max_bytes)
         self._asked_to_stop = asyncio.Event()
-        self._serves: Mapping[int, Callable[[Any, RequestHeader], Any]] = {
-            api_keys.BROKER_REGISTRATION: self._register,
-            api_keys.BROKER_HEARTBEAT: self._heartbeat,
-            api_keys.ALLOCATE_PRODUCER_IDS: self._allocate_producer_ids,
-            api_keys.CREATE_TOPICS: self._create_topics,
-            api_keys.ELECT_LEADERS: self._elect_leaders,
-            **TopicRequests(self._controller.metadata, self._step, self._clock.now_ms).serves,
-        }
 
     async def run(self) -> None:
         config = self._config
@@ -206,175 +183,34 @@ class ControllerServer:
         ((_, _, error),) = self._step(parse_election(request, self._clock.now_ms())).results
         return {"error": errors.error_name(error) if error else None}
 
-    # -- requests
-    # ----------------------------------------------------------------------------------------------
 
-    def _handle_request(self, connection: Connection, frame: bytes) -> None:
-        head = read_request_header(frame)
-        if head.key == api_keys.API_VERSIONS:
-            if head.version <= SERVED_BY_CONTROLLER[api_keys.API_VERSIONS][1]:
-                read_request(frame, head)
-            body = write_api_versions_response(head.version, SERVED_BY_CONTROLLER)
-        else:
-            least, greatest = SERVED_BY_CONTROLLER.get(head.key, (1, 0))
-            if not least <= head.version <= greatest:
-                raise WireError(f"api key {head.key}, version {head.version} is not served by a controller")
-            if head.key == api_keys.ALTER_PARTITION:
-                self._alter_partition(connection, read_request(frame, head), head)
-                return
-            body = self._serves[head.key](read_request(frame, head), head)
-        connection.answer(write_response(head.correlation, body))
+def describe_controller(metadata: Metadata) -> dict[str, Any]:
+    """The answer to `state`."""
+    brokers = [{"id": each.id, "epoch": each.epoch, "fenced": each.fenced} for each in metadata.brokers]
+    partitions = [
+        {
+            "topic": topic.name,
+            "partition": each.partition,
+            "leader": each.leader,
+            "epoch": each.leader_epoch,
+            "isr": list(each.isr),
+            "partition_epoch": each.partition_epoch,
+            "replicas": list(each.replicas),
+        }
+        for topic in metadata.topics.values()
+        for each in topic.partitions
+    ]
+    return {"metadata_version": metadata.version, "brokers": brokers, "partitions": partitions}
 
-    def _register(self, request: Any, head: RequestHeader) -> Any:
-        if not request.listeners or request.incarnation_id is None:
-            raise WireError("a registration without a listener or an incarnation")
-        listener = request.listeners[0]
-        answer = self._step(
-            Register(
-                now_ms=self._clock.now_ms(),
-                token=None,
-                broker=request.broker_id,
-                incarnation=request.incarnation_id.hex,
-                host=listener.host,
-                port=listener.port,
-                clean=request.previous_broker_epoch >= 0,
-            )
-        )
-        cls, _ = response_parts(head.key, head.version)
-        return make(
-            cls,
-            throttle_time=NO_TIME,
-            error_code=error_code(answer.error),
-            broker_epoch=answer.broker_epoch,
-        )
 
-    def _heartbeat(self, request: Any, head: RequestHeader) -> Any:
-        answer = self._step(
-            Heartbeat(
-                now_ms=self._clock.now_ms(),
-                token=None,
-                broker=request.broker_id,
-                broker_epoch=request.broker_epoch,
-                metadata_version=request.current_metadata_offset,
-                stopping=request.want_shut_down,
-            )
-        )
-        cls, _ = response_parts(head.key, head.version)
-        return make(
-            cls,
-            throttle_time=NO_TIME,
-            error_code=error_code(answer.error),
-            is_caught_up=not answer.fenced,
-            is_fenced=answer.fenced,
-            should_shut_down=answer.may_stop,
-        )
-
-    def _alter_partition(self, connection: Connection, request: Any, head: RequestHeader) -> None:
-        body, places = alter_partitions(
-            request, head, self._controller.metadata(), self._step, self._clock.now_ms()
-        )
-
-        def answer() -> None:
-            connection.answer(write_response(head.correlation, body))
-
-        fate = Fate.GO
-        if places and self._failpoints.armed:
-            fate = self._failpoints.meet(places[0], answer, also=places[1:])
-        if fate is Fate.GO:
-            answer()
-
-    def _allocate_producer_ids(self, request: Any, head: RequestHeader) -> Any:
-        answer = self._step(
-            AllocateProducerIds(
-                now_ms=self._clock.now_ms(),
-                token=None,
-                broker=request.broker_id,
-                broker_epoch=request.broker_epoch,
-            )
-        )
-        cls, _ = response_parts(head.key, head.version)
-        return make(
-            cls,
-            throttle_time=NO_TIME,
-            error_code=error_code(answer.error),
-            producer_id_start=answer.first,
-            producer_id_len=answer.count,
-        )
-
-    def _create_topics(self, request: Any, head: RequestHeader) -> Any:
-        cls, parts = response_parts(head.key, head.version)
-        results = []
-        for topic in request.topics:
-            topic_id = uuid.uuid4()
-            error, message = self._create_topic(topic, topic_id, validate_only=request.validate_only)
-            results.append(
-                make(
-                    parts.CreatableTopicResult,
-                    name=topic.name,
-                    error_code=error_code(error),
-                    error_message=message,
-                    topic_id=None if error else topic_id,
-                    configs=(),
-                )
-            )
-        return make(cls, throttle_time=NO_TIME, topics=tuple(results))
-
-    def _create_topic(
-        self, topic: Any, topic_id: uuid.UUID, *, validate_only: bool
-    ) -> tuple[int, str | None]:
-        configs = {each.name: each.value for each in topic.configs if each.value is not None}
-        error, problem = check_topic_configs(configs)
-        if error:
-            return error, problem
-        assignment = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
-        if sorted(assignment) != list(range(len(topic.assignments))):
-            return errors.INVALID_REPLICA_ASSIGNMENT, "partitions are not numbered from 0 without gaps"
-        if topic.num_partitions > PARTITIONS_MAX:
-            return errors.INVALID_PARTITIONS, f"more than {PARTITIONS_MAX} partitions"
-        answer = self._step(
-            CreateTopic(
-                now_ms=self._clock.now_ms(),
-                token=None,
-                topic=topic.name,
-                topic_id=topic_id.hex,
-                partitions=topic.num_partitions,
-                replication_factor=topic.replication_factor,
-                assignment=tuple(assignment[index] for index in sorted(assignment)),
-                configs=configs,
-                validate_only=validate_only,
-            )
-        )
-        return answer.error, answer.message or None
-
-    def _elect_leaders(self, request: Any, head: RequestHeader) -> Any:
-        named = tuple(
-            (topic.topic, part) for topic in request.topic_partitions or () for part in topic.partitions
-        )
-        answer = self._step(
-            Elect(
-                now_ms=self._clock.now_ms(),
-                token=None,
-                partitions=named,
-                unclean=request.election_type == _UNCLEAN,
-            )
-        )
-        cls, parts = response_parts(head.key, head.version)
-        topics: dict[str, list[Any]] = {}
-        for topic, partition, error in answer.results:
-            topics.setdefault(topic, []).append(
-                make(
-                    parts.PartitionResult,
-                    partition_id=partition,
-                    error_code=error_code(error),
-                    error_message=errors.error_name(error) if error else None,
-                )
-            )
-        return make(
-            cls,
-            throttle_time=NO_TIME,
-            error_code=error_code(errors.NONE),
-            replica_election_results=tuple(
-                make(parts.ReplicaElectionResult, topic=topic, partition_result=tuple(results))
-                for topic, results in topics.items()
-            ),
-        )
+def parse_election(request: Mapping[str, Any], now_ms: int) -> Elect:
+    """What the control socket's `elect` asks for, of one partition."""
+    topic, partition = request.get("topic"), request.get("partition")
+    leader, unclean = request.get("leader", NO_LEADER), request.get("unclean", False)
+    if not isinstance(topic, str) or type(partition) is not int:
+        raise ControlError("elect wants a topic and a partition")
+    if type(leader) is not int or type(unclean) is not bool:
+        raise ControlError("elect wants a leader's id, and unclean true or false")
+    return Elect(
+        now_ms=now_ms, token=None, partitions=((topic, partition),), unclean=unclean, leader=leader
+    )

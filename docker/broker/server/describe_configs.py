@@ -5,8 +5,13 @@ from typing import Any
 from broker.protocol import errors
 from broker.protocol.metadata import Metadata
 from broker.server.config import Config
-from broker.server.topic_configs import DescribedConfig, describe_broker_configs, describe_topic_configs
-from broker.server.topic_requests import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.server.topic_configs import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    DescribedConfig,
+    describe_broker_configs,
+    describe_topic_configs,
+)
 from broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
 
 

@@ -38,6 +38,7 @@ _KEPT = frozenset(
         "segment.jitter.ms", "segment.ms",
     )
 )  # fmt: skip
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4  # resource types
 _SET, _DELETE = 0, 1  # operations of IncrementalAlterConfigs; 2 and 3 are for lists
 
 

@@ -24,7 +24,7 @@ def campaign() -> None:
 @campaign.command("run")
 @click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=PLAN_FILE)
 @click.option("--preset", metavar="NAME", show_default="none: PLAN.toml is the plan",
-              help="smoke, nightly or soak, instead of a plan.")
+              help="smoke, nightly, soak or zoo, instead of a plan.")
 @click.option("--for", "budget", metavar="TIME", show_default="what the plan says",
               help="How long, all in all: 90s, 20min, 4h.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/campaign-TIME",
@@ -99,7 +99,7 @@ def campaign_mark(signature: str, ledger: Path, known: str | None, unknown: bool
 @click.argument("preset")
 @exits
 def campaign_plan(preset: str) -> int:
-    """Print a preset (smoke, nightly, soak), to be copied and edited."""
+    """Print a preset (smoke, nightly, soak, zoo), to be copied and edited."""
     from harness.commands.campaign import show_plan
 
     return show_plan(preset)

@@ -52,7 +52,9 @@ from harness.reports.safe_text import harmless
 from harness.run import MEASURES, Run
 from harness.verdict import BUG
 
-BATCH_S = 240.0  # of playing, then they are judged
+BATCH_S = 240.0  # of playing at most, then they are judged
+BATCHES = 8  # at least, where that leaves LEAST_BATCH_S for each: what is new is to be reproduced in time
+LEAST_BATCH_S = 60.0
 SETTLING_S = 15.0  # what a run takes besides its load, until one was seen
 ROOM_BYTES = 256 << 20  # on the disk, for a run, until one was seen
 NO_SPACE = os.strerror(errno.ENOSPC)
@@ -118,10 +120,10 @@ class Conductor:
         return self.state
 
     def _next_batch(self) -> list[Job]:
-        """Reproductions first, then draws, as many as BATCH_S holds; [] at the end, for which self.why is the
+        """Reproductions first, then draws, as many as a batch holds; [] at the end, for which self.why is the
         reason."""
         size_bytes = _size(self.at.folder)
-        room_s = min(BATCH_S, self.left_s) * self.at_once if self.is_measured else 0.0
+        room_s = min(self._batch_s, self.left_s) * self.at_once if self.is_measured else 0.0
         jobs: list[Job] = []
         for job in self._jobs():
             self.why = self._no_room(job, jobs, size_bytes)
@@ -301,6 +303,10 @@ class Conductor:
                 shrink(self.at.folder / run.folder)
 
     # -- measures -----------------------------------------------------------------------------------------
+
+    @property
+    def _batch_s(self) -> float:
+        return max(LEAST_BATCH_S, min(BATCH_S, self.bounds.budget_s / BATCHES))
 
     @property
     def left_s(self) -> float:

@@ -81,6 +81,8 @@ def _waits_for_healthy(moment: Mapping[str, Any] | None) -> bool:
         return False
     if moment["at"] == "sequence":
         return _waits_for_healthy(moment["of"][-1])
+    if moment["at"] == "first":
+        return all(map(_waits_for_healthy, moment["of"]))
     return moment["at"] == "state" and _implies_healthy(moment)
 
 

@@ -14,7 +14,7 @@ from harness.errors import FloodmarkError
 from harness.faults import FAULTS
 from harness.protocols import Met, PartitionView, ReplicaView, Sight, View
 from harness.schedule.entry import Entry
-from harness.schedule.json_form import fits_point
+from harness.schedule.json_form import OF_BROKER, fits_point
 from nemesis.moment_text import asked_words, partitions_of
 from nemesis.moment_watch import healthy
 from nemesis.roles import Stage, players
@@ -113,8 +113,9 @@ def likely(moment: Mapping[str, Any], keys: list[int], view: View, stage: Stage,
     for node, mets in held.items():
         if mets:
             yield f"{node} is held at {mets[-1].name}: `release {node}` lets it go"
-    if moment["at"] == "failpoint":
-        yield from _unmet(moment, view, stage)
+    for part in _leaves(moment):
+        if part.get("at") == "failpoint":
+            yield from _unmet(part, view, stage)
     for key in keys:
         truth = view.partitions.get(key)
         if truth is not None:
@@ -174,12 +175,12 @@ def _unseen(node: str, view: View, stage: Stage) -> Iterator[str]:
 
 def _named(moment: Mapping[str, Any], view: View, stage: Stage) -> list[str]:
     """The nodes whose own replicas, or failpoints, the moment looks at."""
-    if moment["at"] == "failpoint":
-        return [moment["node"]] if moment["node"] in stage.nodes else []
     found: list[str] = []
     for leaf in _leaves(moment):
+        if leaf.get("at") == "failpoint":
+            found += [leaf["node"]] if leaf["node"] in stage.nodes else []
         for fields in (leaf, leaf.get("value")):
-            if isinstance(fields, Mapping) and "replica" in fields and fields["field"] != "running":
+            if isinstance(fields, Mapping) and "replica" in fields and fields["field"] not in OF_BROKER:
                 found += players(fields["replica"], leaf.get("partition") or 0, view, stage)
     return found
 

@@ -8,8 +8,8 @@ Fields = Mapping[str, Any]
 
 def asked_words(moment: Fields) -> str:
     """`n1.leo == 3 and leader == n2 then 5ms`."""
-    if moment["at"] == "sequence":
-        return _later(" then ".join(map(asked_words, moment["of"])), moment)
+    if moment["at"] in _JOINS:
+        return _later(_JOINS[moment["at"]].join(map(asked_words, moment["of"])), moment)
     return _later(_ASKED[moment["at"]](moment), moment)
 
 
@@ -83,4 +83,5 @@ def partitions_of(moment: Fields) -> set[int]:
     return own.union(*map(partitions_of, parts))
 
 
+_JOINS = {"sequence": " then ", "first": " or "}
 _ASKED = {"time": _time, "after": _after, "ack": _ack, "failpoint": _failpoint, "state": _state}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.protocols import Met, Sight, View
-from harness.schedule.json_form import CONDITIONS, fits_point
+from harness.schedule.json_form import CONDITIONS, OF_BROKER, fits_point
 from nemesis.roles import Stage, needs_a_look, players
 
 POLL_S = 0.01
@@ -148,6 +148,29 @@ async def _sequence(moment: Mapping[str, Any], watch: Watch) -> Reached | None:
     return replace(reached, detail={"of": told})
 
 
+async def _first(moment: Mapping[str, Any], watch: Watch) -> Reached | None:
+    """Whichever comes first; the others are waited for no longer. Of several at once the first listed."""
+    parts = [asyncio.create_task(reach(part, replace(watch, stuck=[]))) for part in moment["of"]]
+    try:
+        pending = set(parts)
+        while pending:
+            _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            came = next((index for index, one in enumerate(parts) if one.done() and one.result()), None)
+            if came is not None:
+                reached = parts[came].result()
+                assert reached is not None
+                return replace(reached, detail={**reached.detail, "first": came})
+        return None
+    finally:
+        await _end(parts)
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def _state(moment: Mapping[str, Any], watch: Watch) -> Reached | None:
     sight, began_ns = watch.sight, watch.sight.now_ns()
     while True:
@@ -160,7 +183,7 @@ async def _state(moment: Mapping[str, Any], watch: Watch) -> Reached | None:
 
 
 _REACH = {"time": _time, "after": _time, "ack": _ack, "state": _state, "failpoint": _failpoint,
-          "sequence": _sequence}
+          "sequence": _sequence, "first": _first}
 
 
 # -- failpoints: pure ---------------------------------------------------------------------------------------
@@ -235,8 +258,8 @@ def _observed(fields: Mapping[str, Any], view: View, stage: Stage) -> Iterator[t
         yield None, _UNSEEN if seen is None else getattr(seen, name)
         return
     for node in players(replica, partition or 0, view, stage):
-        if name == "running":
-            yield node, node in view.running
+        if name in OF_BROKER:
+            yield node, node in getattr(view, name)
             continue
         own = view.replicas.get((node, partition)) if partition is not None else None
         yield node, _UNSEEN if own is None else getattr(own, name)

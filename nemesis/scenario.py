@@ -59,10 +59,12 @@ failpoint without it is that of any, and of messages that are about no partition
     NODE reaches POINT [K times]             a failpoint that an earlier step armed; `epoch E`, `peer NODE`,
                                              `offset O` after POINT: there
     healthy                                  every broker up, every ISR full, all members told
-    n1.leo == 3 and leader == n2 or ...      what is seen: leo hw epoch checkpointed_hw leader isr running of
-                                             a node, a role or `every` replica; leader, epoch, isr alone: the
-                                             controller's word. == != < <= > >=; of an isr: == n1, n2 or
-                                             contains n1, lacks n1; leader == nobody; n1.running == false
+    n1.leo == 3 and leader == n2 or ...      what is seen: leo hw epoch checkpointed_hw leader isr running
+                                             unfenced of a node, a role, `every` replica; leader,
+                                             epoch, isr alone: the controller's word. == != < <= >
+                                             >=; of an isr: == n1, n2 or contains n1, lacks n1;
+                                             leader == nobody; n1.running == false
+    MOMENT or MOMENT                         whichever comes first
     MOMENT then MOMENT; MOMENT then TIME     one after the other; that much later
 """
 

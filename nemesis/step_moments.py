@@ -3,7 +3,6 @@
 What each means is said in nemesis/scenario.py; what comes out is harness/schedule/entry.py's JSON form.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from harness.schedule.failpoints import POINTS
@@ -11,6 +10,7 @@ from harness.schedule.json_form import (
     CONTROLLER_FIELDS,
     MEMBERSHIPS,
     NUMBERS,
+    OF_BROKER,
     ORDERS,
     REPLICA_FIELDS,
     SAMENESS,
@@ -24,13 +24,25 @@ Moment = dict[str, Any]
 
 def moment(cursor: Cursor, partition: int) -> Moment:
     """One moment, or with `then` a sequence of them; `then 5ms`: that much after the one before."""
-    found = [_single(cursor, partition)]
+    found = [_first(cursor, partition)]
     while cursor.skip("then"):
         if is_time(cursor.next):
             found[-1]["then_ns"] = found[-1].get("then_ns", 0) + cursor.time_ns("a time")
         else:
-            found.append(_single(cursor, partition))
+            found.append(_first(cursor, partition))
     return found[0] if len(found) == 1 else {"at": "sequence", "of": found}
+
+
+def _first(cursor: Cursor, partition: int) -> Moment:
+    """Moments joined by `or`: the first of them that comes. States alone are one state."""
+    found = [_single(cursor, partition)]
+    while cursor.skip("or"):
+        found.append(_single(cursor, partition))
+    if len(found) == 1:
+        return found[0]
+    if all(one["at"] == "state" for one in found):
+        return {"at": "state", "any": [{k: v for k, v in one.items() if k != "at"} for one in found]}
+    return {"at": "first", "of": found}
 
 
 def _single(cursor: Cursor, partition: int) -> Moment:
@@ -44,7 +56,7 @@ def _single(cursor: Cursor, partition: int) -> Moment:
         return _ack(cursor, partition)
     if cursor.after == "reaches":
         return _point(cursor)
-    return {"at": "state", **_any(cursor, partition)}
+    return {"at": "state", **_all(cursor, partition)}
 
 
 def _ack(cursor: Cursor, partition: int) -> Moment:
@@ -71,19 +83,11 @@ def _point(cursor: Cursor) -> Moment:
 
 # -- what is seen -------------------------------------------------------------------------------------------
 
-def _any(cursor: Cursor, partition: int) -> Moment:
-    return _joined(cursor, "or", "any", lambda: _all(cursor, partition))
-
-
 def _all(cursor: Cursor, partition: int) -> Moment:
-    return _joined(cursor, "and", "all", lambda: _state(cursor, partition))
-
-
-def _joined(cursor: Cursor, word: str, group: str, one: Callable[[], Moment]) -> Moment:
-    parts = [one()]
-    while cursor.skip(word):
-        parts.append(one())
-    return parts[0] if len(parts) == 1 else {group: parts}
+    parts = [_state(cursor, partition)]
+    while cursor.skip("and"):
+        parts.append(_state(cursor, partition))
+    return parts[0] if len(parts) == 1 else {"all": parts}
 
 
 def _state(cursor: Cursor, partition: int) -> Moment:
@@ -93,7 +97,7 @@ def _state(cursor: Cursor, partition: int) -> Moment:
     field = seen["field"]
     orders = ORDERS if field in NUMBERS else MEMBERSHIPS if field == "isr" else SAMENESS
     seen["is"] = cursor.one_of(f"what follows {field}", orders)
-    if field != "running":
+    if field not in OF_BROKER:
         seen["partition"] = partition
     return {**seen, "value": _value(cursor, field, seen["is"])}
 
@@ -114,8 +118,8 @@ def _observation(word: str) -> Moment:
 def _value(cursor: Cursor, field: str, how: str) -> object:
     if is_number(cursor.next):
         return cursor.number("a number")
-    if field == "running":
-        return _TRUTHS[cursor.one_of("what running is", _TRUTHS)]
+    if field in OF_BROKER:
+        return _TRUTHS[cursor.one_of(f"what {field} is", _TRUTHS)]
     token = cursor.next
     if is_name(token) and (token in CONTROLLER_FIELDS or "." in (token or "")):
         return _observation(cursor.name("what is seen"))

@@ -56,7 +56,7 @@ def _in(partition: int | None, told: Entry) -> Entry:
         return told
     if told["at"] == "failpoint":
         return {**told, "partition": partition}
-    if told["at"] == "sequence":
+    if told["at"] in ("sequence", "first"):
         return {**told, "of": [_in(partition, part) for part in told["of"]]}
     return told
 

@@ -145,9 +145,9 @@ def asked_moment(moment: Mapping[str, Any]) -> str:
         return f"asked at ack {moment.get('count')} of p{moment.get('partition')}{by}"
     if moment.get("at") == "failpoint":
         return f"asked at failpoint {moment.get('name')} of {moment.get('node')}"
-    if moment.get("at") == "sequence":
+    if moment.get("at") in ("sequence", "first"):
         told = [asked_moment(one) for one in listed(moment.get("of")) if isinstance(one, Mapping)]
-        return " and then ".join(one for one in told if one)
+        return (" and then " if moment["at"] == "sequence" else " or ").join(one for one in told if one)
     if moment.get("at") == "state":
         return "asked when the cluster is healthy" if moment.get("healthy") else "asked at a state seen"
     return ""

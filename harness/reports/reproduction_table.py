@@ -232,6 +232,8 @@ def _moment(moment: Mapping[str, Any]) -> str:
             return f"{moment['node']} at {moment['name']}"
         case "sequence":
             return ", then ".join(map(moment_text, moment["of"]))
+        case "first":
+            return " or ".join(map(moment_text, moment["of"]))
     return "healthy" if moment.get("healthy") else "; ".join(_states(moment))
 
 

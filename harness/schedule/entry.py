@@ -69,10 +69,12 @@ Moments (`at`):
                                                `partition`, `epoch`, `peer` or `offset`: there; with `count`
                                                (1): the k-th time since it was last armed so
   sequence   {"of": [moment, ...]}             one after the other, within one time-out
+  first      {"of": [moment, ...]}             whichever comes first
 Any of them may have `then_ns`: so much later.
-FIELD is one of leo, hw, epoch, checkpointed_hw, leader, isr, running. OP is one of == != < <= > >=, or for
-isr: == != (as sets), contains, lacks. What cannot be seen (a broker that does not answer) fulfils nothing,
-not even !=; `running` is always seen, and asks for no partition.
+FIELD is one of leo, hw, epoch, checkpointed_hw, leader, isr, running, unfenced. OP is one of == != < <= >
+>=, or for isr: == != (as sets), contains, lacks. What cannot be seen (a broker that does not answer) fulfils
+nothing, not even !=; `running` and `unfenced` (the controller takes it for alive) are a broker's, are always
+seen, and ask for no partition.
 Roles: leader, follower (the first in the assignment that does not lead), last-in-isr, controller (its
 process); down (every node that a fault in force has ended), paused; else a node's name. A role that nobody
 plays is waited for, as the moment is.

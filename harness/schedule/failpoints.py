@@ -41,6 +41,8 @@ POINTS: dict[str, Point] = {
         Point(name="L.alter_sent", stands="an ISR proposed, not sent", actions=TWICE),
         Point(name="L.alter_answer", stands="the answer to a proposal has come, not taken", actions=TWICE),
         Point(name="D.ckpt", stands="the HW checkpoint is written"),
+        Point(name="D.ckpt_done", stands="all HWs were looked at, and written if one had moved",
+              actions=(REPORT, CRASH)),
         Point(name="D.fsync", stands="a log is fsynced"),
         Point(name="B.registered", stands="the broker is registered"),
         Point(name="C.elected", stands="who leads now, not sent to a broker", actions=TWICE,

@@ -41,7 +41,8 @@ from harness.schedule.fields import (
 )
 
 NUMBERS = ("leo", "hw", "epoch", "checkpointed_hw")
-REPLICA_FIELDS = (*NUMBERS, "leader", "isr", "running")
+OF_BROKER = ("running", "unfenced")  # of a broker, whatever its replicas; always seen
+REPLICA_FIELDS = (*NUMBERS, "leader", "isr", *OF_BROKER)
 CONTROLLER_FIELDS = ("leader", "epoch", "isr")
 ORDERS = ("==", "!=", "<", "<=", ">", ">=")
 SAMENESS = ("==", "!=")
@@ -54,13 +55,13 @@ Read = Callable[[str, Any, Known], Any]
 def moment(at: str, value: object, known: Known) -> dict[str, Any]:
     """A moment as it is written, after all its parts were found good. UsageError says which is not."""
     fields = fields_of(at, value)
-    kind = one_of(f"{at}.at", fields.get("at"), [*_PARTS, "state", "sequence"])
+    kind = one_of(f"{at}.at", fields.get("at"), [*_PARTS, "state", "sequence", "first"])
     if THEN in fields:
         whole(f"{at}.{THEN}", fields[THEN])
     rest = {key: field for key, field in fields.items() if key not in ("at", THEN)}
     if kind == "state":
         _state(at, rest, known)
-    elif kind == "sequence":
+    elif kind in ("sequence", "first"):
         only(at, fields, ("at", "of", THEN), needs=("of",))
         if not isinstance(rest["of"], list) or not rest["of"]:
             refuse(f"{at}.of", f"is {shown(rest['of'])}, should be an array of moments, at least one")
@@ -159,7 +160,7 @@ def _observation(at: str, fields: Mapping[str, Any], known: Known) -> str:
     field = one_of(f"{at}.field", fields.get("field"), allowed)
     if replica is not None and replica != EVERY:
         player(f"{at}.replica", replica, known)
-    if field != "running" and fields.get("partition") is None:
+    if field not in OF_BROKER and fields.get("partition") is None:
         refuse(at, "has no `partition`")
     if fields.get("partition") is not None:
         partition(f"{at}.partition", fields["partition"], known)
@@ -170,7 +171,7 @@ def _literal(at: str, field: str, operator: str, value: object, known: Known) ->
     if field in NUMBERS:
         if isinstance(value, bool) or not isinstance(value, int):
             refuse(at, f"is {shown(value)}, should be a number or an observation")
-    elif field == "running":
+    elif field in OF_BROKER:
         flag(at, value, known)
     elif field == "isr" and operator in SAMENESS:
         names(at, value, known, roles=False)

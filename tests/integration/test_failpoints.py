@@ -269,7 +269,7 @@ def test_isr_changes_held_lost_and_answered_late(cluster: RealBrokers) -> None:
 def test_every_point_is_met(cluster: RealBrokers) -> None:
     """One armed to be reported at each, from the start; a life with all that happens in one."""
     points = ("F.before_refetch", "F.epoch_req", "F.followed", "L.elected", "L.hw", "P.parked", "D.ckpt",
-              "D.fsync", "B.registered", "L.acked", "F.truncated", "F.appended")  # fmt: skip
+              "D.ckpt_done", "D.fsync", "B.registered", "L.acked", "F.truncated", "F.appended")  # fmt: skip
     arms = [{"point": point, "action": "report", "times": 0} for point in points]
     properties = cluster.folder / "n2.properties"
     before = properties.read_text()

@@ -27,6 +27,7 @@ WAIT = Entry(f="wait", moment=HEALTHY)
 @pytest.mark.parametrize("schedule", [
     (lose(), START, WAIT, lose(), START),
     (lose("power_cut", {"at": "sequence", "of": [{"at": "after", "after_ns": 5}, HEALTHY]}),),
+    (lose("power_cut", {"at": "first", "of": [HEALTHY, HEALTHY]}),),
     (arm(), RELEASE, lose()),
     (arm("report"), lose()),
     (lose(), START, WAIT, arm()),
@@ -40,6 +41,7 @@ def test_within_the_budget(schedule: tuple[Entry, ...]) -> None:
     ((lose("disk", None),), 0, "a wiped disk that does not wait for a healthy cluster"),
     ((lose("power_cut", None),), 0, "a power cut that does not wait for a healthy cluster"),
     ((lose("disk", {**HEALTHY, "then_ns": 5}),), 0, "does not wait for a healthy cluster"),
+    ((lose("disk", {"at": "first", "of": [HEALTHY, {"at": "after", "after_ns": 5}]}),), 0, "healthy"),
     ((lose("disk", {"at": "sequence", "of": [HEALTHY, {"at": "after", "after_ns": 5}]}),), 0, "healthy"),
     ((lose("disk", HEALTHY, "n1", "n2"),), 0, "2 nodes lose all they held together"),
     ((lose(), START, Entry(f="kill", nodes=("n2",))), 2, "kill strikes before the cluster"),

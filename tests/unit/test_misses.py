@@ -54,6 +54,11 @@ def test_every_moment_of_the_shipped_scenarios_is_told_as_it_is_asked() -> None:
         assert moment(asked_words(asked).removesuffix(" partition 1")) == without_partitions(asked), asked
 
 
+def test_of_several_moments_each_that_did_not_come_is_explained() -> None:
+    told = reasons("isr contains n2 or n1 reaches L.acked", look(), after(("kill", "n2")))
+    assert any("nothing is armed at L.acked in n1" in one for one in told)
+
+
 def without_partitions(asked: Any) -> Any:
     """As on a line that names no partition: of partition 0."""
     if isinstance(asked, dict):

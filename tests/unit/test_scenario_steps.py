@@ -85,6 +85,14 @@ MEANINGS: list[tuple[str, list[dict[str, Any]]]] = [
             {"at": "failpoint", "node": "n1", "name": "L.acked", "offset": 3, "count": 2,
              "then_ns": 5_000_000},
             {"at": "ack", "partition": 0, "count": 5}]}}]),
+    ("wait isr contains n2 or n1.leo == 3 or n1 reaches L.acked 3 times or ack 5 then 5ms", [{
+        "f": "wait", "moment": {"at": "first", "then_ns": 5_000_000, "of": [
+            {"at": "state", **state("isr", "contains", "n2")},
+            {"at": "state", **state("leo", "==", 3, replica="n1")},
+            {"at": "failpoint", "node": "n1", "name": "L.acked", "count": 3},
+            {"at": "ack", "partition": 0, "count": 5}]}}]),
+    ("wait n1.unfenced == true", [{"f": "wait", "moment": {
+        "at": "state", "replica": "n1", "field": "unfenced", "is": "==", "value": True}}]),
     ("wait n1 reaches L.acked partition 1",
      [{"f": "wait", "moment": {"at": "failpoint", "node": "n1", "name": "L.acked", "partition": 1}}]),
 ]
@@ -120,6 +128,7 @@ REFUSALS = [
     ("wait n1.leo is 3", ("what follows leo is 'is'; valid: ==, !=",)),
     ("wait leader > n1", ("what follows leader is '>'; valid: ==, !=",)),
     ("wait n1.leo == n2", ("compares leo with 'n2'",)),
+    ("wait ack 1 or", ("has no moment", "healthy")),
     ("wait n1.running == maybe", ("what running is is 'maybe'; valid: true, false",)),
     ("wait n1 reaches L.accked", ("the failpoint is 'L.accked'", "L.acked", "C.elected")),
     ("wait 200", ("a moment", "is '200'")),

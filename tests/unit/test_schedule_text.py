@@ -124,6 +124,7 @@ def test_an_entry_that_is_off_is_told(data: Any, told: str) -> None:
     ({"at": "after", "after_ns": 1, "then_ns": -1}, "moment.then_ns: is -1, should be a whole number"),
     ({"at": "ack", "partition": 0, "count": 1, "leader": "n4"}, 'moment.leader: names "n4"; valid: n1'),
     ({"at": "sequence"}, "moment: has no `of`"),
+    ({"at": "first", "of": []}, "of: is [], should be an array of moments, at least one"),
     ({"at": "sequence", "of": []}, "of: is [], should be an array of moments, at least one"),
     ({"at": "sequence", "of": [STATE, {"at": "soon"}]}, 'moment.of[1].at: is "soon"; valid: time, ack'),
     ({"at": "failpoint", "node": "n1"}, "has no `name`"),

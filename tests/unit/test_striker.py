@@ -69,6 +69,20 @@ def test_roles_go_by_the_look_that_reached_the_state(stand: Stand) -> None:
     assert stand.faults()[0][1]["reached"]["seen"] == [{"field": "leader", "value": "n2"}]
 
 
+def test_of_several_moments_the_first_that_comes_counts(stand: Stand) -> None:
+    """The op says which; the act goes by the look that reached it. If none comes the moment is missed."""
+    never = {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n9"}
+    led = {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n2"}
+    stand.small.leads_at_look = {5: "n2"}
+    missed = stand.run(
+        Entry(f="kill", nodes=("leader",), moment={"at": "first", "of": [never, led]}),
+        Entry(f="pause", nodes=("n3",), moment={"at": "first", "of": [never, never]}, timeout_s=0.02))
+
+    assert missed == (1,)
+    assert stand.small.did == ["kill n2"]
+    assert stand.faults()[0][1]["reached"]["first"] == 1
+
+
 def test_a_missed_moment_is_told_and_the_rest_goes_on(stand: Stand) -> None:
     """The kill is left out, the start is made all the same, the last send is sent."""
     never = {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n9"}

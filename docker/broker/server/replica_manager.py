@@ -374,8 +374,13 @@ class ReplicaManager:
     # -- checkpoints ---------------------------------------------------------------------------------------
 
     def checkpoint_high_watermarks(self) -> None:
-        """replication-offset-checkpoint with every HW there is; of logs not opened yet what it said before.
-        Written only when something moved."""
+        """replication-offset-checkpoint, written only when something moved."""
+        self._write_high_watermarks()
+        if self.points.armed:
+            self.points.meet(FailpointSite(name="D.ckpt_done"), lambda: None)
+
+    def _write_high_watermarks(self) -> None:
+        """Every HW there is; of logs not opened yet what the file said before."""
         moved = {key: hosted.checkpointable_hw for key, hosted in self.hosted.items()}
         offsets = {**self._checkpointed, **moved}
         if not self.rules.checkpoints_every_partition:  # the mutant's: KAFKA-1647

@@ -55,6 +55,7 @@ POINTS: Mapping[str, FailpointKind] = {
     "L.alter_answer": FailpointKind(role=BROKER, actions=_MESSAGE),
     "P.parked": FailpointKind(role=BROKER),
     "D.ckpt": FailpointKind(role=BROKER),
+    "D.ckpt_done": FailpointKind(role=BROKER, actions=("report", "crash")),
     "D.fsync": FailpointKind(role=BROKER),
     "B.registered": FailpointKind(role=BROKER),
     "C.elected": FailpointKind(role=CONTROLLER, actions=_MESSAGE),

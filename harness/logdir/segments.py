@@ -2,9 +2,13 @@
 
 A tail that frames no batch is torn, and ends the log. Of a node that was not running so is a last batch whose
 CRC does not fit, for its recovery would cut it.
+
+What the log cleaner writes has the suffix .cleaned until it is complete, then .swap until it stands in place of
+the segments that it was made from; a broker that was killed between puts it there when it starts. So a .swap
+counts, and the segments that begin inside it do not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -12,6 +16,7 @@ from typing import NoReturn
 from harness.errors import FloodmarkError
 from harness.logdir.record_batches import frame, last_offset, size_of
 
+SUFFIX = ".log"
 WINDOW_BYTES = 4 << 20  # read at a time; a larger batch makes it larger
 
 
@@ -24,13 +29,23 @@ class Segment:
 def segments_of(folder: Path) -> list[Segment]:
     """The segments of a log by base offset; none where there is no such folder."""
     try:
-        names = [path for path in folder.iterdir() if path.suffix == ".log" and path.stem.isdigit()]
+        paths = list(folder.iterdir())
     except FileNotFoundError:
         return []
     except OSError as error:
         raise FloodmarkError(f"the log folder {folder} cannot be read: {error}") from error
-    return sorted((Segment(base_offset=int(path.stem), path=path) for path in names),
-                  key=lambda segment: segment.base_offset)
+    segments = _named(paths, SUFFIX)
+    for swapped in _named(paths, SUFFIX + ".swap"):
+        end, _ = end_of(swapped, running=True)
+        segments = [one for one in segments if not swapped.base_offset <= one.base_offset < end]
+        segments = [*(one for one in segments if one.base_offset != swapped.base_offset), swapped]
+    return sorted(segments, key=lambda segment: segment.base_offset)
+
+
+def _named(paths: Sequence[Path], suffix: str) -> list[Segment]:
+    """Those whose names are a base offset and this suffix."""
+    return [Segment(base_offset=int(stem), path=path) for path in paths
+            if path.name.endswith(suffix) and (stem := path.name.removesuffix(suffix)).isdecimal()]
 
 
 def batches_of(segment: Segment, *, drop_bad_last: bool) -> Iterator[tuple[bytes, int, int]]:

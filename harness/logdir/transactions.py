@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from harness.errors import FloodmarkError
 from harness.logdir.record_batches import Frame, aborts, frame, records
-from harness.logdir.segments import Segment, batches_of, refuse
+from harness.logdir.segments import SUFFIX, Segment, batches_of, refuse
 
 _ENTRY = struct.Struct(">hqqqq")  # version, producer, first offset, last offset (the marker's), last stable
 _VERSION = 0
@@ -63,7 +63,7 @@ def fates_of(segments: Sequence[Segment], *, running: bool) -> Fates:
 def aborted_index(segment: Segment) -> list[Aborted]:
     """The aborted transactions that a segment's index names; none where there is no such file. A torn last
     entry is left out."""
-    path = segment.path.with_suffix(".txnindex")
+    path = segment.path.with_name(segment.path.name.replace(SUFFIX, ".txnindex"))
     try:
         data = path.read_bytes()
     except FileNotFoundError:

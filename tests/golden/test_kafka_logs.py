@@ -19,6 +19,10 @@ from kafka_logs import (
     topics_of,
 )
 
+from harness.logdir.record_batches import frame
+from harness.logdir.segments import batches_of, segments_of
+from harness.logdir.transactions import Fates, aborted_index, fates_of
+
 HERE = Path(__file__).parent / "kafka_logs"
 VERSIONS = ("2.8.2", "4.3.1")
 TOPICS = [(version, topic) for version in VERSIONS for topic in (*topics_of(version), "transactions")]
@@ -40,6 +44,18 @@ def test_the_aborted_are_those_that_were_aborted(version: str) -> None:
 
     assert aborted == [int(word) for word in (HERE / version / ABORTED).read_text().split()]
     assert aborted
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_index_alone_knows_the_aborted_too(version: str) -> None:
+    """Of the same batches, as if compaction had taken the markers."""
+    (segment,) = segments_of(HERE / version / "transactions-0")
+    by_index = Fates(markers={}, index=aborted_index(segment))
+    by_markers = fates_of([segment], running=True)
+    headers = [frame(data, at) for data, at, _ in batches_of(segment, drop_bad_last=False)]
+
+    assert all(header and by_index.aborted(header) == by_markers.aborted(header) for header in headers)
+    assert any(header and by_index.aborted(header) for header in headers)
 
 
 def test_they_have_every_format_and_compression() -> None:

@@ -267,7 +267,7 @@ def write_for_compaction(kafka: RealKafka, topic: str, draw: random.Random, *, c
         text = "".join(draw.choices(string.ascii_letters, k=bytes_each)).encode()
         value = text if at % 3 else in_value(RUN.encode(), at)
         producer.produce(topic, key=b"%d" % draw.randrange(60), value=None if at % 50 == 0 else value)
-        if at % 40 == 0:
+        if at % 150 == 0:
             producer.flush(30)
     assert producer.flush(60) == 0
 

@@ -4,17 +4,18 @@ Not the harness's cluster: one node, no faults; with ZooKeeper beside it, or in 
 """
 
 import logging
-import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.cluster.kafka.distribution import Distribution, distribution
 from harness.cluster.ports import HOST, Ports
+from harness.errors import FloodmarkError
 
 READY_S = 90.0
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAA"
@@ -167,6 +168,9 @@ def quiet() -> logging.Logger:
     return logger
 
 
-def missing() -> list[str]:
-    """The programs without which no Kafka can be had here."""
-    return [name for name in ("java", "mvn") if shutil.which(name) is None]
+def skip_without(version: str) -> None:
+    """Leaves a test out where that Kafka cannot be had, with the sentence that says why."""
+    try:
+        distribution(version)
+    except FloodmarkError as error:
+        pytest.skip(str(error))

@@ -228,6 +228,27 @@ def test_several_segments_and_a_log_start(tmp_path: Path) -> None:
                                                 checkpointed_hw=0)
 
 
+def test_a_compaction_that_was_cut_off(tmp_path: Path) -> None:
+    """Complete but not yet in its place, the cleaned segment counts for those it was made from; incomplete,
+    it does not, nor do those that were to be deleted."""
+    folder = tmp_path / "log-0"
+    put(tmp_path, batch(0, [b"0"]), batch(1, [b"1"]))
+    put(tmp_path, batch(2, [b"2"]), batch(3, [b"3"]), base=2)
+    put(tmp_path, batch(4, [b"4"]), base=4)
+    (folder / f"{0:020d}.log.cleaned").write_bytes(batch(1, [b"1"]))
+    assert offsets_and_values(tmp_path) == [(n, n) for n in range(5)]
+
+    (folder / f"{0:020d}.log.cleaned").rename(folder / f"{0:020d}.log.swap")
+    assert offsets_and_values(tmp_path) == [(n, n) for n in range(1, 5)]
+    (folder / f"{0:020d}.log.swap").write_bytes(batch(1, [b"1"]) + batch(3, [b"3"]))
+    assert offsets_and_values(tmp_path) == [(1, 1), (3, 3), (4, 4)]
+    (folder / f"{0:020d}.log").rename(folder / f"{0:020d}.log.deleted")
+    assert offsets_and_values(tmp_path) == [(1, 1), (3, 3), (4, 4)]
+    (folder / f"{0:020d}.log.swap").write_bytes(b"")
+    assert offsets_and_values(tmp_path) == [(2, 2), (3, 3), (4, 4)]
+    assert describe(tmp_path, SPEC).leo == 5
+
+
 def test_a_batch_larger_than_a_window(tmp_path: Path) -> None:
     """Windows grow with the batch, and a batch may straddle two of them."""
     big = batch(0, [b"1" * 6_000_000], headers=[])

@@ -3,9 +3,9 @@
 A tail that frames no batch is torn, and ends the log. Of a node that was not running so is a last batch whose
 CRC does not fit, for its recovery would cut it.
 
-What the log cleaner writes has the suffix .cleaned until it is complete, then .swap until it stands in place of
-the segments that it was made from; a broker that was killed between puts it there when it starts. So a .swap
-counts, and the segments that begin inside it do not.
+What the log cleaner writes has the suffix .cleaned until it is complete, then .swap until it stands in place
+of the segments that it was made from; a broker that was killed between puts it there when it starts. So a
+.swap counts, and the segments that begin inside it do not.
 """
 
 from collections.abc import Iterator, Sequence

@@ -4,6 +4,7 @@
     OUT/journal.jsonl       what has happened, a line each; only ever appended to, each line synced
     OUT/runs/NUMBER-.../    the run folders
     OUT/again/SIGNATURE/    reproductions
+    OUT/index.html          the page of the night, made anew after each batch; nobody reads it back
     OUT/lock                held while somebody runs the campaign
 
 Rules

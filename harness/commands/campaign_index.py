@@ -68,7 +68,8 @@ def make_pages(results: Results, folder: Path) -> None:
     made = 0
     for cause in results.causes:
         run = Path(cause.smallest)
-        if not cause.runs or made == AT_ONCE or not run.is_relative_to(folder) or not is_run(run):
+        ours = run.resolve().is_relative_to(folder.resolve())  # a journal may say anything
+        if not cause.runs or made == AT_ONCE or not ours or not is_run(run):
             continue
         if (run / REPORT).is_file() or size_of(run) > AT_ONCE_BYTES:
             continue

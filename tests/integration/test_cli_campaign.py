@@ -59,7 +59,8 @@ def test_a_campaign_killed_again_and_again_is_the_same_campaign(tmp_path: Path) 
     assert events(folder).count(JUDGED) == RUNS
     assert events(folder)[-1] == ENDED
     assert REPRODUCED in events(folder)
-    assert said.splitlines()[-1] == str(folder)
+    assert said.splitlines()[-2:] == [f"  page       {folder / 'index.html'}", str(folder)]
+    assert list((folder / "runs").glob("*-high-watermark-*/report.html"))  # of the smallest run
     systems = {signature["system"] for run in state.runs.values()
                for signature in (run.judged or {})["signatures"]}
     assert systems == {"high-watermark"}

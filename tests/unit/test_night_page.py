@@ -167,6 +167,15 @@ def test_a_link_has_no_scheme_and_leads_to_a_page_that_is_there(tmp_path: Path) 
     assert "href" not in page(again)
 
 
+def test_no_page_is_written_outside_the_campaign(tmp_path: Path) -> None:
+    state = night((CRASH, "invalid", (LOST,)))
+    lines = [{**line, "folder": "../../double-failover"} if "case" in line else line for line in state.lines]
+    run = judged(tmp_path, "double-failover")
+
+    assert "href" not in page(written(tmp_path / "nights" / "monday", lines, Ledger(), plan=PLAN))
+    assert not (run / "report.html").exists()
+
+
 def test_ten_thousand_runs_are_a_small_page(tmp_path: Path) -> None:
     signatures = [replace(LOST, step=f"step {chr(97 + at // 26)}{chr(97 + at % 26)}") for at in range(300)]
     state = night(*((CRASH, "invalid", (signatures[at % 300],)) for at in range(10_000)))

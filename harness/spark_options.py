@@ -10,8 +10,11 @@ ITS_OWN = (
     "spark.sql.files.ignoreCorruptFiles",
     "spark.sql.files.ignoreMissingFiles",
 )
-# A key of floodmark's own among Spark's: a run of no more bytes is judged by one task.
+# Keys of floodmark's own among Spark's: a run of no more bytes is judged by one task; what the tables of a
+# unit may take of memory before they go to disk.
 SMALL_BYTES = "spark.floodmark.smallBytes"
+UNIT_MEMORY = "spark.floodmark.unitMemory"
+UNITS = {SMALL_BYTES: "bytes", UNIT_MEMORY: "MB"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +38,8 @@ def workers(master: str | None, conf: Sequence[str]) -> Workers:
             raise UsageError("--conf spark.master: say --master URL")
         if key in ITS_OWN:
             raise UsageError(f"--conf {key}: the judge sets it itself, for its answers stand on it")
-        if key == SMALL_BYTES and not value.isdecimal():
-            raise UsageError(f"--conf {key} takes a number of bytes, not {value!r}")
+        if key in UNITS and not value.isdecimal():
+            raise UsageError(f"--conf {key} takes a number of {UNITS[key]}, not {value!r}")
     if master is not None and not master.strip():
         raise UsageError("--master takes a URL such as spark://host:7077, or local[*]")
     return Workers(master=master, conf=tuple((key, value) for key, _, value in pairs))

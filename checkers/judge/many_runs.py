@@ -24,7 +24,7 @@ from checkers.read.folder import Folder, open_folder
 from checkers.spark import session
 from checkers.spark.spark_master import refuse_bare_workers
 from harness.errors import FloodmarkError, UsageError
-from harness.spark_options import SMALL_BYTES, Workers
+from harness.spark_options import SMALL_BYTES, UNIT_MEMORY, UNITS, Workers
 from harness.verdict import Verdict
 
 _LOG = logging.getLogger("floodmark.judge")
@@ -85,11 +85,11 @@ def judge_together(
             judged[run] = work
         else:
             works.append(work)
-    bags, big = bags_of(works, session.cores(spark), small_bytes(spark))
+    bags, big = bags_of(works, session.cores(spark), number_in(spark, SMALL_BYTES))
     if bags:
         judged |= dict(spark.parallelize(bags, len(bags)).mapPartitions(whole_runs.judged_bags).collect())
     if big:
-        judged |= judged_in_pieces(spark, big)
+        judged |= judged_in_pieces(spark, big, number_in(spark, UNIT_MEMORY))
     timings = {**timings_s, "judge": time.perf_counter() - began}
     return [
         failed(one, timings) if isinstance(one, Failure) else replace(one, timings_s=rounded(timings))
@@ -97,9 +97,9 @@ def judge_together(
     ]
 
 
-def small_bytes(spark: SparkContext) -> int | None:
-    """What a run has at the most that one task judges, if whoever configures Spark has said so."""
-    setting = spark.getConf().get(SMALL_BYTES)
+def number_in(spark: SparkContext, key: str) -> int | None:
+    """What this key of floodmark's is, if whoever configures Spark has said so."""
+    setting = spark.getConf().get(key)
     if setting is not None and not setting.isdecimal():
-        raise UsageError(f"{SMALL_BYTES} is a number of bytes, not {setting!r}")
+        raise UsageError(f"{key} is a number of {UNITS[key]}, not {setting!r}")
     return None if setting is None else int(setting)

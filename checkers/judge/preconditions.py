@@ -7,7 +7,7 @@ its number. However the files were cut, the outcome is that of one range a file.
 lines of a run but what the controller said and the starts, which are few.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -21,7 +21,6 @@ from checkers.read.facts import (
     Facts,
     HistoryFacts,
     Intervals,
-    NodeLines,
     TraceFacts,
     each_of,
     joined,
@@ -31,6 +30,7 @@ from checkers.read.observed import Observes
 from checkers.read.pairing import PairingFacts
 from checkers.read.ranges import AT_BITS
 from checkers.read.repeats import RepeatFacts
+from checkers.read.seqs import SeqFacts
 
 Of = TypeVar("Of", HistoryFacts, DumpFacts, TraceFacts)
 
@@ -49,7 +49,7 @@ class NodeSeqs:
     @property
     def complete(self) -> bool:
         """Every seq from the first to the last, once each. A node may begin at 0 or at 1."""
-        return self.first in (0, 1) and len(self.seqs) == 1 and self.lines == size(self.seqs)
+        return len(self.seqs) == 1 and self.first in (0, 1) and self.lines == size(self.seqs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +119,12 @@ class Preconditions:
 
 
 def preconditions_of(
-    runs: int, ranges: Iterable[Facts], pairings: Iterable[PairingFacts], values: Iterable[RepeatFacts]
+    runs: int, ranges: Iterable[Facts], pairings: Iterable[PairingFacts], values: Iterable[RepeatFacts],
+    seqs: Iterable[SeqFacts] = (),
 ) -> list[Preconditions]:
     """Those of the runs 0, 1, ..., each from the facts that bear its number."""
     by_run = defaultdict[int, list[Any]](list)
-    for facts in (*ranges, *pairings, *values):
+    for facts in (*ranges, *pairings, *values, *seqs):
         by_run[facts.run].append(facts)
     return [preconditions_of_run(run, by_run[run]) for run in range(runs)]
 
@@ -173,7 +174,7 @@ def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
             node: number for node, some in read.items() if (number := first_broken(some)) is not None
         },
         flaws=flaws,
-        traced=trace_summary(trace),
+        traced=trace_summary(trace, [each for each in facts if isinstance(each, SeqFacts)]),
     )
 
 
@@ -232,20 +233,18 @@ def first_fall(ranges: Iterable[HistoryFacts]) -> int | None:
     return None
 
 
-def trace_summary(ranges: Iterable[TraceFacts]) -> TraceSummary:
+def trace_summary(ranges: Sequence[TraceFacts], bags: Iterable[SeqFacts]) -> TraceSummary:
     """All of one trace."""
-    ranges = list(ranges)
-    by_node = defaultdict[str, list[NodeLines]](list)
+    lines, seqs = Counter[str](), defaultdict[str, list[Intervals]](list)
     for each in ranges:
-        for node, lines in each.nodes.items():
-            by_node[node].append(lines)
+        lines.update(each.nodes)
+    for bag in bags:
+        for node, intervals in bag.nodes.items():
+            seqs[node].append(intervals)
     ends = accumulate(each.places for each in ranges)
     return TraceSummary(
         lines_before={each.number: end - each.places for each, end in zip(ranges, ends, strict=True)},
         bad=sum(each.broken for each in ranges),
-        nodes={
-            node: NodeSeqs(lines=sum(one.lines for one in lines), seqs=joined(*(one.seqs for one in lines)))
-            for node, lines in by_node.items()
-        },
+        nodes={node: NodeSeqs(lines=lines[node], seqs=joined(*seqs[node])) for node in lines},
         rulings=tuple(line for each in ranges for line in each.rulings),
     )

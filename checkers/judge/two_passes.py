@@ -2,8 +2,8 @@
 
 First pass: a task parses a range of a file. What it gives goes by one shuffle to where it is needed: facts
 to the driver, and rows, packed as pieces (pieces.py), to tasks. What must be looked at across partitions is
-dealt by hash: lines by their process, to pair invocations with completions, and values, which are to be
-unique in the run. Then the driver knows what may be claimed, and broadcasts it.
+dealt by hash: lines by their process, to pair invocations with completions, values, which are to be unique in
+the run, and seqs of a trace in no order. Then the driver knows what may be claimed, and broadcasts it.
 
 Second pass: a task judges a unit, which is some partitions of one run; how many units a run has follows from
 its bytes. Of runs with transactions it gives the dependencies between ops as well; those of all units of a
@@ -47,6 +47,7 @@ from checkers.read.arrays import concatenated
 from checkers.read.pairing import answers, pairing
 from checkers.read.ranges import Range
 from checkers.read.repeats import repeats
+from checkers.read.seqs import SEQS, seq_facts
 from checkers.read.tables import read_range
 from checkers.spark.settings import own_cores, own_memory_mb
 from harness.verdict import Verdict
@@ -60,7 +61,8 @@ MEMORY_SHARE = 0.6  # of the machine's memory, for the databases of all its task
 # Arrow tables, 1.5 GB in the database; with a limit of 600 MB a seventh more CPU time.
 MOST_MEMORY_MB = 1024
 ROW_BYTES = 190  # what a row of a unit took there as an Arrow table, while laws were asked of it
-LINES, VALUES = "lines", "values"  # tables that are dealt by hash, of lines by process and of values
+LINES, VALUES = "lines", "values"
+DEALT_BY = {LINES: "process", SEQS: "block"}  # tables that are dealt by the hash of a column, as VALUES are
 DRIVER = 0  # the partition of the shuffle that has what the driver is told
 # What a task gives are pairs of a kind and a value: facts of a range, of processes, of values; a Piece;
 # findings; names of checks and a reason; a run and its failure (it is unknown then, and its neighbours are
@@ -124,6 +126,7 @@ class Plan:
     runs: frozenset[int]  # that are to be judged
     transactional: tuple[int, ...]  # those with transactions; their cycles are looked for in this order
     of_driver: Mapping[str, pa.Table]  # the tables that the driver made, of all runs
+    memory_mb: int | None = None  # of a unit's database, where somebody has said it
 
     def tables_of(self, unit: int) -> dict[str, pa.Table]:
         """The driver's tables, as far as they are of the unit's run and partitions."""
@@ -169,10 +172,10 @@ class Notes:
 
 
 def judged_in_pieces(
-    spark: SparkContext, works: Sequence[RunWork]
+    spark: SparkContext, works: Sequence[RunWork], memory_mb: int | None = None
 ) -> dict[int, Verdict | Failure]:
-    """Of each of these runs, by its position in the call. An exception is that of a task which did not come
-    back."""
+    """Of each of these runs, by its position in the call. memory_mb: of a unit's database; None: as much as
+    the worker's machine has for it. An exception is that of a task which did not come back."""
     notes = Notes(judged={work.run: Judged(number=work.run) for work in works})
     near = [(one, None) for work in works if not work.far for one in work.ranges]
     far = [work for work in works if work.far]
@@ -186,7 +189,7 @@ def judged_in_pieces(
     notes.hear(spark.runJob(shuffled, across_partitions, range(1 + layout.across)))
     made = {run: of_one_run(partial(derived, work, notes.facts)) for run, work in notes.good(works).items()}
     if None in made.values():
-        return judged_in_pieces(spark, [RunWork.of(work.run, work.folder) for work in works])
+        return judged_in_pieces(spark, [RunWork.of(work.run, work.folder) for work in works], memory_mb)
     for run, one in made.items():
         if isinstance(one, Failure):
             notes.judged[run].failure = one
@@ -202,6 +205,7 @@ def judged_in_pieces(
             run for run, judged in notes.judged.items() if judged.run and judged.run.preconditions.txns
         ),
         of_driver=concatenated([*(one.tables for one in known), joined(notes.repeated)]),
+        memory_mb=memory_mb,
     )
     _LOG.info("asking the laws of %d units of partitions", len(layout.units))
     shared_plan = spark.broadcast(plan)
@@ -247,8 +251,8 @@ def parsed(
             read = read_range(one, acked_aside[one.run], data)
             yield DRIVER, (FACTS, read.facts)
             for name, table in read.tables.items():
-                if name == LINES:
-                    yield from sent_across(layout, one.run, name, dealt(table, "process", layout.across))
+                if name in DEALT_BY:
+                    yield from sent_across(layout, one.run, name, dealt(table, DEALT_BY[name], layout.across))
                 else:
                     yield from sent_to_units(layout, one.run, name, table)
             if "sends" in read.tables:
@@ -271,7 +275,7 @@ def sent_to_units(layout: Layout, run: int, name: str, table: pa.Table) -> Itera
 
 def across_partitions(sent: Iterable[Sent]) -> Iterator[Given]:
     """What the driver is told of ranges; what is wrong in whole processes, and with values that are to be
-    unique in the run."""
+    unique in the run; which seqs a trace has that is in no order."""
     of_runs: dict[int, list[Piece]] = {}
     for _, given in sent:
         if given[0] == PIECE:
@@ -288,6 +292,8 @@ def across_partitions(sent: Iterable[Sent]) -> Iterator[Given]:
                 yield from ((FACTS, one) for one in facts)
                 if repeated.num_rows:
                     yield PIECE, Piece.of(run, "repeated", repeated)
+            if SEQS in tables:
+                yield from ((FACTS, one) for one in seq_facts(tables[SEQS]))
         except Exception as error:
             yield FAILED, (run, failure_of(error))
 
@@ -310,7 +316,7 @@ def judge_unit(shared_plan: Broadcast[Plan], index: int, sent: Iterable[Sent]) -
     try:
         if run not in plan.runs:
             return
-        with database(plan.tables_of(unit), pieces) as db:
+        with database(plan.tables_of(unit), pieces, plan.memory_mb) as db:
             yield DRIVER, (FOUND, (run, worst(db, asked(db, PARTITION_FAMILIES))))
             if run in plan.transactional:
                 for name, table in sent_on(db).items():
@@ -320,11 +326,14 @@ def judge_unit(shared_plan: Broadcast[Plan], index: int, sent: Iterable[Sent]) -
 
 
 @contextmanager
-def database(tables: Mapping[str, pa.Table], pieces: Iterable[Piece]) -> Iterator[Unit]:
-    """A unit with its share of the machine's memory. Where its rows would take more than that, they are put
-    into tables of the database piece by piece: compressed, and on disk, in its own scratch, as need be."""
+def database(
+    tables: Mapping[str, pa.Table], pieces: Iterable[Piece], memory_mb: int | None = None
+) -> Iterator[Unit]:
+    """A unit with so much memory, else its share of the machine's. Where its rows would take more than that,
+    they are put into tables of the database piece by piece: compressed, and on disk, in its own scratch, as
+    need be."""
     give_back_memory()
-    memory_mb = memory_of_unit_mb()
+    memory_mb = memory_mb or memory_of_unit_mb()
     few: list[Piece] = []
     most_rows = (memory_mb << 20) // ROW_BYTES
     for piece in pieces:
@@ -384,7 +393,7 @@ def judge_run(shared_plan: Broadcast[Plan], sent: Iterable[Sent]) -> Iterator[Gi
         for name in ("runs", "processes"):
             every = shared_plan.value.of_driver[name]
             tables[name] = every.filter(pc.equal(every["run"], run))
-        with database(tables, ()) as db:
+        with database(tables, (), shared_plan.value.memory_mb) as db:
             for name, schema in SENT_ON.items():
                 db.load(name, tables.get(name, schema.empty_table()))
             yield FOUND, (run, worst(db, asked(db, (of_the_run,))))

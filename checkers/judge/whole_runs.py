@@ -33,6 +33,7 @@ from checkers.read.history_twin import with_twins
 from checkers.read.pairing import answers, pairing
 from checkers.read.ranges import RANGE_BYTES, Range, ranges_of
 from checkers.read.repeats import repeats
+from checkers.read.seqs import SEQS, seq_facts
 from checkers.read.tables import read_range
 from harness.run_location import Place
 from harness.verdict import Verdict
@@ -128,7 +129,8 @@ def first_pass(work: RunWork) -> FirstPass:
     del ranges  # and with it every range's own tables
     pairs = pairing(tables["lines"]) if "lines" in tables else []
     tables["repeated"], repeated = repeats(tables["sends"]) if "sends" in tables else (NO_VALUES, [])
-    seen = preconditions_of_run(work.run, [*facts, *pairs, *repeated])
+    seqs = seq_facts(tables.pop(SEQS)) if SEQS in tables else []
+    seen = preconditions_of_run(work.run, [*facts, *pairs, *repeated, *seqs])
     if read_lines_instead(work.folder, seen.flaws):
         return first_pass(RunWork.of(work.run, work.folder))
     if seen.txns:

@@ -70,22 +70,11 @@ class DumpFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLines:
-    """The good lines of one node in a range of the trace: how many, and which seqs they have. A seq that two
-    lines have shows by the count: over all ranges, as many lines as seqs are no seq twice.
-
-    Of seqs in too many pieces the highest are left out. Such a trace is never taken for a complete one: if no
-    other line has a seq that was left out, there are more lines than seqs; if one has, it comes twice."""
-
-    lines: int
-    seqs: Intervals
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFacts:
-    """Of a range of trace.jsonl. `rulings`: what the controller said (elect, register, fence, unfence, and
-    the isr lines without a LEO) and every start, each as {at, time, node, seq, event, partition, epoch, isr,
-    leader, broker, clean}, in file order."""
+    """Of a range of trace.jsonl. `nodes`: how many good lines each has (with which seqs: seqs.py).
+    `rulings`: what the controller said (elect, register, fence, unfence, and the isr lines without a LEO) and
+    every start, each as {at, time, node, seq, event, partition, epoch, isr, leader, broker, clean}, in file
+    order."""
 
     run: int
     number: int
@@ -93,7 +82,7 @@ class TraceFacts:
     lines: int = 0
     broken: int = 0
     first_broken: int | None = None
-    nodes: Mapping[str, NodeLines]
+    nodes: Mapping[str, int]
     rulings: tuple[Mapping[str, Any], ...] = ()
 
 

@@ -1,7 +1,7 @@
 """A range of a file as rows of the laws' tables, and what the driver is told of it.
 
     parsed = read_range(one, acked_aside=folder.settle_processes)
-    parsed.tables["sends"]            by the names of checkers.laws.tables, texts as dictionaries
+    parsed.tables["sends"]            by the names of checkers.laws.tables, texts as dictionaries; or SEQS
     parsed.facts                      a HistoryFacts, DumpFacts or TraceFacts
 
 Rules
@@ -23,10 +23,11 @@ import pyarrow.compute as pc
 from checkers.laws.tables import TABLES
 from checkers.read import history_twin, parquet, ranges
 from checkers.read.broken_lines import faults_in
-from checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, NodeLines, TraceFacts
+from checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, TraceFacts
 from checkers.read.field_table import CARRIED_BY, HISTORY, TRACE, Mask, dump_of, validity, values
 from checkers.read.json_lines import Rows, as_json, rows_of
 from checkers.read.ranges import AT_BITS, Range
+from checkers.read.seqs import SEQS, bounds_of, pairs, seqs_of
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,7 +39,6 @@ EVENTS = (
     "append", "truncate", "hw", "become_leader", "become_follower", "ack", "fetch", "isr_proposed", "isr",
     "elect", "register", "fence", "unfence", "start",
 )  # fmt: skip
-SEQ_INTERVALS = 1000  # of a node in a range, that the driver learns of
 _RULING = ("at", "time", "node", "seq", "event", "partition", "epoch", "isr", "leader", "broker", "clean")
 
 
@@ -115,15 +115,7 @@ def _counts(one: Range, rows: Rows) -> dict[str, Any]:
 
 def intervals(numbers: Ints) -> Intervals:
     """Of the different ones."""
-    if not len(numbers):
-        return ()
-    rising = bool((numbers[1:] > numbers[:-1]).all())
-    unique = numbers if rising else np.unique(numbers)
-    # Compared, not subtracted: two numbers of 64 bits may be further apart than 64 bits tell.
-    gaps = np.flatnonzero(unique[:-1] < unique[1:] - 1)
-    firsts = unique[np.concatenate(([0], gaps + 1))]
-    lasts = unique[np.concatenate((gaps, [len(unique) - 1]))]
-    return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
+    return pairs(*bounds_of(numbers))
 
 
 def _different(numbers: Ints) -> Ints:
@@ -288,29 +280,12 @@ def _trace(one: Range, rows: Rows) -> Parsed:
     ruled = _is(rows, "event", "elect", "register", "fence", "unfence", "start")
     ruled |= _is(rows, "event", "isr") & ~validity(columns["leo"])
     rulings = pa.table({name: columns[name] for name in _RULING}).take(pa.array(np.flatnonzero(ruled)))
-    facts = TraceFacts(
-        **_counts(one, rows),
-        nodes=_nodes(columns["node"], columns["seq"].to_numpy()),
-        rulings=tuple(rulings.to_pylist()),
-    )
+    nodes, seqs = seqs_of(one.run, columns["node"], columns["seq"].to_numpy())
+    facts = TraceFacts(**_counts(one, rows), nodes=nodes, rulings=tuple(rulings.to_pylist()))
     kept = columns if looked_at.all() else _taken(columns, pa.array(np.flatnonzero(looked_at)))
-    return Parsed(tables={"trace": _table("trace", one.run, kept)}, facts=facts)
+    return Parsed(tables={"trace": _table("trace", one.run, kept), SEQS: seqs}, facts=facts)
 
 
 def _says(column: pa.DictionaryArray, word: str) -> Mask:
     asked = pc.fill_null(pc.equal(column.cast(pa.string()), word), False)
     return asked.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-
-
-def _nodes(node: pa.DictionaryArray, seq: Ints) -> dict[str, NodeLines]:
-    codes = node.indices.to_numpy()
-    seq = seq[np.argsort(codes, kind="stable")]
-    counts = np.bincount(codes, minlength=len(node.dictionary))
-    ends = np.cumsum(counts)
-    return {
-        name: NodeLines(lines=count, seqs=intervals(seq[end - count : end])[:SEQ_INTERVALS])
-        for name, count, end in zip(
-            node.dictionary.to_pylist(), counts.tolist(), ends.tolist(), strict=True
-        )
-        if count
-    }

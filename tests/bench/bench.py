@@ -41,7 +41,9 @@ def main() -> None:
     parser.add_argument("--small-folders", type=int, default=200)
     parser.add_argument("--campaign-folders", type=int, default=100)
     parser.add_argument("--stats-folders", type=int, default=100)
-    parser.add_argument("--scale-ops", type=int, default=10_000_000)
+    parser.add_argument("--scale-ops", default="3000000,10000000")
+    parser.add_argument("--memory-ops", type=int, default=10_000_000)
+    parser.add_argument("--memory-mb", type=int, help="of a worker's Python process")
     parser.add_argument("--folders", type=Path, help="where the judge's folders are kept, or found")
     parser.add_argument("--luck-runs", type=int, default=3)
     parser.add_argument("--luck-seconds", type=float, default=60.0)
@@ -60,12 +62,14 @@ def main() -> None:
             bench_recorder(scratch, options.repeat)
         if "judge" in parts:
             rows = options.judge_rows.split(",")
-            if rows != ["scale"]:
+            if not {"scale", "memory"}.issuperset(rows):
                 judge_figures.bench_judge(
                     folders, rows, sizes=sizes_of(options.ops), damaged_ops=options.damaged_ops,
                     small=options.small_folders, campaign=options.campaign_folders)
             if "scale" in rows:
-                judge_scale.bench_scale(folders, options.scale_ops)
+                judge_scale.bench_scale(folders, sizes_of(options.scale_ops))
+            if "memory" in rows:
+                judge_scale.bench_memory(folders, options.memory_ops, options.memory_mb)
         if "stats" in parts:
             stats_figures.bench_stats(folders, options.stats_folders)
         if "duckdb" in parts:

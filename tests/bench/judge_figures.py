@@ -13,7 +13,8 @@ Rows (--judge-rows), in this order:
     small     small folders in one call (--small-folders)
     session   one more traced folder of 30 s where a session of Spark runs already
     campaign  traced folders like a run of 20 s in one call (--campaign-folders)
-    scale     a folder of --scale-ops ops on one worker and on two; long, so only where it is asked for
+    scale     folders of --scale-ops ops on one worker and on two; long, so only where it is asked for
+    memory    a folder of --memory-ops ops on a worker whose memory is a third of it; likewise
 
 With --folders the folders stay there, and are taken from there by the next bench: that of another commit
 judges the same bytes. A folder of 1,000,000 ops has 1 GB.
@@ -36,8 +37,8 @@ import real_like
 
 from harness.commands.run import RunOptions, planned, record
 
-ROWS = ("runs", "real", "damaged", "small", "session", "campaign", "scale")
-USUAL_ROWS = ROWS[:-1]
+ROWS = ("runs", "real", "damaged", "small", "session", "campaign", "scale", "memory")
+USUAL_ROWS = ROWS[:-2]
 OPS_OF_20_S, OPS_OF_30_S = 20_000, 30_000
 SAMPLE_S = 0.1
 SEED = 21
@@ -264,19 +265,29 @@ def lines_in(path: Path) -> int:
         return sum(piece.count(b"\n") for piece in iter(lambda: file.read(1 << 20), b""))
 
 
-def checked(folders: Sequence[Path], words: Sequence[str] = (), beside: Sequence[int] = ()) -> Cost:
+def checked(
+    folders: Sequence[Path],
+    words: Sequence[str] = (),
+    beside: Sequence[int] = (),
+    sample: Callable[[], object] | None = None,
+) -> Cost:
     """One call on these folders, watched. words: more of its command line. beside: processes that work for
-    it, which count with what they use from now on."""
+    it, which count with what they use from now on. sample: called with every sample."""
     command = [sys.executable, "-m", "harness", "check", *words, *map(str, folders)]
     try:
-        return watched(command, JUDGED, beside)
+        return watched(command, JUDGED, beside, sample)
     except SystemExit as failed:
         errors = [folder / "judge-error.txt" for folder in folders]
         told = [path.read_text(errors="replace") for path in errors if path.exists()]
         raise SystemExit("\n".join([str(failed), *told])) from failed
 
 
-def watched(command: Sequence[str], codes: Mapping[int, str], beside: Sequence[int] = ()) -> Cost:
+def watched(
+    command: Sequence[str],
+    codes: Mapping[int, str],
+    beside: Sequence[int] = (),
+    sample: Callable[[], object] | None = None,
+) -> Cost:
     began_s = time.perf_counter()
     with (
         tempfile.TemporaryFile() as output,  # a pipe would fill
@@ -285,6 +296,8 @@ def watched(command: Sequence[str], codes: Mapping[int, str], beside: Sequence[i
         family, most = Family([process.pid, *beside]), 0
         while process.poll() is None:
             most = max(most, family.sampled())
+            if sample is not None:
+                sample()
             time.sleep(SAMPLE_S)
         took_s = time.perf_counter() - began_s
         output.seek(0)

@@ -1,64 +1,175 @@
-"""One run judged on one worker and on two: what a second machine saves.
+"""A big run on a cluster: what a second worker saves, and how a worker fares that has too little memory.
 
-    make bench ARGS='--only judge --judge-rows scale --scale-ops 10000000 --repeat 1'
+    make bench ARGS='--only judge --judge-rows scale --scale-ops 3000000,10000000 --repeat 1'
+    make bench ARGS='--only judge --judge-rows memory --memory-ops 10000000 --repeat 1'
 
-A standalone cluster of Spark on this machine stands for machines: each worker, with the JVM and the Python
-processes of its executor, may use one core and no other (taskset), and has no more than that to do. The
-driver, which only listens, is where it is put. Each row has the CPU seconds of the call and of the workers;
-the verdicts must be the same, byte for byte but for timings.
+A standalone cluster of Spark on this machine stands for machines. Of `scale` each worker, with the JVM and
+the Python processes of its executor, may use one core and no other (taskset), and has no more than that to
+do. The driver, which only listens, is where it is put. Each row has the CPU seconds of the call and of the
+workers, and what it took of the time on one. The verdicts must be the same, byte for byte but for timings.
+
+Of `memory` one worker judges a run of which its Python process may hold a third: tables of a unit beyond the
+limit go to disk. The row says what the process held at the most, and how many bytes of tables were on disk at
+once; the verdict must be that of the same run without a limit.
 """
 
 import os
 import re
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from judge_figures import Bench, Cost, checked, held_by, progress, real_like_folder
-from standalone import standalone
+import psutil
+from judge_figures import Bench, Cost, below, checked, held_by, progress, read_by_judge, real_like_folder
+from standalone import Standalone, standalone
+
+from harness.spark_options import SMALL_BYTES, UNIT_MEMORY
 
 MEMORY_MB = 1536  # of a worker, for its executor's JVM; its Python process has what it needs besides
+LEAST_HEAP_MB = 512  # Spark takes no less for an executor
 CONF = (
-    f"spark.executor.memory={MEMORY_MB - 512}m",
     "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.floodmark.smallBytes=1",  # a run that is too small to be divided is divided here as well
+    f"{SMALL_BYTES}=1",  # a run that is too small to be divided is divided here as well
 )
+AIM = 0.65  # of the time on one worker
+SMALLER = 3  # times the folder, than what a worker's Python process may hold
+# What such a process holds without a row: Python, pyarrow, DuckDB, numpy; and a range while it is parsed.
+EMPTY_MB = 186
 _TIMINGS = re.compile(r'"timings_s": \{[^}]*\}')
 
 
-def bench_scale(bench: Bench, ops: int) -> None:
-    folder = real_like_folder(bench, ops)
-    print(f"scale out: {held_by([folder])}; each worker has one core", flush=True)
+def bench_scale(bench: Bench, sizes: Sequence[int]) -> None:
+    """sizes: ops of each folder."""
     if len(os.sched_getaffinity(0)) < 2:
         raise SystemExit("two workers with a core each need two cores")
-    print("| workers | s | CPU s | resident | of the time on one |", flush=True)
-    print("|---|---|---|---|---|", flush=True)
-    found: dict[int, list[Cost]] = {}
-    verdicts: set[str] = set()
-    for workers in (1, 2):
-        found[workers] = []
-        for number in range(bench.repeat):
-            progress(f"judging {folder.name} on {workers} of 2 workers, {number + 1} of {bench.repeat}")
-            found[workers].append(judged_by(folder, workers))
-            verdicts.add(_TIMINGS.sub("", (folder / "verdict.json").read_text()))
-        costs = found[workers]
-        took_s, alone_s = (median(cost.took_s for cost in some) for some in (costs, found[1]))
-        cpu_s = median(cost.cpu_s or 0 for cost in costs)
-        resident = median(cost.resident_bytes or 0 for cost in costs)
-        cells = f"{took_s:.1f} | {cpu_s:.0f} | {resident / 1e9:.2f} GB | {took_s / alone_s:.2f}"
-        print(f"| {workers} | {cells} |", flush=True)
-    if len(verdicts) > 1:
-        raise SystemExit("the verdicts differ: " + "\n".join(sorted(verdicts)))
-    print("the same verdict, byte for byte but for timings", flush=True)
+    for ops in sizes:
+        folder = real_like_folder(bench, ops)
+        print(f"scale out: {held_by([folder])}; each worker has one core", flush=True)
+        print("| workers | s | CPU s | resident | of the time on one |", flush=True)
+        print("|---|---|---|---|---|", flush=True)
+        alone, verdict = scaled(bench, folder, 1)
+        beside, other = scaled(bench, folder, 2, alone)
+        refuse_different(verdict, other)
+        share = beside / alone
+        print(f"{share:.2f} of the time on one, aim {AIM}: {'met' if share <= AIM else 'MISSED'}; "
+              "the same verdict, byte for byte but for timings", flush=True)  # fmt: skip
+        bench.done_with([folder])
+
+
+def scaled(bench: Bench, folder: Path, workers: int, alone_s: float | None = None) -> tuple[float, str]:
+    """The median of the seconds on so many workers, beside that on one, and the verdict."""
+    costs, verdicts = list[Cost](), list[str]()
+    for number in range(bench.repeat):
+        progress(f"judging {folder.name} on {workers} of 2 workers, {number + 1} of {bench.repeat}")
+        with cluster_of(workers, MEMORY_MB, pinned=True) as cluster:
+            costs.append(judged_by(cluster, folder, MEMORY_MB - 512))
+        verdicts.append(verdict_in(folder))
+        refuse_different(verdicts[0], verdicts[-1])
+    took_s = median(cost.took_s for cost in costs)
+    cpu_s = median(cost.cpu_s or 0 for cost in costs)
+    resident = median(cost.resident_bytes or 0 for cost in costs)
+    cells = f"{took_s:.1f} | {cpu_s:.0f} | {resident / 1e9:.2f} GB | {took_s / (alone_s or took_s):.2f}"
+    print(f"| {workers} | {cells} |", flush=True)
+    return took_s, verdicts[0]
+
+
+def bench_memory(bench: Bench, ops: int, memory_mb: int | None) -> None:
+    """memory_mb: what a worker's Python process may hold; None: a third of the folder's size."""
+    folder = real_like_folder(bench, ops)
+    size = sum(path.stat().st_size for path in read_by_judge(folder))
+    may_hold = memory_mb or int(size / SMALLER / 1e6)
+    unit_mb = max(16, (may_hold - EMPTY_MB) // 2)
+    print(f"memory: {held_by([folder])}, {size / 1e6:,.0f} MB; one worker, whose Python process is to hold "
+          f"{may_hold} MB, of that {unit_mb} MB of tables", flush=True)  # fmt: skip
+    print("| limit | s | CPU s | Python held | executor's JVM held | tables on disk | shuffled |", flush=True)
+    print("|---|---|---|---|---|---|---|", flush=True)
+    verdicts = []
+    for limit in (None, unit_mb):
+        progress(f"judging {folder.name} on one worker, {f'{limit} MB' if limit else 'no limit'}")
+        with cluster_of(1, MEMORY_MB) as cluster:
+            held = Held(cluster=cluster)
+            more = [] if limit is None else [f"{UNIT_MEMORY}={limit}"]
+            cost = judged_by(cluster, folder, LEAST_HEAP_MB, more, held)
+        verdicts.append(verdict_in(folder))
+        cells = (f"{limit} MB" if limit else "none", f"{cost.took_s:.1f}", f"{cost.cpu_s or 0:.0f}",
+                 *(f"{most / 1e6:,.0f} MB" for most in held.most()))  # fmt: skip
+        print(f"| {' | '.join(cells)} |", flush=True)
+    refuse_different(*verdicts)
+    times = size / held.python
+    print(f"the folder has {times:.1f} times what Python held; the same verdict but for timings", flush=True)
     bench.done_with([folder])
 
 
-def judged_by(folder: Path, workers: int) -> Cost:
-    """On a cluster of its own, which is up already when the clock starts."""
-    conf = [word for pair in CONF for word in ("--conf", pair)]
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """What a cluster's workers hold in memory and on disk: the most bytes of each that were seen at once."""
+
+    cluster: Standalone
+    python: int = 0
+    jvm: int = 0
+    tables: int = 0
+    shuffled: int = 0
+
+    def most(self) -> tuple[int, ...]:
+        return self.python, self.jvm, self.tables, self.shuffled
+
+    def sample(self) -> None:
+        resident = {"python": 0, "java": 0}
+        for daemon in self.cluster.daemons:
+            for process in below(psutil.Process(daemon.process.pid))[1:]:
+                try:
+                    name = "python" if process.name().startswith("python") else "java"
+                    resident[name] += process.memory_info().rss
+                except psutil.NoSuchProcess:
+                    continue
+        self.python, self.jvm = max(self.python, resident["python"]), max(self.jvm, resident["java"])
+        on_disk = sizes_below(self.cluster.local)
+        spilled = sum(size for path, size in on_disk if "floodmark-unit-" in path)
+        self.tables = max(self.tables, spilled)
+        self.shuffled = max(self.shuffled, sum(size for _, size in on_disk) - spilled)
+
+
+def sizes_below(folder: Path) -> list[tuple[str, int]]:
+    """Every file there, as long as it is there, with the bytes that it takes on disk."""
+    found = []
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            try:
+                found.append((path, os.stat(path).st_blocks * 512))
+            except FileNotFoundError:
+                continue
+    return found
+
+
+def refuse_different(*verdicts: str) -> None:
+    if len(set(verdicts)) > 1:
+        raise SystemExit("the verdicts differ: " + "\n".join(verdicts))
+
+
+def verdict_in(folder: Path) -> str:
+    return _TIMINGS.sub("", (folder / "verdict.json").read_text())
+
+
+@contextmanager
+def cluster_of(workers: int, memory_mb: int, *, pinned: bool = False) -> Iterator[Standalone]:
+    """A cluster, which is up when the clock starts."""
     with (
         tempfile.TemporaryDirectory(prefix="floodmark-scale-") as name,
-        standalone(Path(name), workers, f"{MEMORY_MB}m", pinned=True) as cluster,
+        standalone(Path(name), workers, f"{memory_mb}m", pinned=pinned) as cluster,
     ):
-        daemons = [daemon.process.pid for daemon in cluster.daemons]
-        return checked([folder], ["--master", cluster.master, *conf], daemons)
+        yield cluster
+
+
+def judged_by(
+    cluster: Standalone, folder: Path, heap_mb: int, conf: Sequence[str] = (), held: Held | None = None
+) -> Cost:
+    """heap_mb: of an executor's JVM."""
+    pairs = (*CONF, f"spark.executor.memory={heap_mb}m", *conf)
+    words = [word for pair in pairs for word in ("--conf", pair)]
+    daemons = [daemon.process.pid for daemon in cluster.daemons]
+    sample = held.sample if held else None
+    return checked([folder], ["--master", cluster.master, *words], daemons, sample)

@@ -16,7 +16,7 @@ from plain_survey import Survey
 
 from checkers.judge.preconditions import Preconditions, preconditions_of
 from checkers.laws.tables import TABLES
-from checkers.read import pairing, repeats
+from checkers.read import pairing, repeats, seqs
 from checkers.read.facts import Facts
 from checkers.read.folder import Folder, open_folder
 from checkers.read.ranges import RANGE_BYTES, ranges_of
@@ -34,11 +34,12 @@ def read_run(
         for name, table in parsed.tables.items():
             parts[name].append(table)
     tables = {name: pa.concat_tables(each) for name, each in parts.items()}
+    traced = seqs.seq_facts(tables.pop(seqs.SEQS)) if seqs.SEQS in tables else []
     if "lines" not in tables:
-        return tables, preconditions_of(run + 1, told, [], [])[run]
+        return tables, preconditions_of(run + 1, told, [], [], traced)[run]
     tables["answers"] = pairing.answers(tables["lines"])
     tables["repeated"], values = repeats.repeats(tables["sends"])
-    return tables, preconditions_of(run + 1, told, pairing.pairing(tables["lines"]), values)[run]
+    return tables, preconditions_of(run + 1, told, pairing.pairing(tables["lines"]), values, traced)[run]
 
 
 def differences(path: Path, range_bytes: int) -> list[str]:

@@ -56,13 +56,19 @@ class Standalone:
     daemons: list[Daemon] = field(default_factory=list)
     master: str = ""
 
+    @property
+    def local(self) -> Path:
+        """What its executors write: shuffled blocks, and tables that go to disk."""
+        return self.folder / "local"
+
     def start(self, name: str, role: str, *words: str, core: int | None = None) -> Daemon:
         """core: the only one that it and all below it may use."""
         pinned = [] if core is None else ["taskset", "-c", str(core)]
         log = self.folder / f"{name}.log"
         env = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
         env |= {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": _QUICK,
-                "SPARK_DAEMON_MEMORY": "256m", "SPARK_WORKER_DIR": str(self.folder / "work")}
+                "SPARK_DAEMON_MEMORY": "256m", "SPARK_WORKER_DIR": str(self.folder / "work"),
+                "SPARK_LOCAL_DIRS": str(self.local)}
         with log.open("wb") as file:
             process = subprocess.Popen(
                 [*pinned, _HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{role}", *words,

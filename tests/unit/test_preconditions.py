@@ -1,6 +1,7 @@
 """Preconditions merged from ranges: however the files are cut, and in whatever order the facts arrive."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
@@ -9,10 +10,11 @@ from typing import Any
 import pytest
 
 from checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary, preconditions_of
-from checkers.read.facts import DumpFacts, Facts, HistoryFacts, NodeLines, TraceFacts, joined
+from checkers.read.facts import DumpFacts, Facts, HistoryFacts, TraceFacts, joined
 from checkers.read.observed import Observes
 from checkers.read.pairing import PairingFacts
 from checkers.read.repeats import RepeatFacts
+from checkers.read.seqs import SeqFacts
 
 FAR = (1 << 63) - 1
 BROKEN, BLANK = "broken", "blank"
@@ -50,18 +52,13 @@ def of_history(number: int, lines: Sequence[Line]) -> HistoryFacts:
     )  # fmt: skip
 
 
-def of_trace(number: int, lines: Sequence[Any]) -> TraceFacts:
+def of_trace(number: int, lines: Sequence[Any]) -> tuple[TraceFacts, SeqFacts]:
     """A good line is its node and seq."""
     good = [line for line in lines if isinstance(line, tuple)]
-    nodes = {
-        node: NodeLines(
-            lines=sum(one == node for one, _ in good),
-            seqs=joined(*(((seq, seq),) for one, seq in good if one == node)),
-        )
-        for node, _ in good
-    }
     rulings = tuple({"event": "start", "node": node, "seq": seq} for node, seq in good if seq % 2)
-    return TraceFacts(**counts(number, lines), nodes=nodes, rulings=rulings)
+    seqs = {node: joined(*(((seq, seq),) for one, seq in good if one == node)) for node, _ in good}
+    counted = Counter(node for node, _ in good)
+    return TraceFacts(**counts(number, lines), nodes=counted, rulings=rulings), SeqFacts(run=0, nodes=seqs)
 
 
 def of_dump(number: int, lines: Sequence[Any]) -> DumpFacts:
@@ -76,8 +73,9 @@ def cut(random: Random, lines: Sequence[Any]) -> list[tuple[int, Sequence[Any]]]
     return list(enumerate(lines[a:b] for a, b in zip([0, *cuts], [*cuts, len(lines)], strict=True)))
 
 
-def merged(*ranges: Facts) -> Preconditions:
-    (one,) = preconditions_of(1, ranges, [], [])
+def merged(*ranges: Facts | SeqFacts) -> Preconditions:
+    seqs = [one for one in ranges if isinstance(one, SeqFacts)]
+    (one,) = preconditions_of(1, [one for one in ranges if not isinstance(one, SeqFacts)], [], [], seqs)
     return one
 
 
@@ -108,11 +106,11 @@ def test_any_cut_in_any_order_is_one_range() -> None:
         random = Random(number)
         lines, entries = random_history(random), damaged(random, [4, 5, 5, 90, 0], 0.2)
         trace = damaged(random, [(random.choice("ab"), at // 2) for at in range(9)], 0.1)
-        wanted = merged(of_history(0, lines), of_dump(0, entries), of_trace(0, trace))
-        ranges: list[Facts] = [
+        wanted = merged(of_history(0, lines), of_dump(0, entries), *of_trace(0, trace))
+        ranges: list[Facts | SeqFacts] = [
             *(of_history(*each) for each in cut(random, lines)),
             *(of_dump(*each) for each in cut(random, entries)),
-            *(of_trace(*each) for each in cut(random, trace)),
+            *(facts for each in cut(random, trace) for facts in of_trace(*each)),
         ]
         assert merged(*random.sample(ranges, len(ranges))) == wanted, number
         kinds.add((wanted.in_order, wanted.disordered, wanted.falls is None, wanted.first_bad is None))

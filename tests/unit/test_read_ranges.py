@@ -3,8 +3,10 @@
 import json
 import pickle
 import time
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import orjson
@@ -13,11 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers.judge.failures import failure_of
+from checkers.judge.pieces import dealt
 from checkers.judge.preconditions import preconditions_of
 from checkers.read import json_lines
 from checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts
 from checkers.read.field_table import HISTORY, TRACE, dump_of
 from checkers.read.ranges import Kind, Range, bytes_of
+from checkers.read.seqs import BLOCK_BITS, SCHEMA, SEQS, SeqFacts, seq_facts
 from checkers.read.tables import intervals, read_bytes, read_range, schema_of
 
 TOP = (1 << 63) - 1
@@ -197,7 +201,8 @@ def test_what_a_process_of_the_harness_acks_does_not_count() -> None:
 def test_tables_are_those_of_the_laws() -> None:
     for kind in ("history", "dump", "trace"):
         parsed = read_bytes(a_range(kind), b"")
-        assert all(table.schema == schema_of(name) for name, table in parsed.tables.items())
+        schemas = {name: SCHEMA if name == SEQS else schema_of(name) for name in parsed.tables}
+        assert all(table.schema == schemas[name] for name, table in parsed.tables.items())
         assert not any(table.num_rows for table in parsed.tables.values())
 
 
@@ -211,7 +216,8 @@ def test_words_of_a_trace_that_are_none() -> None:
     parsed = read_bytes(a_range("trace"), text(*lines))
     assert parsed.tables["trace"]["acks"].to_pylist() == ["-1", None]
     assert isinstance(parsed.facts, TraceFacts)
-    assert (parsed.facts.broken, parsed.facts.nodes["n1"].seqs) == (1, ((0, 1),))
+    assert (parsed.facts.broken, parsed.facts.nodes) == (1, {"n1": 2})
+    assert seq_facts(parsed.tables[SEQS]) == [SeqFacts(run=2, nodes={"n1": ((0, 1),)})]
     assert json_lines.rows_of(text(*lines), TRACE).broken.tolist() == [2]
 
 
@@ -220,15 +226,46 @@ def test_a_trace_whose_seqs_are_all_apart_is_not_complete_and_costs_the_driver_l
         return {"time": 1, "node": node, "seq": seq, "event": "checkpoint"}
 
     for seqs in (range(0, 9000, 2), range(8999, 0, -2)):
-        facts = read_bytes(a_range("trace"), text(*(line(seq) for seq in seqs), line(0, "n2"))).facts
+        parsed = read_bytes(a_range("trace"), text(*(line(seq) for seq in seqs), line(0, "n2")))
+        facts, [seqs_there] = parsed.facts, seq_facts(parsed.tables[SEQS])
         assert isinstance(facts, TraceFacts)
-        assert facts.nodes["n1"].lines == 4500
-        assert len(facts.nodes["n1"].seqs) == 1000
-        assert facts.nodes["n2"].seqs == ((0, 0),)
-    halves = [read_bytes(a_range("trace", number=number), text(*map(line, range(number, 9000, 2)))).facts
-              for number in (0, 1)]  # fmt: skip
-    [told] = preconditions_of(3, halves, (), ())[2:]
-    assert not told.traced.nodes["n1"].complete
+        assert facts.nodes == {"n1": 4500, "n2": 1}
+        assert len(seqs_there.nodes["n1"]) == 1000
+        assert seqs_there.nodes["n2"] == ((0, 0),)
+        [told] = preconditions_of(3, [facts], (), (), [seqs_there])[2:]
+        assert not told.traced.nodes["n1"].complete
+
+
+@pytest.mark.parametrize("wrong", ["nothing", "gap", "twice", "both", "gap near the end", "over the block"])
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_trace_in_any_order_is_complete_if_every_seq_is_there_once(wrong: str, tasks: int) -> None:
+    """100,000 lines of three nodes, shuffled, in four ranges; and near misses, where one line makes up for
+    another that is missing, or stands beyond them all."""
+    random = Random(f"{wrong} {tasks}")
+    lines = [(f"n{at % 3}", at // 3) for at in range(100_000)]
+    spoilt: dict[str, list[tuple[int | None, int | None]]]
+    spoilt = {"nothing": [], "gap": [(777, None)], "twice": [(None, 777)], "both": [(30, 777)],
+              "gap near the end": [(99_990, None)], "over the block": [(777, 3 << BLOCK_BITS)]}  # fmt: skip
+    for missing, more in spoilt[wrong]:
+        lines += [] if more is None else [("n0", more // 3)]
+        if missing is not None:
+            lines.remove((f"n{missing % 3}", missing // 3))
+    random.shuffle(lines)
+    quarters = [lines[at::4] for at in range(4)]
+    form = '{"time":1,"node":"%s","seq":%d,"event":"checkpoint"}'
+    parsed = [read_bytes(a_range("trace", number=number), text(*(form % line for line in quarter)))
+              for number, quarter in enumerate(quarters)]  # fmt: skip
+    bags = defaultdict[int, list[pa.Table]](list)
+    for one in parsed:
+        for task, part in dealt(one.tables[SEQS], "block", tasks):
+            bags[task].append(part)
+    seqs = [each for bag in bags.values() for each in seq_facts(pa.concat_tables(bag))]
+    assert sum(len(intervals) for each in seqs for intervals in each.nodes.values()) <= 6
+    ranges = [one.facts for one in parsed if isinstance(one.facts, TraceFacts)]
+    [told] = preconditions_of(3, ranges, (), (), seqs)[2:]
+    assert sum(node.lines for node in told.traced.nodes.values()) == len(lines)
+    assert [name for name, node in told.traced.nodes.items() if not node.complete] == (
+        [] if wrong == "nothing" else ["n0"])
 
 
 def test_a_trace_of_many_nodes_takes_no_longer_than_one_of_few() -> None:

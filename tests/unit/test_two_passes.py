@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import here
@@ -17,6 +18,7 @@ from checkers.judge.report import as_json
 from checkers.judge.two_passes import Layout, judged_in_pieces
 from checkers.judge.whole_runs import RunWork
 from checkers.laws.unit import Unit
+from checkers.read import seqs
 from checkers.read.folder import open_folder
 
 RANGE_BYTES = 4000
@@ -66,6 +68,20 @@ def test_a_trace_and_transactions(tmp_path: Path) -> None:
         real_like.write(tmp_path / "traced", ops=200, trace=True),
         real_like.write(tmp_path / "txn", ops=400, transactions=True),
     ])  # fmt: skip
+
+
+@pytest.mark.parametrize("lacks_a_line", [False, True])
+def test_a_trace_in_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lacks_a_line: bool) -> None:
+    """Its seqs are too scattered for the driver; tasks find that none is missing, or one."""
+    monkeypatch.setattr(seqs, "SEQ_INTERVALS", 5)
+    folder = real_like.write(tmp_path / "run", ops=200, trace=True)
+    lines = (folder / "trace.jsonl").read_bytes().splitlines(keepends=True)
+    Random(7).shuffle(lines)
+    (folder / "trace.jsonl").write_bytes(b"".join(lines[lacks_a_line:]))
+    [verdict] = both([folder])
+    assert verdict["findings"] == []
+    assert ("seq has a gap" in str(verdict["unknown"])) is lacks_a_line
+    assert verdict["valid"] == ("unknown" if lacks_a_line else True)
 
 
 def test_what_only_several_units_show_together(tmp_path: Path) -> None:

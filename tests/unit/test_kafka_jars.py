@@ -6,6 +6,7 @@ tests/integration/test_kafka_get.py.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -209,6 +210,20 @@ def test_two_at_a_time_fetch_once(machine: Machine) -> None:
     assert told[0][0] == told[1][0]
 
 
+def test_progress_is_said_now_and_then(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many files and bytes Maven has had so far, at most every few seconds."""
+    monkeypatch.setattr(jars, "PROGRESS_EVERY_S", 0.0)
+    said: list[str] = []
+    distribution("4.3.1", said.append)
+
+    assert said[1:] == ["  1 files, 1.5 MB"]
+    shutil.rmtree(machine.cache / "4.3.1")
+    monkeypatch.setattr(jars, "PROGRESS_EVERY_S", 60.0)
+    said.clear()
+    distribution("4.3.1", said.append)
+    assert len(said) == 1
+
+
 # -- what may be missing ------------------------------------------------------------------------------------
 
 def test_no_maven(machine: Machine) -> None:
@@ -348,3 +363,5 @@ def test_how_a_version_is_run() -> None:
 
 def test_the_tested_versions_stand_in_the_pom() -> None:
     assert jars.tested() == ("2.8.2", "3.9.2", "4.3.1")
+    told = CliRunner().invoke(main, ["kafka", "get", "--help"]).output
+    assert f"Tested: {', '.join(jars.tested())}" in told

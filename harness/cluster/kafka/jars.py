@@ -40,7 +40,7 @@ MANIFEST = "manifest.json"
 _COMING = ".coming-"
 _TESTED = "tested."  # how the names of those properties begin
 _COPY = ("org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies", "-DincludeScope=runtime")
-_DOWNLOADED = re.compile(r"Downloaded from \S+ (?P<url>\S+) \((?P<size>[\d.]+) (?P<unit>[kMG]?B)")
+_DOWNLOADED = re.compile(r"Downloaded from \S+ \S+ \((?P<size>[\d.]+) (?P<unit>[kMG]?B)")
 _UNITS = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _NO_ARTIFACT = re.compile(r"(?:Could not find artifact|Failure to find) "
                           r"(?P<artifact>org\.apache\.kafka:[^: ]+):\S*?:(?P<version>[^: ]+)[ ,]")
@@ -74,7 +74,8 @@ def tested() -> tuple[str, ...]:
 
 
 def cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "floodmark" / "kafka"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache.absolute() / "floodmark" / "kafka"
 
 
 # -- what is there ------------------------------------------------------------------------------------------
@@ -231,18 +232,18 @@ class _Progress:
     def __init__(self, say: Say) -> None:
         self._say = say
         self._said_s = time.monotonic()
-        self._jars = 0
+        self._files = 0  # jars, and what Maven reads to know which jars
         self._bytes = 0.0
 
     def take(self, line: str) -> None:
         found = _DOWNLOADED.search(line)
-        if found is None or not found["url"].endswith(".jar"):
+        if found is None:
             return
-        self._jars += 1
+        self._files += 1
         self._bytes += float(found["size"]) * _UNITS[found["unit"]]
         now = time.monotonic()
         if now - self._said_s >= PROGRESS_EVERY_S:
-            self._say(f"  {self._jars} jars, {self._bytes / 1e6:.0f} MB")
+            self._say(f"  {self._files} files, {self._bytes / 1e6:.1f} MB")
             self._said_s = now
 
 

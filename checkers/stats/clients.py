@@ -22,6 +22,10 @@ Mask = npt.NDArray[np.bool_]
 
 NEVER = np.iinfo(np.int64).max
 INVOKE, OK = "invoke", "ok"
+KEPT = {
+    "lines": ["at", "time", "process", "type", "f"],
+    "sends": ["at", "time", "process", "type", "partition", "offset", "value"],
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,21 +94,33 @@ def clients_of(folder: Folder) -> Clients:
 
 
 def read_history(place: Place, acked_aside: Collection[int] = (), *, threads: int = 1) -> Iterator[Parsed]:
-    """Its ranges, in order. OSError where it cannot be read."""
+    """Its ranges, in order: KEPT of their tables, and of each line how many records it sends and reads.
+    OSError where it cannot be read."""
     ranges = list(with_twins(cut(0, "history", None, place)))
     if min(threads, len(ranges)) < 2:
-        yield from (read_range(one, acked_aside) for one in ranges)
+        yield from (_kept(read_range(one, acked_aside)) for one in ranges)
         return
     with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(lambda one: read_range(one, acked_aside), ranges)
+        yield from pool.map(lambda one: _kept(read_range(one, acked_aside)), ranges)
+
+
+def _kept(parsed: Parsed) -> Parsed:
+    """What is needed of a range: of a large history the rest would not go into memory."""
+    tables = {name: parsed.tables[name].select(columns) for name, columns in KEPT.items()}
+    at = numbers(tables["lines"], "at")
+    records = np.zeros(len(at), dtype=np.int64)
+    for name in ("sends", "reads"):  # their rows are in the order of the lines
+        items = numbers(parsed.tables[name], "at")
+        records += np.searchsorted(items, at, "right") - np.searchsorted(items, at, "left")
+    tables["lines"] = tables["lines"].append_column("records", pa.array(records))
+    return Parsed(tables=tables, facts=parsed.facts)
 
 
 def clients_in(folder: Folder, history: Sequence[Parsed]) -> Clients:
     """Of a history that was read: its load."""
     facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
-    tables = [{name: one.tables[name] for name in ("lines", "sends")} for one in history]
-    joined = concatenated(tables) if tables else {name: TABLES[name].empty_table()
-                                                  for name in ("lines", "sends")}
+    joined = concatenated([one.tables for one in history] or [
+        {name: TABLES[name].empty_table() for name in KEPT}])
     aside = [*folder.settle_processes, *folder.final_processes]
     lines, sends = (_but(joined[name], aside) for name in ("lines", "sends"))
     ops, times = ops_of(lines), numbers(lines, "time")

@@ -82,33 +82,28 @@ def _faults(folder: Folder, history: Sequence[Parsed]) -> tuple[Sequence[Mapping
 def _drawn(history: Sequence[Parsed], near: Sequence[Near], ops_at_most: int) -> dict[str, Any]:
     """What is drawn of the ops of all clients, also of those that settle the cluster and read it in the end.
     """
-    joined = concatenated([{name: one.tables[name] for name in ("lines", "sends")} for one in history])
+    joined = concatenated([one.tables for one in history])
     lines, ops = joined["lines"], ops_of(joined["lines"])
     order = np.argsort(ops.began, kind="stable")[:ops_at_most]
     return {
         "ops": len(ops.at),
-        "columns": {name: column[order].tolist() for name, column in _columns(history, lines, ops).items()}
+        "columns": {name: column[order].tolist() for name, column in _columns(lines, ops).items()}
         | {"began": np.diff(ops.began[order] // US, prepend=0).tolist()},
         "acked": list(_acked(joined["sends"], numbers(lines, "at"), ops, near)),
     }
 
 
-def _columns(history: Sequence[Parsed], lines: pa.Table, ops: Ops) -> dict[str, Ints]:
+def _columns(lines: pa.Table, ops: Ops) -> dict[str, Ints]:
     """Of each op how long it took (us), what came of it (ok, fail, info: 0, 1, 2; of polls 3 more, of what is
     neither send nor poll 6), and how many records an ok one sent and read."""
     times = numbers(lines, "time")
     ended = np.where(ops.answered < 0, max(int(times.max(initial=0)), 0), ops.ended)
     failed = is_one_of(lines, "type", "fail")[ops.answered] & (ops.answered >= 0)
     polls = is_one_of(lines, "f", "poll")[ops.asked]
-    answer_at = numbers(lines, "at")[ops.answered]
-    carried = np.zeros(len(ops.at), dtype=np.int64)
-    for name in ("sends", "reads"):
-        items = np.concatenate([numbers(one.tables[name], "at") for one in history])
-        carried += np.searchsorted(items, answer_at, "right") - np.searchsorted(items, answer_at, "left")
     return {
         "lasted": np.maximum(ended - ops.began, 0) // US,
         "what": np.where(ops.ok, 0, np.where(failed, 1, 2)) + np.where(ops.sends, 0, np.where(polls, 3, 6)),
-        "records": np.where(ops.ok, carried, 0),
+        "records": np.where(ops.ok, numbers(lines, "records")[ops.answered], 0),
     }
 
 

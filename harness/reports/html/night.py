@@ -257,7 +257,7 @@ def more_of(facts: NightFacts, cause: Cause) -> str:
     if entry is not None and entry.known is None and facts.has_ledger and cause.fails:
         commands.append(harmless(shlex.join(["floodmark", "campaign", "mark", cause.id, "--known", "REASON",
                                              "--ledger", str(facts.about.get("ledger", ""))])))
-    return f"<details><summary>more</summary>{''.join(lines)}{typed(commands)}</details>"
+    return f"<details><summary>runs, notes, what to type</summary>{''.join(lines)}{typed(commands)}</details>"
 
 
 def told_by(entry: Entry) -> list[str]:

@@ -30,7 +30,7 @@ from harness.commands.campaign_junit import campaign_junit
 from harness.commands.campaign_markdown import campaign_markdown
 from harness.commands.campaign_play import options_of, scenario_options
 from harness.commands.campaign_processes import JudgeProcess
-from harness.commands.campaign_results import STUCK, Cause, Results, gates_of, results_of, why_of
+from harness.commands.campaign_results import STUCK, Cause, Results, gates_of, results_of, told_apart, why_of
 from harness.commands.campaign_run import GATE, Bounds, Conductor, found_in
 from harness.commands.check import refuse_no_files, written
 from harness.commands.error_exits import sigterm_kept, told
@@ -275,19 +275,16 @@ def summary(results: Results) -> str:
 
 
 def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
-    """What all were promised stands once, below; each row has what is its own. Then what to type."""
-    promised = [one.signature.guarantees.split() for one in causes]
-    common = [word for word in promised[0] if all(word in words for words in promised)]
+    """What all were promised stands once, below; then what to type."""
+    whats, common = told_apart([one.signature for one in causes])
     rows: list[Row] = [("signature", "system", title, "runs", "per 100", "again", "seen")]
-    for one, words in zip(causes, promised, strict=True):
-        own = " ".join(word for word in words if word not in common)
-        permitted = f", permitted by {one.signature.permitted_by}" if one.signature.permitted_by else ""
-        what = f"{one.signature.what}{f' [{own}]' if own else ''}{permitted}"
-        rows.append((one.id, one.signature.system, what,
-                     f"{one.runs} of {one.of}", one.rate.replace(" per 100 runs", ""), one.again, one.word))
-    look = [f"  {one.id}: {one.words}" for one in causes if one.words]
-    look += [f"  look at {one.id}: {one.commands[0]}" for one in causes if one.fails and one.commands]
-    return [aligned(rows), *([f"promised: {' '.join(common)}"] if common else []), *look]
+    rows += [(one.id, one.signature.system, what, f"{one.runs} of {one.of}",
+              one.rate.replace(" per 100 runs", ""), one.again, one.word)
+             for one, what in zip(causes, whats, strict=True)]
+    below = [f"promised: {common}"] if common else []
+    below += [f"  {one.id}: {one.words}" for one in causes if one.words]
+    below += [f"  look at {one.id}: {one.commands[0]}" for one in causes if one.fails and one.commands]
+    return [aligned(rows), *below]
 
 
 def exit_code(state: State, ledger: Ledger) -> int:

@@ -16,7 +16,7 @@ from harness.campaign import ledger as ledgers
 from harness.campaign.difference import Change, Counted, kind_of, p_same
 from harness.campaign.journal import CampaignAt
 from harness.campaign.ledger import Ledger
-from harness.commands.campaign_results import STUCK, results_of
+from harness.commands.campaign_results import STUCK, results_of, told_apart
 from harness.commands.campaign_run import found_in
 from harness.commands.scenario import aligned
 from harness.reports.safe_text import harmless
@@ -65,12 +65,13 @@ def night_of(folder: Path) -> Night:
 
 def signatures_table(title: str, changes: Sequence[Change], ledger: Ledger) -> str:
     """"" where there is none."""
-    rows: list[Row] = [("signature", title, "before", "after", "p", "change")]
-    for one in changes:
+    whats, common = told_apart([one.signature for one in changes])
+    rows: list[Row] = [("signature", "system", title, "before", "after", "p", "change")]
+    for one, what in zip(changes, whats, strict=True):
         known = " (known)" if ledger.knows(one.signature) else ""
-        rows.append(((ledger.of(one.signature) or one.signature).id, one.signature.sentence,
+        rows.append(((ledger.of(one.signature) or one.signature).id, one.signature.system, what,
                      *_both(one.before, one.after), one.kind + known))
-    return aligned(rows) if changes else ""
+    return aligned(rows) + (f"\npromised: {common}" if common else "") if changes else ""
 
 
 def others_table(then: Night, now: Night) -> str:
@@ -85,4 +86,4 @@ def others_table(then: Night, now: Night) -> str:
 
 def _both(before: tuple[int, int], after: tuple[int, int]) -> tuple[str, str, str]:
     first, second = (f"{hits} of {of}" for hits, of in (before, after))
-    return first, second, f"{p_same(before, after):.2g}"
+    return first, second, f"{p_same(before, after):.2g}" if before[1] and after[1] else "-"

@@ -247,6 +247,18 @@ def cause_of(signature: Signature, ledger: Ledger, showing: Sequence[RunState], 
     )
 
 
+def told_apart(signatures: Sequence[Signature]) -> tuple[list[str], str]:
+    """For a table: what each is, with those of its guarantees that not all have; and those that all have."""
+    promised = [one.guarantees.split() for one in signatures]
+    common = [word for word in promised[0] if all(word in words for words in promised)] if promised else []
+    whats = []
+    for one, words in zip(signatures, promised, strict=True):
+        own = " ".join(word for word in words if word not in common)
+        permitted = f", permitted by {one.permitted_by}" if one.permitted_by else ""
+        whats.append(f"{one.what}{f' [{own}]' if own else ''}{permitted}")
+    return whats, " ".join(common)
+
+
 # -- the matrix ---------------------------------------------------------------------------------------------
 
 

@@ -8,12 +8,12 @@ from broker.testing.bugs import BUGS
 
 
 def main() -> int:
-    told = {
+    names = {
         "generations": list(rules.GENERATIONS),
         "bugs": sorted(BUGS),
         "switches": sorted(getattr(rules, "SWITCHES", {})),
     }
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(names) + "\n")
     return 0
 
 

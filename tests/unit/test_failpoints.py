@@ -162,7 +162,7 @@ def test_skipped_then_so_often_and_then_disarmed() -> None:
 def test_a_report_goes_on_and_the_next_one_acts() -> None:
     """In the order of arming; what was dropped is seen by nobody after it. All is told to the trace first."""
     told: list[tuple[str, str]] = []
-    points = Failpoints(tell=lambda at, action: told.append((at.name, action)))
+    points = Failpoints(write_trace=lambda at, action: told.append((at.name, action)))
     for action in ("report", "drop", "duplicate"):
         points.arm({"point": "F.fetch_resp", "action": action, "times": 0})
 
@@ -226,7 +226,7 @@ def test_the_way_to_a_peer_is_closed_by_the_first_that_is_held() -> None:
         def news(peer: int, *epochs: int) -> Fate:
             at = place("C.elected", peer=peer, epoch=epochs[0])
             carries = CarriedEpochs(epochs={("t", number): epoch for number, epoch in enumerate(epochs)})
-            return points.meet(at, lambda: gone.append((peer, epochs)), freight=carries)
+            return points.meet(at, lambda: gone.append((peer, epochs)), carried=carries)
 
         points.arm({"point": "C.elected", "action": "hold", "epoch": 2, "partition": 0})
         assert news(1, 1, 0) is Fate.GO
@@ -274,7 +274,7 @@ class Played:
             SaveEpochs: lambda _, effect: self.log.save_epochs(effect.entries),
         }
         trace = Trace(self.trace, 1)
-        self.points = Failpoints(tell=trace.write_failpoint)
+        self.points = Failpoints(write_trace=trace.write_failpoint)
         self.carrier = EffectRunner(carry_out, trace, self.points, lambda _: self.out.append("let go"))
         self.leads(leader, 0)
 
@@ -330,12 +330,12 @@ def test_held_between_append_and_hw(tmp_path: Path) -> None:
         assert (one.log.leo, one.hosted.visible_hw, one.hosted.checkpointable_hw) == (1, 0, 0)
         one.leads(1, 1)
         one.produced()
-        assert len(one.hosted.later) == 2
+        assert len(one.hosted.deferred_events) == 2
         assert one.out == ["RoleChanged"]
         one.points.release({})
 
     play(story)
-    assert (one.hosted.held, one.hosted.checkpointable_hw, one.log.leo) == (None, 1, 2)
+    assert (one.hosted.held_step, one.hosted.checkpointable_hw, one.log.leo) == (None, 1, 2)
     assert one.lines()[-6:] == ["failpoint", "hw", "become_leader", "checkpoint", "append", "ack"]
     assert one.out == ["RoleChanged", "RoleChanged", "ProduceAnswer", "let go"]
 

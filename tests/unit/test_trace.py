@@ -232,7 +232,7 @@ def test_a_trace_that_cannot_be_written_ends_the_process(tmp_path: Path) -> None
 def test_a_trace_that_is_off_writes_nothing(tmp_path: Path) -> None:
     off = Trace()
     off.write_failpoint(FailpointSite(name="B.registered"), "report")
-    assert not off.on
+    assert not off.enabled
     assert off.seq == 0
 
 

@@ -193,12 +193,14 @@ class Controller:
             self._remove_from_partitions(broker.id)
         if session.stop_version < 0:
             session.stop_version = self._state.version
-        told = all(
+        others_know = all(
             self._sessions[other].metadata_version >= session.stop_version
             for other in self._state.brokers
             if self._state.active(other)
         )
-        return HeartbeatAnswer(token=event.token, error=errors.NONE, fenced=broker.fenced, may_stop=told)
+        return HeartbeatAnswer(
+            token=event.token, error=errors.NONE, fenced=broker.fenced, may_stop=others_know
+        )
 
     def _tick(self, event: Tick) -> None:
         late_ms = event.now_ms - self._config.session_timeout_ms

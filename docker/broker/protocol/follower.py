@@ -88,10 +88,10 @@ class Follower:
             self._append_fetched(event)
 
     def _answers_current_request(self, event: FetchResponse) -> bool:
-        wish = self.next_request()
-        if event.asked == wish and event.leader == event.asked.leader:
+        current = self.next_request()
+        if event.asked == current and event.leader == event.asked.leader:
             return True
-        late_allowed = not self.state.rules.answers_need_epoch and isinstance(wish, FetchRequest)
+        late_allowed = not self.state.rules.answers_need_epoch and isinstance(current, FetchRequest)
         return (
             late_allowed and event.leader == self.state.leader and event.asked.offset == self.state.log.end
         )

@@ -34,18 +34,18 @@ class BrokerLifecycleManager:
     def __init__(
         self,
         config: Config,
-        line: NodeConnection,
+        connection: NodeConnection,
         clean_epoch: int | None,
         metadata_version: Callable[[], int],
-        points: Failpoints,
+        failpoints: Failpoints,
     ) -> None:
         self.broker_epoch = UNREGISTERED
         self.fenced = True
         self._config = config
-        self._line = line
+        self._connection = connection
         self._clean_epoch = clean_epoch  # of the last, orderly stop; None: it was not orderly
         self._metadata_version = metadata_version
-        self._failpoints = points
+        self._failpoints = failpoints
         self._stopping = False
         self._may_stop = asyncio.Event()
         self._beat = asyncio.Event()
@@ -72,7 +72,7 @@ class BrokerLifecycleManager:
         finally:
             self._task.cancel()
             await asyncio.wait([self._task])
-            self._line.close()
+            self._connection.close()
 
     async def _run(self) -> None:
         try:
@@ -105,7 +105,7 @@ class BrokerLifecycleManager:
         said = ""
         while True:
             try:
-                answer = await self._line.send_request(
+                answer = await self._connection.send_request(
                     BROKER_REGISTRATION, _REGISTRATION, body, timeout_s=self._timeout_s
                 )
                 error = int(answer.error_code)
@@ -139,7 +139,7 @@ class BrokerLifecycleManager:
                 offline_log_dirs=(),
             )
             try:
-                answer = await self._line.send_request(
+                answer = await self._connection.send_request(
                     BROKER_HEARTBEAT, _HEARTBEAT, body, timeout_s=self._timeout_s
                 )
             except Unreachable as unreachable:

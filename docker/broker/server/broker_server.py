@@ -83,28 +83,28 @@ class BrokerServer:
         self._failpoints = Failpoints(
             config.role,
             parse_arms(config.failpoints, config.role),
-            look=self._state,
-            tell=trace.write_failpoint,
+            read_state=self._state,
+            write_trace=trace.write_failpoint,
         )
-        self._replica_manager = self._fetch_requests.host = ReplicaManager(
+        self._replica_manager = self._fetch_requests.replica_manager = ReplicaManager(
             config=config,
             rules=self._rules,
             files=self._files,
             clean=clean_epoch is not None,
-            watchers=ReplicaListeners(
+            listeners=ReplicaListeners(
                 appended=self._fetch_requests.appended,
                 hw_moved=self._fetch_requests.hw_moved,
                 role_changed=self._role_changed,
                 propose=self._submit_proposal,
-                let_go=self._role_changed,
+                resumed=self._role_changed,
             ),
             trace=trace,
-            points=self._failpoints,
+            failpoints=self._failpoints,
         )
         self._clean_epoch = clean_epoch
         self._groups = GroupRequests(config)
         self._listener = SocketServer(self._handle_request, config.request_max_bytes)
-        self._asked_to_stop = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._lifecycle_manager: BrokerLifecycleManager | None = None
         self._stopped = False
 
@@ -113,7 +113,7 @@ class BrokerServer:
         self._replica_manager.recover()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._asked_to_stop.set)
+            loop.add_signal_handler(number, self._stop_requested.set)
         self._alter_partition_manager = AlterPartitionManager(
             config, self._new_controller_connection, lambda: self._replica_manager, self._broker_epoch
         )
@@ -146,7 +146,7 @@ class BrokerServer:
             listen=f"{config.listen[0]}:{config.listen[1]}",
             clean=self._replica_manager.clean,
         )
-        await self._asked_to_stop.wait()
+        await self._stop_requested.wait()
         await self._stop()
 
     async def _stop(self) -> None:
@@ -263,7 +263,7 @@ class BrokerServer:
 
     def _find_partition(self, topic: str, partition: int) -> tuple[HostedPartition | None, int]:
         """The replica here, or the error that says why there is none."""
-        hosted = self._replica_manager.hosted.get((topic, partition))
+        hosted = self._replica_manager.partitions.get((topic, partition))
         if hosted is not None:
             return hosted, errors.NONE
         known = self._metadata.topics.get(topic)
@@ -277,8 +277,8 @@ class BrokerServer:
         state = request.replica_state if by_id else None
         wanted = []
         for topic in request.topics:
-            told = (topic.topic_id.hex if topic.topic_id else "0" * 32) if by_id else topic.topic
-            name = self._topic_names.get(told) if by_id else told
+            topic_key = (topic.topic_id.hex if topic.topic_id else "0" * 32) if by_id else topic.topic
+            name = self._topic_names.get(topic_key) if by_id else topic_key
             for part in topic.partitions:
                 hosted, error = (
                     (None, errors.UNKNOWN_TOPIC_ID)
@@ -287,7 +287,7 @@ class BrokerServer:
                 )
                 wanted.append(
                     RequestedPartition(
-                        topic=told,
+                        topic=topic_key,
                         partition=part.partition,
                         hosted=hosted,
                         error=error,
@@ -301,7 +301,7 @@ class BrokerServer:
         wait_ms = int(request.max_wait.total_seconds() * 1000)
         self._fetch_requests.start(
             DelayedFetch(
-                readings=self._fetch_requests,
+                fetch_requests=self._fetch_requests,
                 connection=connection,
                 head=head,
                 wanted=wanted,

@@ -136,7 +136,7 @@ class ControllerApis:
         )
 
     def _alter_partition(self, connection: Connection, request: Any, head: RequestHeader) -> None:
-        body, places = alter_partitions(
+        body, sites = alter_partitions(
             request, head, self._metadata(), self._step, self._now_ms()
         )
 
@@ -144,8 +144,8 @@ class ControllerApis:
             connection.answer(write_response(head.correlation, body))
 
         fate = Fate.GO
-        if places and self._failpoints.armed:
-            fate = self._failpoints.meet(places[0], answer, also=places[1:])
+        if sites and self._failpoints.armed:
+            fate = self._failpoints.meet(sites[0], answer, also=sites[1:])
         if fate is Fate.GO:
             answer()
 
@@ -349,21 +349,21 @@ def alter_partitions(
     """The answer, and a place for each partition that was changed: applied, and not yet told."""
     cls, parts = response_parts(head.key, head.version)
     names = {topic.id: name for name, topic in metadata.topics.items()}
-    topics, places = [], []
+    topics, sites = [], []
     for topic in request.topics:
         name = names.get(topic.topic_id.hex if topic.topic_id else "")
-        told = []
+        results_of_topic = []
         for part in topic.partitions:
             answer = None if name is None else step(_to_event(request, name, part, now_ms))
             error = errors.UNKNOWN_TOPIC_ID if answer is None else answer.error
             if not error and answer is not None:
-                places.append(
+                sites.append(
                     FailpointSite(
                         name="C.alter_applied", topic=name, partition=part.partition_index,
                         epoch=answer.leader_epoch, peer=request.broker_id,
                     )
                 )  # fmt: skip
-            told.append(
+            results_of_topic.append(
                 make(
                     parts.PartitionData,
                     partition_index=part.partition_index,
@@ -374,11 +374,11 @@ def alter_partitions(
                     partition_epoch=-1 if answer is None else answer.partition_epoch,
                 )
             )
-        topics.append(make(parts.TopicData, topic_id=topic.topic_id, partitions=tuple(told)))
+        topics.append(make(parts.TopicData, topic_id=topic.topic_id, partitions=tuple(results_of_topic)))
     body = make(
         cls, throttle_time=NO_TIME, error_code=error_code(errors.NONE), topics=tuple(topics)
     )
-    return body, places
+    return body, sites
 
 
 def _to_event(request: Any, topic: str, part: Any, now_ms: int) -> AlterPartition:

@@ -62,24 +62,24 @@ class AlterPartitionManager:
         self._broker_epoch = broker_epoch
         self._timeout_s = max(config.heartbeat_interval_ms, config.session_timeout_ms / 2) / 1000
         self._room = asyncio.Semaphore(_LINES_MAX)
-        self._lines: list[NodeConnection] = []  # free ones
+        self._free_connections: list[NodeConnection] = []  # free ones
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, hosted: HostedPartition, proposal: ProposeIsr) -> None:
         changes = {broker for broker, _ in proposal.isr} ^ set(hosted.replica.isr)
-        asking = InFlightProposal(
+        in_flight = InFlightProposal(
             hosted=hosted, proposal=proposal, broker_epoch=self._broker_epoch(),
             peer=min(changes, default=-1),
         )  # fmt: skip
-        self._start_task(self._send_past_failpoints(asking))
+        self._start_task(self._send_past_failpoints(in_flight))
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        for line in self._lines:
-            line.close()
+        for connection in self._free_connections:
+            connection.close()
 
     def _start_task(self, doing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(doing, name="proposal")
@@ -92,68 +92,68 @@ class AlterPartitionManager:
         if isinstance(failure, Exception):
             halt_process("proposals-failed", failure)
 
-    async def _send_past_failpoints(self, asking: InFlightProposal) -> None:
-        points = self._replica_manager().points
+    async def _send_past_failpoints(self, in_flight: InFlightProposal) -> None:
+        failpoints = self._replica_manager().failpoints
         fate = Fate.GO
-        if points.armed:
+        if failpoints.armed:
             going = asyncio.get_running_loop().create_future()
-            fate = points.meet(asking.site("L.alter_sent"), lambda: _set_done(going))
+            fate = failpoints.meet(in_flight.site("L.alter_sent"), lambda: _set_done(going))
             if fate is Fate.HELD:
                 await going
             elif fate is Fate.DOUBLED:
-                self._start_task(self._send_duplicate(asking, going))
+                self._start_task(self._send_duplicate(in_flight, going))
         if fate is Fate.DROPPED:
-            await self._time_out(asking)
+            await self._time_out(in_flight)
         else:
-            await self._send(asking)
+            await self._send(in_flight)
 
-    async def _send_duplicate(self, asking: InFlightProposal, going: asyncio.Future[None]) -> None:
+    async def _send_duplicate(self, in_flight: InFlightProposal, going: asyncio.Future[None]) -> None:
         """The second of two of the same, when it is let go."""
         await going
-        await self._send(asking)
+        await self._send(in_flight)
 
-    async def _time_out(self, asking: InFlightProposal) -> None:
+    async def _time_out(self, in_flight: InFlightProposal) -> None:
         """A request or an answer that a failpoint took: nothing is heard of it until the time is up."""
         await asyncio.sleep(self._timeout_s)
-        self._deliver_response(asking, errors.NETWORK_EXCEPTION)
+        self._deliver_response(in_flight, errors.NETWORK_EXCEPTION)
 
-    async def _send(self, asking: InFlightProposal) -> None:
-        answer = await self._request(self._build_request(asking))
+    async def _send(self, in_flight: InFlightProposal) -> None:
+        answer = await self._request(self._build_request(in_flight))
         if answer is None or answer.error_code:
             await asyncio.sleep(_PAUSE_S)
             error = errors.NETWORK_EXCEPTION if answer is None else int(answer.error_code)
-            self._deliver_response(asking, error)
+            self._deliver_response(in_flight, error)
             return
-        part = _find_partition(answer, asking.hosted)
+        part = _find_partition(answer, in_flight.hosted)
 
         def tell() -> None:
             self._deliver_response(
-                asking, errors.UNKNOWN_SERVER_ERROR if part is None else int(part.error_code), part
+                in_flight, errors.UNKNOWN_SERVER_ERROR if part is None else int(part.error_code), part
             )
 
-        points = self._replica_manager().points
+        failpoints = self._replica_manager().failpoints
         fate = Fate.GO
-        if points.armed:
-            fate = points.meet(asking.site("L.alter_answer"), tell)
+        if failpoints.armed:
+            fate = failpoints.meet(in_flight.site("L.alter_answer"), tell)
         if fate is Fate.DROPPED:
-            await self._time_out(asking)
+            await self._time_out(in_flight)
         elif fate is not Fate.HELD:
             tell()
 
     async def _request(self, body: Any) -> Any:
         """The answer; None if there was none."""
         async with self._room:
-            line = self._lines.pop() if self._lines else self._dial()
+            connection = self._free_connections.pop() if self._free_connections else self._dial()
             try:
-                return await line.send_request(ALTER_PARTITION, _ALTER, body, timeout_s=self._timeout_s)
+                return await connection.send_request(ALTER_PARTITION, _ALTER, body, timeout_s=self._timeout_s)
             except Unreachable as unreachable:
                 log("warning", "proposal-unanswered", why=unreachable)
                 return None
             finally:
-                self._lines.append(line)
+                self._free_connections.append(connection)
 
-    def _build_request(self, asking: InFlightProposal) -> Any:
-        hosted, proposal = asking.hosted, asking.proposal
+    def _build_request(self, in_flight: InFlightProposal) -> Any:
+        hosted, proposal = in_flight.hosted, in_flight.proposal
         request, parts = request_parts(ALTER_PARTITION, _ALTER)
         part = make(
             parts.PartitionData,
@@ -167,11 +167,11 @@ class AlterPartitionManager:
         )
         topic = make(parts.TopicData, topic_id=uuid.UUID(hex=hosted.topic_id), partitions=(part,))
         return make(
-            request, broker_id=self._config.node_id, broker_epoch=asking.broker_epoch, topics=(topic,)
+            request, broker_id=self._config.node_id, broker_epoch=in_flight.broker_epoch, topics=(topic,)
         )
 
-    def _deliver_response(self, asking: InFlightProposal, error: int, part: Any = None) -> None:
-        hosted, proposal = asking.hosted, asking.proposal
+    def _deliver_response(self, in_flight: InFlightProposal, error: int, part: Any = None) -> None:
+        hosted, proposal = in_flight.hosted, in_flight.proposal
         failed = error != errors.NONE
         log(
             "info",
@@ -213,9 +213,9 @@ def _set_done(going: "asyncio.Future[None]") -> None:
 class ProducerIdManager:
     """The block of producer ids this broker gives out from."""
 
-    def __init__(self, config: Config, line: NodeConnection, broker_epoch: Callable[[], int]) -> None:
+    def __init__(self, config: Config, connection: NodeConnection, broker_epoch: Callable[[], int]) -> None:
         self._config = config
-        self._line = line
+        self._connection = connection
         self._broker_epoch = broker_epoch
         self._next = self._end = 0
         self._one_at_a_time = asyncio.Lock()
@@ -234,7 +234,7 @@ class ProducerIdManager:
         request, _ = request_parts(ALLOCATE_PRODUCER_IDS, _ALLOCATE)
         body = make(request, broker_id=self._config.node_id, broker_epoch=self._broker_epoch())
         try:
-            answer = await self._line.send_request(
+            answer = await self._connection.send_request(
                 ALLOCATE_PRODUCER_IDS, _ALLOCATE, body, timeout_s=timeout_s
             )
         except Unreachable:

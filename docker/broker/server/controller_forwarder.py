@@ -55,13 +55,13 @@ class ControllerForwarder:
     def __init__(
         self,
         config: Config,
-        line: NodeConnection,
+        controller_connection: NodeConnection,
         ids: ProducerIdManager,
         groups: GroupRequests,
         metadata: Callable[[], Metadata],
     ) -> None:
         self._config = config
-        self._line = line
+        self._controller_connection = controller_connection
         self._ids = ids
         self._groups = groups
         self._metadata = metadata
@@ -85,7 +85,7 @@ class ControllerForwarder:
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
-        self._line.close()
+        self._controller_connection.close()
 
     def forward_request(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
         """Serve a request of those that are handed on."""
@@ -163,7 +163,9 @@ class ControllerForwarder:
             ),
         )
         try:
-            answer = await self._line.send_request(CREATE_TOPICS, _CREATE, body, timeout_s=timeout_s)
+            answer = await self._controller_connection.send_request(
+                CREATE_TOPICS, _CREATE, body, timeout_s=timeout_s
+            )
         except Unreachable as unreachable:
             log("warning", "create-topics-unanswered", why=unreachable)
             return [(topic.name, errors.REQUEST_TIMED_OUT, str(unreachable), None) for topic in topics]
@@ -281,7 +283,7 @@ class ControllerForwarder:
         timeout_s = min(max(timeout_s, 1.0), _TIMEOUT_S_MAX)
         try:
             body = convert_version(request, request_parts(key, version)[0])
-            return await self._line.send_request(key, version, body, timeout_s=timeout_s)
+            return await self._controller_connection.send_request(key, version, body, timeout_s=timeout_s)
         except Unreachable as unreachable:
             log("warning", "controller-did-not-answer", api_key=key, why=unreachable)
             return None
@@ -315,7 +317,9 @@ class ControllerForwarder:
         timeout_s = min(max(request.timeout.total_seconds(), 1.0), _TIMEOUT_S_MAX)
         answer_cls, answer_parts = response_parts(ELECT_LEADERS, head.version)
         try:
-            answer = await self._line.send_request(ELECT_LEADERS, _ELECT, body, timeout_s=timeout_s)
+            answer = await self._controller_connection.send_request(
+                ELECT_LEADERS, _ELECT, body, timeout_s=timeout_s
+            )
         except Unreachable as unreachable:
             log("warning", "elect-leaders-unanswered", why=unreachable)
             return make(

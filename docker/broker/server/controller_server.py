@@ -69,21 +69,21 @@ class ControllerServer:
         self._failpoints = Failpoints(
             config.role,
             parse_arms(config.failpoints, config.role),
-            look=self._state,
-            tell=self._trace.write_failpoint,
+            read_state=self._state,
+            write_trace=self._trace.write_failpoint,
         )
         self._publishers: dict[int, MetadataPublisher] = {}
         self._apis = ControllerApis(
             self._controller.metadata, self._step, self._clock.now_ms, self._failpoints
         )
         self._listener = SocketServer(self._apis.handle_request, config.request_max_bytes)
-        self._asked_to_stop = asyncio.Event()
+        self._stop_requested = asyncio.Event()
 
     async def run(self) -> None:
         config = self._config
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._asked_to_stop.set)
+            loop.add_signal_handler(number, self._stop_requested.set)
         control = ControlSocket(self._state, {"expire": self._expire, "elect": self._elect}, self._failpoints)
         if config.control is not None:
             control.open(config.control, config.control_from)
@@ -100,11 +100,11 @@ class ControllerServer:
             torn_bytes=self._journal.torn_bytes,
         )
         ticking = asyncio.create_task(self._tick())
-        await self._asked_to_stop.wait()
+        await self._stop_requested.wait()
         ticking.cancel()
         self._listener.close()
-        for herald in self._publishers.values():
-            await herald.close()
+        for publisher in self._publishers.values():
+            await publisher.close()
         control.close()
         self._journal.close()
         log("info", "stopped")
@@ -119,7 +119,7 @@ class ControllerServer:
             for effect in self._controller.step(event):
                 if isinstance(effect, Persist):
                     self._journal.append(effect.records)
-                    if self._trace.on:
+                    if self._trace.enabled:
                         self._trace.write_process_lines(controller_lines(before, event, effect.records))
                     for record in effect.records:
                         log(

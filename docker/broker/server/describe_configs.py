@@ -21,7 +21,7 @@ def describe_configs(request: Any, head: RequestHeader, metadata: Metadata, conf
     results = []
     for resource in request.resources:
         found = _describe_resource(resource, metadata, config)
-        error, message, told = found if isinstance(found, tuple) else (errors.NONE, None, found)
+        error, message, described = found if isinstance(found, tuple) else (errors.NONE, None, found)
         wanted = resource.configuration_keys
         results.append(
             make(
@@ -32,7 +32,7 @@ def describe_configs(request: Any, head: RequestHeader, metadata: Metadata, conf
                 resource_name=resource.resource_name,
                 configs=tuple(
                     _write_config(parts, each, request.include_synonyms)
-                    for each in told
+                    for each in described
                     if wanted is None or each.name in wanted
                 ),
             )

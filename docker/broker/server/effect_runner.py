@@ -67,8 +67,8 @@ class HostedPartition:
     replica: Replica
     checkpointed_hw: int
     configs: Mapping[str, str] = field(default_factory=dict)  # the topic's own
-    held: StepInProgress | None = None  # at a failpoint
-    later: deque[ReplicaEvent] = field(default_factory=deque)  # what has come since
+    held_step: StepInProgress | None = None  # at a failpoint
+    deferred_events: deque[ReplicaEvent] = field(default_factory=deque)  # what has come since
 
     @property
     def key(self) -> Key:
@@ -80,15 +80,15 @@ class HostedPartition:
         far as that step has left the log."""
         return (
             self.replica.hw
-            if self.held is None
-            else min(self.held.hw, self.replica.leo)
+            if self.held_step is None
+            else min(self.held_step.hw, self.replica.leo)
         )
 
     @property
     def visible_hw(self) -> int:
         """A follower that is held between its append and its HW has not moved it yet."""
-        held = self.held
-        appended = held is not None and held.at is not None and held.at.name == "F.appended"
+        held_step = self.held_step
+        appended = held_step is not None and held_step.at is not None and held_step.at.name == "F.appended"
         return self.checkpointable_hw if appended else self.replica.hw
 
 
@@ -102,13 +102,13 @@ class EffectRunner:
         self,
         carry_out: EffectHandlers,
         trace: Trace,
-        points: Failpoints,
-        let_go: Callable[[HostedPartition], None],
+        failpoints: Failpoints,
+        on_resume: Callable[[HostedPartition], None],
     ) -> None:
         self._carry_out = carry_out
         self._trace = trace
-        self._failpoints = points
-        self._on_resume = let_go
+        self._failpoints = failpoints
+        self._on_resume = on_resume
         self._queue: deque[tuple[HostedPartition, ReplicaEvent]] = deque()
         self._stepping = False
         self._closed = False
@@ -123,10 +123,10 @@ class EffectRunner:
         if not self._stepping:
             self._run_queue(None)
 
-    def hold_between_steps(self, hosted: HostedPartition, place: FailpointSite) -> None:
+    def hold_between_steps(self, hosted: HostedPartition, site: FailpointSite) -> None:
         """It has reached this point between two of its steps."""
-        if hosted.held is None:
-            stop = Stop(after=0, shown=0, place=place)
+        if hosted.held_step is None:
+            stop = Stop(after=0, shown=0, site=site)
             self._run_effects(
                 hosted, StepInProgress(effects=(), lines=(), stops=[stop], hw=hosted.replica.hw)
             )
@@ -140,12 +140,12 @@ class EffectRunner:
                 self._run_effects(*goes_on)
             while self._queue:
                 hosted, event = self._queue.popleft()
-                if hosted.held is None:
+                if hosted.held_step is None:
                     self._run_step(hosted, event)
                 elif isinstance(event, Fetch):
                     _skip_fetch(event.token)
                 elif not isinstance(event, Tick):
-                    hosted.later.append(event)
+                    hosted.deferred_events.append(event)
         except Exception as error:
             if hosted is None and goes_on is not None:
                 hosted = goes_on[0]
@@ -155,7 +155,7 @@ class EffectRunner:
         self._stepping = False
 
     def _run_step(self, hosted: HostedPartition, event: ReplicaEvent) -> None:
-        replica, tracing = hosted.replica, self._trace.on
+        replica, tracing = hosted.replica, self._trace.enabled
         if not tracing and not self._failpoints.armed:  # the common case of a broker without a harness
             for effect in replica.step(event):
                 self._carry_out[type(effect)](hosted, effect)
@@ -178,56 +178,63 @@ class EffectRunner:
 
     # -- with anything armed -------------------------------------------------------------------------------
 
-    def _run_effects(self, hosted: HostedPartition, walk: StepInProgress) -> None:
+    def _run_effects(self, hosted: HostedPartition, in_progress: StepInProgress) -> None:
         """Carries out what is left of a step, up to where it is held."""
         while True:
-            while walk.stops and walk.stops[0].after <= walk.done:
-                if self._hold_at(hosted, walk, walk.stops.pop(0)):
+            while in_progress.stops and in_progress.stops[0].after <= in_progress.done:
+                if self._hold_at(hosted, in_progress, in_progress.stops.pop(0)):
                     return
-            if walk.done == len(walk.effects):
+            if in_progress.done == len(in_progress.effects):
                 break
-            effect = walk.effects[walk.done]
+            effect = in_progress.effects[in_progress.done]
             if not isinstance(effect, _BEFORE_THEIR_LINES):
-                self._write_lines(hosted, walk, walk.stops[0].shown if walk.stops else len(walk.lines))
+                self._write_lines(
+                    hosted,
+                    in_progress,
+                    in_progress.stops[0].shown if in_progress.stops else len(in_progress.lines),
+                )
             flushed = hosted.log.recovery_point
             self._carry_out[type(effect)](hosted, effect)
-            walk.done += 1
+            in_progress.done += 1
             if isinstance(effect, Append) and hosted.log.recovery_point > flushed:
-                walk.stops.insert(0, self._fsync_stop(hosted, walk))
-        self._write_lines(hosted, walk, len(walk.lines))
+                in_progress.stops.insert(0, self._fsync_stop(hosted, in_progress))
+        self._write_lines(hosted, in_progress, len(in_progress.lines))
 
-    def _hold_at(self, hosted: HostedPartition, walk: StepInProgress, stop: Stop) -> bool:
-        self._write_lines(hosted, walk, stop.shown)
-        hosted.held, walk.at = walk, stop.place  # also while the whole process stands still there
-        if self._failpoints.meet(stop.place, partial(self._resume, hosted)) is Fate.HELD:
+    def _hold_at(self, hosted: HostedPartition, in_progress: StepInProgress, stop: Stop) -> bool:
+        self._write_lines(hosted, in_progress, stop.shown)
+        hosted.held_step, in_progress.at = (
+            in_progress,
+            stop.site,
+        )  # also while the whole process stands still there
+        if self._failpoints.meet(stop.site, partial(self._resume, hosted)) is Fate.HELD:
             return True
-        hosted.held = walk.at = None
+        hosted.held_step = in_progress.at = None
         return False
 
-    def _write_lines(self, hosted: HostedPartition, walk: StepInProgress, lines: int) -> None:
+    def _write_lines(self, hosted: HostedPartition, in_progress: StepInProgress, lines: int) -> None:
         """The first so many lines are in the trace."""
-        if walk.lines_written < lines:
+        if in_progress.lines_written < lines:
             self._trace.write_replica_lines(
-                hosted.topic, hosted.partition, walk.lines[walk.lines_written : lines]
+                hosted.topic, hosted.partition, in_progress.lines[in_progress.lines_written : lines]
             )
-            walk.lines_written = lines
+            in_progress.lines_written = lines
 
-    def _fsync_stop(self, hosted: HostedPartition, walk: StepInProgress) -> Stop:
-        place = FailpointSite(name="D.fsync", topic=hosted.topic, partition=hosted.partition,
+    def _fsync_stop(self, hosted: HostedPartition, in_progress: StepInProgress) -> Stop:
+        site = FailpointSite(name="D.fsync", topic=hosted.topic, partition=hosted.partition,
                       epoch=hosted.replica.leader_epoch, offset=hosted.log.recovery_point)  # fmt: skip
-        return Stop(after=walk.done, shown=walk.lines_written, place=place)
+        return Stop(after=in_progress.done, shown=in_progress.lines_written, site=site)
 
     def _resume(self, hosted: HostedPartition) -> None:
         """The rest of the step it was held in, then what has come since."""
         if self._closed:
             return
-        walk, hosted.held = hosted.held, None
-        assert walk is not None, f"{hosted.key} is not held"
+        in_progress, hosted.held_step = hosted.held_step, None
+        assert in_progress is not None, f"{hosted.key} is not held"
         assert not self._stepping, f"{hosted.key} is let go inside a step"
-        walk.at = None
-        self._queue.extend((hosted, event) for event in hosted.later)
-        hosted.later.clear()
-        self._run_queue((hosted, walk))
+        in_progress.at = None
+        self._queue.extend((hosted, event) for event in hosted.deferred_events)
+        hosted.deferred_events.clear()
+        self._run_queue((hosted, in_progress))
         self._on_resume(hosted)
 
 

@@ -45,7 +45,7 @@ class RequestedPartition:
 class DelayedFetch:
     """A fetch on its way."""
 
-    readings: "FetchRequests"
+    fetch_requests: "FetchRequests"
     connection: Connection
     head: RequestHeader
     replica: int
@@ -63,9 +63,9 @@ class DelayedFetch:
         self.answers = [None] * len(self.wanted)
         self.outstanding = sum([each.hosted is not None for each in self.wanted])
         if not self.outstanding:
-            self.readings.try_complete(self)
+            self.fetch_requests.try_complete(self)
             return
-        post = self.readings.host.post
+        post = self.fetch_requests.replica_manager.post
         for index, each in enumerate(self.wanted):
             if each.hosted is not None:
                 post(
@@ -89,47 +89,47 @@ class DelayedFetch:
             self.heard.add(index)
         self.outstanding -= 1
         if not self.outstanding:
-            self.readings.try_complete(self)
+            self.fetch_requests.try_complete(self)
 
 
 class FetchRequests:
     """All fetches of a broker: it answers and parks them, and wakes them when told that something moved."""
 
     def __init__(self) -> None:
-        self.host: ReplicaManager  # set by the broker, which both belong to
+        self.replica_manager: ReplicaManager  # set by the broker, which both belong to
         self._purgatory = DelayedFetchPurgatory()
         self._woken: list[Any] = []
 
-    def start(self, reading: DelayedFetch) -> None:
-        reading.connection.on_close.append(lambda: self._drop(reading))
-        reading.read_partitions(again=False)
+    def start(self, fetch: DelayedFetch) -> None:
+        fetch.connection.on_close.append(lambda: self._drop(fetch))
+        fetch.read_partitions(again=False)
 
-    def try_complete(self, reading: DelayedFetch) -> None:
+    def try_complete(self, fetch: DelayedFetch) -> None:
         """Every partition has spoken: answer or park."""
         try:
-            fetched, size, at_once = self._collect(reading)
+            fetched, size, at_once = self._collect(fetch)
         except Exception as error:
             halt_process("read-failed", error)
-        missing = reading.min_bytes - size
-        silent = bool(reading.wanted) and not any(each is not None for each in fetched)
-        if not silent and (at_once or missing <= 0 or reading.deadline_ms <= now_ms()):
-            self._send_response(reading, fetched)
+        missing = fetch.min_bytes - size
+        silent = bool(fetch.wanted) and not any(each is not None for each in fetched)
+        if not silent and (at_once or missing <= 0 or fetch.deadline_ms <= now_ms()):
+            self._send_response(fetch, fetched)
             return
-        keys = [each.hosted.key for each in reading.wanted if each.hosted is not None]
+        keys = [each.hosted.key for each in fetch.wanted if each.hosted is not None]
         self._purgatory.park(
-            reading,
+            fetch,
             keys,
-            consumer=reading.replica == CONSUMER,
+            consumer=fetch.replica == CONSUMER,
             missing_bytes=missing,
-            deadline_ms=reading.deadline_ms,
+            deadline_ms=fetch.deadline_ms,
         )
 
-    def _collect(self, reading: DelayedFetch) -> tuple[list[FetchedPartition | None], int, bool]:
+    def _collect(self, fetch: DelayedFetch) -> tuple[list[FetchedPartition | None], int, bool]:
         """What the answer would hold, how many bytes, and whether it must not wait (KIP-74: the first
         partition with data gives a batch, however large). None for whoever says nothing."""
         fetched: list[FetchedPartition | None] = []
-        size, at_once = 0, not reading.wanted
-        for each, answer in zip(reading.wanted, reading.answers, strict=True):
+        size, at_once = 0, not fetch.wanted
+        for each, answer in zip(fetch.wanted, fetch.answers, strict=True):
             if answer is None and each.hosted is not None:
                 fetched.append(None)
                 continue
@@ -142,7 +142,7 @@ class FetchRequests:
                 at_once = True
                 continue
             records = b""
-            room = min(each.max_bytes, reading.max_bytes - size)
+            room = min(each.max_bytes, fetch.max_bytes - size)
             if answer.start < answer.end and each.hosted is not None and (room > 0 or not size):
                 records = each.hosted.log.read(answer.start, answer.end, max(room, 1))
                 size += len(records)
@@ -160,19 +160,19 @@ class FetchRequests:
             )
         return fetched, size, at_once
 
-    def _send_response(self, reading: DelayedFetch, fetched: list[FetchedPartition | None]) -> None:
+    def _send_response(self, fetch: DelayedFetch, fetched: list[FetchedPartition | None]) -> None:
         topics: list[tuple[str, list[FetchedPartition]]] = []
-        for each, answer in zip(reading.wanted, fetched, strict=True):
+        for each, answer in zip(fetch.wanted, fetched, strict=True):
             if answer is None:
                 continue
             if not topics or topics[-1][0] != each.topic:
                 topics.append((each.topic, []))
             topics[-1][1].append(answer)
-        if reading.connection.closed:
+        if fetch.connection.closed:
             return
-        reading.connection.on_close.pop()
-        reading.connection.answer(
-            write_fetch_response(reading.head.version, reading.head.correlation, topics)
+        fetch.connection.on_close.pop()
+        fetch.connection.answer(
+            write_fetch_response(fetch.head.version, fetch.head.correlation, topics)
         )
 
     # -- waking --------------------------------------------------------------------------------------------
@@ -197,11 +197,11 @@ class FetchRequests:
 
     def _retry_woken(self) -> None:
         woken, self._woken = self._woken, []
-        for reading in woken:
-            if not reading.connection.closed:
-                reading.read_partitions(again=True)
+        for fetch in woken:
+            if not fetch.connection.closed:
+                fetch.read_partitions(again=True)
 
-    def _drop(self, reading: DelayedFetch) -> None:
-        self._purgatory.forget(reading)
+    def _drop(self, fetch: DelayedFetch) -> None:
+        self._purgatory.forget(fetch)
         with contextlib.suppress(ValueError):
-            self._woken.remove(reading)
+            self._woken.remove(fetch)

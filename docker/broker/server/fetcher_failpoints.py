@@ -20,70 +20,70 @@ class FetcherFailpoints:
 
     def __init__(
         self,
-        points: Failpoints,
+        failpoints: Failpoints,
         look: Callable[[], None],
         lost: Callable[[HostedPartition, FollowerRequest], None],
     ) -> None:
-        self._failpoints = points
+        self._failpoints = failpoints
         self._look = look
         self._lost = lost
         self._waiting: dict[Key, FollowerRequest] = {}  # requests held back, or whose answer is
         self._let_go: dict[Key, FollowerRequest] = {}  # requests that may go now, unasked
         self._begun: dict[Key, int] = {}  # the leader epoch in which something was last answered
 
-    def is_waiting(self, hosted: HostedPartition, wish: FollowerRequest) -> bool:
+    def is_waiting(self, hosted: HostedPartition, request: FollowerRequest) -> bool:
         """Whether this wish must not be asked now."""
-        return hosted.held is not None or self._waiting.get(hosted.key) == wish
+        return hosted.held_step is not None or self._waiting.get(hosted.key) == request
 
-    def note_answered(self, hosted: HostedPartition, wish: FollowerRequest) -> None:
+    def note_answered(self, hosted: HostedPartition, request: FollowerRequest) -> None:
         """Something was answered: the fetches after it are not the first request of this leader epoch."""
-        self._begun[hosted.key] = wish.leader_epoch
+        self._begun[hosted.key] = request.leader_epoch
 
-    def may_send(self, hosted: HostedPartition, wish: FollowerRequest) -> bool:
+    def may_send(self, hosted: HostedPartition, request: FollowerRequest) -> bool:
         """Whether this wish goes out now; to be asked once before each sending."""
         if not self._failpoints.armed and not self._let_go:
             return True
         key = hosted.key
-        if self._let_go.pop(key, None) == wish or isinstance(wish, LogEndsRequest):
+        if self._let_go.pop(key, None) == request or isinstance(request, LogEndsRequest):
             return True
-        first = isinstance(wish, EndOffsetRequest) or self._begun.get(key) != wish.leader_epoch
-        place = _site("F.epoch_req" if first else "F.before_refetch", hosted, wish)
-        fate = self._failpoints.meet(place, partial(self._release, key, wish))
+        first = isinstance(request, EndOffsetRequest) or self._begun.get(key) != request.leader_epoch
+        site = _site("F.epoch_req" if first else "F.before_refetch", hosted, request)
+        fate = self._failpoints.meet(site, partial(self._release, key, request))
         if fate is Fate.HELD:
-            self._waiting[key] = wish
+            self._waiting[key] = request
         elif fate is Fate.DROPPED:
-            self._lost(hosted, wish)
+            self._lost(hosted, request)
         return fate is Fate.GO
 
-    def may_take(self, hosted: HostedPartition, wish: FollowerRequest, take: Callable[[], None]) -> bool:
+    def may_take(self, hosted: HostedPartition, request: FollowerRequest, take: Callable[[], None]) -> bool:
         """Whether the answer to this wish is taken now; else `take` is called when it is let go."""
         if not self._failpoints.armed:
             return True
 
         def late() -> None:
-            self._stop_waiting(hosted.key, wish)
+            self._stop_waiting(hosted.key, request)
             take()
             self._look()
 
-        fate = self._failpoints.meet(_site("F.fetch_resp", hosted, wish), late)
+        fate = self._failpoints.meet(_site("F.fetch_resp", hosted, request), late)
         if fate is Fate.HELD:
-            self._waiting[hosted.key] = wish
+            self._waiting[hosted.key] = request
         elif fate is Fate.DROPPED:
-            self._lost(hosted, wish)
+            self._lost(hosted, request)
         return fate in (Fate.GO, Fate.DOUBLED)
 
-    def _release(self, key: Key, wish: FollowerRequest) -> None:
-        self._stop_waiting(key, wish)
-        self._let_go[key] = wish
+    def _release(self, key: Key, request: FollowerRequest) -> None:
+        self._stop_waiting(key, request)
+        self._let_go[key] = request
         self._look()
 
-    def _stop_waiting(self, key: Key, wish: FollowerRequest) -> None:
-        if self._waiting.get(key) == wish:
+    def _stop_waiting(self, key: Key, request: FollowerRequest) -> None:
+        if self._waiting.get(key) == request:
             del self._waiting[key]
 
 
-def _site(name: str, hosted: HostedPartition, wish: FollowerRequest) -> FailpointSite:
+def _site(name: str, hosted: HostedPartition, request: FollowerRequest) -> FailpointSite:
     return FailpointSite(
-        name=name, topic=hosted.topic, partition=hosted.partition, epoch=wish.leader_epoch, peer=wish.leader,
-        offset=-1 if isinstance(wish, EndOffsetRequest | LogEndsRequest) else wish.offset,
+        name=name, topic=hosted.topic, partition=hosted.partition, epoch=request.leader_epoch,
+        peer=request.leader, offset=-1 if isinstance(request, EndOffsetRequest | LogEndsRequest) else request.offset,
     )  # fmt: skip

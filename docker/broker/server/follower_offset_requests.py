@@ -25,10 +25,10 @@ from broker.server.config import Config
 from broker.server.effect_runner import HostedPartition, Key
 from broker.server.node_connection import NodeConnection, Unreachable
 from broker.server.replica_manager import ReplicaManager, now_ms
+from broker.storage.offsets_by_timestamp import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from broker.wire.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from broker.wire.codec import make, request_parts
 
-EARLIEST, LATEST = -2, -1
 _LINES_MAX = 8
 OffsetRequest = EndOffsetRequest | LogEndsRequest
 
@@ -39,7 +39,7 @@ class FollowerOffsetRequests:
 
     def __init__(
         self,
-        host: ReplicaManager,
+        replica_manager: ReplicaManager,
         dial: Callable[[], NodeConnection],
         *,
         answered: Callable[[HostedPartition, FollowerRequest], None],
@@ -47,28 +47,28 @@ class FollowerOffsetRequests:
         unreachable: Callable[[HostedPartition, FollowerRequest, Unreachable], None],
         done: Callable[[], None],
     ) -> None:
-        self._replica_manager = host
-        self._config: Config = host.config
+        self._replica_manager = replica_manager
+        self._config: Config = replica_manager.config
         self._dial = dial
         self._answered = answered
         self._failed = failed
         self._unreachable = unreachable
         self._done = done
         self._room = asyncio.Semaphore(_LINES_MAX)
-        self._lines: list[NodeConnection] = []  # free ones
+        self._free_connections: list[NodeConnection] = []  # free ones
         self._running: dict[Key, tuple[OffsetRequest, asyncio.Task[None]]] = {}
 
-    def is_running(self, hosted: HostedPartition, wish: OffsetRequest) -> bool:
+    def is_running(self, hosted: HostedPartition, request: OffsetRequest) -> bool:
         """Whether this is being asked already."""
         running = self._running.get(hosted.key)
-        return running is not None and running[0] == wish
+        return running is not None and running[0] == request
 
-    def begin(self, hosted: HostedPartition, wish: OffsetRequest) -> asyncio.Task[None]:
+    def begin(self, hosted: HostedPartition, request: OffsetRequest) -> asyncio.Task[None]:
         earlier = self._running.get(hosted.key)
         if earlier is not None:
             earlier[1].cancel()
-        task = asyncio.create_task(self._run(hosted, wish), name=f"errand to {wish.leader}")
-        self._running[hosted.key] = wish, task
+        task = asyncio.create_task(self._run(hosted, request), name=f"offset request to {request.leader}")
+        self._running[hosted.key] = request, task
         task.add_done_callback(lambda done: self._finish_task(hosted, done))
         return task
 
@@ -78,8 +78,8 @@ class FollowerOffsetRequests:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for line in self._lines:
-            line.close()
+        for connection in self._free_connections:
+            connection.close()
 
     def _finish_task(self, hosted: HostedPartition, task: asyncio.Task[None]) -> None:
         running = self._running.get(hosted.key)
@@ -91,74 +91,79 @@ class FollowerOffsetRequests:
                 halt_process("fetcher-failed", failure)
             self._done()
 
-    async def _run(self, hosted: HostedPartition, wish: OffsetRequest) -> None:
+    async def _run(self, hosted: HostedPartition, request: OffsetRequest) -> None:
         async with self._room:
-            line = self._lines.pop() if self._lines else self._dial()
+            connection = self._free_connections.pop() if self._free_connections else self._dial()
             try:
-                if isinstance(wish, LogEndsRequest):
-                    await self._request_log_ends(line, hosted, wish)
+                if isinstance(request, LogEndsRequest):
+                    await self._request_log_ends(connection, hosted, request)
                 else:
-                    await self._request_end_offset(line, hosted, wish)
+                    await self._request_end_offset(connection, hosted, request)
             except Unreachable as failure:
-                line.close()
-                self._unreachable(hosted, wish, failure)
+                connection.close()
+                self._unreachable(hosted, request, failure)
             except asyncio.CancelledError:
-                line.close()
+                connection.close()
                 raise
             else:
-                self._lines.append(line)
+                self._free_connections.append(connection)
 
     async def _request_log_ends(
-        self, line: NodeConnection, hosted: HostedPartition, wish: LogEndsRequest
+        self, connection: NodeConnection, hosted: HostedPartition, request: LogEndsRequest
     ) -> None:
-        start_error, start = await self._request_offset(line, hosted, wish, EARLIEST)
-        end_error, end = await self._request_offset(line, hosted, wish, LATEST)
+        start_error, start = await self._request_offset(connection, hosted, request, EARLIEST_TIMESTAMP)
+        end_error, end = await self._request_offset(connection, hosted, request, LATEST_TIMESTAMP)
         error = start_error or end_error
         self._replica_manager.post(
             hosted,
             LogEndsResponse(
-                now_ms=now_ms(), leader=wish.leader, asked=wish, error=error, log_start=start, log_end=end
+                now_ms=now_ms(),
+                leader=request.leader,
+                asked=request,
+                error=error,
+                log_start=start,
+                log_end=end,
             ),
         )
-        self._report(hosted, wish, error)
+        self._report(hosted, request, error)
 
-    def _report(self, hosted: HostedPartition, wish: OffsetRequest, error: int) -> None:
+    def _report(self, hosted: HostedPartition, request: OffsetRequest, error: int) -> None:
         if error:
-            self._failed(hosted, wish, error)
+            self._failed(hosted, request, error)
         else:
-            self._answered(hosted, wish)
+            self._answered(hosted, request)
 
     async def _request_offset(
-        self, line: NodeConnection, hosted: HostedPartition, wish: LogEndsRequest, timestamp: int
+        self, connection: NodeConnection, hosted: HostedPartition, request: LogEndsRequest, timestamp: int
     ) -> tuple[int, int]:
-        request, parts = request_parts(LIST_OFFSETS, 7)
+        cls, parts = request_parts(LIST_OFFSETS, 7)
         asked = make(
             parts.ListOffsetsPartition,
             partition_index=hosted.partition,
             timestamp=timestamp,
-            current_leader_epoch=epoch_to_send(self._replica_manager.rules, wish),
+            current_leader_epoch=epoch_to_send(self._replica_manager.rules, request),
         )
         topic = make(parts.ListOffsetsTopic, name=hosted.topic, partitions=(asked,))
-        body = make(request, replica_id=self._config.node_id, isolation_level=0, topics=(topic,))
-        answer = await line.send_request(
+        body = make(cls, replica_id=self._config.node_id, isolation_level=0, topics=(topic,))
+        answer = await connection.send_request(
             LIST_OFFSETS, 7, body, timeout_s=self._config.socket_timeout_ms / 1000
         )
         part = _single_partition(answer)
         return int(part.error_code), part.offset
 
     async def _request_end_offset(
-        self, line: NodeConnection, hosted: HostedPartition, wish: EndOffsetRequest
+        self, connection: NodeConnection, hosted: HostedPartition, request: EndOffsetRequest
     ) -> None:
-        request, parts = request_parts(OFFSET_FOR_LEADER_EPOCH, 4)
+        cls, parts = request_parts(OFFSET_FOR_LEADER_EPOCH, 4)
         asked = make(
             parts.OffsetForLeaderPartition,
             partition=hosted.partition,
-            leader_epoch=wish.epoch,
-            current_leader_epoch=epoch_to_send(self._replica_manager.rules, wish),
+            leader_epoch=request.epoch,
+            current_leader_epoch=epoch_to_send(self._replica_manager.rules, request),
         )
         topic = make(parts.OffsetForLeaderTopic, topic=hosted.topic, partitions=(asked,))
-        body = make(request, replica_id=self._config.node_id, topics=(topic,))
-        answer = await line.send_request(
+        body = make(cls, replica_id=self._config.node_id, topics=(topic,))
+        answer = await connection.send_request(
             OFFSET_FOR_LEADER_EPOCH, 4, body, timeout_s=self._config.socket_timeout_ms / 1000
         )
         part = _single_partition(answer)
@@ -168,14 +173,14 @@ class FollowerOffsetRequests:
         error = int(part.error_code)
         self._replica_manager.post(
             hosted,
-            EndOffsetResponse(now_ms=now_ms(), leader=wish.leader, asked=wish, error=error, end=end),
+            EndOffsetResponse(now_ms=now_ms(), leader=request.leader, asked=request, error=error, end=end),
         )
-        self._report(hosted, wish, error)
+        self._report(hosted, request, error)
 
 
-def epoch_to_send(rules: Rules, wish: FollowerRequest) -> int:
+def epoch_to_send(rules: Rules, request: FollowerRequest) -> int:
     """What the generations that do not fence could not send."""
-    return wish.leader_epoch if rules.fences_followers or rules.credits_this_epoch_only else NO_EPOCH
+    return request.leader_epoch if rules.fences_followers or rules.credits_this_epoch_only else NO_EPOCH
 
 
 def _single_partition(answer: Any) -> Any:

@@ -43,18 +43,18 @@ class MetadataPublisher:
     """The task that keeps one broker informed."""
 
     def __init__(
-        self, config: Config, broker: int, metadata: Callable[[], Metadata], points: Failpoints
+        self, config: Config, broker: int, metadata: Callable[[], Metadata], failpoints: Failpoints
     ) -> None:
         self._broker = broker
         self._metadata = metadata
         self._config = config
-        self._failpoints = points
+        self._failpoints = failpoints
         self._more = asyncio.Event()
         self._timeout_s = max(0.2, config.session_timeout_ms / 3000)
         self._messages: list[_PendingMessage] = []  # still to be sent, in order
         self._latest: Metadata | None = None  # that became a message
-        self._line = NodeConnection(f"broker {broker}", self._address, "controller")
-        self._task = asyncio.create_task(self._run(), name=f"herald {broker}")
+        self._connection = NodeConnection(f"broker {broker}", self._address, "controller")
+        self._task = asyncio.create_task(self._run(), name=f"metadata publisher {broker}")
 
     def publish(self) -> None:
         """There is new metadata."""
@@ -84,19 +84,19 @@ class MetadataPublisher:
     async def close(self) -> None:
         self._task.cancel()
         await asyncio.wait([self._task])
-        self._line.close()
+        self._connection.close()
 
     # -- failpoints ------------------------------------------------------------------------------------------
 
     def _meet_failpoint(self, message: _PendingMessage) -> bool:
         """Whether there is such a message: not if it is dropped. One that is held stands in the queue, and
         all that comes later behind it."""
-        places = _sites(self._broker, message.metadata, message.before)
+        sites = _sites(self._broker, message.metadata, message.before)
         fate = self._failpoints.meet(
-            places[0],
+            sites[0],
             partial(self._release, message),
-            also=places[1:],
-            freight=CarriedEpochs(epochs=_leader_epochs(message.metadata)),
+            also=sites[1:],
+            carried=CarriedEpochs(epochs=_leader_epochs(message.metadata)),
         )
         if fate is Fate.HELD:
             message.may_go = False
@@ -155,13 +155,13 @@ class MetadataPublisher:
         """Whether it is done with: answered, or never to be taken any more."""
         metadata, epoch, frame = message.metadata, message.epoch, message.frame
         try:
-            _, answer = await self._line.exchange_frames(
+            _, answer = await self._connection.exchange_frames(
                 lambda number: frame or write_leader_and_isr(number, self._broker, epoch, metadata),
                 timeout_s=self._timeout_s,
             )
             error = read_leader_and_isr_response(answer)
         except (Unreachable, WireError) as failure:
-            self._line.close()
+            self._connection.close()
             if not quiet:
                 log(
                     "warning", "news-unanswered", broker=self._broker, version=metadata.version, why=failure
@@ -180,7 +180,7 @@ class MetadataPublisher:
 
 def _sites(broker: int, metadata: Metadata, before: Metadata | None) -> list[FailpointSite]:
     """One for each partition of which the broker hears something new, or one without a partition."""
-    places = [
+    sites = [
         FailpointSite(
             name="C.elected", topic=name, partition=part.partition, epoch=part.leader_epoch, peer=broker
         )
@@ -188,7 +188,7 @@ def _sites(broker: int, metadata: Metadata, before: Metadata | None) -> list[Fai
         for part in topic.partitions
         if not _already_knew(before, name, part)
     ]
-    return places or [FailpointSite(name="C.elected", peer=broker)]
+    return sites or [FailpointSite(name="C.elected", peer=broker)]
 
 
 def _already_knew(before: Metadata | None, topic: str, part: PartitionInfo) -> bool:

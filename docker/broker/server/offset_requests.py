@@ -57,7 +57,7 @@ class PendingAnswers:
 
 
 def _ask_replicas(
-    host: ReplicaManager,
+    replica_manager: ReplicaManager,
     found: Sequence[tuple[HostedPartition | None, int]],
     event: Callable[[int, Any], Any],
     then: Callable[[list[Any]], None],
@@ -66,10 +66,10 @@ def _ask_replicas(
     asked = [
         (index, hosted) for index, (hosted, error) in enumerate(found) if hosted is not None and not error
     ]
-    gathering = PendingAnswers(answers=[error for _, error in found], outstanding=len(asked) + 1, then=then)
+    pending = PendingAnswers(answers=[error for _, error in found], outstanding=len(asked) + 1, then=then)
     for index, hosted in asked:
-        host.post(hosted, event(index, (gathering, index)))
-    gathering.finish_one()
+        replica_manager.post(hosted, event(index, (pending, index)))
+    pending.finish_one()
 
 
 def requesting_replica(replica: int, me: int) -> int:
@@ -82,18 +82,18 @@ def _find_answer(hosted: HostedPartition | None, timestamp: int, answer: Any) ->
     """The error, and what ListOffsets tells, of the replica's answer: of a time it has told the HW, below
     which the record is looked for. There may be none: then the offset is -1, and that is no error."""
     error = answer if isinstance(answer, int) else answer.error
-    told: dict[str, Any] = {"offset": -1, "timestamp": -1}
+    fields: dict[str, Any] = {"offset": -1, "timestamp": -1}
     if error or timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) or hosted is None:
         if not error:
-            told |= {"offset": answer.offset, "leader_epoch": answer.leader_epoch}
-        return error, told
+            fields |= {"offset": answer.offset, "leader_epoch": answer.leader_epoch}
+        return error, fields
     try:
         found = find_offset(hosted.log, timestamp, answer.offset)
     except (OSError, ValueError) as failure:
         halt_process("read-failed", failure)
     if found is not None:
-        told = {"offset": found.offset, "timestamp": found.timestamp, "leader_epoch": found.epoch}
-    return error, told
+        fields = {"offset": found.offset, "timestamp": found.timestamp, "leader_epoch": found.epoch}
+    return error, fields
 
 
 def _check_timestamp(
@@ -107,7 +107,7 @@ def _check_timestamp(
 
 
 def handle_list_offsets(
-    host: ReplicaManager,
+    replica_manager: ReplicaManager,
     find_partition: FindPartition,
     connection: Connection,
     frame: bytes,
@@ -115,7 +115,7 @@ def handle_list_offsets(
 ) -> None:
     """Serve one ListOffsets 1-7: the first offset, the next, the first since a time, the youngest's."""
     request = read_request(frame, head)
-    replica = requesting_replica(request.replica_id, host.config.node_id)
+    replica = requesting_replica(request.replica_id, replica_manager.config.node_id)
     asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
     found = [
         _check_timestamp(find_partition(name, part.partition_index), part.timestamp) for name, part in asked
@@ -135,13 +135,13 @@ def handle_list_offsets(
         cls, parts = response_parts(LIST_OFFSETS, head.version)
         topics: dict[str, list[Any]] = {}
         for (name, part), (hosted, _), each in zip(asked, found, answers, strict=True):
-            error, told = _find_answer(hosted, part.timestamp, each)
+            error, fields = _find_answer(hosted, part.timestamp, each)
             topics.setdefault(name, []).append(
                 make(
                     parts.ListOffsetsPartitionResponse,
                     partition_index=part.partition_index,
                     error_code=error_code(error),
-                    **told,
+                    **fields,
                 )
             )
         results = tuple(
@@ -151,11 +151,11 @@ def handle_list_offsets(
         body = make(cls, throttle_time=_NO_TIME, topics=results)
         connection.answer(write_response(head.correlation, body))
 
-    _ask_replicas(host, found, event, answer)
+    _ask_replicas(replica_manager, found, event, answer)
 
 
 def handle_offset_for_leader_epoch(
-    host: ReplicaManager,
+    replica_manager: ReplicaManager,
     find_partition: FindPartition,
     connection: Connection,
     frame: bytes,
@@ -163,7 +163,7 @@ def handle_offset_for_leader_epoch(
 ) -> None:
     """Serve one OffsetForLeaderEpoch 2-4."""
     request = read_request(frame, head)
-    replica = requesting_replica(getattr(request, "replica_id", -1), host.config.node_id)
+    replica = requesting_replica(getattr(request, "replica_id", -1), replica_manager.config.node_id)
     asked = [(topic.topic, part) for topic in request.topics for part in topic.partitions]
     found = [find_partition(name, part.partition) for name, part in asked]
 
@@ -199,4 +199,4 @@ def handle_offset_for_leader_epoch(
         body = make(cls, throttle_time=_NO_TIME, topics=results)
         connection.answer(write_response(head.correlation, body))
 
-    _ask_replicas(host, found, event, answer)
+    _ask_replicas(replica_manager, found, event, answer)

@@ -62,15 +62,19 @@ class PendingProduce:
 
 
 def handle_produce(
-    host: ReplicaManager, find: FindPartition, connection: Connection, frame: bytes, head: RequestHeader
+    replica_manager: ReplicaManager,
+    find: FindPartition,
+    connection: Connection,
+    frame: bytes,
+    head: RequestHeader,
 ) -> None:
     """Serve one Produce 3-9."""
     request = read_request(frame, head)
     acks = int(request.acks)
-    producing = PendingProduce(connection=connection, head=head, acks=acks)
+    pending = PendingProduce(connection=connection, head=head, acks=acks)
     timeout_ms = max(0, int(request.timeout.total_seconds() * 1000))
     transactional = request.transactional_id is not None
-    limit = host.config.message_max_bytes
+    limit = replica_manager.config.message_max_bytes
     asked: list[tuple[HostedPartition, Produce]] = []
     for topic in request.topic_data:
         for part in topic.partition_data:
@@ -81,25 +85,25 @@ def handle_produce(
                 error = errors.INVALID_REQUIRED_ACKS
             elif transactional:
                 error = errors.INVALID_REQUEST  # transactions are not served
-            index = len(producing.answers)
-            producing.answers.append((topic.name, part.index, error, -1, -1))
+            index = len(pending.answers)
+            pending.answers.append((topic.name, part.index, error, -1, -1))
             if not error and hosted is not None and batch is not None:
                 asked.append(
                     (
                         hosted,
                         Produce(
                             now_ms=now_ms(),
-                            token=(producing, index),
+                            token=(pending, index),
                             acks=acks,
                             timeout_ms=timeout_ms,
                             batches=(batch,),
                         ),
                     )
                 )
-    producing.outstanding += len(asked)
+    pending.outstanding += len(asked)
     for hosted, event in asked:
-        host.post(hosted, event)
-    producing.finish_one()
+        replica_manager.post(hosted, event)
+    pending.finish_one()
 
 
 def _read_batch(records: Any, version: int, limit: int) -> tuple[Batch | None, int]:

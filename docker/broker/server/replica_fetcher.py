@@ -38,7 +38,7 @@ Requests = dict[Key, tuple[HostedPartition, FollowerRequest]]
 class Backoff:
     """A wish that went wrong, and until when it is not made again."""
 
-    wish: FollowerRequest
+    request: FollowerRequest
     until_ms: int
 
 
@@ -48,17 +48,17 @@ class ReplicaFetcher:
     def __init__(
         self,
         leader: int,
-        host: ReplicaManager,
+        replica_manager: ReplicaManager,
         dial: Callable[[], NodeConnection],
         broker_epoch: Callable[[], int],
     ) -> None:
         self.leader = leader
-        self._replica_manager = host
-        self._config: Config = host.config
-        self._line = dial()
-        self._fetcher_failpoints = FetcherFailpoints(host.points, self.refresh, self._back_off)
+        self._replica_manager = replica_manager
+        self._config: Config = replica_manager.config
+        self._connection = dial()
+        self._fetcher_failpoints = FetcherFailpoints(replica_manager.failpoints, self.refresh, self._back_off)
         self._offset_requests = FollowerOffsetRequests(
-            host,
+            replica_manager,
             dial,
             answered=self._fetcher_failpoints.note_answered,
             failed=self._handle_error,
@@ -79,7 +79,7 @@ class ReplicaFetcher:
         asked = self._in_flight
         if (
             self._waiting is not None
-            and {key: wish for key, (_, wish) in self._collect_requests().items()} != asked
+            and {key: request for key, (_, request) in self._collect_requests().items()} != asked
         ):
             self._waiting.cancel()
 
@@ -87,26 +87,26 @@ class ReplicaFetcher:
         self._task.cancel()
         await asyncio.wait([self._task])
         await self._offset_requests.close()
-        self._line.close()
+        self._connection.close()
 
     def _collect_requests(self) -> Requests:
         now = now_ms()
-        wishes: Requests = {}
-        for key, hosted in self._replica_manager.hosted.items():
-            wish = hosted.replica.next_request()
+        requests: Requests = {}
+        for key, hosted in self._replica_manager.partitions.items():
+            request = hosted.replica.next_request()
             if (
-                wish is None
-                or wish.leader != self.leader
-                or self._fetcher_failpoints.is_waiting(hosted, wish)
+                request is None
+                or request.leader != self.leader
+                or self._fetcher_failpoints.is_waiting(hosted, request)
             ):
                 continue
-            if not isinstance(wish, FetchRequest) and self._offset_requests.is_running(hosted, wish):
+            if not isinstance(request, FetchRequest) and self._offset_requests.is_running(hosted, request):
                 continue
             delay = self._delays.get(key)
-            if delay is not None and delay.wish == wish and now < delay.until_ms:
+            if delay is not None and delay.request == request and now < delay.until_ms:
                 continue
-            wishes[key] = hosted, wish
-        return wishes
+            requests[key] = hosted, request
+        return requests
 
     async def _run(self) -> None:
         try:
@@ -115,32 +115,32 @@ class ReplicaFetcher:
                 fetches, others = self._split_fetches(self._collect_requests())
                 if await self._start_offset_requests(others):
                     continue
-                wishes = self._drop_held(fetches)
-                if not wishes:
+                requests = self._drop_held(fetches)
+                if not requests:
                     await self._pause()
-                elif not await self._run_fetch(wishes):
-                    self._line.close()
+                elif not await self._run_fetch(requests):
+                    self._connection.close()
                     await self._pause(self._config.fetch_backoff_ms)
         except asyncio.CancelledError:
             raise
         except Exception as error:
             halt_process("fetcher-failed", error)
 
-    def _drop_held(self, wishes: Requests) -> Requests:
-        return {key: each for key, each in wishes.items() if self._fetcher_failpoints.may_send(*each)}
+    def _drop_held(self, requests: Requests) -> Requests:
+        return {key: each for key, each in requests.items() if self._fetcher_failpoints.may_send(*each)}
 
-    def _split_fetches(self, wishes: Requests) -> tuple[Requests, Requests]:
+    def _split_fetches(self, requests: Requests) -> tuple[Requests, Requests]:
         """Those to fetch, and the others."""
-        others = {key: each for key, each in wishes.items() if not isinstance(each[1], FetchRequest)}
-        fetches = {key: each for key, each in wishes.items() if key not in others} if others else wishes
+        others = {key: each for key, each in requests.items() if not isinstance(each[1], FetchRequest)}
+        fetches = {key: each for key, each in requests.items() if key not in others} if others else requests
         return fetches, others
 
-    async def _start_offset_requests(self, wishes: Requests) -> bool:
+    async def _start_offset_requests(self, requests: Requests) -> bool:
         """Whether any was begun: then wishes are looked at anew."""
         begun = [
-            self._offset_requests.begin(hosted, wish)
-            for hosted, wish in self._drop_held(wishes).values()
-            if not isinstance(wish, FetchRequest)
+            self._offset_requests.begin(hosted, request)
+            for hosted, request in self._drop_held(requests).values()
+            if not isinstance(request, FetchRequest)
         ]
         if begun:
             await asyncio.wait(begun, timeout=_OFFSET_REQUESTS_S)
@@ -160,10 +160,12 @@ class ReplicaFetcher:
         now = now_ms()
         self._delays = {key: delay for key, delay in self._delays.items() if delay.until_ms > now}
 
-    async def _run_fetch(self, wishes: Requests) -> bool:
+    async def _run_fetch(self, requests: Requests) -> bool:
         """One round; False if the leader was not to be reached."""
-        self._in_flight = {key: wish for key, (_, wish) in wishes.items()}
-        fetches = [(hosted, wish) for hosted, wish in wishes.values() if isinstance(wish, FetchRequest)]
+        self._in_flight = {key: request for key, (_, request) in requests.items()}
+        fetches = [
+            (hosted, request) for hosted, request in requests.values() if isinstance(request, FetchRequest)
+        ]
         self._waiting = asyncio.ensure_future(self._send_fetch(fetches))
         try:
             await asyncio.wait([self._waiting])
@@ -189,18 +191,18 @@ class ReplicaFetcher:
         self._said = str(failure)
 
     def _offset_request_unreachable(
-        self, hosted: HostedPartition, wish: FollowerRequest, failure: Unreachable
+        self, hosted: HostedPartition, request: FollowerRequest, failure: Unreachable
     ) -> None:
         self._log_unreachable(failure)
-        self._back_off(hosted, wish)
+        self._back_off(hosted, request)
 
-    def _back_off(self, hosted: HostedPartition, wish: FollowerRequest) -> None:
-        self._delays[hosted.key] = Backoff(wish=wish, until_ms=now_ms() + self._config.fetch_backoff_ms)
+    def _back_off(self, hosted: HostedPartition, request: FollowerRequest) -> None:
+        self._delays[hosted.key] = Backoff(request=request, until_ms=now_ms() + self._config.fetch_backoff_ms)
 
-    def _handle_error(self, hosted: HostedPartition, wish: FollowerRequest, error: int) -> None:
+    def _handle_error(self, hosted: HostedPartition, request: FollowerRequest, error: int) -> None:
         """Asked again later; a replica that wishes something else now is asked that at once."""
-        if hosted.replica.next_request() == wish:
-            self._back_off(hosted, wish)
+        if hosted.replica.next_request() == request:
+            self._back_off(hosted, request)
             log(
                 "info",
                 "fetch-refused",
@@ -215,21 +217,21 @@ class ReplicaFetcher:
     async def _send_fetch(self, fetches: list[tuple[HostedPartition, FetchRequest]]) -> None:
         by_id: dict[tuple[str, int], tuple[HostedPartition, FetchRequest]] = {}
         topics: dict[str, list[FetchPartition]] = {}
-        for hosted, wish in fetches:
-            by_id[hosted.topic_id, hosted.partition] = hosted, wish
+        for hosted, request in fetches:
+            by_id[hosted.topic_id, hosted.partition] = hosted, request
             topics.setdefault(hosted.topic_id, []).append(
                 FetchPartition(
                     partition=hosted.partition,
-                    current_leader_epoch=epoch_to_send(self._replica_manager.rules, wish),
-                    offset=wish.offset,
-                    last_fetched_epoch=wish.last_fetched_epoch,
+                    current_leader_epoch=epoch_to_send(self._replica_manager.rules, request),
+                    offset=request.offset,
+                    last_fetched_epoch=request.last_fetched_epoch,
                     log_start=hosted.replica.log_start,
                     max_bytes=self._config.fetch_max_bytes,
                 )
             )
         config = self._config
         asked = list(topics.items())
-        answer = await self._line.send_frame(
+        answer = await self._connection.send_frame(
             FETCH,
             FOLLOWER_FETCH_VERSION,
             lambda number: write_follower_fetch(
@@ -251,26 +253,26 @@ class ReplicaFetcher:
                 )
                 if found is not None:
                     self._read_partition(*found, part)
-        for hosted, wish in by_id.values():  # nothing was said of these
+        for hosted, request in by_id.values():  # nothing was said of these
             if answer.error_code:
-                self._handle_error(hosted, wish, int(answer.error_code))
+                self._handle_error(hosted, request, int(answer.error_code))
             else:
-                self._back_off(hosted, wish)
+                self._back_off(hosted, request)
 
-    def _read_partition(self, hosted: HostedPartition, wish: FetchRequest, part: Any) -> None:
+    def _read_partition(self, hosted: HostedPartition, request: FetchRequest, part: Any) -> None:
         try:
             batches = tuple(parse_batches(part.records or b"", partial_tail=True))
         except CorruptBatch as error:  # of the leader's log, or of the way here: ask again
             log("error", "fetched-garbage", topic=hosted.topic, partition=hosted.partition, why=error)
-            self._handle_error(hosted, wish, errors.CORRUPT_MESSAGE)
+            self._handle_error(hosted, request, errors.CORRUPT_MESSAGE)
             return
         if self._fetcher_failpoints.may_take(
-            hosted, wish, lambda: self._deliver(hosted, wish, part, batches)
+            hosted, request, lambda: self._deliver(hosted, request, part, batches)
         ):
-            self._deliver(hosted, wish, part, batches)
+            self._deliver(hosted, request, part, batches)
 
     def _deliver(
-        self, hosted: HostedPartition, wish: FetchRequest, part: Any, batches: tuple[Batch, ...]
+        self, hosted: HostedPartition, request: FetchRequest, part: Any, batches: tuple[Batch, ...]
     ) -> None:
         """The answer goes to the replica."""
         parting, error_code = part.diverging_epoch, int(part.error_code)
@@ -282,7 +284,7 @@ class ReplicaFetcher:
             FetchResponse(
                 now_ms=now_ms(),
                 leader=self.leader,
-                asked=wish,
+                asked=request,
                 error=error_code,
                 hw=part.high_watermark,
                 log_start=part.log_start_offset,
@@ -291,19 +293,19 @@ class ReplicaFetcher:
             ),
         )
         if error_code:
-            self._handle_error(hosted, wish, error_code)
+            self._handle_error(hosted, request, error_code)
         else:
-            self._fetcher_failpoints.note_answered(hosted, wish)
+            self._fetcher_failpoints.note_answered(hosted, request)
 
 
 class ReplicaFetcherManager:
     """One Fetcher for each leader that is followed here."""
 
     def __init__(
-        self, make_fetcher: Callable[[int], ReplicaFetcher], host: Callable[[], ReplicaManager]
+        self, make_fetcher: Callable[[int], ReplicaFetcher], replica_manager: Callable[[], ReplicaManager]
     ) -> None:
         self._make = make_fetcher
-        self._replica_manager = host
+        self._replica_manager = replica_manager
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._closed = False
 
@@ -312,7 +314,7 @@ class ReplicaFetcherManager:
         if self._closed:
             return
         me = self._replica_manager().config.node_id
-        for hosted in self._replica_manager().hosted.values():
+        for hosted in self._replica_manager().partitions.values():
             leader = hosted.replica.leader
             if leader >= 0 and leader != me and leader not in self._fetchers:
                 self._fetchers[leader] = self._make(leader)

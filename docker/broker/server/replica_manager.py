@@ -74,7 +74,7 @@ class ReplicaListeners:
     hw_moved: Callable[[Key], None]
     role_changed: Callable[[HostedPartition], None]
     propose: Callable[[HostedPartition, ProposeIsr], None]
-    let_go: Callable[[HostedPartition], None]  # a failpoint has held it
+    resumed: Callable[[HostedPartition], None]  # a failpoint has held it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,14 +85,16 @@ class ReplicaManager:
     rules: Rules
     files: LogDirectory
     clean: bool  # the last stop was orderly
-    watchers: ReplicaListeners
-    hosted: dict[Key, HostedPartition] = field(default_factory=dict)
-    idle: dict[Key, LocalLog] = field(default_factory=dict)  # recovered, and not yet told who leads
+    listeners: ReplicaListeners
+    partitions: dict[Key, HostedPartition] = field(default_factory=dict)
+    unassigned_logs: dict[Key, LocalLog] = field(
+        default_factory=dict
+    )  # recovered, and not yet told who leads
     _checkpointed: dict[Key, int] = field(default_factory=dict)
     _metadata: Metadata = field(default_factory=lambda: Metadata(version=0, brokers=(), topics={}))  # taken
     _deleted: list[tuple[int, LocalLog]] = field(default_factory=list)  # (when to close it, it), in order
     trace: Trace = field(default_factory=Trace)
-    points: Failpoints = field(default_factory=Failpoints)
+    failpoints: Failpoints = field(default_factory=Failpoints)
     _effect_runner: EffectRunner = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,15 +104,15 @@ class ReplicaManager:
             Truncate: self._truncate,
             Reset: self._reset,
             SaveEpochs: lambda hosted, effect: hosted.log.save_epochs(effect.entries),
-            HwMoved: lambda hosted, effect: self.watchers.hw_moved(hosted.key),
+            HwMoved: lambda hosted, effect: self.listeners.hw_moved(hosted.key),
             RoleChanged: self._role_changed,
             ProduceAnswer: _answer_requester,
             FetchAnswer: _answer_requester,
             EndOffsetAnswer: _answer_requester,
             ListOffsetsAnswer: _answer_requester,
-            ProposeIsr: self.watchers.propose,
+            ProposeIsr: self.listeners.propose,
         }
-        self._effect_runner = EffectRunner(carry_out, self.trace, self.points, self._partition_resumed)
+        self._effect_runner = EffectRunner(carry_out, self.trace, self.failpoints, self._partition_resumed)
         self.trace.read_position = self._standing_of
 
     # -- events --------------------------------------------------------------------------------------------
@@ -123,7 +125,7 @@ class ReplicaManager:
         now = now_ms()
         while self._deleted and self._deleted[0][0] <= now:
             self._deleted.pop(0)[1].close()
-        for hosted in list(self.hosted.values()):
+        for hosted in list(self.partitions.values()):
             self.post(hosted, Tick(now_ms=now))
 
     # -- effects -------------------------------------------------------------------------------------------
@@ -131,7 +133,7 @@ class ReplicaManager:
     def _append(self, hosted: HostedPartition, effect: Append) -> None:
         hosted.log.append(effect.batches)
         if effect.leading:
-            self.watchers.appended(hosted.key, sum([len(batch.data) for batch in effect.batches]))
+            self.listeners.appended(hosted.key, sum([len(batch.data) for batch in effect.batches]))
 
     def _truncate(self, hosted: HostedPartition, effect: Truncate) -> None:
         log(
@@ -162,7 +164,7 @@ class ReplicaManager:
             hw=replica.hw,
             isr=",".join(map(str, replica.isr)),
         )
-        self.watchers.role_changed(hosted)
+        self.listeners.role_changed(hosted)
 
     # -- the partitions there are --------------------------------------------------------------------------
 
@@ -171,13 +173,13 @@ class ReplicaManager:
         whose topic was deleted go."""
         me, now, broker_epochs = self.config.node_id, now_ms(), metadata.broker_epochs
         self._metadata = metadata
-        for hosted in [each for each in self.hosted.values() if self._is_deleted(each)]:
+        for hosted in [each for each in self.partitions.values() if self._is_deleted(each)]:
             self._delete(hosted)
         for topic in metadata.topics.values():
             for part in topic.partitions:
                 if me not in part.replicas:
                     continue
-                hosted = self.hosted.get((topic.name, part.partition)) or self._create_partition(
+                hosted = self.partitions.get((topic.name, part.partition)) or self._create_partition(
                     topic, part.partition
                 )
                 if self._is_deleted(hosted):
@@ -221,8 +223,8 @@ class ReplicaManager:
 
     def _partition_resumed(self, hosted: HostedPartition) -> None:
         """A failpoint has let it go; its topic may have been deleted meanwhile."""
-        self.watchers.let_go(hosted)
-        if self.hosted.get(hosted.key) is hosted and self._is_deleted(hosted):
+        self.listeners.resumed(hosted)
+        if self.partitions.get(hosted.key) is hosted and self._is_deleted(hosted):
             self.apply_metadata(self._metadata)
 
     def _delete(self, hosted: HostedPartition) -> None:
@@ -236,10 +238,10 @@ class ReplicaManager:
                 partition_epoch=replica.partition_epoch + 1, replicas=(), broker_epochs={},
             ),
         )  # fmt: skip
-        if hosted.held is not None:
+        if hosted.held_step is not None:
             return
         log("info", "deleted", topic=hosted.topic, partition=hosted.partition, leo=replica.leo)
-        del self.hosted[hosted.key]
+        del self.partitions[hosted.key]
         self._delete_log(hosted.key, hosted.log)
 
     def _delete_log(self, key: Key, partition_log: LocalLog) -> None:
@@ -263,14 +265,18 @@ class ReplicaManager:
                     self._open_log((topic, int(partition)), topic_id, self.config.segment_bytes)
         except Exception as error:
             halt_process("log-cannot-be-opened", error)
-        if self.trace.on:
+        if self.trace.enabled:
             self.trace.write_process_lines(
-                start_lines(self.clean, list(map(self._recovered_log_summary, self.idle)))
+                start_lines(self.clean, list(map(self._recovered_log_summary, self.unassigned_logs)))
             )
 
     def _recovered_log_summary(self, key: Key) -> RecoveredLogSummary:
         """A log as recovered, for the trace."""
-        log_start, leo, found = self.idle[key].log_start, self.idle[key].leo, self.idle[key].recovered
+        log_start, leo, found = (
+            self.unassigned_logs[key].log_start,
+            self.unassigned_logs[key].leo,
+            self.unassigned_logs[key].recovered,
+        )
         return RecoveredLogSummary(
             topic=key[0], partition=key[1], log_start=log_start, leo=leo, hw=self._recovered_hw(key),
             batches=found.batches,
@@ -278,11 +284,11 @@ class ReplicaManager:
 
     def _recovered_hw(self, key: Key) -> int:
         """What a replica of a log not opened yet would begin with."""
-        found = self.idle[key]
+        found = self.unassigned_logs[key]
         return max(found.log_start, min(self._checkpointed.get(key, 0), found.leo))
 
     def _standing_of(self, topic: str, partition: int) -> tuple[int, int, int] | None:
-        hosted = self.hosted.get((topic, partition))
+        hosted = self.partitions.get((topic, partition))
         if hosted is None:
             return None
         return hosted.replica.leader_epoch, hosted.replica.leo, hosted.visible_hw
@@ -305,13 +311,13 @@ class ReplicaManager:
             hw=self._checkpointed.get(key, 0),
             cut=opened.recovered.cut,
         )
-        self.idle[key] = opened
+        self.unassigned_logs[key] = opened
         return opened
 
     def _get_or_create_log(self, key: Key, topic: TopicInfo) -> LocalLog:
         """The log recovered at start, unless the topic has a segment size of its own; or a new one."""
         segment_bytes = _topic_or_broker_setting(topic, SEGMENT_BYTES, self.config.segment_bytes)
-        found = self.idle.pop(key, None)
+        found = self.unassigned_logs.pop(key, None)
         if found is not None and read_topic_id(self.files, found.folder) not in (topic.id, None):
             log("info", "deleted", topic=key[0], partition=key[1], leo=found.leo)
             self._delete_log(key, found)  # the topic was deleted while this broker was down
@@ -322,7 +328,7 @@ class ReplicaManager:
         if found is not None:
             found.close()
         self._open_log(key, topic.id, segment_bytes)
-        return self.idle.pop(key)
+        return self.unassigned_logs.pop(key)
 
     def _create_partition(self, topic: TopicInfo, partition: int) -> HostedPartition:
         key = (topic.name, partition)
@@ -350,20 +356,20 @@ class ReplicaManager:
             checkpointed_hw=checkpointed,
         )
         self._configure(hosted, topic)
-        self.hosted[key] = hosted
+        self.partitions[key] = hosted
         return hosted
 
     def describe_replicas(self) -> list[dict[str, Any]]:
         """Each replica as the control socket tells it."""
         return [
-            _describe_partition(self.hosted[key], self.clean)
-            if key in self.hosted
+            _describe_partition(self.partitions[key], self.clean)
+            if key in self.partitions
             else self._describe_unassigned_log(key)
-            for key in sorted({**self.hosted, **self.idle})
+            for key in sorted({**self.partitions, **self.unassigned_logs})
         ]
 
     def _describe_unassigned_log(self, key: Key) -> dict[str, Any]:
-        found = self.idle[key]
+        found = self.unassigned_logs[key]
         return {
             "topic": key[0], "partition": key[1], "leader": -1, "epoch": -1, "log_start": found.log_start,
             "leo": found.leo, "hw": self._recovered_hw(key), "isr": [],
@@ -376,18 +382,18 @@ class ReplicaManager:
     def checkpoint_high_watermarks(self) -> None:
         """replication-offset-checkpoint, written only when something moved."""
         self._write_high_watermarks()
-        if self.points.armed:
-            self.points.meet(FailpointSite(name="D.ckpt_done"), lambda: None)
+        if self.failpoints.armed:
+            self.failpoints.meet(FailpointSite(name="D.ckpt_done"), lambda: None)
 
     def _write_high_watermarks(self) -> None:
         """Every HW there is; of logs not opened yet what the file said before."""
-        moved = {key: hosted.checkpointable_hw for key, hosted in self.hosted.items()}
+        moved = {key: hosted.checkpointable_hw for key, hosted in self.partitions.items()}
         offsets = {**self._checkpointed, **moved}
         if not self.rules.checkpoints_every_partition:  # the mutant's: KAFKA-1647
             offsets = {
                 key: hw
                 for key, hw in moved.items()
-                if self.hosted[key].replica.leader != NO_LEADER
+                if self.partitions[key].replica.leader != NO_LEADER
             }
         if offsets == self._checkpointed:
             return
@@ -395,33 +401,33 @@ class ReplicaManager:
             write_offset_checkpoint(self.files, HIGH_WATERMARKS, offsets)
         except Exception as error:
             halt_process("high-watermarks-not-written", error)
-        if self.trace.on:
+        if self.trace.enabled:
             written = {key: hw for key, hw in moved.items() if hw != self._checkpointed.get(key)}
             self._trace_checkpoints("hw", written)
         before, self._checkpointed = self._checkpointed, offsets
         for key, hw in moved.items():
-            self.hosted[key].checkpointed_hw = hw
-            if self.points.armed and hw != before.get(key):
-                epoch = self.hosted[key].replica.leader_epoch
-                place = FailpointSite(name="D.ckpt", topic=key[0], partition=key[1], epoch=epoch, offset=hw)
-                self._effect_runner.hold_between_steps(self.hosted[key], place)
+            self.partitions[key].checkpointed_hw = hw
+            if self.failpoints.armed and hw != before.get(key):
+                epoch = self.partitions[key].replica.leader_epoch
+                site = FailpointSite(name="D.ckpt", topic=key[0], partition=key[1], epoch=epoch, offset=hw)
+                self._effect_runner.hold_between_steps(self.partitions[key], site)
 
     def _trace_checkpoints(self, what: str, values: Mapping[Key, int]) -> None:
         for key, value in values.items():
-            if key in self.hosted:  # of a log that nobody has followed or led yet nothing has moved
+            if key in self.partitions:  # of a log that nobody has followed or led yet nothing has moved
                 now = replace(
-                    take_snapshot(self.hosted[key].replica), hw=self.hosted[key].visible_hw
+                    take_snapshot(self.partitions[key].replica), hw=self.partitions[key].visible_hw
                 )
                 self.trace.write_replica_lines(*key, [checkpoint_line(what, value, now)])
 
     def close(self) -> None:
         """An orderly stop's disk half: all flushed, both checkpoints written."""
-        logs = {**self.idle, **{key: hosted.log for key, hosted in self.hosted.items()}}
+        logs = {**self.unassigned_logs, **{key: hosted.log for key, hosted in self.partitions.items()}}
         for each in logs.values():
             each.flush()
         recovery_points = {key: each.recovery_point for key, each in logs.items()}
         write_offset_checkpoint(self.files, RECOVERY_POINTS, recovery_points)
-        if self.trace.on:
+        if self.trace.enabled:
             self._trace_checkpoints("recovery", recovery_points)
         self.checkpoint_high_watermarks()
         self._effect_runner.close()

@@ -81,16 +81,16 @@ class Arm:
     for_ms: int | None = None  # of a delay
     scope: str = "partition"
 
-    def matches(self, place: FailpointSite) -> bool:
+    def matches(self, site: FailpointSite) -> bool:
         """Whether the conditions, not the counts, hold there."""
-        last = max(place.offset, place.last)
+        last = max(site.offset, site.last)
         return (
-            self.point == place.name
-            and self.topic in (None, place.topic)
-            and self.partition in (None, place.partition)
-            and self.epoch in (None, place.epoch)
-            and self.peer in (None, place.peer)
-            and (self.offset is None or place.offset <= self.offset <= last)
+            self.point == site.name
+            and self.topic in (None, site.topic)
+            and self.partition in (None, site.partition)
+            and self.epoch in (None, site.epoch)
+            and self.peer in (None, site.peer)
+            and (self.offset is None or site.offset <= self.offset <= last)
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Stop:
 
     after: int  # so many effects
     shown: int  # so many lines are written by then
-    place: FailpointSite
+    site: FailpointSite
 
 
 def find_stops(
@@ -81,11 +81,11 @@ class _Step:
 
     def add(self, name: str, after: int, shown: int, offset: int, last: int = -1) -> None:
         replica = self._replica
-        place = FailpointSite(
+        site = FailpointSite(
             name=name, topic=self._topic, partition=self._partition, epoch=replica.leader_epoch,
             peer=-1 if replica.leading else replica.leader, offset=offset, last=last,
         )  # fmt: skip
-        self.stops.append(Stop(after=after, shown=shown, place=place))
+        self.stops.append(Stop(after=after, shown=shown, site=site))
 
     def add_append_sites(self, index: int, effect: Append) -> None:
         first, last = effect.batches[0].base_offset, effect.batches[-1].last_offset

@@ -83,16 +83,16 @@ class _Armed:
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Reached:
     armed: _Armed
-    place: FailpointSite
+    site: FailpointSite
     count: int  # of all that matched what is armed there
     time_ns: int
     held: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        place = self.place
+        site = self.site
         return {
-            "id": self.armed.id, "point": place.name, "action": self.armed.arm.action, "topic": place.topic,
-            "partition": place.partition, "epoch": place.epoch, "peer": place.peer, "offset": place.offset,
+            "id": self.armed.id, "point": site.name, "action": self.armed.arm.action, "topic": site.topic,
+            "partition": site.partition, "epoch": site.epoch, "peer": site.peer, "offset": site.offset,
             "count": self.count, "time": self.time_ns, "held": self.held,
         }  # fmt: skip
 
@@ -100,16 +100,16 @@ class _Reached:
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Held:
     met: _Reached
-    freight: CarriedEpochs | None  # None: it is about its place alone
-    go_on: Callable[[], None]
+    carried: CarriedEpochs | None  # None: it is about its place alone
+    resume: Callable[[], None]
     loop: asyncio.AbstractEventLoop
 
     def is_named_by(self, release: Release) -> bool:
-        place = self.met.place
-        if self.freight is not None:
-            return release.covers(place.name, None, None, place.peer) and self.freight.is_touched_by(release)
-        partition = None if place.topic is None else place.partition
-        return release.covers(place.name, place.topic, partition, place.peer)
+        site = self.met.site
+        if self.carried is not None:
+            return release.covers(site.name, None, None, site.peer) and self.carried.is_touched_by(release)
+        partition = None if site.topic is None else site.partition
+        return release.covers(site.name, site.topic, partition, site.peer)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -130,14 +130,14 @@ class Failpoints:
         role: str = BROKER,
         arms: Sequence[Arm] = (),
         *,
-        look: Callable[[], Mapping[str, Any]] = dict,
-        tell: Callable[[FailpointSite, str], None] | None = None,
+        read_state: Callable[[], Mapping[str, Any]] = dict,
+        write_trace: Callable[[FailpointSite, str], None] | None = None,
     ) -> None:
         """`look` gives the state, for whoever asks while the event loop stands still; `tell` traces."""
         self.armed = False
         self._role = role
-        self._look = look
-        self._tell = tell
+        self._read_state = read_state
+        self._write_trace = write_trace
         self._lock = threading.RLock()
         self._next_id = 1
         self._armed: list[_Armed] = []
@@ -152,27 +152,27 @@ class Failpoints:
 
     def meet(
         self,
-        place: FailpointSite,
-        go_on: Callable[[], None],
+        site: FailpointSite,
+        resume: Callable[[], None],
         *,
         also: Sequence[FailpointSite] = (),
-        freight: CarriedEpochs | None = None,
+        carried: CarriedEpochs | None = None,
     ) -> Fate:
         """What becomes of something that stands at this place (and at `also`, for a message about several
         partitions). To be called in the event loop's thread. An armed crash does not return."""
         fate = Fate.GO
-        for armed in self._at.get(place.name, ()):
-            met = self._match(armed, (place, *also))
+        for armed in self._at.get(site.name, ()):
+            met = self._match(armed, (site, *also))
             if met is not None:
-                fate = self._perform(met, go_on, freight)
+                fate = self._perform(met, resume, carried)
             if fate is not Fate.GO:
                 break
         return fate
 
-    async def wait_at(self, place: FailpointSite) -> Fate:
+    async def wait_at(self, site: FailpointSite) -> Fate:
         """The same for a task, which waits here while it is held: GO, or DROPPED."""
         going: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        fate = self.meet(place, lambda: None if going.done() else going.set_result(None))
+        fate = self.meet(site, lambda: None if going.done() else going.set_result(None))
         if fate is not Fate.HELD:
             return fate
         await going
@@ -182,16 +182,16 @@ class Failpoints:
         """Whether anything that goes to this peer may matter at that point."""
         return any(each.arm.peer in (None, peer) for each in self._at.get(point, ()))
 
-    def _match(self, armed: _Armed, places: Sequence[FailpointSite]) -> _Reached | None:
+    def _match(self, armed: _Armed, sites: Sequence[FailpointSite]) -> _Reached | None:
         with self._lock:
             if armed not in self._armed:
                 return None  # released by another thread just now
             arm = armed.arm
-            place = next((each for each in places if arm.matches(each)), None)
-            if places[0].peer in armed.closed:
-                place = place or places[0]
+            site = next((each for each in sites if arm.matches(each)), None)
+            if sites[0].peer in armed.closed:
+                site = site or sites[0]
                 armed.matched += 1
-            elif place is None or armed.done:
+            elif site is None or armed.done:
                 return None
             else:
                 armed.matched += 1
@@ -199,20 +199,20 @@ class Failpoints:
                     return None
                 armed.acted += 1
                 if arm.point == "C.elected" and arm.action == "hold" and arm.scope == "partition":
-                    armed.closed.add(place.peer)
+                    armed.closed.add(site.peer)
             self._reindex()
-            met = _Reached(armed=armed, place=place, count=armed.matched, time_ns=time.monotonic_ns())
+            met = _Reached(armed=armed, site=site, count=armed.matched, time_ns=time.monotonic_ns())
             self._met.append(met)
             return met
 
-    def _perform(self, met: _Reached, go_on: Callable[[], None], freight: CarriedEpochs | None) -> Fate:
-        arm, place = met.armed.arm, met.place
-        if self._tell is not None:
-            self._tell(place, arm.action)
+    def _perform(self, met: _Reached, resume: Callable[[], None], carried: CarriedEpochs | None) -> Fate:
+        arm, site = met.armed.arm, met.site
+        if self._write_trace is not None:
+            self._write_trace(site, arm.action)
         if arm.action == "report":
             return Fate.GO
-        log("info", "failpoint", point=place.name, action=arm.action, topic=place.topic,
-            partition=place.partition, epoch=place.epoch, peer=place.peer, offset=place.offset)  # fmt: skip
+        log("info", "failpoint", point=site.name, action=arm.action, topic=site.topic,
+            partition=site.partition, epoch=site.epoch, peer=site.peer, offset=site.offset)  # fmt: skip
         if arm.action == "crash":
             os.kill(os.getpid(), signal.SIGKILL)
         if arm.action == "drop":
@@ -220,7 +220,7 @@ class Failpoints:
         if arm.scope == "broker":
             self._stop_event_loop(met)
             return Fate.GO
-        held = _Held(met=met, freight=freight, go_on=go_on, loop=asyncio.get_running_loop())
+        held = _Held(met=met, carried=carried, resume=resume, loop=asyncio.get_running_loop())
         with self._lock:
             met.held = True
             self._held.append(held)
@@ -235,14 +235,14 @@ class Failpoints:
                 return
             self._held.remove(held)
             held.met.held = False
-        held.go_on()
+        held.resume()
 
     # -- the whole process ---------------------------------------------------------------------------------
 
     def _stop_event_loop(self, met: _Reached) -> None:
         """The event loop's thread waits here. Signals get the system's own handlers, for the loop could not
         run any other."""
-        still = _StoppedLoop(met=met, state=self._look())
+        still = _StoppedLoop(met=met, state=self._read_state())
         with self._lock:
             met.held = True
             self._still = still
@@ -307,7 +307,7 @@ class Failpoints:
                 still.go.set()
         for held in going:
             with contextlib.suppress(RuntimeError):  # the loop has ended: the process is about to
-                held.loop.call_soon_threadsafe(held.go_on)
+                held.loop.call_soon_threadsafe(held.resume)
         return {"released": len(going) + stands}
 
     def list_points(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -337,20 +337,20 @@ class Failpoints:
         for held in self._held:
             if not held.is_named_by(release):
                 continue
-            if held.freight is not None and not held.freight.stays_within(release):
-                stays.add(held.met.place.peer)
-            elif held.freight is None or held.met.place.peer not in stays:
+            if held.carried is not None and not held.carried.stays_within(release):
+                stays.add(held.met.site.peer)
+            elif held.carried is None or held.met.site.peer not in stays:
                 going.append(held)
         return going
 
     def _is_named_by(self, release: Release, still: _StoppedLoop) -> bool:
-        place = still.met.place
-        partition = None if place.topic is None else place.partition
-        return not still.for_good and release.covers(place.name, place.topic, partition, place.peer)
+        site = still.met.site
+        partition = None if site.topic is None else site.partition
+        return not still.for_good and release.covers(site.name, site.topic, partition, site.peer)
 
     def _list_held_and_armed(self) -> str:
-        held = [each.met.place.name for each in self._held]
+        held = [each.met.site.name for each in self._held]
         if self._still is not None:
-            held.append(self._still.met.place.name)
+            held.append(self._still.met.site.name)
         armed = [each.arm.point for each in self._armed]
         return f"held: {', '.join(held) or 'nothing'}; armed: {', '.join(armed) or 'nothing'}"

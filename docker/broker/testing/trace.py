@@ -39,7 +39,7 @@ class Trace:
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """Raises OSError. The file is made, or gone on with."""
-        self.on = path is not None
+        self.enabled = path is not None
         self.seq = 0  # of the next line
         self.read_position: ReadPosition = _no_position
         self._node = node
@@ -63,21 +63,21 @@ class Trace:
         """Lines of the whole process, or of the controller: each names its topic and partition, if any."""
         self._write(b"", lines)
 
-    def write_failpoint(self, place: FailpointSite, action: str) -> None:
+    def write_failpoint(self, site: FailpointSite, action: str) -> None:
         """Something has reached a point that is armed, and this is done there."""
-        if not self.on:
+        if not self.enabled:
             return
         line: dict[str, Any] = {"event": "failpoint"}
-        if place.topic is not None:
-            line |= {"topic": place.topic, "partition": place.partition, "epoch": place.epoch}
-            standing = self.read_position(place.topic, place.partition)
+        if site.topic is not None:
+            line |= {"topic": site.topic, "partition": site.partition, "epoch": site.epoch}
+            standing = self.read_position(site.topic, site.partition)
             if standing is not None:
                 line["epoch"], line["leo"], line["hw"] = standing
-        line |= {"name": place.name, "action": action}
-        if place.peer >= 0:
-            line["peer"] = place.peer
-        if place.offset >= 0:
-            line["offset"] = place.offset
+        line |= {"name": site.name, "action": action}
+        if site.peer >= 0:
+            line["peer"] = site.peer
+        if site.offset >= 0:
+            line["offset"] = site.offset
         self.write_process_lines([line])
 
     def _write(self, where: bytes, lines: Sequence[Line]) -> None:
@@ -93,11 +93,11 @@ class Trace:
             while written < len(data):  # short: the disk is filling
                 written += os.write(self._file, data[written:])
         except OSError as error:
-            self.on = False
+            self.enabled = False
             process_log.halt_process("trace-not-written", error)
 
     def _write_crash(self, why: str) -> None:
-        if self.on:
+        if self.enabled:
             self.write_process_lines([{"event": "crash", "why": why}])
 
 

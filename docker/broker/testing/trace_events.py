@@ -92,9 +92,9 @@ def replica_lines(
     for position, effect in enumerate(effects):
         if position == role_at:
             _add_role(step)
-        tell = _LINE_WRITERS.get(type(effect))
-        if tell is not None:
-            tell(step, effect)
+        add_lines = _LINE_WRITERS.get(type(effect))
+        if add_lines is not None:
+            add_lines(step, effect)
     if step.hw != after.hw:  # a follower's, which no effect tells of
         step.hw = after.hw
         step.add_line("hw", role="leader" if after.leading else "follower")
@@ -268,13 +268,13 @@ def controller_lines(
     before: Metadata, event: ControllerEvent | None, records: Iterable[Record]
 ) -> tuple[Line, ...]:
     """`event` None: the records were made before a restart, nobody knows by what."""
-    told = _ClusterTrace(before, event)
+    cluster = _ClusterTrace(before, event)
     for record in records:
-        tell = _RECORD_WRITERS.get(record["type"])
-        if tell is not None:
-            told.version += 1
-            tell(told, record)
-    return tuple(told.lines)
+        add_lines = _RECORD_WRITERS.get(record["type"])
+        if add_lines is not None:
+            cluster.version += 1
+            add_lines(cluster, record)
+    return tuple(cluster.lines)
 
 
 def missing_lines(records: Iterable[Record], version: int) -> tuple[Line, ...]:
@@ -307,55 +307,55 @@ class _ClusterTrace:
         self.lines.append({"event": event, "version": self.version, **besides})
 
 
-def _add_broker(told: _ClusterTrace, record: Record) -> None:
+def _add_broker(cluster: _ClusterTrace, record: Record) -> None:
     broker, epoch, fenced = record["id"], record["epoch"], record["fenced"]
-    was_epoch, was_fenced = told.brokers.get(broker, (None, True))
+    was_epoch, was_fenced = cluster.brokers.get(broker, (None, True))
     if epoch != was_epoch:
-        clean = isinstance(told.event, Register) and told.event.clean
-        told.add_line("register", broker=broker, broker_epoch=epoch, clean=clean)
+        clean = isinstance(cluster.event, Register) and cluster.event.clean
+        cluster.add_line("register", broker=broker, broker_epoch=epoch, clean=clean)
         was_fenced = True
     if fenced != was_fenced:
-        told.add_line("fence" if fenced else "unfence", broker=broker, broker_epoch=epoch)
-    told.brokers[broker] = (epoch, fenced)
+        cluster.add_line("fence" if fenced else "unfence", broker=broker, broker_epoch=epoch)
+    cluster.brokers[broker] = (epoch, fenced)
 
 
-def _add_topic(told: _ClusterTrace, record: Record) -> None:
+def _add_topic(cluster: _ClusterTrace, record: Record) -> None:
     for index, fields in enumerate(record["partitions"]):
-        _add_change(told, record["topic"], index, fields, CREATED)
+        _add_change(cluster, record["topic"], index, fields, CREATED)
 
 
-def _add_partitions(told: _ClusterTrace, record: Record) -> None:
-    first = 1 + max((index for topic, index in told.partitions if topic == record["topic"]), default=-1)
+def _add_partitions(cluster: _ClusterTrace, record: Record) -> None:
+    first = 1 + max((index for topic, index in cluster.partitions if topic == record["topic"]), default=-1)
     for index, fields in enumerate(record["partitions"], first):
-        _add_change(told, record["topic"], index, fields, CREATED)
+        _add_change(cluster, record["topic"], index, fields, CREATED)
 
 
-def _count_version_only(told: _ClusterTrace, record: Record) -> None:
+def _count_version_only(cluster: _ClusterTrace, record: Record) -> None:
     """It makes a version, and the trace has no word for it."""
 
 
-def _drop_topic(told: _ClusterTrace, record: Record) -> None:
+def _drop_topic(cluster: _ClusterTrace, record: Record) -> None:
     """The trace has no word for it; a topic of that name that is made later begins anew."""
-    for key in [key for key in told.partitions if key[0] == record["topic"]]:
-        del told.partitions[key]
+    for key in [key for key in cluster.partitions if key[0] == record["topic"]]:
+        del cluster.partitions[key]
 
 
-def _add_partition(told: _ClusterTrace, record: Record) -> None:
-    _add_change(told, record["topic"], record["partition"], record, told.cause)
+def _add_partition(cluster: _ClusterTrace, record: Record) -> None:
+    _add_change(cluster, record["topic"], record["partition"], record, cluster.cause)
 
 
-def _add_change(told: _ClusterTrace, topic: str, index: int, fields: Record, cause: str) -> None:
+def _add_change(cluster: _ClusterTrace, topic: str, index: int, fields: Record, cause: str) -> None:
     leader, epoch, isr = fields["leader"], fields["leader_epoch"], tuple(fields["isr"])
-    was_leader, was_epoch, was_isr = told.partitions.get((topic, index), (-1, -1, isr))
+    was_leader, was_epoch, was_isr = cluster.partitions.get((topic, index), (-1, -1, isr))
     besides = {
         "topic": topic, "partition": index, "leader": leader, "epoch": epoch, "isr": isr,
         "partition_epoch": fields["partition_epoch"],
     }  # fmt: skip
     if leader >= 0 and (leader, epoch) != (was_leader, was_epoch):
-        told.add_line("elect", **besides, clean=leader in was_isr, cause=cause)
+        cluster.add_line("elect", **besides, clean=leader in was_isr, cause=cause)
     else:
-        told.add_line("isr", **besides, cause=cause)
-    told.partitions[topic, index] = (leader, epoch, isr)
+        cluster.add_line("isr", **besides, cause=cause)
+    cluster.partitions[topic, index] = (leader, epoch, isr)
 
 
 _RECORD_WRITERS: Mapping[str, Callable[[_ClusterTrace, Record], None]] = {

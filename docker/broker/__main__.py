@@ -1,4 +1,4 @@
-"""`python -m broker --config FILE [--override KEY=VALUE]...`: one broker, or the controller.
+"""`python -m broker --config FILE [--override KEY=VALUE]...` runs one broker, or the controller.
 
 Exit codes: 0 an orderly stop, 2 a config that cannot be served, 70 a broken invariant or a disk that refuses.
 """
@@ -20,7 +20,7 @@ from broker.storage.log_directory import DiskError
 
 
 def _failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A callback that raised has left something half-done; anything else is only told."""
+    """Halt after a callback that raised, which left something half-done; only log anything else."""
     error = context.get("exception")
     if isinstance(error, Exception) and ("handle" in context or "protocol" in context):
         halt_process("callback-failed", error)

@@ -1,9 +1,7 @@
 """`python -m broker.check_config KEY=VALUE...` says whether a broker would accept these settings.
 
-It starts no broker.
-
-Exit codes: 0 it would; 2 it would not, and why is on stdout. What every broker has of its own (its id, its
-addresses, its folder) need not be named.
+It starts no broker. Exit codes: 0 a broker would accept them; 2 it would not, and the reason is on stdout.
+What each broker has of its own (its id, its addresses, its folder) need not be named.
 """
 
 import sys
@@ -23,7 +21,7 @@ _PLACE = "--override: "
 
 
 def find_problem(settings: Sequence[str]) -> str | None:
-    """In the broker's own words; None: it would. A key that nobody knows is refused too."""
+    """The broker's own error, or None if it would accept the settings. An unknown key is an error too."""
     try:
         _, warnings = parse_config(SETTINGS_OF_EACH_BROKER, "settings", settings)
     except ConfigError as error:

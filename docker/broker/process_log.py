@@ -1,4 +1,4 @@
-"""One line per event on stdout, and the one way to die."""
+"""Writes one line per event on stdout, and halts the process when it must not go on."""
 
 import contextlib
 import datetime
@@ -25,12 +25,12 @@ def _format_value(value: object) -> str:
 
 
 def call_before_halt(act: Callable[[str], None]) -> None:
-    """Have this done, with the reason, when the process dies by its own hand."""
+    """Register a call to be made, with the reason, when the process halts itself."""
     _last_acts.append(act)
 
 
 def halt_process(what: str, error: BaseException) -> NoReturn:
-    """The last line, and gone: nothing half-done is answered, nothing that is in doubt is written."""
+    """Log the error and end the process at once: nothing half-done is answered or written."""
     log("error", what, error=f"{type(error).__name__}: {error}", where=_innermost_frames(error))
     for act in _last_acts:
         with contextlib.suppress(Exception):

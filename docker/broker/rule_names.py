@@ -1,4 +1,4 @@
-"""`python -m broker.rule_names`: the names of generations, known bugs and switches, as JSON."""
+"""`python -m broker.rule_names` prints the names of generations, known bugs and switches, as JSON."""
 
 import json
 import sys

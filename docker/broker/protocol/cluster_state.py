@@ -1,4 +1,4 @@
-"""The controller's state: brokers, topics, partitions; and how one record of its journal changes it.
+"""Holds the controller's state (brokers, topics, partitions) and applies the records of its journal to it.
 
 Rules
 1. The state is a function of the records: `apply` is used when they are made and when they are replayed.

@@ -1,4 +1,4 @@
-"""The controller: liveness, elections, ISR changes, epochs; pure, step(event) -> effects.
+"""Runs the controller as a pure machine: sessions, elections, ISR changes, epochs; step(event) -> effects.
 
 Rules
 1. Every change is a record; Persist stands before Publish and before every answer that rests on it.
@@ -9,8 +9,8 @@ Rules
 4. An ISR changes by compare-and-set of leader epoch and partition epoch, and every member must be active and
    the incarnation that the leader has seen catch up.
 5. Sessions that end together are ended one by one, the longest silent first, each from the ISR that the one
-   before left (KAFKA-13173): whoever was heard of last is the ISR's last member.
-6. A controller that was itself asleep holds nobody's silence against him for that time.
+   before left (KAFKA-13173): the broker heard of last is the ISR's last member.
+6. A controller that was itself asleep does not count that time as a broker's silence.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -402,7 +402,7 @@ class Controller:
         self._write_record(producer_ids_record(first + count))
         return ProducerIdsAnswer(token=event.token, error=errors.NONE, first=first, count=count)
 
-    # -- helpers -----------------------------------------------------------------------------------------
+    # -- records -----------------------------------------------------------------------------------------
 
     def _write_record(self, record: Record) -> None:
         self._state.apply(record)

@@ -1,4 +1,4 @@
-"""Who is to lead, and who is to be in the ISR: pure functions from a partition to its next value.
+"""Chooses the leader and the ISR of a partition: pure functions from a partition to its next value.
 
 Rules
 1. Order of preference (KRaft's): the leader there is, if it may still lead; the first assigned replica that

@@ -1,4 +1,4 @@
-"""Kafka's error codes by Kafka's names, and the one exception of the pure machines.
+"""Names Kafka's error codes, and defines the one exception of the pure machines.
 
 The numbers are the wire's (org.apache.kafka.common.protocol.Errors): those that a broker here gives or reads.
 """

@@ -1,4 +1,4 @@
-"""A replica that follows, for one leader epoch: what it asks, what it takes over, where it truncates.
+"""Follows a leader for one leader epoch: what to request next, what to append, where to truncate.
 
 Rules
 1. An answer counts only if it answers what would be asked now; a late one is dropped (KAFKA-18991).
@@ -7,7 +7,7 @@ Rules
 4. HW = min(LEO, leader's HW); it may fall.
 5. A follower whose leader epoch is fenced asks nothing until it hears of a newer one.
 6. In the generations that ask before they fetch (OffsetsForLeaderEpoch), nothing is fetched until the leader
-   has told where the last epoch of this log ends in its own.
+   has answered where the last epoch of this log ends in its own.
 """
 
 from broker.protocol import errors
@@ -40,7 +40,9 @@ class Follower:
         )
         self._halted = False  # fenced, or (without epochs) stuck on a batch that does not fit
         self._must_ask_end_offset = state.rules.asks_before_fetching
-        self._deferred_divergence: EpochEnd | None = None  # the mutant's: where to truncate, later
+        self._deferred_divergence: EpochEnd | None = (
+            None  # only by the rule hw_before_trunc: where to truncate at the next tick
+        )
         if state.leader == NO_LEADER:
             return  # KAFKA-1647: while nobody leads nothing is known to be wrong
         if state.rules.truncates_to_hw:
@@ -49,7 +51,7 @@ class Follower:
             self._truncate_to_hw("there is no epoch to ask for")
 
     def next_request(self) -> FollowerRequest | None:
-        """What would be asked now."""
+        """The request to send to the leader now; None: nothing."""
         state = self.state
         rules = state.rules
         if state.leader == NO_LEADER or self._halted or self._deferred_divergence is not None:

@@ -1,9 +1,9 @@
-"""The in-sync replicas as their leader counts them: committed, proposed, and the larger of both (KIP-497).
+"""Tracks the ISR of a leader: committed, proposed, and the larger of both, the maximal ISR (KIP-497).
 
 Rules
 1. One proposal is in flight at a time, a compare-and-set on leader epoch and partition epoch.
 2. Until its fate is known the HW counts every replica that may be in the ISR: an expansion counts at once, a
-   shrink not before it is confirmed. `effective` is what is counted.
+   shrink not before it is confirmed. `maximal` is what is counted.
 3. A proposal that was certainly refused for a member's sake (INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED)
    is undone. One refused for an epoch's sake stays counted until the controller's metadata overrides it:
    somebody else has written, perhaps an earlier sending of this very proposal.

@@ -1,9 +1,9 @@
-"""A replica that leads, for one leader epoch: it appends, answers reads, moves the HW and keeps the ISR.
+"""Leads a partition for one leader epoch: appends, answers reads, moves the HW and keeps the ISR.
 
 Rules
-1. What an ack rests on is decided in `_answer_acks`; when the HW moves, in `advance`.
-2. A follower's LEO is what it asked for in this leader epoch and this incarnation of it; before that it is
-   unknown (-1), and a replica of unknown LEO that is counted holds the HW where it is.
+1. What an ack rests on is decided in `_answer_acks`; when the HW moves, in `maybe_increment_hw`.
+2. A follower's LEO is the offset it fetched from in this leader epoch and this incarnation of it; before
+   that it is unknown (-1), and a replica of unknown LEO that is counted holds the HW where it is.
 3. A fetch is answered with the HW as it was before the fetch was credited: a follower learns the HW one fetch
    late.
 4. A fetch that is refused, out of range or diverging is not credited (KAFKA-13141, KAFKA-8400).
@@ -51,7 +51,7 @@ class RemoteReplica:
 
 
 class Leader:
-    """One term. The log and the HW live in State, for they outlive it."""
+    """One leader epoch. The log and the HW live in ReplicaState, because they outlive it."""
 
     __slots__ = ("_isr_remotes", "_other_remotes", "isr", "remotes", "start", "state")
 
@@ -220,7 +220,7 @@ class Leader:
         return state.epochs.kip_101_end_offset_for(epoch, state.log.end)
 
     def handle_list_offsets(self, event: ListOffsets) -> None:
-        """ListOffsets: a client is told the HW, not before it covers what this epoch found (KIP-207)."""
+        """ListOffsets: a client gets the HW, and not before it covers what this epoch found (KIP-207)."""
         state = self.state
         error, offset = errors.NONE, state.log.start
         if event.latest:

@@ -1,4 +1,6 @@
-"""The leader-epoch cache (KIP-101): which epoch began where in this log.
+"""Keeps which leader epoch began at which offset of this log (KIP-101, Kafka's LeaderEpochFileCache).
+
+The file itself, leader-epoch-checkpoint, is written by whoever carries out the effect SaveEpochs.
 
 Rules
 1. Epochs rise strictly and start offsets never fall from entry to entry.
@@ -6,8 +8,8 @@ Rules
    start.
 3. The last entry may stand at the LEO: its leader has written nothing yet (KAFKA-7415).
 4. `end_offset_for` answers the largest epoch <= the one asked (KIP-279), never an epoch that the cache lacks,
-   but for one older than all: that ended where the first known one began. `first_answer_for` is what was
-   answered before: the start of the first larger epoch, whichever was asked.
+   but for one older than all: that ended where the first known one began. `kip_101_end_offset_for` is what
+   was answered before: the start of the first larger epoch, whichever was asked.
 """
 
 from collections.abc import Iterable
@@ -51,8 +53,8 @@ class LeaderEpochFileCache:
         return EpochEnd(epoch=found, end_offset=entries[later][1])
 
     def kip_101_end_offset_for(self, epoch: int, leo: int) -> EpochEnd | None:
-        """The end of `epoch` as KIP-101 told it: an offset alone, of an epoch that may not be here at all;
-        None for an epoch older or later than all there are."""
+        """The end of `epoch` as KIP-101 answered it: an offset alone, perhaps of an epoch that is not
+        here; None for an epoch older or later than all there are."""
         entries = self.entries
         if epoch < 0 or not entries or not entries[0][0] <= epoch <= entries[-1][0]:
             return None
@@ -77,7 +79,7 @@ class LeaderEpochFileCache:
 def rebuild_cache(
     written: Iterable[tuple[int, int]], checkpoint: Iterable[tuple[int, int]], leo: int
 ) -> LeaderEpochFileCache:
-    """The cache that fits a recovered log: `written` is what its batches tell, (epoch, first offset) each.
+    """The cache that fits a recovered log: `written` is (epoch, first offset) of its batches.
 
     Of the checkpoint only an entry at the LEO with a higher epoch than any record's is kept: elected and
     nothing written yet, or what was written is lost; in either case that epoch begins at the LEO here.

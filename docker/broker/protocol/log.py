@@ -1,4 +1,4 @@
-"""The log as the machine sees it: where each batch begins and in which epoch it was written, never its bytes.
+"""Models the log of a replica: where each batch begins and in which epoch it was written, never its bytes.
 
 Rules
 1. Batches are contiguous: each begins where the last one ended, and the LEO is where the last one ends.

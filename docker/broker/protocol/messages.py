@@ -1,10 +1,10 @@
-"""What a replica and the controller are told (events) and what they want done (effects): values only.
+"""Defines the events that a replica and the controller take, and the effects that they return: values only.
 
 Rules
-1. Every event carries `now_ms`, the shell's monotonic clock; a machine reads no clock of its own.
+1. Every event carries `now_ms`, the server's monotonic clock; a machine reads no clock of its own.
 2. Effects are carried out in the order given, synchronously: when a ReadAnswer is carried out, the bytes
    it names are in storage, and when a ProduceAnswer is, so is everything the ack rests on.
-3. `token` is the shell's name for a request that waits; a machine gives it back unread.
+3. `token` is the server's name for a waiting request; a machine returns it unread.
 4. LEO and HW are exclusive (the next offset; the first offset not committed). -1 means "none" as on the wire.
 5. `error` is a Kafka error code (broker.protocol.errors gives them names); 0 is none.
 """
@@ -60,7 +60,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsr:
-    """CONTROLLER -> replica: who leads. The shell has refused those meant for another incarnation."""
+    """CONTROLLER -> replica: who leads. The server has refused messages meant for another incarnation."""
 
     now_ms: int
     leader: int  # NO_LEADER while nobody may lead
@@ -111,7 +111,7 @@ class OffsetsForLeaderEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsets:
-    """ANYBODY -> leader: ListOffsets. `latest` false asks the log start. A follower (replica >= 0) is told
+    """ANYBODY -> leader: ListOffsets. `latest` false asks the log start. A follower (replica >= 0) gets
     the LEO, a client the HW."""
 
     now_ms: int
@@ -123,7 +123,7 @@ class ListOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
-    """LEADER -> follower. `asked` is the wish it answers, by which a late answer is known and dropped."""
+    """LEADER -> follower. `asked` is the request it answers: a late answer is known by it and dropped."""
 
     now_ms: int
     leader: int
@@ -137,7 +137,7 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOffsetResponse:
-    """LEADER -> follower: the answer to an EpochWish (the generations that ask before they fetch)."""
+    """LEADER -> follower: the answer to an EndOffsetRequest (the generations that ask before they fetch)."""
 
     now_ms: int
     leader: int
@@ -148,7 +148,7 @@ class EndOffsetResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEndsResponse:
-    """LEADER -> follower: the answer to a LogEndsWish (after OFFSET_OUT_OF_RANGE)."""
+    """LEADER -> follower: the answer to a LogEndsRequest (after OFFSET_OUT_OF_RANGE)."""
 
     now_ms: int
     leader: int
@@ -176,7 +176,7 @@ ReplicaEvent = (
 )
 
 
-# -- wishes: what a follower would ask its leader next (Replica.wish()) ----------------------------------
+# -- requests: what a follower sends its leader next (Replica.next_request()) ---------------------
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
@@ -207,7 +207,7 @@ FollowerRequest = FetchRequest | EndOffsetRequest | LogEndsRequest
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
     """Write these batches at the end of the log (offsets and epochs are final) and honour flush.messages.
-    `leading` tells the shell to wake parked fetches."""
+    With `leading` the server wakes delayed fetches."""
 
     batches: tuple[Batch, ...]
     leading: bool
@@ -245,7 +245,7 @@ class HwMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleChanged:
-    """Leader or epoch is new: parked fetches are asked again (to find an error), fetchers look anew."""
+    """Leader or epoch is new: parked fetches are asked again (to find an error), fetchers look again."""
 
     leading: bool
     leader: int
@@ -261,7 +261,7 @@ class ProduceAnswer:
     base_offset: int
     log_start: int
     last_offset: int = -1  # of the last record appended, and
-    acks: int = -1  # as they were asked for: what an ack is told by
+    acks: int = -1  # as the client asked for them; the trace shows them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

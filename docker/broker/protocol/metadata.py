@@ -1,4 +1,4 @@
-"""What every broker is told of the cluster: a frozen picture of the controller's state."""
+"""Defines the cluster metadata that the controller sends to every broker: a frozen copy of its state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Metadata:
 
 
 def build_metadata(state: ClusterState) -> Metadata:
-    """The picture of this moment."""
+    """Copy the state as it is now."""
     return Metadata(
         version=state.version,
         brokers=tuple(

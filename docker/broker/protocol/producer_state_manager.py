@@ -1,4 +1,4 @@
-"""Idempotence (KIP-98): what a partition remembers of each producer, so that a retry is known as one.
+"""Remembers the last batches of each idempotent producer (KIP-98), so that a retry is recognized.
 
 Rules
 1. Of each producer id the last five batches are known; a batch that is one of them is a duplicate and is

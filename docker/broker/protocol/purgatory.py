@@ -1,11 +1,11 @@
-"""Fetches that wait: which parked fetch may be asked again now, across partitions; pure.
+"""Keeps delayed fetches and decides which may be tried again, across partitions; pure.
 
 Rules
 1. A follower's fetch wakes when enough bytes have been appended, when a role or leader changes, or at its
    deadline; NEVER because a high watermark moved (that early answer of Kafka 2.4-2.5 was KAFKA-9731).
 2. A client's fetch wakes when a high watermark it waits on moves, on a role change, or at its deadline.
-3. A fetch that wakes has left the purgatory: its shell asks again (Fetch.again), answers, or parks it anew
-   with the deadline it had.
+3. A fetch that wakes has left the purgatory: the server asks again (Fetch.again), answers it, or parks it
+   again with the deadline it had.
 """
 
 from collections.abc import Hashable, Iterable
@@ -22,7 +22,7 @@ class _WaitingFetch:
 
 
 class DelayedFetchPurgatory:
-    """`key` names a partition, `token` a request; both are the shell's and hashable."""
+    """`key` names a partition, `token` a request; both are the server's and hashable."""
 
     def __init__(self) -> None:
         self._waiting: dict[object, _WaitingFetch] = {}

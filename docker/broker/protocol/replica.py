@@ -1,4 +1,4 @@
-"""One replica of one partition: a pure machine, step(event) -> effects.
+"""Runs one replica of one partition as a pure machine: step(event) -> effects.
 
 Rules
 1. Every change of epoch, ISR, LEO or HW happens here (and in the role that is asked from here).
@@ -57,7 +57,7 @@ __all__ = ["RecoveredState", "Replica", "ReplicaConfig"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredState:
-    """What storage found at start."""
+    """What storage found when it opened the log."""
 
     log_start: int = 0
     batches: Sequence[Batch] = ()  # the frames (data empty), in the order of the log
@@ -66,7 +66,7 @@ class RecoveredState:
 
 
 class Replica:
-    """The machine. It follows nobody until its first LeaderAndIsr."""
+    """One replica. It follows nobody until its first LeaderAndIsr."""
 
     def __init__(self, *, me: int, config: ReplicaConfig, rules: Rules, recovered: RecoveredState) -> None:
         log = Log(recovered.log_start)
@@ -219,7 +219,7 @@ class Replica:
         """The ISR or the brokers have changed, the leader has not."""
         state = self._state
         if event.leader != state.leader:
-            return  # older news than this replica has
+            return  # older metadata than this replica has
         state.broker_epochs = event.broker_epochs
         if event.partition_epoch <= state.partition_epoch:
             return
@@ -233,7 +233,7 @@ class Replica:
         state.replicas, state.broker_epochs = event.replicas, event.broker_epochs
 
     def _may_lead(self, event: LeaderAndIsr) -> bool:
-        """Nobody leads an epoch twice: what it wrote then could not be told from what it wrote before."""
+        """Nobody leads an epoch twice: its records of then and now could not be told apart."""
         state = self._state
         legal = state.me in event.isr or not state.rules.alter_compares_epochs
         if not legal or state.me not in event.replicas:

@@ -1,4 +1,4 @@
-"""What a replica is made of whatever its role: log, epochs, producers, HW, role, and the effects of the step.
+"""Holds the state of a replica that outlives a role (log, epochs, producers, HW) and the effects of one step.
 
 Rules
 1. Log, epoch cache and producers change together, here and nowhere else.

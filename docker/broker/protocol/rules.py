@@ -1,4 +1,4 @@
-"""The protocol's rules as data: what each generation of Kafka did, switch by switch.
+"""Defines the protocol's rules as data: what each generation of Kafka did, switch by switch.
 
 Rules
 1. A generation is a value; the machines ask a switch and never a generation's name.

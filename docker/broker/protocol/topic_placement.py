@@ -1,4 +1,4 @@
-"""A topic to be, or to grow: what CreateTopics and CreatePartitions may ask, where replicas go; pure."""
+"""Checks what CreateTopics and CreatePartitions ask for, and places the replicas; pure."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Metadata and ApiVersions: what a broker says of the cluster and of itself.
+"""Says which versions are served (ApiVersions), and writes the Metadata response.
 
 Rules
 1. Produce is offered from 0 though 0-2 are refused (KAFKA-18659: librdkafka before 2.11 drops compression

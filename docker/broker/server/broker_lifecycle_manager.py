@@ -1,11 +1,11 @@
-"""A broker's standing with the controller: registered as a new incarnation, kept alive, and let go in order.
+"""Registers the broker with the controller as a new incarnation, sends heartbeats, and stops in order.
 
 Rules
 1. Every start registers with an incarnation of its own. A registration is repeated, the same, until answered.
-2. A heartbeat tells the metadata version taken; a fenced broker beats on, and that is what unfences it.
+2. A heartbeat carries the metadata version taken; a fenced broker goes on sending, and that unfences it.
 3. A broker whose epoch is not the controller's any more (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED)
    registers anew, as a new incarnation: it may have missed that it was taken out of every ISR.
-4. At the end it asks to be let go, which moves its leaderships away, and waits for that only so long.
+4. At the end it asks for a controlled shutdown, which moves its leaderships away, and waits a limited time.
 """
 
 import asyncio
@@ -55,11 +55,11 @@ class BrokerLifecycleManager:
         self._task = asyncio.create_task(self._run(), name="lifecycle")
 
     def heartbeat_now(self) -> None:
-        """Something worth telling at once has happened: new metadata was taken."""
+        """Send a heartbeat at once: new metadata was taken."""
         self._beat.set()
 
     async def stop(self) -> bool:
-        """Ask to be let go; whether the controller agreed in time."""
+        """Ask for a controlled shutdown; whether the controller agreed in time."""
         self._stopping = True
         self._beat.set()
         limit_s = min(_STOP_S_MAX, 2 * self._config.session_timeout_ms / 1000)

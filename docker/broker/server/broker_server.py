@@ -1,10 +1,10 @@
-"""The broker's shell: listens, registers, takes the controller's news, and joins all the parts.
+"""Runs one broker: listens, registers, takes the controller's metadata, and joins all the parts.
 
 Rules
-1. Logs are recovered before anybody hears that this broker is there.
-2. The controller's news counts only for this incarnation (KIP-380) and never goes back to an older version.
-3. SIGTERM: be let go by the controller, stop asking and answering, flush, checkpoint, and only then say
-   that the stop was orderly. Anything else leaves no such mark.
+1. Logs are recovered before the broker registers or listens.
+2. A leader-and-isr message counts only for this incarnation (KIP-380), and never for an older version.
+3. SIGTERM: ask the controller to be released, stop asking and answering, flush, checkpoint, and only then
+   write the marker of an orderly stop. Any other end leaves no such marker.
 """
 
 import asyncio

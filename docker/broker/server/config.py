@@ -1,9 +1,9 @@
-"""Config: a Kafka properties file becomes one frozen value, or an error that names the file and the line.
+"""Reads a Kafka properties file into one frozen value, or raises an error that names the file and the line.
 
 Rules
 1. Kafka's keys keep Kafka's names, meanings and defaults; ours begin with `floodmark.` (docker/README.md
    lists all).
-2. A key nobody knows is told, never refused: a broker's own properties file should start this one too.
+2. An unknown key is a warning, never an error: a broker's own properties file should start this one too.
 3. What cannot work together is refused here and nowhere later.
 4. An override, as kafka-server-start.sh takes them, rules over the file; errors say which of them it was.
 """
@@ -59,14 +59,14 @@ class Config:
     bugs: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
     control: Address | None = None
-    control_from: tuple[str, ...] = ()  # IP addresses that may dial it; none: whoever reaches it
+    control_from: tuple[str, ...] = ()  # IP addresses that may dial it; none: any address
     dial: tuple[tuple[int, Address], ...] = ()
     durable: Path | None = None
     trace: Path | None = None
     failpoints: tuple[Mapping[str, object], ...] = ()  # requests to arm, as on the control socket
 
     def describe_kafka_keys(self) -> list[tuple[str, str, str | None]]:
-        """Kafka's keys with their values and defaults (None: there is none), as text, for whoever asks."""
+        """Kafka's keys with their values and defaults (None: there is none), as text."""
         defaults = {each.name: each.default for each in fields(Config)}
         return [
             (
@@ -238,7 +238,7 @@ def read_properties(text: str) -> list[tuple[int, str, str]]:
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
-    """The config in this file, under overrides (KEY=VALUE), and what there is to tell about it."""
+    """The config in this file, under overrides (KEY=VALUE), and the warnings."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -270,7 +270,7 @@ def parse_config(text: str, name: str, overrides: Sequence[str] = ()) -> tuple[C
 def _read_values(
     text: str, name: str, overrides: Sequence[str]
 ) -> tuple[dict[str, object], dict[str, KeyPlace], list[str]]:
-    """Our fields and their values; where each key was given last; what there is to tell."""
+    """Our fields and their values; where each key was given last; the warnings."""
     values: dict[str, object] = {}
     places: dict[str, KeyPlace] = {}
     warnings: list[str] = []

@@ -346,7 +346,7 @@ class ControllerApis:
 def alter_partitions(
     request: Any, head: RequestHeader, metadata: Metadata, step: Callable[[AlterPartition], Any], now_ms: int
 ) -> tuple[Any, list[FailpointSite]]:
-    """The answer, and a place for each partition that was changed: applied, and not yet told."""
+    """The response, and a failpoint site for each partition whose change was applied."""
     cls, parts = response_parts(head.key, head.version)
     names = {topic.id: name for name, topic in metadata.topics.items()}
     topics, sites = [], []

@@ -1,10 +1,10 @@
-"""What a broker asks of the controller beside its heartbeats: ISR changes, producer ids, topics, elections.
+"""Sends what a broker itself asks of the controller: ISR changes and producer ids.
 
 Rules
-1. Each ISR change is a request of its own, so that none waits for another's answer; its replica hears the
+1. Each ISR change is a request of its own, so that none waits for another's answer; its replica gets the
    answer, or NETWORK_EXCEPTION when none came, and then proposes again.
 2. A producer id is given out once: from a block that the controller has made durable, kept in memory only.
-3. Every request has a time-out; nothing here is retried but by whoever asked.
+3. Every request has a time-out, and nothing is retried here.
 """
 
 import asyncio

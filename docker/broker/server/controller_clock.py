@@ -1,7 +1,7 @@
-"""The controller's clock: it stands still while the controller itself was away.
+"""Measures the controller's time, leaving out the time in which the controller itself did not run.
 
-A controller that was stopped (SIGSTOP), starved or busy has heard nobody, and must not end everybody's
-session for that: sessions measure the silence of brokers, not its own deafness.
+A controller that was stopped (SIGSTOP), starved or busy has received no heartbeats, and must not end every
+session because of that: sessions measure the silence of brokers, not its own pauses.
 """
 
 from collections.abc import Callable

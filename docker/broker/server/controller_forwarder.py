@@ -1,8 +1,9 @@
-"""What a broker hands on to the controller for its clients: topics, their configs, elections; producer ids.
+"""Forwards clients' requests about topics, configs and elections to the controller; gives out producer ids.
 
 Rules
-1. The controller's answer is the answer; REQUEST_TIMED_OUT where it gave none in time (nobody knows then).
-2. A topic that was made is answered for once this broker knows it too, so that what follows finds it.
+1. The controller's answer is the answer; REQUEST_TIMED_OUT where it gave none in time (the fate is unknown).
+2. A client gets the answer about a topic once this broker knows of the change too, so that its next request
+   finds it.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ _TIMED_OUT = {
 
 
 class ControllerForwarder:
-    """The requests that take a while: each is a task, and its connection waits for it."""
+    """Each forwarded request is a task, and its connection waits for it."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class ControllerForwarder:
         self._controller_connection.close()
 
     def forward_request(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
-        """Serve a request of those that are handed on."""
+        """Forward one request and answer it."""
         request = read_request(frame, head)
         serve = self._serves[head.key]
 

@@ -1,12 +1,11 @@
-"""The controller's shell: requests become events, records become durable, the metadata is sent to every
-broker.
+"""Runs the controller: steps the machine, makes its records durable, and publishes the metadata to brokers.
 
 Rules
-1. One event at a time; a step's records are on disk (fsync), and told in the trace, before any answer or
+1. One event at a time; a step's records are on disk (fsync), and in the trace, before any answer or
    message of that step leaves.
-2. Time stands still while this process was away (broker.server.controller_clock).
+2. Time in which this process did not run does not count (controller_clock.py).
 3. What cannot be persisted ends the process: its next start reads what is on disk.
-4. A freeze or an expiry asked for on the control socket passes through the same one queue.
+4. A freeze or an expiry asked for on the control socket goes through the same one queue.
 """
 
 import asyncio
@@ -138,7 +137,7 @@ class ControllerServer:
             halt_process("stopped-by-a-broken-invariant-or-disk", error)
 
     def _continue_trace(self, config: Config) -> Trace:
-        """The trace, and in it what became durable just before the last end and was told to nobody yet."""
+        """Open the trace, and write the lines of durable records that it does not have yet."""
         trace = Trace(config.trace, config.node_id)
         if config.trace is not None:
             trace.write_process_lines(

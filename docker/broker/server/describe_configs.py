@@ -1,4 +1,4 @@
-"""DescribeConfigs: of topics by any broker, of a broker by itself."""
+"""Serves DescribeConfigs: any broker describes topics, each broker describes itself."""
 
 from typing import Any
 

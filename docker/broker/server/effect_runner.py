@@ -1,4 +1,4 @@
-"""Stepping the replicas and carrying out what they want: one queue of events, effects in order.
+"""Steps the replicas and carries out their effects: one queue of events, effects in order.
 
 Rules
 1. There is one queue of events. An event is stepped and all its effects are carried out, in order and
@@ -6,11 +6,11 @@ Rules
 2. A machine that raises, an invariant that does not hold, a disk that refuses: the process dies at once,
    before anything of that step is answered.
 3. What a step means is written to the trace before anything of it leaves the process, and, so that a process
-   that ends in between never holds more than its trace tells, before it appends and after it truncates: what
+   that ends in between never holds more than its trace says, before it appends and after it truncates: what
    the trace has too much the next start line takes back.
-4. A replica held at a failpoint keeps the rest of its step and its later events, in order, until it is let
-   go; what becomes of the others does not depend on it. Fetches do not wait with it: they may be about other
-   replicas as well, so that they hear nothing of this one, and ask again when it goes on.
+4. A replica held at a failpoint keeps the rest of its step and its later events, in order, until it is
+   released; what becomes of the others does not depend on it. Fetches do not wait with it: they may be about
+   other replicas as well, so that they get no answer from this one, and ask again when it goes on.
 5. Of a step that is held the trace has what has happened, and the rest once it happens.
 """
 
@@ -40,12 +40,12 @@ from broker.testing.trace import Trace
 from broker.testing.trace_events import replica_lines, take_snapshot
 
 Key = tuple[str, int]  # topic, partition
-_BEFORE_THEIR_LINES = (Truncate, Reset, SaveEpochs)  # on disk before the trace tells of them
+_BEFORE_THEIR_LINES = (Truncate, Reset, SaveEpochs)  # on disk before the trace has their lines
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StepInProgress:
-    """What is left of a step."""
+    """A step whose effects are being carried out, and what is left of it."""
 
     effects: Sequence[ReplicaEffect]
     lines: Sequence[Mapping[str, Any]]  # of the whole step
@@ -58,7 +58,7 @@ class StepInProgress:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class HostedPartition:
-    """One replica here."""
+    """One replica of this broker: its machine and its log."""
 
     topic: str
     topic_id: str
@@ -96,7 +96,7 @@ EffectHandlers = Mapping[type, Callable[[HostedPartition, Any], None]]
 
 
 class EffectRunner:
-    """All stepping goes through `post`. `let_go` is told of replicas that go on."""
+    """All stepping goes through `post`. `on_resume` is called with each replica that goes on."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class EffectRunner:
             self._run_queue(None)
 
     def hold_between_steps(self, hosted: HostedPartition, site: FailpointSite) -> None:
-        """It has reached this point between two of its steps."""
+        """Hold the replica at this point, which it has reached between two of its steps."""
         if hosted.held_step is None:
             stop = Stop(after=0, shown=0, site=site)
             self._run_effects(
@@ -239,6 +239,6 @@ class EffectRunner:
 
 
 def _skip_fetch(token: Any) -> None:
-    """To a fetch: it hears nothing of this replica now."""
+    """To a fetch: it gets no answer from this replica now."""
     asker, index = token
     asker.complete(index, None)

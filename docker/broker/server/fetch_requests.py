@@ -1,13 +1,13 @@
-"""Fetch: asked of one or several replicas, answered at once, or parked until it is worth an answer.
+"""Serves Fetch: asks one or several replicas, and answers at once or when there is enough to answer.
 
 Rules
 1. A fetch is asked of all its partitions before it is looked at; then it is answered if it has its bytes, an
-   error, a diverging epoch, or no more time; otherwise it is parked.
-2. What woke is asked again with `again` (nobody is credited twice, the HW is read afresh), once per turn of
-   the event loop: produces that arrive together go to a follower in one answer.
-3. A client that left is forgotten.
-4. A partition that says nothing (a failpoint holds it) is left out of the answer; a fetch that hears nothing
-   at all waits on.
+   error, a diverging epoch, or no more time; otherwise it is parked in the purgatory.
+2. A fetch that wakes is asked again with `again` (nobody is credited twice, the HW is read afresh), once per
+   turn of the event loop: produces that arrive together go to a follower in one answer.
+3. A fetch whose client has left is removed.
+4. A partition that gives no answer (a failpoint holds it) is left out of the response; a fetch that gets no
+   answer at all waits on.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class RequestedPartition:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class DelayedFetch:
-    """A fetch on its way."""
+    """A fetch that is not answered yet."""
 
     fetch_requests: "FetchRequests"
     connection: Connection
@@ -83,7 +83,7 @@ class DelayedFetch:
                 )
 
     def complete(self, index: int, answer: Any) -> None:
-        """None: it says nothing now."""
+        """None: that partition gives no answer now."""
         self.answers[index] = answer
         if answer is not None:
             self.heard.add(index)
@@ -93,7 +93,7 @@ class DelayedFetch:
 
 
 class FetchRequests:
-    """All fetches of a broker: it answers and parks them, and wakes them when told that something moved."""
+    """All fetches of a broker: it answers and parks them, and wakes them when something moved."""
 
     def __init__(self) -> None:
         self.replica_manager: ReplicaManager  # set by the broker, which both belong to
@@ -126,7 +126,7 @@ class FetchRequests:
 
     def _collect(self, fetch: DelayedFetch) -> tuple[list[FetchedPartition | None], int, bool]:
         """What the answer would hold, how many bytes, and whether it must not wait (KIP-74: the first
-        partition with data gives a batch, however large). None for whoever says nothing."""
+        partition with data gives a batch, however large). None for a partition without an answer."""
         fetched: list[FetchedPartition | None] = []
         size, at_once = 0, not fetch.wanted
         for each, answer in zip(fetch.wanted, fetch.answers, strict=True):

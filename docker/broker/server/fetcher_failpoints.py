@@ -1,8 +1,8 @@
-"""The failpoints of one fetcher: what it must not send, and what came and must not be taken, yet.
+"""Holds the messages of one fetcher at failpoints: requests not to be sent, responses not to be taken, yet.
 
 Rules
-1. Only the one replica that a message is about waits: the others' wishes go out, their answers are taken.
-2. What is held is the message. Once its replica wishes something else, that is asked; a request that was held
+1. Only the one replica that a message is about waits: the others' requests are sent, their responses taken.
+2. The message is held. Once its replica requests something else, that is sent; a request that was held
    is then not sent any more, an answer that was held is still given when it is let go: late, as answers are.
 """
 
@@ -16,7 +16,7 @@ from broker.testing.failpoints import Failpoints, Fate
 
 
 class FetcherFailpoints:
-    """`look` is told when something may be sent again, `lost` of a message that nobody will get."""
+    """`look` is called when something may be sent again, `lost` for a message that nobody will get."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class FetcherFailpoints:
         self._begun: dict[Key, int] = {}  # the leader epoch in which something was last answered
 
     def is_waiting(self, hosted: HostedPartition, request: FollowerRequest) -> bool:
-        """Whether this wish must not be asked now."""
+        """Whether this request must not be sent now."""
         return hosted.held_step is not None or self._waiting.get(hosted.key) == request
 
     def note_answered(self, hosted: HostedPartition, request: FollowerRequest) -> None:
@@ -40,7 +40,7 @@ class FetcherFailpoints:
         self._begun[hosted.key] = request.leader_epoch
 
     def may_send(self, hosted: HostedPartition, request: FollowerRequest) -> bool:
-        """Whether this wish goes out now; to be asked once before each sending."""
+        """Whether this request is sent now; to be called once before each sending."""
         if not self._failpoints.armed and not self._let_go:
             return True
         key = hosted.key
@@ -56,7 +56,7 @@ class FetcherFailpoints:
         return fate is Fate.GO
 
     def may_take(self, hosted: HostedPartition, request: FollowerRequest, take: Callable[[], None]) -> bool:
-        """Whether the answer to this wish is taken now; else `take` is called when it is let go."""
+        """Whether the response is taken now; else `take` is called when it is released."""
         if not self._failpoints.armed:
             return True
 
@@ -85,5 +85,6 @@ class FetcherFailpoints:
 def _site(name: str, hosted: HostedPartition, request: FollowerRequest) -> FailpointSite:
     return FailpointSite(
         name=name, topic=hosted.topic, partition=hosted.partition, epoch=request.leader_epoch,
-        peer=request.leader, offset=-1 if isinstance(request, EndOffsetRequest | LogEndsRequest) else request.offset,
+        peer=request.leader,
+        offset=-1 if isinstance(request, EndOffsetRequest | LogEndsRequest) else request.offset,
     )  # fmt: skip

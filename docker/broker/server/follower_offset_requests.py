@@ -1,9 +1,9 @@
-"""What a follower asks beside fetching: where an epoch ends, where its leader's log begins and ends.
+"""Sends a follower's requests other than Fetch: where an epoch ends, where its leader's log begins and ends.
 
 Rules
-1. Each is asked on a connection of its own, so that a leader which says nothing of one replica (a failpoint
-   holds it there) keeps nobody waiting but that one.
-2. One at a time for a replica; a wish that has changed ends the asking.
+1. Each has a connection of its own, so that a leader which does not answer for one replica (a failpoint
+   holds it there) delays no other.
+2. One at a time for a replica; a new request cancels the one before.
 """
 
 import asyncio

@@ -1,13 +1,13 @@
-"""Consumer groups and transactions, which this broker does not have: refused with errors that clients show.
+"""Refuses consumer groups and transactions, which this broker lacks, with errors that clients show.
 
 Rules
-1. A client that hears nothing, or an error that is worth another try, waits in silence for a minute. So every
-   broker says that it coordinates whatever it is asked for, and then refuses what would begin a group
+1. A client that gets no answer, or an error that is worth another try, waits in silence for a minute. So
+   every broker says that it coordinates whatever it is asked for, and then refuses what would begin a group
    (JoinGroup, ConsumerGroupHeartbeat), keep an offset (OffsetCommit) or begin a transaction (InitProducerId
    with an id) with an error that no client tries again.
 2. What needs no group is true and works: there are no groups (ListGroups), and no offset has been committed
    (OffsetFetch); so a consumer that assigns partitions to itself begins where its reset policy says.
-3. Each kind of refusal is told in the broker's log, once for a client id.
+3. The broker logs each kind of refusal once for a client id.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class GroupRequests:
         }
 
     def refuse(self, what: str, head: RequestHeader, error: int, **besides: object) -> int:
-        """The error, told in the log the first time that this client asks for it."""
+        """Return the error, and log it the first time that this client asks."""
         if (what, head.client) not in self._logged and len(self._logged) < _LOGGED_MAX:
             self._logged.add((what, head.client))
             name = errors.error_name(error)

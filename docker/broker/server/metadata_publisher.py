@@ -1,10 +1,10 @@
-"""Telling the brokers: one task a registered broker, which sends what is new until it is answered.
+"""Sends new metadata to the brokers: one task for each registered broker, which repeats until answered.
 
 Rules
 1. Only the latest version is sent; what was overtaken while a broker did not answer is never sent. While
    anything is armed at C.elected for a broker, each version is a message of its own, and none overtakes.
 2. A message is for the incarnation that its metadata names; a broker that refuses it because it has not yet
-   heard that it is registered is told again a little later, another incarnation is not.
+   heard that it is registered gets it again a little later, another incarnation does not.
 3. Every attempt has a time-out, and there is no last one; but a copy is done with whatever its answer.
 """
 
@@ -40,7 +40,7 @@ class _PendingMessage:
 
 
 class MetadataPublisher:
-    """The task that keeps one broker informed."""
+    """The task that sends one broker its metadata."""
 
     def __init__(
         self, config: Config, broker: int, metadata: Callable[[], Metadata], failpoints: Failpoints

@@ -1,4 +1,4 @@
-"""Asking others: one connection, one request at a time, every wait with a time-out.
+"""Sends requests to another node: one connection, one request at a time, every wait with a time-out.
 
 Rules
 1. A link that is cut connects and hears nothing: each answer is waited for so long and no longer.

@@ -1,10 +1,8 @@
-"""The requests that are not hot: ListOffsets, OffsetForLeaderEpoch, and what is handed on to the controller.
+"""Serves ListOffsets and OffsetForLeaderEpoch.
 
 Rules
-1. A request about several partitions is answered when every one of them has spoken, in the order asked.
-2. What the controller decides is the controller's answer, handed on; REQUEST_TIMED_OUT when it gave none. A
-   topic is answered for once this broker knows it too, so that what follows finds it.
-3. A partition that is not here: 6 where the cluster has it, 3 where it has not (Kafka's order).
+1. A request about several partitions is answered when every one of them has answered, in the order asked.
+2. A partition that is not here: error 6 where the cluster has it, 3 where it has not (Kafka's order).
 """
 
 from collections.abc import Callable, Sequence
@@ -73,14 +71,14 @@ def _ask_replicas(
 
 
 def requesting_replica(replica: int, me: int) -> int:
-    """Who asks, as the machine may be told: Kafka's negative ids (debugging consumer) are clients, and
-    nobody is this replica itself."""
+    """The replica id for the machine: Kafka's negative ids (debugging consumer) are clients, and so is this
+    broker itself."""
     return CONSUMER if replica < 0 or replica == me else replica
 
 
 def _find_answer(hosted: HostedPartition | None, timestamp: int, answer: Any) -> tuple[int, dict[str, Any]]:
-    """The error, and what ListOffsets tells, of the replica's answer: of a time it has told the HW, below
-    which the record is looked for. There may be none: then the offset is -1, and that is no error."""
+    """The error and the fields of a partition's response. For a timestamp the replica has answered the HW,
+    below which the record is looked for. There may be none: then the offset is -1, and that is no error."""
     error = answer if isinstance(answer, int) else answer.error
     fields: dict[str, Any] = {"offset": -1, "timestamp": -1}
     if error or timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) or hosted is None:

@@ -1,7 +1,7 @@
-"""Produce: what comes in is checked, handed to the replicas, and answered when each has spoken.
+"""Serves Produce: checks the batches, gives them to the replicas, and answers when each has answered.
 
 Rules
-1. Nothing that is refused here was appended: base_offset -1. What a replica says is passed on as it is.
+1. Nothing that is refused here was appended: base_offset -1. A replica's answer is passed on as it is.
 2. acks=0 gets no answer; an error closes its connection, so that the client notices (as Kafka does).
 3. One batch a partition, format v2, CRC sound: else the error that Kafka gives.
 """
@@ -28,13 +28,13 @@ FindPartition = Callable[[str, int], tuple[HostedPartition | None, int]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PendingProduce:
-    """A produce on its way; `answers` are (topic, partition, error, base offset, log start)."""
+    """A produce that is not answered yet; `answers` are (topic, partition, error, base offset, log start)."""
 
     connection: Connection
     head: RequestHeader
     acks: int
     answers: list[tuple[str, int, int, int, int]] = field(default_factory=list)
-    outstanding: int = 1  # one for the request itself, until all of it has been handed on
+    outstanding: int = 1  # one for the request itself, until all replicas have been asked
 
     def complete(self, index: int, answer: Any) -> None:
         topic, partition, *_ = self.answers[index]

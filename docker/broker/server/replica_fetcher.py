@@ -1,13 +1,13 @@
-"""Following: one task a leader, which asks for all the replicas here that follow it.
+"""Fetches from the leaders: one task for each leader, for all the replicas here that follow it.
 
 Rules
-1. What is asked is what the replicas wish (Replica.wish), read just before it is sent; an answer goes to the
-   replica with the wish it answers, which drops it if it no longer wants it.
-2. A wish that changes while its fetch waits at the leader (a new leader epoch, a new replica) ends the
+1. The replicas say what to request (Replica.next_request), just before it is sent. A response goes to the
+   replica with the request it answers, and the replica drops it if it no longer wants it.
+2. A request that changes while its fetch waits at the leader (a new leader epoch, a new replica) ends the
    wait: the connection is closed and asked anew. So a new role is never a long poll late.
-3. Who answers with an error, or not at all, is asked again after replica.fetch.backoff.ms, or at once for a
-   different wish.
-4. Of a replica that is held at a failpoint nothing is asked; what failpoints hold is in gate.py.
+3. A leader that answers with an error, or not at all, is asked again after replica.fetch.backoff.ms, or at
+   once for a different request.
+4. A replica that is held at a failpoint requests nothing; fetcher_failpoints.py keeps what is held.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ Requests = dict[Key, tuple[HostedPartition, FollowerRequest]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """A wish that went wrong, and until when it is not made again."""
+    """A request that failed, and until when it is not sent again."""
 
     request: FollowerRequest
     until_ms: int
 
 
 class ReplicaFetcher:
-    """The asking of one leader, while anybody here follows it."""
+    """The task that fetches from one leader."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ReplicaFetcher:
         self._task = asyncio.create_task(self._run(), name=f"fetcher {leader}")
 
     def refresh(self) -> None:
-        """Roles have changed: ask what is wished now, and do not wait for what was."""
+        """Roles have changed: send the requests of now, and do not wait for earlier ones."""
         self._look.set()
         asked = self._in_flight
         if (
@@ -136,7 +136,7 @@ class ReplicaFetcher:
         return fetches, others
 
     async def _start_offset_requests(self, requests: Requests) -> bool:
-        """Whether any was begun: then wishes are looked at anew."""
+        """Whether any was started: then the requests are collected again."""
         begun = [
             self._offset_requests.begin(hosted, request)
             for hosted, request in self._drop_held(requests).values()
@@ -175,7 +175,7 @@ class ReplicaFetcher:
         finally:
             waiting, self._waiting = self._waiting, None
         if waiting.cancelled():
-            return True  # ended by `look`
+            return True  # ended by `refresh`
         failure = waiting.exception()
         if isinstance(failure, Unreachable):
             self._log_unreachable(failure)
@@ -200,7 +200,7 @@ class ReplicaFetcher:
         self._delays[hosted.key] = Backoff(request=request, until_ms=now_ms() + self._config.fetch_backoff_ms)
 
     def _handle_error(self, hosted: HostedPartition, request: FollowerRequest, error: int) -> None:
-        """Asked again later; a replica that wishes something else now is asked that at once."""
+        """Back off before the same request; a replica that requests something else now does so at once."""
         if hosted.replica.next_request() == request:
             self._back_off(hosted, request)
             log(

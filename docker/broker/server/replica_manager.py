@@ -1,9 +1,9 @@
-"""The replicas of this broker: each a machine and its log; what their effects mean on disk and to others.
+"""Manages the replicas of this broker, each a machine and its log; carries effects to disk and requesters.
 
 Rules
-1. Events go in through `post` (carrying.py has the rules).
+1. Events go in through `post` (effect_runner.py has the rules).
 2. A disk that refuses ends the process before anything is answered.
-3. What waits for what is the purgatory's matter; here it is only told what happened.
+3. Which fetch waits for what is the purgatory's matter; the listeners hear what happened.
 """
 
 import base64
@@ -61,20 +61,20 @@ def now_ms() -> int:
 
 
 class Requester(Protocol):
-    """Who asked. The machine gives it back; what it is told depends on what was asked."""
+    """The request that waits for answers of replicas. The machine returns it with each answer."""
 
     def complete(self, index: int, answer: Any) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaListeners:
-    """Who hears of what the replicas do, beside those that asked."""
+    """Callbacks for what the replicas do, beside the requesters."""
 
     appended: Callable[[Key, int], None]  # by a leader: so many bytes
     hw_moved: Callable[[Key], None]
     role_changed: Callable[[HostedPartition], None]
     propose: Callable[[HostedPartition, ProposeIsr], None]
-    resumed: Callable[[HostedPartition], None]  # a failpoint has held it
+    resumed: Callable[[HostedPartition], None]  # a failpoint had held it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class ReplicaManager:
     partitions: dict[Key, HostedPartition] = field(default_factory=dict)
     unassigned_logs: dict[Key, LocalLog] = field(
         default_factory=dict
-    )  # recovered, and not yet told who leads
+    )  # recovered, and no metadata for them yet
     _checkpointed: dict[Key, int] = field(default_factory=dict)
     _metadata: Metadata = field(default_factory=lambda: Metadata(version=0, brokers=(), topics={}))  # taken
     _deleted: list[tuple[int, LocalLog]] = field(default_factory=list)  # (when to close it, it), in order
@@ -169,8 +169,8 @@ class ReplicaManager:
     # -- the partitions there are --------------------------------------------------------------------------
 
     def apply_metadata(self, metadata: Metadata) -> None:
-        """Tell every replica here who leads it; those that are new are made, or recovered from disk; those
-        whose topic was deleted go."""
+        """Send every replica here its leader. Create the replicas that are new, or open their logs; delete
+        those whose topic was deleted."""
         me, now, broker_epochs = self.config.node_id, now_ms(), metadata.broker_epochs
         self._metadata = metadata
         for hosted in [each for each in self.partitions.values() if self._is_deleted(each)]:
@@ -200,7 +200,7 @@ class ReplicaManager:
                 )
 
     def _configure(self, hosted: HostedPartition, topic: TopicInfo) -> None:
-        """Let the topic's configs, or else the broker's, rule this replica."""
+        """Configure this replica by the topic's configs, or else the broker's."""
         flush = _topic_or_broker_setting(topic, FLUSH_MESSAGES, self.config.flush_messages)
         hosted.configs = topic.configs
         hosted.replica.configure(self._replica_config(topic))
@@ -222,14 +222,14 @@ class ReplicaManager:
         return topic is None or topic.id != hosted.topic_id
 
     def _partition_resumed(self, hosted: HostedPartition) -> None:
-        """A failpoint has let it go; its topic may have been deleted meanwhile."""
+        """A failpoint has released it; its topic may have been deleted meanwhile."""
         self.listeners.resumed(hosted)
         if self.partitions.get(hosted.key) is hosted and self._is_deleted(hosted):
             self.apply_metadata(self._metadata)
 
     def _delete(self, hosted: HostedPartition) -> None:
-        """It leads and follows nobody any more, whoever waits hears so, and its directory goes. One that is
-        held at a failpoint goes when it is let go."""
+        """Take its role away, which answers all waiting requests, and delete its directory. One that is held
+        at a failpoint is deleted when it is released."""
         replica = hosted.replica
         self.post(
             hosted,
@@ -256,7 +256,7 @@ class ReplicaManager:
         self._deleted.append((now_ms() + CLOSE_DELETED_AFTER_MS, partition_log))
 
     def recover(self) -> None:
-        """Open every log that is in the directory, before anybody is told that this broker is there."""
+        """Open every log that is in the directory, before this broker registers."""
         try:
             for name in sorted(path.name for path in self.config.log_dir.iterdir() if path.is_dir()):
                 topic, _, partition = name.rpartition("-")
@@ -360,7 +360,7 @@ class ReplicaManager:
         return hosted
 
     def describe_replicas(self) -> list[dict[str, Any]]:
-        """Each replica as the control socket tells it."""
+        """Each replica, for the control socket."""
         return [
             _describe_partition(self.partitions[key], self.clean)
             if key in self.partitions

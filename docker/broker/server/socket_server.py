@@ -1,10 +1,10 @@
-"""Connections from others: frames in, one request at a time, answers in order.
+"""Accepts connections: reads frames, has one request at a time, sends responses in order.
 
 Rules
 1. A connection has one request in hand; the next is looked at when the answer to it was written (Kafka
    mutes the channel likewise). A fetch that waits therefore holds up its own connection and no other.
 2. Garbage (WireError, a frame too large or of no size) closes its connection and nothing else.
-3. Who reads slowly is not answered further until he has read: nothing piles up here.
+3. A client that reads slowly gets no more responses until it has read: nothing piles up here.
 """
 
 import asyncio

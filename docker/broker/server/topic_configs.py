@@ -1,4 +1,4 @@
-"""A topic's configs: which of Kafka's there are, which of them mean something here, and what they may be.
+"""Knows the topic configs: which of them Kafka has, which mean something here, and what values they may have.
 
 Rules
 1. What is not a topic config of Kafka's is refused (INVALID_CONFIG), as Kafka refuses it.
@@ -85,7 +85,7 @@ _TYPES = {"flush.messages": LONG, "cleanup.policy": LIST}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedConfig:
-    """One config as DescribeConfigs tells it. `synonyms`: (name, value, source), what rules first."""
+    """One config as DescribeConfigs shows it. `synonyms`: (name, value, source), the effective one first."""
 
     name: str
     value: str

@@ -1,4 +1,4 @@
-"""Kafka's small text files in a log directory: offsets, leader epochs, meta.properties, clean shutdown.
+"""Reads and writes Kafka's small text files in a log directory: offsets, leader epochs, meta.properties ...
 
 Rules
 1. Every one is replaced whole and durable when its writer returns (broker.storage.log_directory).

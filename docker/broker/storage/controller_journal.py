@@ -1,9 +1,9 @@
-"""The controller's memory: an append-only file of JSON lines, fsynced before anything rests on it.
+"""Stores the controller's records: an append-only file of JSON lines, fsynced before anything rests on it.
 
 Rules
 1. One line is one `append`, a JSON array of its records: a crash leaves all of them or none.
 2. A last line without its newline is an append that never returned: it is ignored, and cut off at open.
-3. Any other line that is no array of objects is damage, and an error that names the line: guessing on would
+3. Any other line that is no array of objects is damage, and an error that names the line: to guess would
    let the controller give out an epoch or a producer id twice.
 4. A write or fsync that fails leaves the file in doubt: the controller must stop and read it again at its
    next start.

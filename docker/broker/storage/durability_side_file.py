@@ -1,4 +1,4 @@
-"""The side file: what of the log directory would survive a power cut, noted as it changes, in mapped memory.
+"""Keeps account, in a mapped side file, of what of the log directory a power cut would leave.
 
 A SIGKILL loses nothing that was written, so a process that dies has lost no data; only a power cut does.
 The page cache cannot be asked what of it is on the platter, so the broker keeps the account itself: after

@@ -1,4 +1,4 @@
-"""One partition's log on disk, in Kafka's own directory `<log.dir>/<topic>-<partition>/`.
+"""Stores the log of one partition in Kafka's own directory `<log.dir>/<topic>-<partition>/`.
 
 Rules
 1. An append is one write to the page cache and no fsync, as in Kafka, unless flush.messages asks for it:
@@ -6,8 +6,8 @@ Rules
 2. Only the last segment has bytes that are not durable: a roll flushes the segment it closes. So what a
    power cut leaves is always a prefix of the log.
 3. Offsets have no holes; a batch that does not begin at LEO is refused.
-4. Recovery keeps every good batch up to the first bad one (broker.storage.log_recovery), and reads all
-   segments whether the last stop was orderly or not: it is quick, and trusts nobody.
+4. Recovery (log_recovery.py) keeps every good batch up to the first bad one. It reads all segments after an
+   orderly stop too: that is quick, and a marker may be wrong.
 5. After a DiskError the log must not be used any more: open it again.
 """
 
@@ -37,8 +37,8 @@ DEFAULT_SEGMENT_BYTES = 1 << 30  # log.segment.bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredLog:
-    """What was found at open: all that a Replica begins with but the checkpointed HW, which is the shell's
-    to add."""
+    """What was found at open: all that a Replica begins with but the checkpointed HW, which the replica
+    manager adds."""
 
     log_start: int
     leo: int
@@ -84,7 +84,7 @@ class LocalLog:
         return log
 
     def release_recovered_batches(self) -> None:
-        """Gives back the memory of the frames, once a machine has been made of them."""
+        """Release the memory of the frames, once a Replica has been built from them."""
         self.recovered = replace(self.recovered, batches=())
 
     @property

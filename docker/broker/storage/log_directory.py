@@ -1,6 +1,6 @@
-"""The one door to a log directory: each act on the disk, what it makes durable, and the note of that.
+"""Does every write to a log directory, and notes after each what a power cut would leave of it.
 
-What a power cut is taken to do (the model; broker.storage.durability_side_file keeps the account)
+What a power cut is taken to do (the model; durability_side_file.py keeps the account)
 - Bytes appended are lost back to the last fsync of their file. What fsync returned for is never lost.
 - A new file is durable, and empty, when `create` returns: it fsyncs the directory. So is a new directory.
 - A truncation below the durable length is fsynced before `truncate` returns (Kafka leaves that to the

@@ -1,4 +1,4 @@
-"""What a log still is after whatever happened to its files: where it must be cut, and which epochs it holds.
+"""Decides what a log still holds after a crash: where it must be truncated, and which epochs it holds.
 
 Rules
 1. A scan keeps every batch up to the first that is torn, fails its CRC, or does not begin where the one
@@ -17,7 +17,7 @@ from broker.protocol.messages import Batch
 from broker.protocol.rules import KIP_320, Rules
 from broker.wire.record_batch import CorruptBatch, batch_end, read_frame, read_unverified_frame
 
-DEFAULT_RULES = KIP_320  # what a log is taken up by unless told otherwise
+DEFAULT_RULES = KIP_320  # of a log that is opened without naming its rules
 
 Epochs = tuple[tuple[int, int], ...]  # (epoch, start offset), both ascending
 

@@ -1,4 +1,4 @@
-"""One segment: a `%020d.log` file and, in memory, where each of its batches begins.
+"""Describes one segment: a `%020d.log` file and, in memory, where each of its batches begins.
 
 Kafka's `.index` and `.timeindex` are not written: positions are found anew at open, which reads every batch
 anyway, and take 8 bytes a batch in memory (offset and position relative to the segment, 32 bits each, as in

@@ -1,4 +1,4 @@
-"""Offsets by time: the first record that is not older than a time, and the youngest of all.
+"""Finds offsets by timestamp: the first record not older than a time, and the record with the greatest.
 
 Rules
 1. Batch headers are read in order, without an index: the oldest batch that reaches the time is the one.
@@ -32,8 +32,8 @@ class TimestampAndOffset:
 
 
 def find_offset(log: LocalLog, timestamp: int, end: int) -> TimestampAndOffset | None:
-    """The first record below offset `end` whose timestamp is at least this one (YOUNGEST: the first of those
-    with the greatest). None if there is none."""
+    """The first record below offset `end` whose timestamp is at least this one (MAX_TIMESTAMP: the first
+    of those with the greatest). None if there is none."""
     best: tuple[TimestampAndOffset, int] | None = None
     for data, start, stop in log.batches():
         base, epoch, attributes, delta, _, max_time = _HEAD.unpack_from(data, start)

@@ -1,4 +1,4 @@
-"""Known-bad rules by name: each turns the one switch (or pair) of broker.protocol.rules that is wrong in it.
+"""Names the known-bad rules: each turns the one switch (or pair) of protocol/rules.py that is wrong in it.
 
 The names are those of the literature's mutants; the comment says what history knows the bug by. They exist so
 that every check can be seen to catch a broker that has the very fault it looks for.

@@ -1,11 +1,11 @@
-"""The control socket: JSON lines for the harness, served by a thread of its own.
+"""Serves the control socket: JSON lines from the harness, on a thread of its own.
 
 Rules
-1. The thread never touches the machines: it has the event loop's thread do what is asked, and waits.
+1. The thread never touches the machines: it makes the event loop's thread do what is asked, and waits.
 2. `freeze` stops the event loop's thread itself, inside a callback, for good: no event is stepped, no timer
    runs, nothing is sent, whatever code there is. This thread goes on answering `state` with what it was then.
-3. A line that is no request is answered with an error; the connection stays. Who dials from an address that
-   is not in `floodmark.control.from`, where that is set, is hung up on.
+3. A line that is no request is answered with an error; the connection stays. A client whose address is not
+   in `floodmark.control.from`, where that is set, is disconnected.
 4. `arm`, `release` and `points` are served by this thread itself, also while a failpoint holds the event
    loop's thread; `state` is then what it was when it stopped, and all else is refused until it goes on.
 """

@@ -1,8 +1,8 @@
-"""Failpoints as data: the points there are, what can be done at them, and what asks for it; pure.
+"""Defines the failpoints there are, and parses the requests to arm and release them; pure.
 
 Rules
 1. What is not known, or does not fit its point, is refused with the words that would have fitted.
-2. A condition that is left out matches anything; one that the place knows nothing of matches nothing.
+2. A condition that is left out matches anything; one about something that the site lacks matches nothing.
 """
 
 import json
@@ -22,7 +22,7 @@ class FailpointError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailpointSite:
-    """Where something stands; None and -1: the point has no such thing."""
+    """Where something has reached a failpoint; None and -1: the point has no such thing."""
 
     name: str
     topic: str | None = None
@@ -35,7 +35,7 @@ class FailpointSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailpointKind:
-    """A kind of place."""
+    """One failpoint: which process has it, and what can be armed there."""
 
     role: str
     actions: tuple[str, ...] = _STOPS
@@ -67,7 +67,7 @@ _NUMBERS = ("partition", "epoch", "peer", "offset")  # conditions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """What is to be done at which places, and how often."""
+    """A request to arm: what to do at which sites, and how often."""
 
     point: str
     action: str
@@ -77,7 +77,7 @@ class Arm:
     peer: int | None = None
     offset: int | None = None
     times: int = 1  # it acts so often; 0: always
-    skip: int = 0  # so many places are only counted first
+    skip: int = 0  # so many sites are only counted first
     for_ms: int | None = None  # of a delay
     scope: str = "partition"
 
@@ -101,7 +101,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """What is to go on."""
+    """A request to release: what is to go on."""
 
     point: str | None = None
     topic: str | None = None
@@ -112,11 +112,11 @@ class Release:
 
     @property
     def names_target(self) -> bool:
-        """Whether it names what it means; else it means whatever there is, be it nothing."""
+        """Whether it names a target; else it means everything that is held, which may be nothing."""
         return (self.point, self.topic, self.partition, self.peer) != (None,) * 4
 
     def covers(self, point: str, topic: str | None, partition: int | None, peer: int | None) -> bool:
-        """Whether it speaks of such a thing; None: the thing says nothing of that."""
+        """Whether it covers such a thing; None: the thing has no such attribute."""
         pairs = ((self.point, point), (self.topic, topic), (self.partition, partition), (self.peer, peer))
         return all(wanted is None or had is None or wanted == had for wanted, had in pairs)
 

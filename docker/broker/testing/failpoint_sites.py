@@ -1,7 +1,7 @@
-"""The failpoints that a step of a replica passes: pure, from its event and effects.
+"""Finds the failpoints that a step of a replica passes: pure, from its event and effects.
 
 A step changes the machine at once; what is held at a point is the rest of its effects. So each point says
-after how many effects it stands, and how many of the step's lines in the trace tell what has happened then.
+after how many effects it stands, and how many of the step's trace lines describe what has happened then.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
-"""Named points between two steps of the protocol: what is armed at them, what stands at them now.
+"""Holds what is armed at the failpoints of this process, and what is held at them now.
 
 Rules
-1. Whoever reaches a point asks `meet` while anything is `armed`, and nobody asks otherwise.
-2. A met point is told in the trace before anything is done there; a crash is a SIGKILL to oneself.
+1. Code that reaches a point calls `meet` while anything is `armed`, and does not call it otherwise.
+2. The trace has a line for a point before anything is done there; a crash is a SIGKILL to oneself.
 3. What is held goes on in the event loop's thread, and only there, in the order in which it came.
 4. Scope `broker` stops that thread itself; the control socket's own thread goes on asking and arming here, so
    all that is kept here is kept under one lock. A SIGTERM ends a process that stands still.
@@ -39,12 +39,12 @@ _ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Fate(enum.Enum):
-    """What becomes of whoever met a point."""
+    """What becomes of the step or message that met a point."""
 
     GO = "go"
-    HELD = "held"  # `go_on` will be called
+    HELD = "held"  # `resume` will be called
     DROPPED = "dropped"
-    DOUBLED = "doubled"  # go now; `go_on` will be called for the second one
+    DOUBLED = "doubled"  # go now; `resume` will be called for the second one
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -123,7 +123,7 @@ class _StoppedLoop:
 
 
 class Failpoints:
-    """What is armed in this process. `armed` is false while nothing is: then nobody asks further."""
+    """What is armed in this process. `armed` is false while nothing is: then nothing else here is called."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Failpoints:
         read_state: Callable[[], Mapping[str, Any]] = dict,
         write_trace: Callable[[FailpointSite, str], None] | None = None,
     ) -> None:
-        """`look` gives the state, for whoever asks while the event loop stands still; `tell` traces."""
+        """`read_state` gives the state to report while the event loop is stopped."""
         self.armed = False
         self._role = role
         self._read_state = read_state
@@ -148,7 +148,7 @@ class Failpoints:
         for arm in arms:
             self._add(arm)
 
-    # -- who reaches a point -------------------------------------------------------------------------------
+    # -- reaching a point -------------------------------------------------------------------------------
 
     def meet(
         self,
@@ -265,7 +265,7 @@ class Failpoints:
             return None if self._still is None else self._still.state
 
     def stay_stopped(self) -> bool:
-        """For good, if it stands still."""
+        """Keep the event loop stopped for good, if it is stopped; whether it is."""
         with self._lock:
             if self._still is not None:
                 self._still.for_good = True

@@ -1,4 +1,4 @@
-"""The trace: what happened in this process, one JSON line an event, written before anything of it leaves.
+"""Writes the trace: one JSON line for each event of this process, before any effect of it leaves the process.
 
 Rules
 1. The lines of a step go out in one write(2) before any effect of that step leaves the process: a SIGKILL
@@ -7,7 +7,7 @@ Rules
 3. Times are CLOCK_MONOTONIC in nanoseconds, one stamp for the lines of one write, and never fall.
 4. A trace that cannot be written ends the process: what nobody can check must not go on.
 
-Nodes are ids here, and partitions topic and number; who merges the files knows the names.
+Nodes are ids here, and partitions topic and number; the harness, which merges the files, knows the names.
 """
 
 import os
@@ -29,7 +29,7 @@ _LINE = b'{"time":%d,"node":%d,"seq":%d,%b%b\n'
 
 
 class Trace:
-    """An open trace file; `on` is false where nobody asked for one, and then nothing may be written."""
+    """An open trace file; `enabled` is false where none was configured, and then nothing may be written."""
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ def replica_lines(
         add_lines = _LINE_WRITERS.get(type(effect))
         if add_lines is not None:
             add_lines(step, effect)
-    if step.hw != after.hw:  # a follower's, which no effect tells of
+    if step.hw != after.hw:  # a follower's, which no effect shows
         step.hw = after.hw
         step.add_line("hw", role="leader" if after.leading else "follower")
     assert step.leo == after.leo, f"{effects} tell of LEO {step.leo}, it is {after.leo}"
@@ -267,7 +267,7 @@ RECOVERED = "recovered"
 def controller_lines(
     before: Metadata, event: ControllerEvent | None, records: Iterable[Record]
 ) -> tuple[Line, ...]:
-    """`event` None: the records were made before a restart, nobody knows by what."""
+    """`event` None: the records were made before a restart, and their cause is unknown."""
     cluster = _ClusterTrace(before, event)
     for record in records:
         add_lines = _RECORD_WRITERS.get(record["type"])
@@ -278,7 +278,7 @@ def controller_lines(
 
 
 def missing_lines(records: Iterable[Record], version: int) -> tuple[Line, ...]:
-    """What records that were made before a restart say beyond the version that the trace has come to."""
+    """The lines of records from before a restart that the trace lacks: those above `version`."""
     state, rest = ClusterState(), []
     for record in records:
         if state.version < version:
@@ -289,7 +289,7 @@ def missing_lines(records: Iterable[Record], version: int) -> tuple[Line, ...]:
 
 
 class _ClusterTrace:
-    """The cluster as far as it has been told."""
+    """The cluster as the lines written so far describe it."""
 
     def __init__(self, before: Metadata, event: ControllerEvent | None) -> None:
         self.event = event
@@ -331,11 +331,11 @@ def _add_partitions(cluster: _ClusterTrace, record: Record) -> None:
 
 
 def _count_version_only(cluster: _ClusterTrace, record: Record) -> None:
-    """It makes a version, and the trace has no word for it."""
+    """It makes a version, and no trace line."""
 
 
 def _drop_topic(cluster: _ClusterTrace, record: Record) -> None:
-    """The trace has no word for it; a topic of that name that is made later begins anew."""
+    """It makes no trace line; a topic of that name that is made later begins anew."""
     for key in [key for key in cluster.partitions if key[0] == record["topic"]]:
         del cluster.partitions[key]
 

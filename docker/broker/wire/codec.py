@@ -1,12 +1,12 @@
-"""Kafka's wire, behind a thin layer: frames, headers, and every message by kio.
+"""Reads and writes Kafka's requests and responses: frames, headers, and every message by kio.
 
 Rules
-1. Whatever cannot be read is a WireError, whoever raised it inside: the connection it came from is closed,
+1. What cannot be read raises WireError, whatever was raised inside: the server closes that connection,
    and nothing else happens.
 2. Every frame is walked before kio reads it (broker.wire.frame_validation): its native parser aborts the
    process on some garbage.
-3. A field that a version lacks is dropped by `make`, so that one handler serves all versions of its API.
-4. As in Kafka, tagged fields that nobody here knows are skipped, in headers and in bodies (KIP-482), and so
+3. `make` drops a field that a version lacks, so that one handler serves all versions of its API.
+4. As in Kafka, unknown tagged fields are skipped, in headers and in bodies (KIP-482), and so
    are bytes behind the last field.
 """
 
@@ -232,7 +232,7 @@ def frame_response(correlation: int, tagged: bool, body: bytes) -> bytes:
 
 
 def error_code(code: int) -> Any:
-    """kio's name for an error; one it does not know is told as UNKNOWN_SERVER_ERROR."""
+    """kio's name for an error; one it does not know becomes UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(code)
     except ValueError:

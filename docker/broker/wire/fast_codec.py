@@ -1,4 +1,4 @@
-"""The three hot messages by hand: the answers to Produce and Fetch, and a follower's Fetch.
+"""Writes the three most frequent messages by hand: Produce and Fetch responses, and a follower's Fetch.
 
 Rules
 1. Every byte is what kio would write; a test compares them, version by version.

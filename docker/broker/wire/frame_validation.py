@@ -1,4 +1,4 @@
-"""The shape of a message, walked before kio reads it: every length and count must fit the frame.
+"""Checks that every length and count of a message fits its frame, before kio reads it.
 
 kio's native parser sets memory aside for as many elements as an array's count announces, and aborts the whole
 process when that is more than there is: four bytes of garbage would end a broker. So each frame is walked

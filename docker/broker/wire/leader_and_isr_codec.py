@@ -1,5 +1,5 @@
-"""The leader-and-isr message: the controller's metadata as JSON in one frame, to one incarnation of one
-broker."""
+"""Writes and reads the leader-and-isr message: the controller's metadata as JSON in one frame, for one
+incarnation of one broker."""
 
 import json
 from typing import Any

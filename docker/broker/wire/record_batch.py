@@ -1,12 +1,12 @@
-"""Record batch v2 as bytes: from a buffer to frames (`parse`), from a frame to what goes to disk (`stamp`).
+"""Reads record batches v2 (`parse_batches`) and writes a batch's offset and epoch into it (`stamp_batch`).
 
 Rules
 1. Only the 61-byte frame is read; the records stay opaque, compressed or not, and are never decoded here.
 2. Every batch that comes in from outside has its CRC-32C verified. The CRC covers attributes to the end, so
    base offset, length, leader epoch and magic are outside it: a leader rewrites offset and epoch without a
    new CRC.
-3. Followers get a leader's bytes: `stamp` changes nothing but bytes 0-7 and 12-15.
-4. A fetch response may end in the middle of a batch (Kafka cuts at max bytes): whoever reads one says
+3. Followers get a leader's bytes: `stamp_batch` changes nothing but bytes 0-7 and 12-15.
+4. A fetch response may end in the middle of a batch (Kafka cuts at max bytes): a reader passes
    `partial_tail=True`, and the fragment is left out. A produce request may not.
 
 Layout (all big endian): base offset i64 | length i32 of what follows | partition leader epoch i32 | magic i8
@@ -79,7 +79,7 @@ def parse_batches(data: bytes | memoryview, *, max_batch_bytes: int | None = Non
 def batch_end(view: memoryview, position: int) -> int:
     """Where the batch at `position` ends by its own length field, which may be beyond the buffer.
 
-    A fragment too short to tell is taken to need a whole header. Raises CorruptBatch on an impossible length.
+    A fragment too short to say is taken to need a whole header. Raises CorruptBatch on an impossible length.
     """
     if len(view) - position < LENGTH_END:
         return position + HEADER_BYTES
@@ -95,7 +95,7 @@ def read_frame(view: memoryview, position: int, end: int) -> Batch:
 
 
 def read_unverified_frame(view: memoryview, position: int) -> Batch:
-    """What the header of the batch at `position` says, true or not, for who does not care. CorruptBatch
+    """What the header of the batch at `position` says, whether it is true or not. CorruptBatch
     where it cannot even be one."""
     if len(view) - position < HEADER_BYTES:
         raise CorruptBatch(position, f"torn: {len(view) - position} bytes")

@@ -133,10 +133,15 @@ def open_inside(path: Place, folder: Place) -> BinaryIO:
 def read_inside(path: Place, folder: Place, *, at_most: int) -> bytes:
     """The bytes of such a file; OSError also where there are more of them than may be."""
     with open_inside(path, folder) as file:
-        if file.seek(0, os.SEEK_END) <= at_most:
-            file.seek(0)
-            return file.read()
-    raise OSError(errno.EFBIG, f"larger than {at_most >> 20} MiB, the most that is read of it", str(path))
+        refuse_larger(file, path, at_most)
+        file.seek(0)
+        return file.read()
+
+
+def refuse_larger(file: BinaryIO, path: Place, at_most: int) -> None:
+    """OSError where the file has more bytes than may be."""
+    if file.seek(0, os.SEEK_END) > at_most:
+        raise OSError(errno.EFBIG, f"larger than {at_most >> 20} MiB, the most that is read of it", str(path))
 
 
 def read_at_most(file: BinaryIO, at_most: int) -> bytes | None:

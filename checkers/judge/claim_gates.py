@@ -4,23 +4,20 @@ Every law asks these gates, as columns of its tables (run_tables.py): so each st
 they are columns, a flag for each partition that run.json names.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from checkers.read.folder import Folder, Partition, Replica
-
-Flags = npt.NDArray[np.bool_]
+from checkers.read.columns import Flags, Ints
+from checkers.read.folder import Folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
-    """`partitions`: those of run.json; every other field has a flag for each of them, in this order."""
+    """A flag for each partition of run.json, in its order."""
 
-    partitions: tuple[Partition, ...]
     # The leader is known, has its row in replicas.jsonl, and its dump can be relied on.
     leader_known: Flags
     # ... and its log shows what is lost: nothing was compacted away.
@@ -37,12 +34,10 @@ class Gates:
 
 def gates_of(folder: Folder, *, breached: bool) -> Gates:
     """breached: lines of the history may be missing or wrong, so that nobody can say what was not read."""
-    partitions = tuple(folder.partitions.values())
-    keys = [partition.key for partition in partitions]
-    leader_known = _flags(knows_leader(folder, partition) for partition in partitions)
-    compact = _flags(partition.compact for partition in partitions)
-    final, settled, elsewhere = finally_read(folder), folder.settled, imported(folder)
-    read_to_end = _flags(key in final for key in keys)
+    keys, compact = folder.partitions.keys_there, folder.partitions.compact
+    leader_known = knows_leader(folder)
+    settled, elsewhere = folder.settled, imported(folder)
+    read_to_end = np.isin(keys, finally_read(folder))
     # Nobody has the leader's log, nothing was compacted away, and all that was read is in the history.
     logless = ~leader_known & ~compact & ~_is_blind(elsewhere, keys) & (not breached)
     by_final_reads = logless & read_to_end & settled
@@ -50,7 +45,6 @@ def gates_of(folder: Folder, *, breached: bool) -> Gates:
     # An import names the partitions with an ack above all that was read, of which nobody can tell.
     beyond_reads = _numbers(elsewhere.get("unread")) or frozenset()
     return Gates(
-        partitions=partitions,
         leader_known=leader_known,
         losses_judged=leader_known & ~compact,
         unseen_judged=leader_known & read_to_end & (settled and not breached),
@@ -58,19 +52,15 @@ def gates_of(folder: Folder, *, breached: bool) -> Gates:
         by_any_read=by_any_read,
         losses_shown=leader_known
         | by_final_reads
-        | (by_any_read & ~_flags(key in beyond_reads for key in keys)),
+        | (by_any_read & ~np.isin(keys, [*beyond_reads])),
     )
 
 
-def _flags(each: Iterable[bool]) -> Flags:
-    return np.fromiter(each, dtype=np.bool_)
-
-
-def _is_blind(elsewhere: Mapping[str, Any], keys: list[int]) -> Flags:
+def _is_blind(elsewhere: Mapping[str, Any], keys: Ints) -> Flags:
     """The partitions of which an import has left out some reads."""
     blind, left_out = _numbers(elsewhere.get("blind")), elsewhere.get("left_out")
     if blind is not None:
-        return _flags(key in blind for key in keys)
+        return np.isin(keys, [*blind])
     # An import by an older version names no partitions.
     all_blind = isinstance(left_out, dict) and any(name.startswith("read ") for name in left_out)
     return np.full(len(keys), all_blind)
@@ -86,14 +76,11 @@ def _numbers(values: Any) -> frozenset[float] | None:
 # -- rules of one run, or of one partition ------------------------------------------------------------------
 
 
-def knows_leader(folder: Folder, partition: Partition) -> bool:
+def knows_leader(folder: Folder) -> Flags:
     """The leader is known, has its row, and its dump can be relied on."""
-    leader = partition.leader
-    return (
-        leader is not None
-        and (leader, partition.key) in folder.replicas
-        and has_complete_dump(folder, leader)
-    )
+    leader = folder.partitions.leader
+    has_row = folder.replicas.rows_by(leader, folder.partitions.keys_there) >= 0
+    return has_row & leader.where(lambda node: node is not None and has_complete_dump(folder, node))
 
 
 def has_complete_dump(folder: Folder, node: str) -> bool:
@@ -101,11 +88,11 @@ def has_complete_dump(folder: Folder, node: str) -> bool:
     return node in folder.dumps and node not in folder.damaged
 
 
-def finally_read(folder: Folder) -> frozenset[int]:
+def finally_read(folder: Folder) -> tuple[int, ...]:
     """The partitions that were read to the end by processes that are known."""
     processes = (folder.about.get("final_reads") or {}).get("processes")
     known = isinstance(processes, list) and 0 < len(processes) == len(folder.final_processes)
-    return frozenset(folder.final_partitions) if known else frozenset()
+    return folder.final_partitions if known else ()
 
 
 def imported(folder: Folder) -> Mapping[str, Any]:
@@ -136,31 +123,6 @@ def is_uncommitted(folder: Folder) -> bool:
     return bool(folder.guarantee("isolation", "read_committed") == "read_uncommitted")
 
 
-def readable_to(folder: Folder, leader: Replica) -> int:
-    """The offset below which a reader may see the leader's log."""
-    committed = folder.guarantee("isolation", "read_committed") == "read_committed"
-    return stable_to(leader) if committed else leader.hw
-
-
-def stable_to(leader: Replica) -> int:
-    """The offset below which the leader's log is committed, and its transactions decided."""
-    return leader.hw if leader.lso is None else min(leader.hw, leader.lso)
-
-
-def claims_from(folder: Folder, partition: Partition, leader: Replica | None) -> int:
-    """Below it a record may have been deleted: the leader's log start, or the highest that any row has."""
-    if leader is not None:
-        return leader.log_start
-    rows = (folder.replicas.get((node, partition.key)) for node in partition.replicas)
-    return max((row.log_start for row in rows if row is not None), default=0)
-
-
-def contradicts_itself(replica: Replica) -> bool:
-    """A row of replicas.jsonl that no log can be right for: the laws of the log find that without an
-    entry."""
-    return replica.hw > replica.leo or any(start > replica.leo for _, start in replica.epochs or ())
-
-
-def contradicts_no_entries(replica: Replica) -> bool:
-    """... or that is wrong of a log without an entry."""
-    return replica.log_start != replica.leo or contradicts_itself(replica)
+def reads_committed(folder: Folder) -> bool:
+    """Readers see no record of a transaction that is open or aborted."""
+    return bool(folder.guarantee("isolation", "read_committed") == "read_committed")

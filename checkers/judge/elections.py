@@ -4,18 +4,18 @@ The controller's own line shows it, and whether it was allowed is known to the d
 findings are made there, and join the others as rows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from checkers.judge.permissions import Bounds
+from checkers.judge.permissions import AllBounds
 from checkers.judge.reasons import Reason, listed
 from checkers.laws import finding_names
 
 
-def unclean_elections(number: int, bounds: Mapping[int, Bounds]) -> Iterator[dict[str, Any]]:
+def unclean_elections(number: int, bounds: AllBounds) -> Iterator[dict[str, Any]]:
     """Each that was not allowed; number: the run's position in the call."""
-    for key, bound in bounds.items():
-        for each in bound.unclean:
+    for key in bounds.keys_where(lambda each: any(one.allowed is False for one in each.unclean)):
+        for each in bounds[key].unclean:
             if each.allowed is False:
                 ruling = each.ruling
                 yield {
@@ -26,9 +26,9 @@ def unclean_elections(number: int, bounds: Mapping[int, Bounds]) -> Iterator[dic
                 }  # fmt: skip
 
 
-def doubtful_elections(bounds: Mapping[int, Bounds]) -> Iterator[Reason]:
+def doubtful_elections(bounds: AllBounds) -> Iterator[Reason]:
     """Why nobody knows of some of them whether they were allowed."""
-    keys = [key for key, each in bounds.items() if any(one.allowed is None for one in each.unclean)]
+    keys = bounds.keys_where(lambda each: any(one.allowed is None for one in each.unclean))
     if keys:
         yield (
             (finding_names.UNCLEAN_ELECTION,),

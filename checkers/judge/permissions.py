@@ -15,14 +15,19 @@ An unclean election permits something only if it was allowed: the setting is on,
 and had set about that before. One that was not is a finding of its own (unclean-election).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from checkers.judge.rulings import Ruling, Rulings
 from checkers.judge.unread import Unread
 from checkers.laws.permits import BUDGET, BUDGET_MAYBE, EVER, NEVER, UNCLEAN, UNCLEAN_MAYBE
-from checkers.read.folder import Folder, Partition, clock_error_ns, is_int
+from checkers.read.columns import Ints
+from checkers.read.folder import Folder, clock_error_ns, is_int
+from checkers.read.partitions import Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,22 +98,76 @@ class Bounds:
     unclean: tuple[Unclean, ...] = ()  # elections, in order
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AllBounds(Mapping[int, Bounds]):
+    """Those of every partition of run.json, in its order. Most have one in common, which is there once."""
+
+    keys_there: Ints
+    codes: Ints
+    several: Sequence[Bounds]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.keys_there.tolist())
+
+    def __getitem__(self, key: int) -> Bounds:
+        rows = np.flatnonzero(self.keys_there == key)
+        if not len(rows):
+            raise KeyError(key)
+        return self.several[int(self.codes[rows[0]])]
+
+    def taken(self, rows: Ints) -> "AllBounds":
+        return AllBounds(keys_there=self.keys_there[rows], codes=self.codes[rows], several=self.several)
+
+    def column(self, make: Callable[[Bounds], object], kind: pa.DataType) -> pa.Array:
+        """What is made of the bounds of each partition."""
+        return pa.array([make(each) for each in self.several], type=kind).take(pa.array(self.codes))
+
+    def keys_where(self, is_so: Callable[[Bounds], bool]) -> list[int]:
+        """The partitions whose bounds are so."""
+        flags = np.array([is_so(each) for each in self.several], dtype=np.bool_)
+        found: list[int] = self.keys_there[flags[self.codes]].tolist() if len(flags) else []
+        return found
+
+
+NO_BOUNDS = AllBounds(keys_there=np.zeros(0, np.int64), codes=np.zeros(0, np.int64), several=())
+
+
 def bounds_of(
     folder: Folder, nemesis: Sequence[Mapping[str, Any]], trace: Rulings, unread: Unread
-) -> dict[int, Bounds]:
+) -> AllBounds:
     """The bounds of every partition, from the nemesis's lines, those that are not there, and the trace."""
     strikes, asks, events = strikes_of(nemesis), unclean_asks(nemesis), trace.by_partition()
-    bounds: dict[int, Bounds] = {}
-    alike: dict[tuple[object, ...], Bounds] = {}  # by all that they depend on
-    for key, partition in folder.partitions.items():
-        mine, changes = tuple(ask for ask in asks if ask.is_of(key)), tuple(events.get(key, ()))
+    partitions, several = folder.partitions, list[Bounds]()
+    codes = partitions.replicas.codes.astype(np.int64)
+    alike: dict[tuple[object, ...], int] = {}  # by all that they depend on
+
+    def code_of(partition: Partition, mine: tuple[Ask, ...], changes: tuple[Ruling, ...]) -> int:
         same = partition.replicas, mine, changes
         if same not in alike:
-            alike[same] = bounds_of_partition(
+            alike[same] = len(several)
+            several.append(bounds_of_partition(
                 folder, partition, strikes, asks=mine, trace=replace(trace, events=changes), unread=unread
-            )
-        bounds[key] = alike[same]
-    return bounds
+            ))  # fmt: skip
+        return alike[same]
+
+    # Of these somebody has said something; all others depend on their replicas alone.
+    named = set(events).union(*(ask.partitions for ask in asks if ask.partitions is not None))
+    is_named = np.isin(partitions.keys_there, [*named])
+    general = tuple(ask for ask in asks if ask.partitions is None)
+    others, firsts = np.unique(np.where(is_named, -1, codes), return_index=True)
+    of_code = np.zeros(len(partitions.replicas.values), dtype=np.int64)
+    for code, row in zip(others.tolist(), firsts.tolist(), strict=True):
+        if code >= 0:
+            of_code[code] = code_of(partitions.row(row), general, ())
+    codes = of_code[codes]
+    for row in np.flatnonzero(is_named).tolist():
+        partition = partitions.row(row)
+        mine = tuple(ask for ask in asks if ask.is_of(partition.key))
+        codes[row] = code_of(partition, mine, tuple(events.get(partition.key, ())))
+    return AllBounds(keys_there=partitions.keys_there, codes=codes, several=several)
 
 
 def bounds_of_partition(
@@ -142,7 +201,7 @@ def bounds_of_partition(
         index = max((each.index for each in spent), default=NEVER)
         maybe_index = max((each.index for each in perhaps_spent), default=NEVER)
     else:
-        index, maybe_index = counted(losing, min_insync(folder, partition))
+        index, maybe_index = counted(losing, min_insync(folder, partition.replicas))
     untimely = unread.untimely and bool(here)
     if not flushed and (unread.lost or (unread.disordered and here) or (untimely and trace.elections)):
         maybe_index = EVER
@@ -231,7 +290,7 @@ def unclean_asks(nemesis: Iterable[Mapping[str, Any]]) -> list[Ask]:
     return asks
 
 
-def min_insync(folder: Folder, partition: Partition) -> int:
+def min_insync(folder: Folder, replicas: Sequence[str]) -> int:
     """min.insync.replicas: the guarantee given, else the brokers' configuration, else Kafka's default."""
     promised = folder.guarantee("min_insync_replicas", None)
     if is_int(promised) and promised > 0:
@@ -239,7 +298,7 @@ def min_insync(folder: Folder, partition: Partition) -> int:
     config = folder.about.get("config")
     named = [
         config[node].get("min.insync.replicas")
-        for node in partition.replicas
+        for node in replicas
         if isinstance(config, dict) and isinstance(config.get(node), dict)
     ]
     return max((int(number) for number in named if is_int(number) and number > 0), default=1)

@@ -21,6 +21,7 @@ from checkers.read.facts import (
     Facts,
     HistoryFacts,
     Intervals,
+    ReplicaFacts,
     TraceFacts,
     each_of,
     joined,
@@ -32,7 +33,7 @@ from checkers.read.ranges import AT_BITS
 from checkers.read.repeats import RepeatFacts
 from checkers.read.seqs import SeqFacts
 
-Of = TypeVar("Of", HistoryFacts, DumpFacts, TraceFacts)
+Of = TypeVar("Of", HistoryFacts, DumpFacts, ReplicaFacts, TraceFacts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +115,9 @@ class Preconditions:
     first_bad_entries: Mapping[str, int] = field(default_factory=dict)  # as first_bad
     # Why a dump in Parquet cannot be read, by node: nothing of such a dump counts, here or in a law.
     flaws: Mapping[str, str] = field(default_factory=dict)
+    # replicas.jsonl
+    bad_rows: int = 0  # lines
+    first_bad_row: int | None = None  # as first_bad
     # trace.jsonl
     traced: TraceSummary = field(default_factory=TraceSummary)
 
@@ -134,6 +138,7 @@ def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
     history = _in_order([each for each in facts if isinstance(each, HistoryFacts)])
     filled = [each for each in history if each.places]
     dumps = _in_order([each for each in facts if isinstance(each, DumpFacts)])
+    rows = _in_order([each for each in facts if isinstance(each, ReplicaFacts)])
     trace = _in_order([each for each in facts if isinstance(each, TraceFacts)])
     paired = pairing.merged([each for each in facts if isinstance(each, PairingFacts)], run)
     values = repeats.merged([each for each in facts if isinstance(each, RepeatFacts)], run)
@@ -174,6 +179,8 @@ def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
             node: number for node, some in read.items() if (number := first_broken(some)) is not None
         },
         flaws=flaws,
+        bad_rows=sum(each.broken for each in rows),
+        first_bad_row=first_broken(rows),
         traced=trace_summary(trace, [each for each in facts if isinstance(each, SeqFacts)]),
     )
 
@@ -185,7 +192,7 @@ def _in_order(facts: list[Of]) -> list[Of]:
 # Each of the following takes the ranges of one file, in order.
 
 
-def first_broken(ranges: Iterable[HistoryFacts | DumpFacts]) -> int | None:
+def first_broken(ranges: Iterable[HistoryFacts | DumpFacts | ReplicaFacts]) -> int | None:
     """The number of the first line that is broken, from 1, blank lines counted."""
     before = 0
     for each in ranges:

@@ -1,10 +1,14 @@
 """What makes checks unknown, row by row of the format's table, as (names, reason)."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
 
 from checkers.judge.claim_gates import finally_read, gates_of, imported
 from checkers.judge.preconditions import Preconditions
 from checkers.laws import finding_names
+from checkers.read.columns import Flags, contains
 from checkers.read.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
 from checkers.read.observed import OF_FILES
 from harness.run import RunAt
@@ -89,10 +93,9 @@ def waiting(folder: Folder) -> dict[int, list[str]]:
 
 def are_up(folder: Folder) -> bool | None:
     """Whether every node was running in the end, by the rows of its replicas; None: some are missing."""
-    if any(not replica.running for replica in folder.replicas.values()):
+    if not folder.replicas.all_run:
         return False
-    complete = not folder.rows_damaged and not any(rowless(folder, key) for key in folder.partitions)
-    return True if complete else None
+    return True if not folder.rows_damaged and not rowless(folder).any() else None
 
 
 def is_breached(folder: Folder, seen: Preconditions) -> bool:
@@ -144,62 +147,70 @@ def damaged_dumps(folder: Folder, seen: Preconditions) -> None:
             damage_dump(folder, node, f"logs/{dump.name}{number}: {lines} no entry")
 
 
-def losses_open(folder: Folder, seen: Preconditions) -> frozenset[int]:
+# In what follows `open_losses` and others are flags, one for each partition of run.json.
+
+
+def losses_open(folder: Folder, seen: Preconditions) -> Flags:
     """Partitions of which neither the leader's log nor reads show what is lost."""
-    gates = gates_of(folder, breached=is_breached(folder, seen))
-    shown = zip(gates.partitions, gates.losses_shown.tolist(), strict=True)
-    return frozenset(partition.key for partition, is_shown in shown if not is_shown)
+    return ~gates_of(folder, breached=is_breached(folder, seen)).losses_shown
 
 
-def losses_of_dumps(folder: Folder, open_losses: Container[int]) -> Iterator[Reason]:
-    """Dumps of leaders that would have to show losses, and cannot."""
-    leaders = {partition.leader for key, partition in folder.partitions.items() if key in open_losses}
+def losses_of_dumps(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
+    """Dumps of leaders, and of those that would have to show losses, and cannot."""
+    leaders = folder.partitions.leader
+    leading, losing = leaders.there(), leaders.taken(np.flatnonzero(open_losses)).there()
     for node, flaw in folder.flaws.items():
-        if node in leaders:
+        if node in leading:
+            yield finding_names.OF_THE_LOG_ALONE, flaw
+        if node in losing:
             yield (finding_names.LOST_WRITE,), flaw
 
 
-def if_leaderless(keys: Iterable[int], open_losses: Container[int]) -> tuple[str, ...]:
+def if_leaderless(those: Flags, open_losses: Flags) -> tuple[str, ...]:
     """The checks that are unknown where the leaders of these partitions are."""
-    is_open = any(key in open_losses for key in keys)
     checks = finding_names.IF_LEADER_UNKNOWN
+    is_open = (those & open_losses).any()
     return checks if is_open else tuple(name for name in checks if name != finding_names.LOST_WRITE)
 
 
-def missing_rows(folder: Folder, open_losses: Container[int]) -> Iterator[Reason]:
+def missing_rows(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
     """Replicas without a row in replicas.jsonl (of followers only where the file itself is there), the first
     few by name."""
     if not folder.observes.replicas:
         return
     run = RunAt(folder=folder.path)
     is_there = run.has(run.replicas_path)
-    leaders, followers = list[int](), list[int]()  # partitions of which the leader, or only others, lack one
-    for partition in folder.partitions.values():
-        lacking = rowless(folder, partition.key)
-        if partition.leader in lacking:
-            leaders.append(partition.key)
-        elif lacking and is_there:
-            followers.append(partition.key)
-    for whose, keys in (("the leader", leaders), ("some", followers)):
-        leads = keys is leaders
-        for key in keys[:SHOWN]:
-            nodes = listed(rowless(folder, key))
-            missing = f"replicas.jsonl has no row of {nodes} for partition {key}"
-            yield if_rowless([key] if leads else [], open_losses), missing
-        if len(keys) > SHOWN:
-            missing = f"replicas.jsonl has no row of {whose} of {len(keys)} partitions"
-            yield if_rowless(keys if leads else [], open_losses), missing
+    # Partitions of which the leader, or only others, lack one. (A known leader is one of the replicas.)
+    known = folder.partitions.leader.where(lambda node: node is not None)
+    leaders = known & (folder.replicas.rows_by(folder.partitions.leader, folder.partitions.keys_there) < 0)
+    others = rowless(folder) & ~leaders & is_there
+    nobody = np.zeros(len(leaders), dtype=np.bool_)
+    for whose, those, is_open in (("the leader", leaders, leaders & open_losses), ("some", others, nobody)):
+        rows = np.flatnonzero(those).tolist()
+        for row in rows[:SHOWN]:
+            partition = folder.partitions.row(row)
+            nodes = [node for node in partition.replicas if (node, partition.key) not in folder.replicas]
+            missing = f"replicas.jsonl has no row of {listed(nodes)} for partition {partition.key}"
+            yield if_rowless(leads=those is leaders, losses=bool(is_open[row])), missing
+        if len(rows) > SHOWN:
+            missing = f"replicas.jsonl has no row of {whose} of {len(rows)} partitions"
+            yield if_rowless(leads=those is leaders, losses=bool(is_open.any())), missing
 
 
-def rowless(folder: Folder, key: int) -> list[str]:
-    """The partition's replicas without a row."""
-    return [node for node in folder.partitions[key].replicas if (node, key) not in folder.replicas]
+def rowless(folder: Folder) -> Flags:
+    """The partitions some of whose replicas have no row."""
+    partitions = folder.partitions
+    lacks = np.zeros(len(partitions), dtype=np.bool_)
+    for node in partitions.nodes:
+        held = partitions.replicas.where(partial(contains, item=node))
+        lacks |= held & (folder.replicas.rows_of(node, partitions.keys_there) < 0)
+    return lacks
 
 
-def if_rowless(leaders: list[int], open_losses: Container[int]) -> tuple[str, ...]:
-    """The checks that are unknown where rows are missing, and those of the leaders of these partitions."""
-    lost = (finding_names.LOST_WRITE,) if any(key in open_losses for key in leaders) else ()
-    return (*finding_names.OF_THE_LOGS, *(finding_names.OF_THE_LOG_ALONE if leaders else ()), *lost)
+def if_rowless(*, leads: bool, losses: bool) -> tuple[str, ...]:
+    """The checks that are unknown where rows are missing: of leaders, and of such that losses are open of."""
+    lost = (finding_names.LOST_WRITE,) if losses else ()
+    return (*finding_names.OF_THE_LOGS, *(finding_names.OF_THE_LOG_ALONE if leads else ()), *lost)
 
 
 def trace_flaws(folder: Folder, seen: Preconditions) -> Iterator[str]:
@@ -215,17 +226,15 @@ def trace_flaws(folder: Folder, seen: Preconditions) -> Iterator[str]:
         yield "run.json: clock_error_ns is no number of nanoseconds, so no two nodes' times can be compared"
 
 
-def promises_unclear(folder: Folder, open_losses: Container[int]) -> Iterator[Reason]:
+def promises_unclear(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
     """What run.json's `observes` leaves open: all that it speaks of where nobody understands it, and losses
     where it promises nothing that would show them, nor do reads."""
     observes = folder.observes
     if observes.flaw is not None:
         unsure = finding_names.LOST_WRITE, *OF_FILES, *finding_names.OF_THE_TRACE
         yield unsure, f"{observes.flaw}, so nobody knows what could be seen"
-    logless = [
-        key for key, partition in folder.partitions.items()
-        if partition.leader is not None and key in open_losses
-    ]  # fmt: skip
+    known = folder.partitions.leader.where(lambda node: node is not None)
+    logless = folder.partitions.numbers(known & open_losses)
     if logless and not (observes.dumps and observes.replicas):
         lacking = "dumps" if not observes.dumps else "replicas.jsonl"
         unshown = f"this system shows no {lacking}: nobody knows the log of partition {listed(logless)}"
@@ -233,32 +242,33 @@ def promises_unclear(folder: Folder, open_losses: Container[int]) -> Iterator[Re
 
 
 def partitions_unknown(
-    folder: Folder, seen: Preconditions, open_losses: Container[int]
+    folder: Folder, seen: Preconditions, open_losses: Flags
 ) -> Iterator[Reason]:
     """Partitions without a known leader, without final reads, or compacted."""
-    strange = sorted(seen.partitions - folder.partitions.keys())
+    partitions, named = folder.partitions, np.fromiter(seen.partitions, np.int64, len(seen.partitions))
+    strange = np.setdiff1d(named, partitions.keys_there).tolist()
     if strange:
         unnamed = f"run.json does not name partition {listed(strange)}, which the history uses"
         yield finding_names.IF_LEADER_UNKNOWN, unnamed
-    stray, strays = folder.stray_leaders, frozenset(folder.stray_leaders)
-    if stray:
-        checks = if_leaderless(stray, open_losses)
-        yield checks, f"run.json: the leader of partition {listed(stray)} is none of its replicas"
-    leaderless = [
-        key for key, partition in folder.partitions.items() if partition.leader is None and key not in strays
-    ]
-    if leaderless:
-        why = f"nobody knows the leader of partition {listed(leaderless)}"
-        lost = [key for key in leaderless if key in open_losses]
+    strays = partitions.led_by_none
+    if strays.any():
+        stray = listed(partitions.numbers(strays))
+        yield (
+            if_leaderless(strays, open_losses),
+            f"run.json: the leader of partition {stray} is none of its replicas",
+        )
+    leaderless = ~strays & partitions.leader.where(lambda node: node is None)
+    if leaderless.any():
+        why = f"nobody knows the leader of partition {listed(partitions.numbers(leaderless))}"
+        lost = partitions.numbers(leaderless & open_losses)
         if imported(folder) and lost:
             why += f", and what was read does not show all that may be lost of partition {listed(lost)}"
         yield if_leaderless(leaderless, open_losses), why
-    final = finally_read(folder)
-    unread = [key for key in folder.partitions if key not in final]
+    unread = partitions.numbers(~np.isin(partitions.keys_there, finally_read(folder)))
     if unread:
         stops = how_far(folder, unread)
         yield (finding_names.UNSEEN,), f"no final reads of partition {listed(unread)}{stops}"
-    compact = [key for key, partition in folder.partitions.items() if partition.compact]
+    compact = partitions.numbers(partitions.compact)
     if compact:
         yield finding_names.IF_COMPACT, f"partition {listed(compact)} is compacted"
 

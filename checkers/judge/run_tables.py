@@ -12,30 +12,31 @@ A column is made at once for all partitions of a run, or all replicas. What many
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import attrgetter, eq
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from checkers.judge.claim_gates import (
-    Gates,
-    claims_from,
-    contradicts_no_entries,
     gates_of,
     has_complete_dump,
     has_weak_acks,
     is_loss_in_doubt,
     is_retried,
     is_uncommitted,
-    readable_to,
-    stable_to,
+    reads_committed,
 )
-from checkers.judge.permissions import Bounds, Excuse, min_insync
+from checkers.judge.permissions import Excuse, min_insync
 from checkers.judge.runs import Run, silent_names
 from checkers.laws.tables import TABLES
-from checkers.read.folder import Folder, Partition, Replica, clock_error_ns
+from checkers.read.columns import Flags, Ints, contains
+from checkers.read.folder import Folder, clock_error_ns
+from checkers.read.partitions import Partitions
+from checkers.read.replica_rows import Replicas
 
 FAR_NS = 1 << 60  # times further away are taken for this one
 LEAST = -(1 << 63)
@@ -43,22 +44,36 @@ _BOUNDS = (
     "unclean_index", "unclean_time", "unclean_maybe", "unclean_maybe_time", "budget_index",
     "budget_maybe_index",
 )  # fmt: skip
-Of = TypeVar("Of")
 
 
 def run_tables(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
     """The tables of these runs, by their position in the call."""
+    return {**tables_of_runs(runs), **tables_of_partitions(runs)}
+
+
+def tables_of_runs(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
+    """Those that say nothing of a partition."""
     judged = [(number, run) for number, run in runs.items() if run.folder.judged]
     traced = [(number, run) for number, run in judged if run.traced]
-    made = {
-        "partitions": [partitions_of(*one) for one in judged],
-        "replicas": [replicas_of(*one) for one in judged],
+    return _together({
         "processes": [_from_rows("processes", process_rows(*one)) for one in judged],
         "faults": [_from_rows("faults", fault_rows(*one)) for one in judged],
         "runs": [_from_rows("runs", run_rows(*one)) for one in judged],
-        "traced": [traced_of(*one) for one in traced],
         "active_brokers": [_from_rows("active_brokers", active_rows(*one)) for one in traced],
-    }
+    })
+
+
+def tables_of_partitions(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
+    """Those that say something of each; of a run or a part of it (runs.part_of)."""
+    judged = [(number, run) for number, run in runs.items() if run.folder.judged]
+    return _together({
+        "partitions": [partitions_of(*one) for one in judged],
+        "replicas": [replicas_of(*one) for one in judged],
+        "traced": [traced_of(*one) for one in judged if one[1].traced],
+    })
+
+
+def _together(made: Mapping[str, Sequence[pa.Table]]) -> dict[str, pa.Table]:
     return {
         name: pa.concat_tables([TABLES[name].empty_table(), *tables]) for name, tables in made.items()
     }
@@ -87,22 +102,6 @@ def _from_rows(name: str, rows: Iterable[tuple[object, ...]]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=TABLES[name])
 
 
-def _shared(
-    values: Sequence[Of], key: Callable[[Of], Hashable], made: Callable[[Of], object], kind: pa.DataType
-) -> pa.Array:
-    """What is made of each value, made once for all that have this key in common."""
-    codes = dict[Hashable, int]()
-    numbers = [codes.setdefault(key(value), len(codes)) for value in values]
-    firsts = np.unique(np.array(numbers, dtype=np.int64), return_index=True)[1].tolist()
-    distinct = pa.array([made(values[first]) for first in firsts], type=kind)
-    return distinct.take(pa.array(numbers, type=pa.int64()))
-
-
-def _of_bounds(bounds: Sequence[Bounds], made: Callable[[Bounds], object], kind: pa.DataType) -> pa.Array:
-    """Most partitions have one Bounds in common."""
-    return _shared(bounds, id, made, kind)
-
-
 def _kind(table: str, column: str) -> pa.DataType:
     return TABLES[table].field(column).type
 
@@ -113,24 +112,24 @@ def _kind(table: str, column: str) -> pa.DataType:
 def partitions_of(number: int, run: Run) -> pa.Table:
     """Of each partition of which there may be anything to claim."""
     folder, gates = run.folder, gates_of(run.folder, breached=run.breached)
-    used = _used(run, gates)
-    partitions = [gates.partitions[at] for at in used.tolist()]
-    leaders = [folder.leader_row(partition.key) for partition in partitions]
-    bounds = [run.bounds[partition.key] for partition in partitions]
-    judged = gates.losses_judged[used]
+    used = _used(run)
+    partitions, bounds, replicas = folder.partitions.taken(used), run.bounds.taken(used), folder.replicas
+    leader = replicas.rows_by(partitions.leader, partitions.keys_there)
+    hw, lso, log_start = (replicas.column(name, leader) for name in ("hw", "lso", "log_start"))
+    # Where a transaction may be open readers of what is committed see less.
+    stable = pc.min_element_wise(hw, lso)  # of nulls the other
+    stable = pc.if_else(pc.is_valid(hw), stable, pa.scalar(None, pa.int64()))
     columns = {
         "run": number,
-        "partition": [partition.key for partition in partitions],
-        "leader": [partition.leader for partition in partitions],
-        "compact": [partition.compact for partition in partitions],
-        "log_start": [None if row is None else row.log_start for row in leaders],
-        "claims_from": [
-            claims_from(folder, partition, row) for partition, row in zip(partitions, leaders, strict=True)
-        ],
-        "hw": [None if row is None else row.hw for row in leaders],
-        "readable_to": [None if row is None else readable_to(folder, row) for row in leaders],
-        "stable_to": [None if row is None else stable_to(row) for row in leaders],
-        "isr_followers": _isr_followers(folder, partitions, (judged & folder.settled).tolist()),
+        "partition": partitions.keys_there,
+        "leader": partitions.leader.made(lambda node: node, pa.string()),
+        "compact": partitions.compact,
+        "log_start": log_start,
+        "claims_from": pc.coalesce(log_start, pa.array(_highest_log_starts(partitions, replicas))),
+        "hw": hw,
+        "readable_to": stable if reads_committed(folder) else hw,
+        "stable_to": stable,
+        "isr_followers": _isr_followers(folder, partitions, gates.losses_judged[used] & folder.settled),
         "loss_in_doubt": is_loss_in_doubt(folder),
         "weak_acks": has_weak_acks(folder),
         "retried": is_retried(folder),
@@ -140,93 +139,106 @@ def partitions_of(number: int, run: Run) -> pa.Table:
         name: getattr(gates, name)[used]
         for name in ("leader_known", "losses_judged", "unseen_judged", "by_final_reads", "by_any_read")
     }
-    columns |= {
-        name: _of_bounds(bounds, attrgetter(name), _kind("partitions", name))
-        for name in _BOUNDS
-    }
+    columns |= {name: bounds.column(attrgetter(name), _kind("partitions", name)) for name in _BOUNDS}
     return _table("partitions", len(partitions), columns)
 
 
-def _used(run: Run, gates: Gates) -> Any:
+def _used(run: Run) -> Ints:
     """Where the partitions stand of which the history or a dump says anything, by number."""
-    used = run.preconditions.used
-    there = [(each.key, at) for at, each in enumerate(gates.partitions) if each.key in used]
-    return np.array([at for _, at in sorted(there)], dtype=np.int64)
+    keys = run.folder.partitions.keys_there
+    there = np.flatnonzero(np.isin(keys, [*run.preconditions.used]))
+    return there[np.argsort(keys[there], kind="stable")]
 
 
-def _isr_followers(folder: Folder, partitions: Sequence[Partition], judged: Sequence[bool]) -> pa.Array:
+def _highest_log_starts(partitions: Partitions, replicas: Replicas) -> Ints:
+    """Of each partition the highest log start that any of its replicas' rows has: below it records may have
+    been deleted; 0 where none has a row."""
+    highest, log_starts = np.zeros(len(partitions), dtype=np.int64), replicas.numbers("log_start")
+    for node in partitions.nodes:
+        rows = _rows_of(node, partitions, replicas)
+        there = rows >= 0
+        highest[there] = np.maximum(highest[there], log_starts[rows[there]])
+    return highest
+
+
+def _rows_of(node: str, partitions: Partitions, replicas: Replicas) -> Ints:
+    """The node's rows of these partitions; -1 where it has none, or run.json does not assign it."""
+    held = partitions.replicas.where(partial(contains, item=node))
+    return np.where(held, replicas.rows_of(node, partitions.keys_there), -1)
+
+
+def _isr_followers(folder: Folder, partitions: Partitions, judged: Flags) -> pa.Array:
     """ISR members beside the leader, with their log starts. One whose dump is damaged may hold what nobody
     can see: nothing is claimed of it."""
-    complete = {node for node in folder.nodes if has_complete_dump(folder, node)}
-    nodes, log_starts, ends, replicas = [], [], [0], folder.replicas
-    for partition, is_judged in zip(partitions, judged, strict=True):
-        if is_judged:
-            key, leader = partition.key, partition.leader
-            for node in sorted(partition.isr & complete):
-                row = replicas.get((node, key))
-                if node != leader and row is not None:
-                    nodes.append(node)
-                    log_starts.append(row.log_start)
-        ends.append(len(nodes))
+    none = np.zeros(0, dtype=np.int64)
+    found = [(none, none, none)]
+    complete = [node for node in sorted(folder.nodes) if has_complete_dump(folder, node)]
+    for code, node in enumerate(complete):
+        its = _rows_of(node, partitions, folder.replicas)
+        follows = partitions.isr.where(partial(contains, item=node))
+        follows &= judged & (its >= 0) & ~partitions.leader.where(partial(eq, node))
+        at = np.flatnonzero(follows)
+        found.append((at, np.full(len(at), code), its[at]))
+    at, codes, rows = map(np.concatenate, zip(*found, strict=True))
+    order = np.lexsort((codes, at))
     fields = list(_kind("partitions", "isr_followers").value_type)
-    arrays = [pa.array(nodes, pa.string()), pa.array(log_starts, pa.int64())]
-    followers = pa.StructArray.from_arrays(arrays, fields=fields)
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), followers)
+    names = pa.array(complete, pa.string()).take(pa.array(codes[order]))
+    log_starts = folder.replicas.column("log_start", rows[order])
+    followers = pa.StructArray.from_arrays([names, log_starts], fields=fields)
+    ends = np.cumsum(np.bincount(at, minlength=len(partitions)))
+    return pa.ListArray.from_arrays(pa.array(np.concatenate(([0], ends)), pa.int32()), followers)
 
 
 def replicas_of(number: int, run: Run) -> pa.Table:
     """Of each replica that run.json assigns, what replicas.jsonl says of it, if it says anything. Of a
     partition without an entry only where that is wrong."""
     folder = run.folder
-    placed = list(_placed(run))
-    partitions = [folder.partitions[key] for _, key in placed]
-    rows = [folder.replicas.get(one) for one in placed]
-    bounds = [run.bounds[key] for _, key in placed]
-    complete = {node: has_complete_dump(folder, node) for node in folder.nodes}
+    code, at, row = _placed(run)
+    partitions, bounds = folder.partitions.taken(at), run.bounds.taken(at)
+    leads, in_isr = np.zeros(len(at), dtype=np.bool_), np.zeros(len(at), dtype=np.bool_)
+    for number_of, node in enumerate(folder.nodes):
+        mine = code == number_of
+        leads |= mine & partitions.leader.where(partial(eq, node))
+        in_isr |= mine & partitions.isr.where(partial(contains, item=node))
+    nodes, codes = pa.array(folder.nodes, pa.string()), pa.array(code)
+    complete = pa.array([has_complete_dump(folder, node) for node in folder.nodes], pa.bool_())
+    running = folder.replicas.column("running", row)
+    running = pc.if_else(pa.array(row >= 0), pc.fill_null(running, True), running)
+    # Nothing is claimed of the leader epochs of a log that is compacted, or of a node that was not running.
+    claimed = pc.fill_null(running, False).to_numpy(zero_copy_only=False) & ~partitions.compact
     columns = {
         "run": number,
-        "node": [node for node, _ in placed],
-        "partition": [key for _, key in placed],
-        "leads": [
-            node == partition.leader for (node, _), partition in zip(placed, partitions, strict=True)
-        ],
-        "in_isr": [node in partition.isr for (node, _), partition in zip(placed, partitions, strict=True)],
-        "hw": [None if row is None else row.hw for row in rows],
-        "log_start": [None if row is None else row.log_start for row in rows],
-        "leo": [None if row is None else row.leo for row in rows],
-        "running": [None if row is None else row.running for row in rows],
-        "complete": [complete[node] for node, _ in placed],
+        "node": nodes.take(codes),
+        "partition": partitions.keys_there,
+        "leads": leads,
+        "in_isr": in_isr,
+        **{name: folder.replicas.column(name, row) for name in ("hw", "log_start", "leo")},
+        "running": running,
+        "complete": complete.take(codes),
         "settled": folder.settled,
-        "struck": [each.struck for each in bounds],
-        "compact": [partition.compact for partition in partitions],
-        "cache": _shared(
-            [_claimed_cache(row, partition) for row, partition in zip(rows, partitions, strict=True)],
-            lambda cache: cache,
-            lambda cache: cache and [{"start": start, "epoch": epoch} for epoch, start in cache],
-            _kind("replicas", "cache"),
-        ),
+        "struck": bounds.column(attrgetter("struck"), pa.bool_()),
+        "compact": partitions.compact,
+        "cache": folder.replicas.caches(row, claimed, _kind("replicas", "cache")),
     }
-    return _table("replicas", len(placed), columns)
+    return _table("replicas", len(at), columns)
 
 
-def _placed(run: Run) -> Iterator[tuple[str, int]]:
-    """Node and partition of each replica that has a row."""
-    folder, used = run.folder, run.preconditions.used
-    nodes_of = dict[tuple[str, ...], list[str]]()  # by all that the partition names
-    for key in sorted(used & folder.partitions.keys()):
-        named = folder.partitions[key].replicas
-        if named not in nodes_of:
-            nodes_of[named] = [node for node in folder.nodes if node in named]
-        yield from ((node, key) for node in nodes_of[named])
-    for (node, key), row in folder.replicas.items():
-        is_ours = node in folder.nodes and not folder.is_stray(node, key)
-        if key not in used and contradicts_no_entries(row) and is_ours:
-            yield node, key
-
-
-def _claimed_cache(row: Replica | None, partition: Partition) -> tuple[tuple[int, int], ...] | None:
-    """Its leader epochs, where anything is claimed of them."""
-    return row.epochs if row is not None and row.running and not partition.compact else None
+def _placed(run: Run) -> tuple[Ints, Ints, Ints]:
+    """Of each replica that has a row in the table: its node and its partition, as positions in those of the
+    folder, and its row of replicas.jsonl; by partition, those of partitions that nobody used at the end."""
+    folder, keys = run.folder, run.folder.partitions.keys_there
+    is_used = np.isin(keys, [*run.preconditions.used])
+    contradictory = np.append(folder.replicas.contradictory(), False)  # at -1
+    none = np.zeros(0, dtype=np.int64)
+    found = [(none, none, none)]
+    for number, node in enumerate(folder.nodes):
+        row = _rows_of(node, folder.partitions, folder.replicas)
+        held = folder.partitions.replicas.where(partial(contains, item=node))
+        at = np.flatnonzero(held & (is_used | contradictory[row]))
+        found.append((np.full(len(at), number), at, row[at]))
+    code, at, row = map(np.concatenate, zip(*found, strict=True))
+    order = np.lexsort((code, keys[at], ~is_used[at]))
+    return code[order], at[order], row[order]
 
 
 # -- processes, faults, runs --------------------------------------------------------------------------------
@@ -262,33 +274,28 @@ def tick(time_ns: int, error_ns: int) -> int:
 def traced_of(number: int, run: Run) -> pa.Table:
     """Of each partition of a run that has a trace."""
     folder, error_ns = run.folder, clock_error_ns(run.folder)
-    partitions = list(folder.partitions.values())
-    bounds = [run.bounds[partition.key] for partition in partitions]
-    claims = dict[int, int]()
-    for (node, key), row in folder.replicas.items():
-        if row.log_start > claims.get(key, 0) and not folder.is_stray(node, key):
-            claims[key] = row.log_start
+    partitions = folder.partitions
     unfenced: dict[str, set[int]] = {}  # ticks at which each broker was
     for active in run.rulings.active:
         unfenced.setdefault(active.node, set()).add(tick(max(active.since, -FAR_NS), error_ns))
 
-    def of_replicas(made: Callable[[Partition], object], column: str) -> pa.Array:
-        return _shared(partitions, lambda each: each.replicas, made, _kind("traced", column))
+    def of_replicas(made: Callable[[tuple[str, ...]], object], column: str) -> pa.Array:
+        return partitions.replicas.made(made, _kind("traced", column))
 
     return _table("traced", len(partitions), {
         "run": number,
-        "partition": [partition.key for partition in partitions],
+        "partition": partitions.keys_there,
         "nodes": folder.nodes,
-        "replicas": of_replicas(lambda each: list(each.replicas), "replicas"),
+        "replicas": of_replicas(list, "replicas"),
         "clock_error": error_ns,
-        "min_isr": of_replicas(lambda each: min(min_insync(folder, each), len(each.replicas)), "min_isr"),
-        "claims_from": [claims.get(partition.key, 0) for partition in partitions],
+        "min_isr": of_replicas(lambda nodes: min(min_insync(folder, nodes), len(nodes)), "min_isr"),
+        "claims_from": _highest_log_starts(partitions, folder.replicas),
         "complete": run.rulings.complete,
         "unfenced": of_replicas(
-            lambda each: sorted(set().union(*(unfenced.get(node, ()) for node in each.replicas))), "unfenced"
+            lambda nodes: sorted(set().union(*(unfenced.get(node, ()) for node in nodes))), "unfenced"
         ),
-        "excuses": _of_bounds(
-            bounds, lambda each: [_excuse(one, error_ns) for one in each.excuses], _kind("traced", "excuses")
+        "excuses": run.bounds.column(
+            lambda each: [_excuse(one, error_ns) for one in each.excuses], _kind("traced", "excuses")
         ),
     })  # fmt: skip
 

@@ -1,18 +1,23 @@
 """One run after the first pass: its files, what was seen of them, and what the faults of it permit."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from checkers.judge.elections import doubtful_elections, unclean_elections
-from checkers.judge.permissions import Bounds, bounds_of
+from checkers.judge.permissions import NO_BOUNDS, AllBounds, bounds_of
 from checkers.judge.preconditions import Preconditions
 from checkers.judge.reasons import is_breached, reasons_of
 from checkers.judge.rulings import Rulings, rulings_of
 from checkers.judge.unread import unread_of
 from checkers.laws import finding_names
-from checkers.read.folder import Folder, torn_tail, unreadable
+from checkers.read.columns import Flags
+from checkers.read.folder import Folder, torn_tail, unreadable, with_replicas
 from checkers.read.observed import silent_of_trace
+from checkers.read.replica_rows import NO_REPLICAS, Replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,17 +28,19 @@ class Run:
     preconditions: Preconditions
     breached: bool  # lines of the history may be missing or wrong
     rulings: Rulings = field(default_factory=Rulings)
-    bounds: Mapping[int, Bounds] = field(default_factory=dict)  # of every partition of run.json
+    bounds: AllBounds = field(default_factory=lambda: NO_BOUNDS)
 
     @property
     def traced(self) -> bool:
         return self.folder.judged and self.folder.trace is not None
 
 
-def run_of(folder: Folder, seen: Preconditions) -> Run:
-    """With this the folder's reasons are complete."""
+def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) -> Run:
+    """With this the folder's reasons are complete. rows: of replicas.jsonl, as REPLICA_ROWS."""
     if not folder.judged:
         return Run(folder=folder, preconditions=seen, breached=True)
+    replicas = NO_REPLICAS if rows is None else Replicas.of(rows)
+    with_replicas(folder, replicas, seen.bad_rows, seen.first_bad_row)
     reasons_of(folder, seen)
     rulings = rulings_of(folder, seen.traced)
     bounds = bounds_of(folder, seen.nemesis, rulings, unread_of(folder, seen))
@@ -45,6 +52,23 @@ def run_of(folder: Folder, seen: Preconditions) -> Run:
         rulings=rulings,
         bounds=bounds,
     )
+
+
+def for_units(run: Run) -> Run:
+    """As much of it as the tables of its partitions are made of (part_of)."""
+    folder, used = replace(run.folder, replicas=NO_REPLICAS, reasons=[]), run.preconditions.used
+    return replace(run, folder=folder, preconditions=Preconditions(used=used),
+                   rulings=replace(run.rulings, events=()))  # fmt: skip
+
+
+def part_of(run: Run, these: Flags, rows: pa.Table | None) -> Run:
+    """The run as if run.json named these partitions alone. rows: all that replicas.jsonl says of them."""
+    at = np.flatnonzero(these)
+    folder = replace(
+        run.folder, partitions=run.folder.partitions.taken(at),
+        replicas=NO_REPLICAS if rows is None else Replicas.of(rows),
+    )  # fmt: skip
+    return replace(run, folder=folder, bounds=run.bounds.taken(at))
 
 
 def read_lines_instead(folder: Folder, nodes: Iterable[str]) -> tuple[str, ...]:

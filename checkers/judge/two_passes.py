@@ -17,7 +17,7 @@ import ctypes
 import logging
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,10 +32,10 @@ from pyspark import RDD, Broadcast, SparkContext
 from checkers.judge.examples import worst
 from checkers.judge.failures import Failure, failure_of, of_one_run
 from checkers.judge.far_files import far_ranges
-from checkers.judge.pieces import EVERY, Piece, by_unit, dealt, joined, units_of_rows, unpacked
+from checkers.judge.pieces import EVERY, Piece, by_unit, dealt, joined, unpacked
 from checkers.judge.preconditions import preconditions_of_run
-from checkers.judge.run_tables import run_tables
-from checkers.judge.runs import Run, read_lines_instead, run_of
+from checkers.judge.run_tables import tables_of_partitions, tables_of_runs
+from checkers.judge.runs import Run, for_units, part_of, read_lines_instead, run_of
 from checkers.judge.whole_runs import Judged, RunWork
 from checkers.laws import finding_names
 from checkers.laws.cycles import unsearched
@@ -44,9 +44,11 @@ from checkers.laws.tables import SENT_ON
 from checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
 from checkers.laws.unit import Family, Unit, asked, opened
 from checkers.read.arrays import concatenated
+from checkers.read.columns import Ints
 from checkers.read.pairing import answers, pairing
 from checkers.read.ranges import Range
 from checkers.read.repeats import repeats
+from checkers.read.replica_rows import REPLICA_ROWS, for_driver
 from checkers.read.seqs import SEQS, seq_facts
 from checkers.read.tables import read_range
 from checkers.spark.settings import own_cores, own_memory_mb
@@ -123,20 +125,18 @@ class Plan:
     """What the tasks of the second pass are told."""
 
     layout: Layout
-    runs: frozenset[int]  # that are to be judged
+    runs: Mapping[int, Run]  # that are to be judged, as much of them as units ask (runs.for_units)
     transactional: tuple[int, ...]  # those with transactions; their cycles are looked for in this order
-    of_driver: Mapping[str, pa.Table]  # the tables that the driver made, of all runs
+    of_driver: Mapping[str, pa.Table]  # the tables without partitions, of all runs
     memory_mb: int | None = None  # of a unit's database, where somebody has said it
 
-    def tables_of(self, unit: int) -> dict[str, pa.Table]:
-        """The driver's tables, as far as they are of the unit's run and partitions."""
+    def tables_of(self, unit: int, rows: pa.Table | None) -> dict[str, pa.Table]:
+        """What is known of the unit's run, and of its partitions. rows: of replicas.jsonl, all of these."""
         run, number = self.layout.units[unit]
-        made = {}
-        for name, table in self.of_driver.items():
-            mine = table.filter(pc.equal(table["run"], run))
-            whose = units_of_rows(mine, self.layout.count[run])
-            made[name] = mine.filter(pa.array((whose == number) | (whose == EVERY)))
-        return made
+        mine = {name: table.filter(pc.equal(table["run"], run)) for name, table in self.of_driver.items()}
+        keys = self.runs[run].folder.partitions.keys_there
+        part = part_of(self.runs[run], keys % self.layout.count[run] == number, rows)
+        return {**mine, **tables_of_partitions({run: part})}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,6 +146,7 @@ class Notes:
     judged: dict[int, Judged]
     facts: list[Any] = field(default_factory=list)
     repeated: list[Piece] = field(default_factory=list)
+    rows: list[Piece] = field(default_factory=list)  # REPLICA_ROWS, as far as the driver must know them
 
     def good(self, works: Iterable[RunWork]) -> dict[int, RunWork]:
         """Those with which nothing has failed."""
@@ -156,7 +157,7 @@ class Notes:
             if kind == FACTS:
                 self.facts.append(value)
             elif kind == PIECE:
-                self.repeated.append(value)
+                (self.rows if value.table == REPLICA_ROWS else self.repeated).append(value)
             elif kind == FOUND:
                 self.judged[value[0]].rows.append(value[1])
             elif kind == REASON:
@@ -180,14 +181,16 @@ def judged_in_pieces(
     near = [(one, None) for work in works if not work.far for one in work.ranges]
     far = [work for work in works if work.far]
     aside = {work.run: work.folder.settle_processes for work in works}
+    asked = {work.run: work.folder.partitions.keys_there[work.folder.partitions.asks_isr] for work in works}
     layout = Layout.of(works, spark.defaultParallelism)
     _LOG.info("reading %d MB, by ranges", sum(work.size for work in works) >> 20)
     cut_up: RDD[tuple[Range, bytes | None]] = spark.parallelize(near, max(1, len(near)))
     if far:
         cut_up = cut_up.union(far_ranges(spark, far))
-    shuffled = cut_up.mapPartitions(partial(parsed, layout, aside)).partitionBy(layout.size, int)
+    shuffled = cut_up.mapPartitions(partial(parsed, layout, aside, asked)).partitionBy(layout.size, int)
     notes.hear(spark.runJob(shuffled, across_partitions, range(1 + layout.across)))
-    made = {run: of_one_run(partial(derived, work, notes.facts)) for run, work in notes.good(works).items()}
+    made = {run: of_one_run(partial(derived, work, notes.facts, notes.rows))
+            for run, work in notes.good(works).items()}  # fmt: skip
     if None in made.values():
         return judged_in_pieces(spark, [RunWork.of(work.run, work.folder) for work in works], memory_mb)
     for run, one in made.items():
@@ -200,7 +203,7 @@ def judged_in_pieces(
         return notes.verdicts()
     plan = Plan(
         layout=layout,
-        runs=frozenset(run for run, one in made.items() if isinstance(one, Derived)),
+        runs={run: one.for_units for run, one in made.items() if isinstance(one, Derived)},
         transactional=tuple(
             run for run, judged in notes.judged.items() if judged.run and judged.run.preconditions.txns
         ),
@@ -224,16 +227,18 @@ class Derived:
     """What follows from the first pass of one run."""
 
     run: Run
+    for_units: Run
     tables: Mapping[str, pa.Table]
 
 
-def derived(work: RunWork, facts: Sequence[Any]) -> Derived | None:
+def derived(work: RunWork, facts: Sequence[Any], rows: Sequence[Piece]) -> Derived | None:
     """None: the JSON lines of some dump are to be read instead of its Parquet."""
     seen = preconditions_of_run(work.run, [one for one in facts if one.run == work.run])
     if read_lines_instead(work.folder, seen.flaws):
         return None
-    run = run_of(work.folder, seen)
-    return Derived(run=run, tables=run_tables({work.run: run}))
+    mine = joined(one for one in rows if one.run == work.run)
+    run = run_of(work.folder, seen, mine.get(REPLICA_ROWS))
+    return Derived(run=run, for_units=for_units(run), tables=tables_of_runs({work.run: run}))
 
 
 # -- in a worker, first pass --------------------------------------------------------------------------------
@@ -242,10 +247,12 @@ def derived(work: RunWork, facts: Sequence[Any]) -> Derived | None:
 def parsed(
     layout: Layout,
     acked_aside: Mapping[int, Sequence[int]],
+    asked: Mapping[int, Ints],
     ranges: Iterable[tuple[Range, bytes | None]],
 ) -> Iterator[Sent]:
-    """Facts and pieces of each range; acked_aside: run -> processes whose acks do not count. Of a file that
-    only Spark reaches the range comes with its bytes."""
+    """Facts and pieces of each range; acked_aside: run -> processes whose acks do not count; asked: run ->
+    partitions whose leader the driver asks the replicas. Of a file that only Spark reaches the range comes
+    with its bytes."""
     for one, data in ranges:
         try:
             read = read_range(one, acked_aside[one.run], data)
@@ -255,6 +262,9 @@ def parsed(
                     yield from sent_across(layout, one.run, name, dealt(table, DEALT_BY[name], layout.across))
                 else:
                     yield from sent_to_units(layout, one.run, name, table)
+            if REPLICA_ROWS in read.tables:
+                known = for_driver(read.tables[REPLICA_ROWS], asked[one.run])
+                yield DRIVER, (PIECE, Piece.of(one.run, REPLICA_ROWS, known))
             if "sends" in read.tables:
                 values = read.tables["sends"].select(["run", "value", "index", "type"])
                 yield from sent_across(layout, one.run, VALUES, dealt(values, "value", layout.across))
@@ -278,7 +288,7 @@ def across_partitions(sent: Iterable[Sent]) -> Iterator[Given]:
     unique in the run; which seqs a trace has that is in no order."""
     of_runs: dict[int, list[Piece]] = {}
     for _, given in sent:
-        if given[0] == PIECE:
+        if given[0] == PIECE and given[1].table != REPLICA_ROWS:
             of_runs.setdefault(given[1].run, []).append(given[1])
         else:
             yield given
@@ -316,7 +326,7 @@ def judge_unit(shared_plan: Broadcast[Plan], index: int, sent: Iterable[Sent]) -
     try:
         if run not in plan.runs:
             return
-        with database(plan.tables_of(unit), pieces, plan.memory_mb) as db:
+        with database(partial(plan.tables_of, unit), pieces, plan.memory_mb) as db:
             yield DRIVER, (FOUND, (run, worst(db, asked(db, PARTITION_FAMILIES))))
             if run in plan.transactional:
                 for name, table in sent_on(db).items():
@@ -327,21 +337,25 @@ def judge_unit(shared_plan: Broadcast[Plan], index: int, sent: Iterable[Sent]) -
 
 @contextmanager
 def database(
-    tables: Mapping[str, pa.Table], pieces: Iterable[Piece], memory_mb: int | None = None
+    tables: Callable[[pa.Table | None], Mapping[str, pa.Table]],
+    pieces: Iterable[Piece],
+    memory_mb: int | None = None,
 ) -> Iterator[Unit]:
-    """A unit with so much memory, else its share of the machine's. Where its rows would take more than that,
-    they are put into tables of the database piece by piece: compressed, and on disk, in its own scratch, as
-    need be."""
+    """A unit of these pieces, and of `tables`, which are made of its rows of replicas.jsonl. It has so much
+    memory, else its share of the machine's. Where its rows would take more than that, they are put into
+    tables of the database piece by piece: compressed, and on disk, in its own scratch, as need be."""
     give_back_memory()
     memory_mb = memory_mb or memory_of_unit_mb()
     few: list[Piece] = []
+    replicas: list[Piece] = []
+    pieces = put_aside(pieces, REPLICA_ROWS, replicas)
     most_rows = (memory_mb << 20) // ROW_BYTES
     for piece in pieces:
         few.append(piece)
         most_rows -= piece.rows
         if most_rows < 0:
             break
-    read = {**joined(few), **tables} if most_rows >= 0 else tables
+    read = joined(few) if most_rows >= 0 else {}
     with (
         tempfile.TemporaryDirectory(prefix="floodmark-unit-", dir=scratch()) as spill,
         opened(read, memory_mb=memory_mb, spill=Path(spill)) as unit,
@@ -350,7 +364,18 @@ def database(
             for piece in chain(taken_out(few), pieces):
                 unit.append(piece.table, unpacked(piece.payload))
         few.clear()
+        for name, table in tables(joined(replicas).get(REPLICA_ROWS)).items():
+            unit.load(name, table)
         yield unit
+
+
+def put_aside(pieces: Iterable[Piece], table: str, those: list[Piece]) -> Iterator[Piece]:
+    """The pieces but those of this table, which are put into a list."""
+    for piece in pieces:
+        if piece.table == table:
+            those.append(piece)
+        else:
+            yield piece
 
 
 def taken_out(few: list[Piece]) -> Iterator[Piece]:
@@ -393,7 +418,7 @@ def judge_run(shared_plan: Broadcast[Plan], sent: Iterable[Sent]) -> Iterator[Gi
         for name in ("runs", "processes"):
             every = shared_plan.value.of_driver[name]
             tables[name] = every.filter(pc.equal(every["run"], run))
-        with database(tables, (), shared_plan.value.memory_mb) as db:
+        with database(lambda _: tables, (), shared_plan.value.memory_mb) as db:
             for name, schema in SENT_ON.items():
                 db.load(name, tables.get(name, schema.empty_table()))
             yield FOUND, (run, worst(db, asked(db, (of_the_run,))))

@@ -33,6 +33,7 @@ from checkers.read.history_twin import with_twins
 from checkers.read.pairing import answers, pairing
 from checkers.read.ranges import RANGE_BYTES, Range, ranges_of
 from checkers.read.repeats import repeats
+from checkers.read.replica_rows import REPLICA_ROWS
 from checkers.read.seqs import SEQS, seq_facts
 from checkers.read.tables import read_range
 from harness.run_location import Place
@@ -58,7 +59,8 @@ class RunWork:
 
     @staticmethod
     def of(run: int, folder: Folder, range_bytes: int = RANGE_BYTES) -> "RunWork":
-        files = [place for place in (folder.history, folder.trace, *folder.dumps.values()) if place]
+        files = [place for place in (folder.history, folder.rows, folder.trace, *folder.dumps.values())
+                 if place]  # fmt: skip
         far = not isinstance(folder.path, Path)
         if far:
             range_bytes = NO_LIMIT_BYTES  # Spark will cut it
@@ -137,7 +139,8 @@ def first_pass(work: RunWork) -> FirstPass:
         tables["answers"] = answers(tables["lines"])
     else:
         tables.pop("lines", None)
-    return FirstPass(tables=tables, run=run_of(work.folder, seen))
+    rows = tables.pop(REPLICA_ROWS, None)
+    return FirstPass(tables=tables, run=run_of(work.folder, seen, rows))
 
 
 def second_pass(

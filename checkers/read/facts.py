@@ -70,6 +70,18 @@ class DumpFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFacts:
+    """Of a range of replicas.jsonl."""
+
+    run: int
+    number: int
+    places: int = 0
+    lines: int = 0
+    broken: int = 0
+    first_broken: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFacts:
     """Of a range of trace.jsonl. `nodes`: how many good lines each has (with which seqs: seqs.py).
     `rulings`: what the controller said (elect, register, fence, unfence, and the isr lines without a LEO) and
@@ -86,7 +98,7 @@ class TraceFacts:
     rulings: tuple[Mapping[str, Any], ...] = ()
 
 
-Facts = HistoryFacts | DumpFacts | TraceFacts
+Facts = HistoryFacts | DumpFacts | ReplicaFacts | TraceFacts
 
 
 def joined(*several: Intervals) -> Intervals:

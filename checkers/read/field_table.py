@@ -481,6 +481,22 @@ def dump_of(node: str) -> Table:
     return Table(fields=_ENTRY, rules=(Rule(needs={"node": OneOf((node,))}),), sort="node")
 
 
+REPLICAS = Table(
+    fields=(
+        Field(name="node", type=TEXT, needed=True),
+        _PARTITION,
+        Field(name="leader", type=TEXT),
+        Field(name="epoch", type=integer(), needed=True),
+        *(Field(name=name, type=PLACE, needed=True) for name in ("log_start", "leo", "hw")),
+        Field(name="isr", type=list_of(TEXT), needed=True),
+        Field(name="running", type=FLAG),
+        Field(name="epochs", type=list_of(list_of(integer(), length=2))),
+        Field(name="lso", type=integer()),
+    ),
+    rules=(),
+    sort="node",
+)
+
 _STATE: Mapping[str, Ask] = {"partition": Between(0), "epoch": There(), "leo": Between(0), "hw": There()}
 _ROLE = OneOf(("leader", "follower"))
 _RULED: Mapping[str, Ask] = {"partition": Between(0), "epoch": There(), "isr": There()}

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from checkers.read.folder import Folder
 from harness.run_location import Place
 
-Kind = Literal["history", "dump", "trace"]
+Kind = Literal["history", "dump", "trace", "replicas"]
 RANGE_BYTES = 1 << 24
 AT_BITS = 32  # of `at`, the line's place in its range; above them the range's number
 _PIECE_BYTES = 1 << 16
@@ -45,6 +45,8 @@ def ranges_of(run: int, folder: Folder, range_bytes: int = RANGE_BYTES) -> Itera
         yield from cut(run, "history", None, folder.history, range_bytes)
     for node, dump in folder.dumps.items():
         yield from cut(run, "dump", node, dump, range_bytes)
+    if folder.rows is not None:
+        yield from cut(run, "replicas", None, folder.rows, range_bytes)
     if folder.trace is not None:
         yield from cut(run, "trace", None, folder.trace, range_bytes)
 

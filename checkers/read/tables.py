@@ -1,8 +1,9 @@
 """A range of a file as rows of the laws' tables, and what the driver is told of it.
 
     parsed = read_range(one, acked_aside=folder.settle_processes)
-    parsed.tables["sends"]            by the names of checkers.laws.tables, texts as dictionaries; or SEQS
-    parsed.facts                      a HistoryFacts, DumpFacts or TraceFacts
+    parsed.tables["sends"]            by the names of checkers.laws.tables, texts as dictionaries; or SEQS,
+                                      or REPLICA_ROWS
+    parsed.facts                      a HistoryFacts, DumpFacts, ReplicaFacts or TraceFacts
 
 Rules
 1. Rows are in the order of their lines; `at` is the range's number and the line's place in it, blank lines
@@ -23,10 +24,12 @@ import pyarrow.compute as pc
 from checkers.laws.tables import TABLES
 from checkers.read import history_twin, parquet, ranges
 from checkers.read.broken_lines import faults_in
-from checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, TraceFacts
-from checkers.read.field_table import CARRIED_BY, HISTORY, TRACE, Mask, dump_of, validity, values
+from checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, ReplicaFacts, TraceFacts
+from checkers.read.field_table import CARRIED_BY, HISTORY, REPLICAS, TRACE, Mask, dump_of, validity, values
 from checkers.read.json_lines import Rows, as_json, rows_of
 from checkers.read.ranges import AT_BITS, Range
+from checkers.read.replica_rows import REPLICA_ROWS
+from checkers.read.replica_rows import SCHEMA as REPLICA_SCHEMA
 from checkers.read.seqs import SEQS, bounds_of, pairs, seqs_of
 
 Ints = npt.NDArray[np.int64]
@@ -80,6 +83,8 @@ def read_bytes(one: Range, data: bytes, acked_aside: Collection[int] = ()) -> Pa
         return _history(one, rows_of(data, HISTORY), acked_aside)
     if one.kind == "trace":
         return _trace(one, rows_of(data, TRACE))
+    if one.kind == "replicas":
+        return _replicas(one, rows_of(data, REPLICAS))
     assert one.node is not None
     return _dump(one, rows_of(data, dump_of(one.node)))
 
@@ -267,6 +272,16 @@ def _dump(one: Range, rows: Rows) -> Parsed:
     partitions = intervals(_different(columns["partition"].to_numpy()))
     facts = DumpFacts(**_counts(one, rows), node=one.node, partitions=partitions)
     return Parsed(tables={"entries": _table("entries", one.run, columns)}, facts=facts)
+
+
+# -- replicas.jsonl -----------------------------------------------------------------------------------------
+
+
+def _replicas(one: Range, rows: Rows) -> Parsed:
+    columns = {**rows.columns, "at": pa.array(_at(one, rows.places))}
+    columns["run"] = pa.array(np.full(len(rows.places), one.run, dtype=np.int32))
+    table = pa.Table.from_arrays([columns[name] for name in REPLICA_SCHEMA.names], schema=REPLICA_SCHEMA)
+    return Parsed(tables={REPLICA_ROWS: table}, facts=ReplicaFacts(**_counts(one, rows)))
 
 
 # -- trace.jsonl --------------------------------------------------------------------------------------------

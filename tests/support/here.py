@@ -18,7 +18,9 @@ from checkers.judge.whole_runs import RunWork, first_pass, judged_bag
 from checkers.laws.families import FAMILIES
 from checkers.laws.unit import Family
 from checkers.read.folder import Folder, open_folder
-from checkers.read.ranges import RANGE_BYTES
+from checkers.read.ranges import RANGE_BYTES, cut
+from checkers.read.replica_rows import REPLICA_ROWS, SCHEMA
+from checkers.read.tables import read_range
 from harness.verdict import Verdict
 
 
@@ -40,6 +42,14 @@ def tables_of(folders: Sequence[Folder]) -> dict[str, pa.Table]:
     names = {name for tables in parts for name in tables}
     read = {name: pa.concat_tables([tables[name] for tables in parts if name in tables]) for name in names}
     return read | run_tables({run: one.run for run, one in passed.items()})
+
+
+def rows_of(folder: Folder) -> pa.Table | None:
+    """What replicas.jsonl says, where it can be read."""
+    if folder.rows is None:
+        return None
+    ranges = cut(0, "replicas", None, folder.rows)
+    return pa.concat_tables([SCHEMA.empty_table(), *(read_range(one).tables[REPLICA_ROWS] for one in ranges)])
 
 
 def groups(verdict: dict[str, Any]) -> list[tuple[str, str, str | None, int]]:

@@ -20,6 +20,7 @@ from checkers.read import pairing, repeats, seqs
 from checkers.read.facts import Facts
 from checkers.read.folder import Folder, open_folder
 from checkers.read.ranges import RANGE_BYTES, ranges_of
+from checkers.read.replica_rows import REPLICA_ROWS
 from checkers.read.tables import read_range
 
 
@@ -34,6 +35,7 @@ def read_run(
         for name, table in parsed.tables.items():
             parts[name].append(table)
     tables = {name: pa.concat_tables(each) for name, each in parts.items()}
+    tables.pop(REPLICA_ROWS, None)
     traced = seqs.seq_facts(tables.pop(seqs.SEQS)) if seqs.SEQS in tables else []
     if "lines" not in tables:
         return tables, preconditions_of(run + 1, told, [], [], traced)[run]

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import here
 import pytest
 from command_line import GOLDEN
 
 from checkers.judge.preconditions import Preconditions
-from checkers.judge.reasons import reasons_of
+from checkers.judge.runs import run_of
 from checkers.read.folder import open_folder
 
 GONE = object()
@@ -74,6 +75,6 @@ def test_nothing_that_is_odd_breaks_it(tmp_path: Path, golden: str, what: str) -
             opened = open_folder(folder)
             assert opened.judged or opened.reasons
             if opened.judged:
-                reasons_of(opened, Preconditions())
+                run_of(opened, Preconditions(), here.rows_of(opened))
             judged += opened.judged
     assert judged > len(ODD)

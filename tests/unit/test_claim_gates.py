@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import here
 import pyarrow as pa
 import pytest
 from folders import Tale
@@ -14,7 +15,8 @@ from checkers.judge.run_tables import FAR_NS, run_tables, tick
 from checkers.judge.runs import Run, driver_findings, run_of, silent_names
 from checkers.laws import finding_names as names
 from checkers.laws.tables import FINDINGS, TABLES
-from checkers.read.folder import open_folder
+from checkers.read.folder import open_folder, with_replicas
+from checkers.read.replica_rows import NO_REPLICAS, Replicas
 
 FAR = (1 << 63) - 1
 KILLED = "history_lines"
@@ -23,7 +25,10 @@ Change = Callable[[Tale], object]
 
 def gate(tale: Tale, path: Path, *, breached: bool = False) -> dict[str, bool]:
     """Of partition 0."""
-    gates = gates_of(open_folder(tale.write(path / "run")), breached=breached)
+    folder = open_folder(tale.write(path / "run"))
+    rows = here.rows_of(folder)
+    with_replicas(folder, NO_REPLICAS if rows is None else Replicas.of(rows), 0, None)
+    gates = gates_of(folder, breached=breached)
     return {
         name: bool(getattr(gates, name)[0])
         for name in ("leader_known", "losses_judged", "unseen_judged", "by_final_reads", "by_any_read",
@@ -115,7 +120,8 @@ def run(tale: Tale, path: Path, **told: Any) -> Run:
     folder = open_folder(tale.write(path))
     told.setdefault("used", frozenset(range(tale.partitions)))
     lines = folder.about.get("history_lines")
-    return run_of(folder, Preconditions(lines=lines if isinstance(lines, int) else 0, acked=1, **told))
+    seen = Preconditions(lines=lines if isinstance(lines, int) else 0, acked=1, **told)
+    return run_of(folder, seen, here.rows_of(folder))
 
 
 def tables(tale: Tale, path: Path, **told: Any) -> dict[str, pa.Table]:

@@ -32,9 +32,9 @@ DRIVER_ON_A_RUN = (
 )  # fmt: skip
 PIECES_DRIVER_ON_A_RUN = (
     "judge.two_passes.preconditions_of_run", "judge.two_passes.read_lines_instead",
-    "judge.two_passes.run_of", "judge.two_passes.run_tables", "judge.run_tables.partitions_of",
-    "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of", "judge.runs.bounds_of",
-    "judge.runs.is_breached", *VERDICT,
+    "judge.two_passes.run_of", "judge.two_passes.tables_of_runs", "judge.two_passes.for_units",
+    "judge.runs.with_replicas", "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of",
+    "judge.runs.bounds_of", "judge.runs.is_breached", *VERDICT,
 )  # fmt: skip
 # On all of them:
 DRIVER = ("judge.job.session.context", "judge.many_runs.bags_of", "judge.many_runs.session.cores",
@@ -45,11 +45,14 @@ PIECES_DRIVER = ("judge.many_runs.judged_in_pieces", "judge.verdicts.merged",
                  "judge.two_passes.SparkContext.runJob")  # fmt: skip
 
 # The same in a Python worker of Spark's, always on one run.
-READING = ("read.tables._history", "read.tables._dump", "read.tables._trace")
+READING = (
+    "read.tables._history", "read.tables._dump", "read.tables._replicas", "read.tables._trace",
+)  # fmt: skip
 WORKER = (
     *READING, "judge.whole_runs.first_pass", "judge.whole_runs.read_range", "judge.whole_runs.pairing",
-    "judge.whole_runs.repeats", "judge.whole_runs.preconditions_of_run",
+    "judge.whole_runs.repeats", "judge.whole_runs.seq_facts", "judge.whole_runs.preconditions_of_run",
     "judge.whole_runs.read_lines_instead", "judge.whole_runs.answers", "judge.whole_runs.run_of",
+    "judge.runs.with_replicas",
     "judge.runs.reasons_of", "judge.runs.rulings_of", "judge.runs.unread_of", "judge.runs.bounds_of",
     "judge.runs.is_breached", *VERDICT, "judge.whole_runs.run_tables", "judge.run_tables.replicas_of",
     "judge.whole_runs.worst", "judge.whole_runs.unsearched",
@@ -63,6 +66,8 @@ PIECES_WORKER = (
     "judge.pieces.packed", "judge.pieces.unpacked", "judge.two_passes.joined", "judge.two_passes.pairing",
     "judge.two_passes.repeats", "judge.two_passes.database", "judge.two_passes.answers",
     "judge.two_passes.worst", "judge.two_passes.unsearched", "judge.two_passes.sent_on",
+    "judge.two_passes.seq_facts", "judge.two_passes.for_driver", "judge.two_passes.part_of",
+    "judge.two_passes.tables_of_partitions", "judge.run_tables.partitions_of",
     *(f"family.{family.__name__}" for family in two_passes.PARTITION_FAMILIES), "family.of_the_run",
 )  # fmt: skip
 

@@ -1,0 +1,185 @@
+"""The partitions that run.json names, as columns: a run may have 100,000.
+
+    partitions = partitions_of(about["partitions"], about.get("leaders") or {})
+    partitions = with_leaders(partitions, replicas)     where run.json does not name them
+    partitions[7].leader                                one of them
+    partitions.leader.where(lambda node: node == "n1")  all of them
+
+The leader is whom the controller names, or without its word the one that all replicas agree on. One that is
+none of the partition's replicas leads nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from checkers.read.columns import Coded, Flags, Ints, contains
+from checkers.read.replica_rows import Replicas
+
+NOBODY = frozenset[str]()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition of run.json, with the leader as the format defines it. What a node holds of it that is
+    none of `replicas` is a stray copy, which no check looks at: it neither leads nor is in the ISR."""
+
+    key: int
+    replicas: tuple[str, ...]
+    compact: bool
+    leader: str | None  # None: nobody knows
+    isr: frozenset[str]  # the final leader's; empty where it is not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Partitions(Mapping[int, Partition]):
+    """Rows in the order of run.json. Beside the fields of Partition:"""
+
+    keys_there: Ints  # the number of each
+    replicas: Coded[tuple[str, ...]]
+    compact: Flags
+    leader: Coded[str | None]
+    isr: Coded[frozenset[str]]
+    # What run.json leaves to the replicas to say: the leader and its ISR, or the ISR alone.
+    asks_leader: Flags
+    asks_isr: Flags
+    led_by_none: Flags  # its leader is none of its replicas
+
+    def __len__(self) -> int:
+        return len(self.keys_there)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.keys_there.tolist())
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, int) and bool((self.keys_there == key).any())
+
+    def __getitem__(self, key: int) -> Partition:
+        rows = np.flatnonzero(self.keys_there == key)
+        if not len(rows):
+            raise KeyError(key)
+        return self.row(int(rows[0]))
+
+    def row(self, at: int) -> Partition:
+        return Partition(
+            key=int(self.keys_there[at]), replicas=self.replicas.at(at), compact=bool(self.compact[at]),
+            leader=self.leader.at(at), isr=self.isr.at(at),
+        )  # fmt: skip
+
+    def numbers(self, those: Flags) -> list[int]:
+        """The numbers of those partitions."""
+        found: list[int] = self.keys_there[those].tolist()
+        return found
+
+    def taken(self, rows: Ints) -> "Partitions":
+        """Those in these rows."""
+        return Partitions(
+            keys_there=self.keys_there[rows], replicas=self.replicas.taken(rows), compact=self.compact[rows],
+            leader=self.leader.taken(rows), isr=self.isr.taken(rows), asks_leader=self.asks_leader[rows],
+            asks_isr=self.asks_isr[rows], led_by_none=self.led_by_none[rows],
+        )  # fmt: skip
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All that hold any."""
+        return tuple(sorted({node for nodes in self.replicas.values for node in nodes}))
+
+
+def partitions_of(named: Mapping[str, Mapping[str, Any]], leaders: Mapping[str, Any]) -> Partitions:
+    """From `partitions` of run.json, of which it is known that they have the right shape, and `leaders`, of
+    which nothing is."""
+    by_key = {int(key): assignment for key, assignment in named.items()}
+    words = [leaders.get(str(key)) for key in by_key]
+    unnamed = np.fromiter((not isinstance(word, dict) for word in words), np.bool_, len(words))
+    said = [word if isinstance(word, dict) else {} for word in words]
+    del words
+    leader = Coded.of(_text(word.get("leader")) for word in said)
+    isr = Coded.of(_texts(word.get("isr")) for word in said)
+    cleanup = Coded.of(str(assignment.get("cleanup", "delete")) for assignment in by_key.values())
+    partitions = Partitions(
+        keys_there=np.fromiter(by_key, np.int64, len(by_key)),
+        replicas=Coded.of(tuple(assignment["replicas"]) for assignment in by_key.values()),
+        compact=cleanup.where(lambda word: "compact" in word),
+        leader=leader,
+        isr=isr.mapped(lambda nodes: frozenset(nodes or ())),
+        asks_leader=unnamed,
+        asks_isr=unnamed | isr.where(lambda nodes: nodes is None),
+        led_by_none=np.zeros(len(by_key), dtype=np.bool_),
+    )
+    return without_strays(partitions)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    """The names in a list; None where it is none."""
+    return tuple(node for node in value if isinstance(node, str)) if isinstance(value, list) else None
+
+
+def without_strays(partitions: Partitions) -> Partitions:
+    """Of a partition whose leader is none of its replicas nobody leads; strangers are in no ISR."""
+    held = partitions.replicas.joined(partitions.leader)
+    strays = held.where(lambda each: each[1] is not None and each[1] not in each[0])
+    led_by_none = partitions.led_by_none | strays
+    unled = Coded(led_by_none.astype(np.int32), (False, True))
+    known = partitions.replicas.joined(partitions.isr).joined(unled)
+    return replace(
+        partitions,
+        leader=held.mapped(lambda each: each[1] if each[1] in each[0] else None),
+        isr=known.mapped(lambda each: NOBODY if each[1] else each[0][1].intersection(each[0][0])),
+        led_by_none=led_by_none,
+    )
+
+
+def with_leaders(partitions: Partitions, replicas: Replicas) -> Partitions:
+    """What run.json leaves open, as far as the replicas say it: who leads, if all of a partition's agree; and
+    the ISR, as the leader had it."""
+    asked = np.flatnonzero(partitions.asks_isr)
+    if not len(asked):
+        return partitions
+    some = partitions.taken(asked)
+    leader = some.leader.replaced(np.flatnonzero(some.asks_leader), agreed_leaders(
+        some.taken(np.flatnonzero(some.asks_leader)), replicas))  # fmt: skip
+    isr = replicas.column("isr", replicas.rows_by(leader, some.keys_there)).to_pylist()
+    found = Coded.of(frozenset(nodes or ()) for nodes in isr)
+    return without_strays(replace(
+        partitions,
+        leader=partitions.leader.replaced(asked, leader),
+        isr=partitions.isr.replaced(asked, found),
+    ))  # fmt: skip
+
+
+def agreed_leaders(partitions: Partitions, replicas: Replicas) -> Coded[str | None]:
+    """Of each partition the leader named by the highest epoch among its replicas' rows, if all of them have
+    one and the leader's own agrees."""
+    if not len(replicas):
+        return Coded(np.zeros(len(partitions), dtype=np.int32), (None,))
+    keys, epochs, (named, names) = partitions.keys_there, replicas.numbers("epoch"), replicas.leaders()
+    highest = np.full(len(keys), np.iinfo(np.int64).min)
+    knows = partitions.replicas.where(bool)
+    rows: dict[str, Ints] = {}
+    for node in partitions.nodes:
+        held = partitions.replicas.where(partial(contains, item=node))
+        rows[node] = np.where(held, replicas.rows_of(node, keys), -1)
+        knows &= ~held | (rows[node] >= 0)
+        there = rows[node] >= 0
+        highest[there] = np.maximum(highest[there], epochs[rows[node][there]])
+    least, most = np.full(len(keys), len(names)), np.full(len(keys), -1)
+    for its in rows.values():
+        top = np.flatnonzero((its >= 0) & (epochs[its] == highest) & (named[its] >= 0))
+        least[top] = np.minimum(least[top], named[its[top]])
+        most[top] = np.maximum(most[top], named[its[top]])
+    leaders = np.full(len(keys), -1, dtype=np.int32)
+    for number, (node, its) in enumerate(rows.items()):
+        code = names.get(node, -2)
+        own = (its >= 0) & (epochs[its] == highest) & (named[its] == code)
+        leaders[knows & own & (least == code) & (most == code)] = number
+    return Coded(leaders + 1, (None, *rows))
+
+
+NO_PARTITIONS = partitions_of({}, {})

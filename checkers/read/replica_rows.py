@@ -1,0 +1,163 @@
+"""replicas.jsonl as columns: what each replica believed when the cluster was frozen, one row a replica.
+
+    replicas = Replicas.of(table)                     of the rows that ranges gave (tables.read_range)
+    replicas.rows_of("n1", keys)                      where its rows of these partitions are, -1: nowhere
+    replicas["n1", 7].hw                              one of them
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.read.arrays import codes_of, numbers_of
+from checkers.read.columns import Coded, Flags, Ints
+
+REPLICA_ROWS = "replica_rows"  # the table
+WORD = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = pa.schema([
+    ("run", pa.int32()), ("at", pa.int64()), ("node", WORD), ("partition", pa.int64()), ("leader", WORD),
+    ("epoch", pa.int64()), ("log_start", pa.int64()), ("leo", pa.int64()), ("hw", pa.int64()),
+    ("isr", pa.list_(pa.string())), ("running", pa.bool_()), ("epochs", pa.list_(pa.list_(pa.int64()))),
+    ("lso", pa.int64()),
+])  # fmt: skip
+
+
+# Of each row the driver must know that it is there, and whether the node was running.
+_KNOWN = ("run", "at", "node", "partition", "running")
+
+
+def for_driver(table: pa.Table, asked: Ints) -> pa.Table:
+    """As much of these rows as the driver must know. asked: partitions of which it asks more."""
+    is_asked = np.isin(numbers_of(table["partition"]), asked)
+    rows = pa.array(np.arange(len(is_asked)), mask=~is_asked)
+    columns = [table[name] if name in _KNOWN else table[name].take(rows) for name in SCHEMA.names]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One row of replicas.jsonl."""
+
+    node: str
+    partition: int
+    leader: str | None
+    epoch: int
+    log_start: int
+    leo: int
+    hw: int
+    isr: tuple[str, ...]
+    running: bool
+    epochs: tuple[tuple[int, int], ...] | None  # leader-epoch cache as (epoch, start)
+    lso: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replicas(Mapping[tuple[str, int], Replica]):
+    """The rows, by node and partition; of two for the same replica the first of the file."""
+
+    table: pa.Table
+    partition: Ints
+    where: Mapping[str, tuple[int, int]]  # node -> its rows, from and to
+    second: Mapping[str, int]  # node -> rows that were second ones
+
+    @staticmethod
+    def of(table: pa.Table) -> "Replicas":
+        code, words = codes_of(table["node"])
+        partition, at = (numbers_of(table[name]).astype(np.int64) for name in ("partition", "at"))
+        order = np.lexsort((at, partition, code))
+        code, partition = code[order], partition[order]
+        is_second = np.zeros(len(order), dtype=np.bool_)
+        is_second[1:] = (code[1:] == code[:-1]) & (partition[1:] == partition[:-1])
+        second = np.bincount(code[is_second], minlength=len(words)).tolist()
+        order, code, partition = order[~is_second], code[~is_second], partition[~is_second]
+        bounds = np.searchsorted(code, np.arange(len(words) + 1)).tolist()
+        return Replicas(
+            table=table.take(pa.array(order)).combine_chunks(),
+            partition=partition,
+            where=dict(zip(words, pairwise(bounds), strict=True)),
+            second={node: count for node, count in zip(words, second, strict=True) if count},
+        )
+
+    def rows_of(self, node: str | None, keys: Ints) -> Ints:
+        """Where the rows of this node and these partitions are; -1 where there is none."""
+        begin, end = self.where.get(node, (0, 0)) if node is not None else (0, 0)
+        mine = self.partition[begin:end]
+        if not len(mine):
+            return np.full(len(keys), -1, dtype=np.int64)
+        found = np.minimum(np.searchsorted(mine, keys), len(mine) - 1)
+        return np.where(mine[found] == keys, found + begin, -1)
+
+    def rows_by(self, node: Coded[str | None], keys: Ints) -> Ints:
+        """The same, of each partition another node's."""
+        found = np.full(len(keys), -1, dtype=np.int64)
+        for code, name in enumerate(node.values):
+            mine = np.flatnonzero(node.codes == code)
+            found[mine] = self.rows_of(name, keys[mine])
+        return found
+
+    def leaders(self) -> tuple[Ints, Mapping[str, int]]:
+        """The leader that each row names, as a number, -1 where it names none; and the number of a name."""
+        column = self.column("leader", np.arange(len(self), dtype=np.int64))
+        codes = pc.fill_null(column.indices, -1).to_numpy().astype(np.int64)
+        return codes, {name: code for code, name in enumerate(column.dictionary.to_pylist())}
+
+    def column(self, name: str, rows: Ints) -> pa.Array:
+        """This column of these rows; null where a row is -1."""
+        [chunk] = self.table[name].chunks or [pa.array([], self.table.schema.field(name).type)]
+        return chunk.take(pa.array(rows, mask=rows < 0))
+
+    def numbers(self, name: str) -> Ints:
+        """A column of all rows; 0 of what is not known (for_driver)."""
+        return numbers_of(pc.fill_null(self.table[name], 0)).astype(np.int64, copy=False)
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        for node, (begin, end) in self.where.items():
+            yield from ((node, key) for key in self.partition[begin:end].tolist())
+
+    def __getitem__(self, of: tuple[str, int]) -> Replica:
+        row = int(self.rows_of(of[0], np.array([of[1]], dtype=np.int64))[0])
+        if row < 0:
+            raise KeyError(of)
+        found = self.table.slice(row, 1).drop_columns(["run", "at"]).to_pylist()[0]
+        cache = found["epochs"]
+        return Replica(**{
+            **found, "isr": tuple(found["isr"]), "running": found["running"] is not False,
+            "epochs": None if cache is None else tuple(map(tuple, cache)),
+        })  # fmt: skip
+
+    @property
+    def all_run(self) -> bool:
+        """Whether every node of these was running."""
+        return not pc.any(pc.equal(self.table["running"], False)).as_py()
+
+    def contradictory(self) -> Flags:
+        """The rows that are wrong of a log without an entry: they say one has some, or an HW or the start of
+        an epoch above the LEO, which no log can be right for."""
+        leo = self.numbers("leo")
+        wrong: Flags = (self.numbers("log_start") != leo) | (self.numbers("hw") > leo)
+        epochs = self.column("epochs", np.arange(len(self), dtype=np.int64))
+        starts = epochs.flatten().flatten().to_numpy()[1::2]
+        whose = pc.list_parent_indices(epochs).to_numpy()
+        wrong[whose[starts > leo[whose]]] = True
+        return wrong
+
+    def caches(self, rows: Ints, claimed: Flags, kind: pa.DataType) -> pa.Array:
+        """The leader epochs of these rows as a list of {start, epoch}; null where they are not claimed."""
+        epochs = self.column("epochs", np.where(claimed, rows, -1))
+        sizes = pc.fill_null(pc.list_value_length(epochs), 0).to_numpy()
+        numbers = epochs.flatten().flatten().to_numpy()
+        pairs = pa.StructArray.from_arrays(
+            [pa.array(numbers[1::2]), pa.array(numbers[0::2])], names=["start", "epoch"])
+        ends = pa.array(np.concatenate(([0], np.cumsum(sizes))).astype(np.int32))
+        lists = pa.ListArray.from_arrays(ends, pairs, mask=pc.is_null(epochs))
+        return lists.cast(kind)
+
+
+NO_REPLICAS = Replicas.of(SCHEMA.empty_table())

@@ -15,12 +15,13 @@ import click
 
 from checkers.judge.report import is_run
 from harness.campaign import ledger as ledgers
+from harness.campaign.cases import Case
 from harness.campaign.journal import CampaignAt, State
 from harness.campaign.plan import read
 from harness.commands.campaign_results import Results, results_of
 from harness.commands.campaign_run import found_in
 from harness.commands.report import AT_ONCE_BYTES, REPORT, size_of, write_report
-from harness.errors import FloodmarkError
+from harness.errors import FloodmarkError, UsageError
 from harness.reports.html.night import NightFacts, page_of_night
 from harness.reports.safe_text import harmless
 from harness.run import write_whole
@@ -38,8 +39,10 @@ def write_index(folder: Path, file: Path | None = None, *, state: State | None =
     state = at.state() if state is None else state
     path = ledger_path or Path(str(about.get("ledger") or folder.parent / "ledger.json"))
     ledger = ledgers.load(path)
-    matrix = [one.case for one in read(str(about["plan"]), f"the plan in {at.about_path}").cases]
-    results = results_of(state, ledger, about, matrix, folder=str(folder), trouble=trouble)
+    try:
+        results = results_of(state, ledger, about, matrix_of(at, about), folder=str(folder), trouble=trouble)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FloodmarkError(f"{at.journal_path} is no journal of this version: {error!r}") from error
     file = folder / INDEX if file is None else file
     make_pages(results, folder)
     write_whole(file, page_of_night(NightFacts(
@@ -47,6 +50,14 @@ def write_index(folder: Path, file: Path | None = None, *, state: State | None =
         has_ledger=path.is_file(), pages=dict(pages_of(results, file.parent)),
         made_at=datetime.datetime.now().astimezone(), showing=found_in(state))))
     return file
+
+
+def matrix_of(at: CampaignAt, about: Mapping[str, Any]) -> list[Case]:
+    """The plan's cases; of a plan that cannot be read, none: those that were run are known all the same."""
+    try:
+        return [one.case for one in read(str(about.get("plan")), f"the plan in {at.about_path}").cases]
+    except UsageError:
+        return []
 
 
 def index_beside(folder: Path, state: State | None, about: Mapping[str, Any],

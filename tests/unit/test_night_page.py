@@ -176,6 +176,18 @@ def test_no_page_is_written_outside_the_campaign(tmp_path: Path) -> None:
     assert not (run / "report.html").exists()
 
 
+def test_a_folder_of_odd_files_is_a_sentence_and_a_plan_nobody_can_read_hides_nothing(tmp_path: Path) -> None:
+    state = night((CRASH, "invalid", (LOST,)))
+    folder = folder_of(tmp_path, state, plan="for = ")
+    assert "crash" in section(page(folder), "coverage")
+
+    odd = (folder / "journal.jsonl").read_text().replace('"signatures":[{', '"signatures":[{"x":1,')
+    (folder / "journal.jsonl").write_text(odd)
+    answer = floodmark("report", folder)
+
+    assert (answer.code, "is no journal of this version" in answer.err) == (4, True)
+
+
 def test_ten_thousand_runs_are_a_small_page(tmp_path: Path) -> None:
     signatures = [replace(LOST, step=f"step {chr(97 + at // 26)}{chr(97 + at % 26)}") for at in range(300)]
     state = night(*((CRASH, "invalid", (signatures[at % 300],)) for at in range(10_000)))

@@ -159,6 +159,19 @@ def test_compacted_logs(written: Written) -> None:
         assert offsets[-1] >= RECORDS_COMPACTED - 1, topic
 
 
+def test_what_the_files_say_of_a_replica(written: Written) -> None:
+    """After an orderly stop the checkpointed HW is the LEO; only batches of v2 have epochs."""
+    for topic in (*written.topics, *written.others):
+        spec = PartitionSpec(key=0, topic=topic, partition=0, replicas=("n1",))
+        for running in (True, False):
+            state = describe(written.log_dir, spec, running=running)
+            old = any(name in topic for name in ("v0-", "v1-"))
+
+            assert state.leo == state.checkpointed_hw > 0, topic
+            assert (state.log_start, state.torn_bytes) == (0, 0), topic
+            assert state.epochs == (None if old else ((0, 0),)), topic
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_a_torn_tail(written: Written, tmp_path: Path, codec: str) -> None:
     """Cut somewhere in the last batch: as many bytes are torn as Kafka says are invalid."""

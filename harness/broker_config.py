@@ -1,4 +1,4 @@
-"""The keys that `-c`, a scenario's [config] or a saved run may set, and what the value of each may be.
+"""Checks the broker config that `-c`, a scenario's [config] or a saved run sets: which keys, which values.
 
 Rules
 1. The broker has a table of its own (docker/broker/server/config.py). Both sides are written down on purpose;

@@ -1,4 +1,4 @@
-"""What can be had by name: workloads, clusters, nemeses, the judge: dotted names, imported late.
+"""Finds workloads, clusters, nemeses and the judge by name, and imports them late.
 
 So `floodmark --help` starts no Spark, and a judge needs no client library.
 """
@@ -17,8 +17,8 @@ from harness.protocols import (
     Judge,
     Measures,
     PartitionSpec,
+    ScheduleRunner,
     Seen,
-    Striker,
     Workload,
     WorkloadSettings,
 )
@@ -56,7 +56,7 @@ CHECK_JAVA = "checkers.spark.session:check_version"
 PLANNER = "nemesis.random_plans:plan"
 BUDGET = "nemesis.budget:overspends"
 ARSENAL = "nemesis.compose:arsenal"
-STRIKER = "nemesis.schedule_runner:Striker"
+SCHEDULE_RUNNER = "nemesis.schedule_runner:ScheduleRunner"
 BROKER_WORDS = "broker.rule_names"  # run, never imported: which rules, bugs and switches there are
 BROKER_CHECK = "broker.check_config"  # likewise: whether a broker would serve these settings
 
@@ -116,9 +116,9 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int) -> Sequence[Any]
     return found
 
 
-def striker(cluster: Cluster, partitions: Sequence[PartitionSpec]) -> Striker:
+def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec]) -> ScheduleRunner:
     """What carries out schedules against this cluster, with every fault the cluster can suffer."""
-    made: Striker = _load(STRIKER)(_load(ARSENAL)(cluster), partitions)
+    made: ScheduleRunner = _load(SCHEDULE_RUNNER)(_load(ARSENAL)(cluster), partitions)
     return made
 
 

@@ -278,7 +278,7 @@ class Sight(Protocol):
 Sender = Callable[[Intent], Awaitable[Outcome]]
 
 
-class Striker(Protocol):
+class ScheduleRunner(Protocol):
     """Carries out a schedule, entry by entry: awaits the moment, resolves roles, strikes, records the op."""
 
     async def carry_out(

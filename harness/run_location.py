@@ -1,4 +1,4 @@
-"""Where run folders lie: in this machine's file system, or in one that only Spark's Hadoop can read.
+"""Opens run folders: in this machine's file system, or in one that only Spark's Hadoop can read.
 
 Rules
 1. Whoever reads a run folder asks no more of it than a Place has; pathlib's Path is one.

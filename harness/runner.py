@@ -20,8 +20,8 @@ from harness.history import Recorder
 from harness.op import Type
 from harness.phases.collect import collect
 from harness.phases.main_phase import Load, end_all, main_phase
-from harness.phases.settle import Reach, moved, read_all, reading, settle
-from harness.protocols import Cluster, PartitionSpec, Striker, View, Workload
+from harness.phases.settle import Reach, read_all, reading, settle, what_moved
+from harness.protocols import Cluster, PartitionSpec, ScheduleRunner, View, Workload
 from harness.run import DONE, FORMAT, INTERRUPTED, Run, create
 from harness.schedule import json_form
 from harness.schedule.entry import Schedule
@@ -42,7 +42,7 @@ class RunPlan:
     cluster: Cluster
     partitions: tuple[PartitionSpec, ...]
     workload: Workload
-    striker: Striker
+    schedule_runner: ScheduleRunner
     schedule: Schedule = ()
     unstruck: str | None = None  # a nemesis was asked for, and why nothing of it will strike
     links: str = "direct"  # as the cluster was asked for them
@@ -155,7 +155,8 @@ class _Carrying:
         """How the main phase ended. Mends in any case."""
         self._enter("main")
         plan = self._plan
-        load = Load(workload=plan.workload, striker=plan.striker, schedule=plan.schedule, seed=plan.seed,
+        load = Load(workload=plan.workload, schedule_runner=plan.schedule_runner, schedule=plan.schedule,
+                    seed=plan.seed,
                     concurrency=plan.concurrency, rate=plan.rate, duration_s=plan.duration_s)
         try:
             self._about["missed"] = list(await main_phase(load, self._recorder, plan.cluster))
@@ -169,7 +170,7 @@ class _Carrying:
             return str(error)
         finally:
             self._about["missed_words"] = {
-                str(position): dict(words) for position, words in plan.striker.missed_words().items()}
+                str(position): dict(words) for position, words in plan.schedule_runner.missed_words().items()}
             self._enter("mend")
             self._about["residue"] = await self._mend()
 
@@ -177,7 +178,7 @@ class _Carrying:
         """What a fault left behind."""
         try:
             residue = await self._plan.cluster.mend()
-            self._plan.striker.mended()
+            self._plan.schedule_runner.mended()
             return "; ".join(residue) or None
         except FloodmarkError as error:
             return f"mending failed: {error}"
@@ -205,7 +206,7 @@ class _Carrying:
         if settled.settled:
             why = "the cluster could not be observed before it was read"
             if before is not None and collected.frozen is not None:
-                why = moved(before, collected.frozen, plan.partitions)
+                why = what_moved(before, collected.frozen, plan.partitions)
             self._about["settle"]["why"] = why
         self._about["settled"] = why is None
         problems = [ended] if ended != DONE else []
@@ -257,7 +258,7 @@ class _Carrying:
         self._tell(Progress(
             phase=self._phase, elapsed_s=now_ns / 1e9, ok=counts[Type.OK], fail=counts[Type.FAIL],
             info=counts[Type.INFO], ops_per_s=(ops - self._told_ops) / past_s if past_s > 0 else 0.0,
-            in_force=self._plan.striker.in_force(),
+            in_force=self._plan.schedule_runner.in_force(),
             reading=reading(self._reaches) if self._phase == "read" else ""))
         self._told_at_ns, self._told_ops = now_ns, ops
 

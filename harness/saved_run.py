@@ -57,7 +57,7 @@ class Settings:
 # -- the cluster and the load -------------------------------------------------------------------------------
 
 
-def settings_of(about: Mapping[str, Any], source: str) -> Settings:
+def read_settings(about: Mapping[str, Any], source: str) -> Settings:
     """From run.json; FloodmarkError names what is missing or cannot be had."""
     lacking = [name for name in NEEDED if name not in about]
     if lacking:
@@ -176,7 +176,7 @@ def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def schedule_of(about: Mapping[str, Any], settings: Settings, source: str) -> Schedule:
+def read_schedule(about: Mapping[str, Any], settings: Settings, source: str) -> Schedule:
     """The saved schedule, read as strictly as any."""
     return _read(about["schedule"], settings, source)
 

@@ -1,4 +1,4 @@
-"""Whose machines the judge's Spark works on, as --master and --conf say it."""
+"""Reads --master and --conf: whose machines the judge's Spark works on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

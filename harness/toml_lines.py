@@ -1,4 +1,4 @@
-"""Where in a TOML file a table or a key begins: line numbers, which tomllib does not tell. Pure.
+"""Finds the line of a TOML file where a table or a key begins, which tomllib does not say. Pure.
 
 It reads no values and need not: whatever it looks at has been parsed before.
 """

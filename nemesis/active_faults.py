@@ -1,4 +1,4 @@
-"""What is in force: which faults have struck and which of them were undone since; what was armed. Pure.
+"""Knows which faults are in force, which were undone since, and what is armed. Pure.
 
 A ledger is a value; `after` gives the next. What undoes what is harness.faults' word. What is armed is no
 fault in force: it harms nobody until it is met.
@@ -25,14 +25,14 @@ class Armed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
+class ActiveFaults:
     """(f, on whom) of each fault that lasts, in the order they struck, none twice; every arming so far."""
 
     lasting: tuple[tuple[str, str], ...] = ()
     armed: tuple[Armed, ...] = ()
 
     def after(self, f: str, nodes: Sequence[str], *, point: Mapping[str, Any] | None = None,
-              began_ns: int = 0) -> "Ledger":
+              began_ns: int = 0) -> "ActiveFaults":
         """The ledger once f has struck these nodes. A heal undoes every cut and all that packets suffer."""
         if f == "arm":
             new_arms = (Armed(node=node, point=point or {}, began_ns=began_ns) for node in nodes)
@@ -74,10 +74,10 @@ class Ledger:
         """For people: `kill n1`, `cut halves`."""
         return tuple(f"{f} {node}" for f, node in self.lasting)
 
-    def _without(self, ended: Callable[[tuple[str, str]], bool]) -> "Ledger":
+    def _without(self, ended: Callable[[tuple[str, str]], bool]) -> "ActiveFaults":
         return replace(self, lasting=tuple(lasting for lasting in self.lasting if not ended(lasting)))
 
-    def _disarmed(self, ended: Callable[[Armed], bool]) -> "Ledger":
+    def _disarmed(self, ended: Callable[[Armed], bool]) -> "ActiveFaults":
         return replace(self, armed=tuple(
             replace(one, live=False) if one.live and ended(one) else one for one in self.armed))
 

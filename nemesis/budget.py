@@ -1,4 +1,4 @@
-"""How much harm the guarantees tolerate, and which entries of a schedule ask for more. Pure.
+"""Says which entries of a schedule ask for more harm than the guarantees tolerate. Pure.
 
 The budget: an acked write outlives any number of kills, pauses and cuts, for what the kernel has stays
 written. It outlives one lost page cache at a time, if acks rest on two copies at least. So within the budget

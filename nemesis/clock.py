@@ -1,8 +1,8 @@
-"""Wall clocks that are wrong: set off by `offset_ms`, and right again."""
+"""Sets wall clocks off by `offset_ms`, and right again."""
 
 from harness.protocols import Clocks, Struck
 from harness.schedule.entry import Entry
-from nemesis.on_each_node import each
+from nemesis.on_each_node import on_each_node
 
 
 class Clock:
@@ -15,5 +15,5 @@ class Clock:
 
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
         offset_ms: int = entry.args["offset_ms"] if entry.f == "clock" else 0
-        await each(lambda node: self._cluster.bump(node, offset_ms), nodes)
+        await on_each_node(lambda node: self._cluster.bump(node, offset_ms), nodes)
         return Struck(nodes=nodes)

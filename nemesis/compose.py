@@ -1,4 +1,4 @@
-"""Several nemeses as one, and all those that a cluster is able to suffer."""
+"""Joins several nemeses into one, and builds all those that a cluster is able to suffer."""
 
 from collections.abc import Sequence
 

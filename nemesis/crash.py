@@ -1,8 +1,8 @@
-"""Processes ended and started: kill (SIGKILL), stop (SIGTERM), start."""
+"""Ends and starts processes: kill (SIGKILL), stop (SIGTERM), start."""
 
 from harness.protocols import Kills, Struck
 from harness.schedule.entry import Entry
-from nemesis.on_each_node import each
+from nemesis.on_each_node import on_each_node
 
 
 class Crash:
@@ -14,5 +14,5 @@ class Crash:
         self._do = {"kill": cluster.kill, "stop": cluster.stop_node, "start": cluster.start_node}
 
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
-        await each(self._do[entry.f], nodes)
+        await on_each_node(self._do[entry.f], nodes)
         return Struck(nodes=nodes)

@@ -1,4 +1,4 @@
-"""Bytes that do not arrive: cut by a grudge, heal."""
+"""Cuts the network by a grudge, and heals it."""
 
 from collections.abc import Sequence
 

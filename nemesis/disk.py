@@ -1,4 +1,4 @@
-"""Disks: wiped or damaged (disk), full, failing or read-only (bad_disk), and well again (mend_disk)."""
+"""Wipes or damages disks (disk), fills or fails them (bad_disk), and mends them (mend_disk)."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from harness.errors import FloodmarkError
 from harness.protocols import BadDisks, Struck, Wipes
 from harness.schedule.entry import Entry
-from nemesis.on_each_node import each
+from nemesis.on_each_node import on_each_node
 
 WIPED = "wiped"
 
@@ -23,9 +23,9 @@ class Disk:
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
         if entry.f == "mend_disk":
             assert self._bad is not None, "answers says so"
-            await each(self._bad.repair, nodes)
+            await on_each_node(self._bad.repair, nodes)
             return Struck(nodes=nodes)
-        met = dict(zip(nodes, await each(self._act(entry.args["kind"]), nodes), strict=True))
+        met = dict(zip(nodes, await on_each_node(self._act(entry.args["kind"]), nodes), strict=True))
         detail: dict[str, dict[str, Any]] = {"lost_records": {}}
         for node, one in met.items():
             for word, value in {"lost_records": 0, **one}.items():

@@ -1,4 +1,4 @@
-"""Elections asked for: preferred, unclean, or of one replica."""
+"""Asks for elections: preferred, unclean, or of one replica."""
 
 from harness.protocols import Elects, Struck
 from harness.schedule.entry import Entry

@@ -1,4 +1,4 @@
-"""The rows of a scenario: on which rules it is played, and what exactly must be found there.
+"""Reads the rows of a scenario (which rules, what exactly must be found) and compares verdicts with them.
 
 Rules
 1. A row is a sharp statement: every bug it names must be found, and no other but those in `also`.
@@ -65,7 +65,7 @@ class Row:
         return "; ".join(told) or "no harm"
 
 
-def off(row: Row, verdict: Verdict) -> list[str]:
+def differences(row: Row, verdict: Verdict) -> list[str]:
     """What is not as the row says; empty: as expected."""
     bugs = _names(verdict, BUG)
     permitted = _names(verdict, PERMITTED)

@@ -1,8 +1,8 @@
-"""Sessions ended at will: what makes a failover a moment instead of a race."""
+"""Ends brokers' sessions: a failover comes at a moment instead of in a race."""
 
 from harness.protocols import Expires, Struck
 from harness.schedule.entry import Entry
-from nemesis.on_each_node import each
+from nemesis.on_each_node import on_each_node
 
 
 class Expire:
@@ -14,5 +14,5 @@ class Expire:
         self._cluster = cluster
 
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
-        await each(self._cluster.expire, nodes)
+        await on_each_node(self._cluster.expire, nodes)
         return Struck(nodes=nodes)

@@ -1,4 +1,4 @@
-"""Failpoints armed and released, and what became of those that an armed crash ended."""
+"""Arms and releases failpoints, and records the death of those that an armed crash ended."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from harness.protocols import Failpoints, Met, Struck
 from harness.schedule.entry import Entry
 from nemesis.moment_watch import told_met
-from nemesis.on_each_node import each
+from nemesis.on_each_node import on_each_node
 
 
 class Failpoint:
@@ -20,9 +20,9 @@ class Failpoint:
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
         point = entry.args.get("point")
         if entry.f == "arm":
-            await each(lambda node: self._cluster.arm(node, point or {}), nodes)
+            await on_each_node(lambda node: self._cluster.arm(node, point or {}), nodes)
             return Struck(nodes=nodes)
-        released = await each(lambda node: self._cluster.release(node, point), nodes)
+        released = await on_each_node(lambda node: self._cluster.release(node, point), nodes)
         return Struck(nodes=nodes, detail={"released": dict(zip(nodes, released, strict=True))})
 
 

@@ -1,4 +1,4 @@
-"""What a random nemesis strings together: a fault, what undoes it and the time between, as data.
+"""Draws the faults of a random nemesis: each with what undoes it and the time between, as data.
 
 Rules
 1. Names only, never roles, and times only, but for `healthy`: a plan's moments always come on a live cluster.
@@ -32,7 +32,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
+class FaultPattern:
     """Steps in order. touches: nodes it disturbs till its end. alone: no other episode overlaps it."""
 
     steps: tuple[Step, ...]
@@ -46,7 +46,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class PatternScope:
     """What an episode may draw on. free: nodes that no other episode disturbs, at least one."""
 
     random: Random
@@ -62,10 +62,10 @@ class Scene:
         return round(self.random.uniform(least, most), 3)
 
 
-Maker = Callable[[Scene], Episode]
+Maker = Callable[[PatternScope], FaultPattern]
 
 
-def crash(scene: Scene) -> Episode:
+def crash(scene: PatternScope) -> FaultPattern:
     """One node killed, sometimes back before its session ends (KIP-380); or all at once, for a moment."""
     drawn = scene.random.random()
     if drawn < 0.15 and len(scene.free) == len(scene.nodes):
@@ -75,7 +75,7 @@ def crash(scene: Scene) -> Episode:
     return _pair("kill", "start", (scene.victim(),), down_s)
 
 
-def restart(scene: Scene) -> Episode:
+def restart(scene: PatternScope) -> FaultPattern:
     """Orderly stops: one node, or all in turn, each back in every ISR before the next stops. Alone, because a
     broker that cannot hand its leadership over does not stop in time."""
     if scene.random.random() < 0.6:
@@ -90,15 +90,15 @@ def restart(scene: Scene) -> Episode:
                   Step(at_s=at_s + down_s, f="start", nodes=(node,)),
                   Step(at_s=at_s + down_s + 1.0, f="wait", healthy=True)]
         at_s = steps[-1].at_s
-    return Episode(steps=tuple(steps), touches=scene.nodes, alone=True)
+    return FaultPattern(steps=tuple(steps), touches=scene.nodes, alone=True)
 
 
-def pause(scene: Scene) -> Episode:
+def pause(scene: PatternScope) -> FaultPattern:
     """A node stands still, shorter or longer than its session."""
     return _pair("pause", "resume", (scene.victim(),), scene.while_s())
 
 
-def cut(scene: Scene) -> Episode:
+def cut(scene: PatternScope) -> FaultPattern:
     """A grudge of any kind; the controller is among those who may be snubbed, half of the time."""
     kind = scene.random.choice(sorted(KINDS))
     named = scene.nodes
@@ -113,10 +113,10 @@ def cut(scene: Scene) -> Episode:
         args["reset"] = True
     touched = tuple(node for node in scene.nodes if node in grudge)
     heal = Step(at_s=scene.while_s(1.0), f="heal")
-    return Episode(steps=(Step(at_s=0.0, f="cut", args=args), heal), touches=touched, cuts=True)
+    return FaultPattern(steps=(Step(at_s=0.0, f="cut", args=args), heal), touches=touched, cuts=True)
 
 
-def power(scene: Scene) -> Episode:
+def power(scene: PatternScope) -> FaultPattern:
     """One node loses what it had not fsynced, all or part of it, and nothing else happens until it is back in
     every ISR. Overspending: several lose it together, whatever else there is."""
     args: dict[str, Any] = {}
@@ -127,39 +127,39 @@ def power(scene: Scene) -> Episode:
     if scene.overspend and len(scene.nodes) > 1:
         nodes = tuple(sorted(scene.random.sample(scene.nodes, scene.random.randint(2, len(scene.nodes)))))
     struck = Step(at_s=0.1, f="power_cut", nodes=nodes, args=args, healthy=not scene.overspend)
-    return Episode(touches=scene.nodes, alone=True, steps=(
+    return FaultPattern(touches=scene.nodes, alone=True, steps=(
         Step(at_s=0.0, f="wait"), struck, Step(at_s=0.1 + down_s, f="start", nodes=nodes),
         Step(at_s=0.1 + down_s + RECOVERY_S, f="wait", healthy=True)))
 
 
-def expire(scene: Scene) -> Episode:
+def expire(scene: PatternScope) -> FaultPattern:
     """A session ends though its broker lives."""
-    return Episode(steps=(Step(at_s=0.0, f="expire", nodes=(scene.victim(),)),))
+    return FaultPattern(steps=(Step(at_s=0.0, f="expire", nodes=(scene.victim(),)),))
 
 
-def elect(scene: Scene) -> Episode:
+def elect(scene: PatternScope) -> FaultPattern:
     """Preferred leaders are asked back. Overspending: whoever lives is asked to lead after a kill."""
     partitions = list(scene.partitions)
     if len(partitions) > 1 and scene.random.random() < 0.5:
         partitions = [scene.random.choice(partitions)]
     if not scene.overspend:
-        return Episode(steps=(Step(at_s=0.0, f="elect", args={"partitions": partitions}),))
+        return FaultPattern(steps=(Step(at_s=0.0, f="elect", args={"partitions": partitions}),))
     victims = tuple(sorted(scene.random.sample(scene.free, max(1, len(scene.free) - 1))))
     down_s = scene.while_s(2.5)
-    return Episode(touches=victims, steps=(
+    return FaultPattern(touches=victims, steps=(
         Step(at_s=0.0, f="kill", nodes=victims),
         Step(at_s=down_s - 0.3, f="elect", args={"partitions": partitions, "unclean": True}),
         Step(at_s=down_s, f="start", nodes=victims)))
 
 
-def packet(scene: Scene) -> Episode:
+def packet(scene: PatternScope) -> FaultPattern:
     """Some hear others badly: packets lost, late or few at a time; or connections are reset, and no more."""
     kind = scene.random.choice(_AMONG_NODES)
     grudge = KINDS[kind](scene.random, (*scene.nodes, CONTROLLER))
     args: dict[str, Any] = {"kind": kind, "grudge": grudge}
     drawn = scene.random.random()
     if drawn < 0.2:
-        return Episode(steps=(Step(at_s=0.0, f="reset", args=args),))
+        return FaultPattern(steps=(Step(at_s=0.0, f="reset", args=args),))
     if drawn < 0.5:
         args["loss"] = round(scene.random.uniform(0.05, 0.4), 2)
     elif drawn < 0.8:
@@ -169,25 +169,25 @@ def packet(scene: Scene) -> Episode:
         args["rate_kbit"] = scene.random.choice((256, 512, 1024, 4096))
     touched = tuple(node for node in scene.nodes if node in grudge)
     heal = Step(at_s=scene.while_s(1.0), f="heal")
-    return Episode(steps=(Step(at_s=0.0, f="packet", args=args), heal), touches=touched, cuts=True)
+    return FaultPattern(steps=(Step(at_s=0.0, f="packet", args=args), heal), touches=touched, cuts=True)
 
 
-def clock(scene: Scene) -> Episode:
+def clock(scene: PatternScope) -> FaultPattern:
     """One wall clock jumps, by milliseconds or by hours, either way, and back."""
     node = scene.victim()
     most_ms = scene.random.choice((200, 5_000, 60_000, 3 * 3_600_000))
     offset_ms = scene.random.choice((-1, 1)) * scene.random.randint(most_ms // 4, most_ms)
-    return Episode(touches=(node,), steps=(
+    return FaultPattern(touches=(node,), steps=(
         Step(at_s=0.0, f="clock", nodes=(node,), args={"offset_ms": offset_ms}),
         Step(at_s=scene.while_s(), f="reset_clock", nodes=(node,))))
 
 
-def disk(scene: Scene) -> Episode:
+def disk(scene: PatternScope) -> FaultPattern:
     """A disk is full for a while. A broker that ended of it is started."""
     return _until_mended("bad_disk", {"kind": "full"}, "mend_disk", scene)
 
 
-def memory(scene: Scene) -> Episode:
+def memory(scene: PatternScope) -> FaultPattern:
     """A broker must do with little memory for a while. One that the kernel ended is started."""
     return _until_mended("memory", {"limit_mb": scene.random.choice((16, 32, 48))}, "free_memory", scene)
 
@@ -199,15 +199,16 @@ MAKERS: dict[str, Maker] = {
 _AMONG_NODES = ("halves", "one-node", "one-way", "random")  # kinds of grudges that also two nodes have
 
 
-def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scene: Scene) -> Episode:
+def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scene: PatternScope) -> FaultPattern:
     on = (scene.victim(),)
     until_s = scene.while_s()
-    return Episode(touches=on, steps=(
+    return FaultPattern(touches=on, steps=(
         Step(at_s=0.0, f=harm, nodes=on, args=args), Step(at_s=until_s, f=mend, nodes=on),
         Step(at_s=until_s + 0.1, f="start", nodes=on)))
 
 
-def _pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *, alone: bool = False) -> Episode:
+def _pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *, alone: bool = False
+         ) -> FaultPattern:
     on = tuple(nodes)
-    return Episode(steps=(Step(at_s=0.0, f=harm, nodes=on), Step(at_s=length_s, f=mend, nodes=on)),
+    return FaultPattern(steps=(Step(at_s=0.0, f=harm, nodes=on), Step(at_s=length_s, f=mend, nodes=on)),
                    touches=on, alone=alone)

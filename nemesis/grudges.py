@@ -1,4 +1,4 @@
-"""Who snubs whom: a grudge says of each node whom it does not hear. Pure; chance is a passed Random.
+"""Builds grudges: of each node, whom it does not hear. Pure; chance is a passed Random.
 
 Rules
 1. A grudge is drawn as the graph of who hears whom, hearer to heard, and is its complement.

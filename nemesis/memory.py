@@ -1,8 +1,8 @@
-"""Too little memory: limited to `limit_mb`, and freed again."""
+"""Limits brokers' memory to `limit_mb`, and frees it again."""
 
 from harness.protocols import MemoryLimits, Struck
 from harness.schedule.entry import Entry
-from nemesis.on_each_node import each
+from nemesis.on_each_node import on_each_node
 
 
 class Memory:
@@ -16,5 +16,5 @@ class Memory:
 
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
         limit_mb: int | None = entry.args["limit_mb"] if entry.f == "memory" else None
-        await each(lambda node: self._cluster.limit(node, limit_mb), nodes)
+        await on_each_node(lambda node: self._cluster.limit(node, limit_mb), nodes)
         return Struck(nodes=nodes)

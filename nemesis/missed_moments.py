@@ -1,4 +1,4 @@
-"""A moment that did not come: what was waited for, what was seen instead, and what may be the reason.
+"""Explains a moment that did not come: what was waited for, what was seen instead, and likely reasons.
 
 Rules
 1. What is seen is one look at the end of the wait, and is told as the cluster tells it.
@@ -14,7 +14,7 @@ from harness.errors import FloodmarkError
 from harness.faults import FAULTS
 from harness.protocols import Met, PartitionView, ReplicaView, Sight, View
 from harness.schedule.entry import Entry
-from harness.schedule.json_form import OF_BROKER, fits_point
+from harness.schedule.json_form import OF_BROKER, point_matches
 from nemesis.moment_text import asked_words, partitions_of
 from nemesis.moment_watch import healthy
 from nemesis.roles import Stage, players
@@ -158,7 +158,7 @@ def _of_partition(moment: Mapping[str, Any], truth: PartitionView, view: View, s
 
 def _unmet(moment: Mapping[str, Any], view: View, stage: Stage) -> Iterator[str]:
     node, name = moment["node"], moment["name"]
-    arms = [one for one in stage.ledger.armed if one.node == node and fits_point(one.point, moment)]
+    arms = [one for one in stage.ledger.armed if one.node == node and point_matches(one.point, moment)]
     if not arms:
         yield f"nothing is armed at {name} in {node}: a step such as `hold {node} at {name}` must come before"
     elif not any(one.live for one in arms):

@@ -1,4 +1,4 @@
-"""A moment in the words in which a scenario's steps ask for it. Pure; nemesis/step_moments.py reads them."""
+"""Writes a moment in the words of a scenario's steps; step_moments.py reads them. Pure."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""When to strike: moments, waited for; the conditions of a state, evaluated by pure functions on one look.
+"""Waits for the moments of a schedule; pure functions evaluate a state on one look at the cluster.
 
 Rules
 1. `time` and `after` always come; the time-out is that of the others, and of all of a sequence together.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.protocols import Met, Sight, View
-from harness.schedule.json_form import CONDITIONS, OF_BROKER, fits_point
+from harness.schedule.json_form import CONDITIONS, OF_BROKER, point_matches
 from nemesis.roles import Stage, needs_a_look, players
 
 POLL_S = 0.01
@@ -191,7 +191,7 @@ _REACH = {"time": _time, "after": _time, "ack": _ack, "state": _state, "failpoin
 def answering(moment: Mapping[str, Any], node: str, met: Sequence[Met], stage: Stage) -> list[Met]:
     """The times that the node stood where the moment says, since the last arming that may be meant."""
     since_ns = max((one.began_ns for one in stage.ledger.armed
-                    if one.node == node and fits_point(one.point, moment)),
+                    if one.node == node and point_matches(one.point, moment)),
                    default=None)
     if since_ns is None:
         return []

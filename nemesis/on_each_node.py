@@ -1,4 +1,4 @@
-"""One act on several nodes at once."""
+"""Does one act on several nodes at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,7 +7,7 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 
-async def each(act: Callable[[str], Awaitable[Answer]], nodes: Sequence[str]) -> list[Answer]:
+async def on_each_node(act: Callable[[str], Awaitable[Answer]], nodes: Sequence[str]) -> list[Answer]:
     """The answers in the nodes' order. All acts end before the first error is raised: none goes on unseen."""
     outcomes = await asyncio.gather(*(act(node) for node in nodes), return_exceptions=True)
     answers: list[Answer] = []

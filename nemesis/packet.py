@@ -1,4 +1,4 @@
-"""Bad lines: packets lost, held up or throttled until the heal; and connections that are reset, once."""
+"""Loses, delays or throttles packets until the heal; and resets connections, once."""
 
 from collections.abc import Mapping, Sequence
 

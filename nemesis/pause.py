@@ -1,8 +1,8 @@
-"""Processes that stand still and know nothing of it: pause (SIGSTOP), resume."""
+"""SIGSTOP and SIGCONT: pause, resume."""
 
 from harness.protocols import Pauses, Struck
 from harness.schedule.entry import Entry
-from nemesis.on_each_node import each
+from nemesis.on_each_node import on_each_node
 
 
 class Pause:
@@ -14,5 +14,5 @@ class Pause:
         self._do = {"pause": cluster.pause, "resume": cluster.resume}
 
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
-        await each(self._do[entry.f], nodes)
+        await on_each_node(self._do[entry.f], nodes)
         return Struck(nodes=nodes)

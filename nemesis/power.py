@@ -1,11 +1,11 @@
-"""Power cuts: a broker gone at once, and with it what it had written and not fsynced."""
+"""Cuts the power of brokers: each is gone at once, and with it what it had written and not fsynced."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from harness.protocols import PowerCuts, Struck, View
 from harness.schedule.entry import Entry
-from nemesis.on_each_node import each
+from nemesis.on_each_node import on_each_node
 
 
 class Power:
@@ -24,7 +24,7 @@ class Power:
         async def cut(node: str) -> Mapping[str, Any]:
             return await self._cluster.power_cut(node, keep=keeps.get(node))
 
-        lost = dict(zip(nodes, await each(cut, nodes), strict=True))
+        lost = dict(zip(nodes, await on_each_node(cut, nodes), strict=True))
         ways = {node: one["how"] for node, one in lost.items() if "how" in one}
         return Struck(nodes=nodes, detail={
             **({"how": ways} if ways else {}),

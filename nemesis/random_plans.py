@@ -1,4 +1,4 @@
-"""Random nemeses: from a seed to a schedule, and nothing else.
+"""Draws the schedule of random nemeses from a seed.
 
 Rules
 1. The same arguments give the same schedule: chance is Random(seed), and choices are from sorted things.
@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
-from nemesis.fault_patterns import HEALTHY, HEALTHY_TIMEOUT_S, MAKERS, Episode, Scene, Step
+from nemesis.fault_patterns import HEALTHY, HEALTHY_TIMEOUT_S, MAKERS, FaultPattern, PatternScope, Step
 
 HARRIED_S = 8.0  # harm without a pause for at most so long
 CALM_S = 2.5
@@ -24,7 +24,7 @@ LAST_S = 1.0  # before the end, with everything mended
 LEAST_GAP_S = 0.3
 
 
-def known(names: Iterable[str]) -> tuple[str, ...]:
+def known_nemeses(names: Iterable[str]) -> tuple[str, ...]:
     """The nemeses named, each once, in their own order. UsageError for a name that is none."""
     wanted = set(names)
     strange = sorted(wanted - set(MAKERS))
@@ -36,7 +36,7 @@ def known(names: Iterable[str]) -> tuple[str, ...]:
 def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
          duration_s: float, interval_s: float, overspend: bool = False) -> Schedule:
     """What these nemeses do to these nodes in so long, at a mean of interval_s from strike to strike."""
-    chosen = known(names)
+    chosen = known_nemeses(names)
     if interval_s <= 0:
         raise UsageError(f"the interval is {interval_s:g} s, should be more than 0")
     if not chosen or not nodes:
@@ -55,7 +55,7 @@ class _Placed:
     """The episodes so far, and until when each node is disturbed."""
 
     def __init__(self, nodes: tuple[str, ...], partitions: tuple[int, ...], overspend: bool) -> None:
-        self.episodes: list[tuple[float, Episode]] = []
+        self.episodes: list[tuple[float, FaultPattern]] = []
         self._nodes = nodes
         self._partitions = partitions
         self._overspend = overspend
@@ -72,7 +72,8 @@ class _Placed:
             at_s = max(at_s, self._cut_until_s)
         at_s = max(at_s, sorted(self._busy_until_s.values())[min(1, len(self._nodes) - 1)])
         free = tuple(node for node in self._nodes if self._busy_until_s[node] <= at_s)
-        episode = MAKERS[name](Scene(random=random, nodes=self._nodes, free=free, partitions=self._partitions,
+        episode = MAKERS[name](PatternScope(random=random, nodes=self._nodes, free=free,
+                                            partitions=self._partitions,
                                      overspend=self._overspend))
         if episode.alone:
             at_s = max(at_s, self._end_s + LEAST_GAP_S)
@@ -94,7 +95,7 @@ class _Placed:
         return self._end_s + CALM_S if harried else at_s
 
 
-def _entries(episodes: Sequence[tuple[float, Episode]]) -> Schedule:
+def _entries(episodes: Sequence[tuple[float, FaultPattern]]) -> Schedule:
     """All steps in the order of their times. Steps of one episode keep theirs, for sorting is stable."""
     steps = [(began_s + step.at_s, step) for began_s, episode in episodes for step in episode.steps]
     steps.sort(key=lambda timed: timed[0])

@@ -1,11 +1,11 @@
-"""Who is meant: roles to the nodes that play them at one look at the cluster. Pure."""
+"""Resolves roles to the nodes that play them at one look at the cluster. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.protocols import CONTROLLER, View
 from harness.schedule.entry import EVERY, ROLES
-from nemesis.active_faults import Ledger
+from nemesis.active_faults import ActiveFaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +13,7 @@ class Stage:
     """What a look at the cluster does not show: who was assigned what, and which faults are in force."""
 
     replicas: Mapping[int, tuple[str, ...]]  # partition -> its assignment, preferred leader first
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: ActiveFaults = field(default_factory=ActiveFaults)
 
     @property
     def nodes(self) -> tuple[str, ...]:

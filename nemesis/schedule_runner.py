@@ -20,32 +20,32 @@ from harness.errors import FloodmarkError
 from harness.faults import FAULTS, MENDING, loses
 from harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Sight, Struck
 from harness.schedule.entry import ACTS, Entry, Schedule
-from nemesis.active_faults import Ledger
+from nemesis.active_faults import ActiveFaults
 from nemesis.compose import Composed
 from nemesis.failpoint import death
 from nemesis.missed_moments import Miss, miss_of_moment, miss_of_role
 from nemesis.moment_watch import POLL_S, Watch, reach
 from nemesis.roles import Stage
 from nemesis.scripted_ops import Scripted
-from nemesis.target_resolution import Aimed, aim, asked, where
+from nemesis.target_resolution import ResolvedEntry, asked_moment, resolve_targets, strike_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Around:
-    """What a run lends to the striker."""
+class _RunContext:
+    """What a run lends to the schedule runner."""
 
     sight: Sight
     recording: Recording
     scripted: Scripted
 
 
-class Striker:
-    """protocols.Striker over these nemeses."""
+class ScheduleRunner:
+    """protocols.ScheduleRunner over these nemeses."""
 
     def __init__(self, nemeses: Sequence[Nemesis], partitions: Sequence[PartitionSpec]) -> None:
         self._nemesis = Composed(nemeses)
         self._replicas = {spec.key: spec.replicas for spec in partitions}
-        self._ledger = Ledger()
+        self._ledger = ActiveFaults()
         self._striking = False
         self._deaths = 0  # by armed crashes, recorded so far
         self._started_ns: dict[str, int] = {}  # when each node's last start began
@@ -59,13 +59,13 @@ class Striker:
 
     def mended(self) -> None:
         """The cluster was mended from outside: nothing is in force any more."""
-        self._ledger = Ledger()
+        self._ledger = ActiveFaults()
 
     async def carry_out(self, schedule: Schedule, sight: Sight, recording: Recording,
                         send: Sender) -> tuple[int, ...]:
         self._refuse_what_nobody_answers(schedule)
-        self._ledger, self._started_ns, self._deaths = Ledger(), {}, len(sight.crashes())
-        around = _Around(sight=sight, recording=recording, scripted=Scripted(send))
+        self._ledger, self._started_ns, self._deaths = ActiveFaults(), {}, len(sight.crashes())
+        around = _RunContext(sight=sight, recording=recording, scripted=Scripted(send))
         watching = asyncio.create_task(self._notice_deaths(around), name="deaths by armed crashes")
         self._misses = {}
         done_ns = sight.now_ns()
@@ -102,7 +102,7 @@ class Striker:
                 raise FloodmarkError(f"entry {position}: this cluster cannot suffer {entry.f} "
                                      f"(it can {able})")
 
-    async def _carry_out(self, entry: Entry, around: _Around, done_ns: int) -> Miss | None:
+    async def _carry_out(self, entry: Entry, around: _RunContext, done_ns: int) -> Miss | None:
         """What was missed: its moment, or whoever it means; None: nothing."""
         watch = Watch(sight=around.sight, stage=self._stage, timeout_s=entry.timeout_s, done_ns=done_ns)
         reached = await reach(entry.moment, watch)
@@ -112,7 +112,7 @@ class Striker:
         self._record_deaths(around)
         if entry.f == "wait" or (miss is not None and entry.f not in MENDING):
             return miss
-        aimed = await aim(entry, reached, around.sight, self._stage)
+        aimed = await resolve_targets(entry, reached, around.sight, self._stage)
         if aimed is None:
             return miss or await miss_of_role(entry, around.sight, self._stage())
         if entry.f in ACTS:
@@ -124,11 +124,11 @@ class Striker:
     def _stage(self) -> Stage:
         return Stage(replicas=self._replicas, ledger=self._ledger)
 
-    async def _strike(self, aimed: Aimed, around: _Around) -> None:
+    async def _strike(self, aimed: ResolvedEntry, around: _RunContext) -> None:
         """The act and its line in the history, which is written even if the act fails half-way."""
         self._record_deaths(around)
         began = around.recording.now_ns()
-        struck_at = where(aimed, around.sight, self._replicas)
+        struck_at = strike_state(aimed, around.sight, self._replicas)
         struck = Struck(nodes=aimed.nodes)
         failed: dict[str, Any] = {}
         self._striking = True
@@ -145,19 +145,19 @@ class Striker:
             self._ledger = self._ledger.after(f, named, point=args.get("point"), began_ns=began)
             if f == "start":
                 self._started_ns |= dict.fromkeys(on, began)
-            fault = {"nodes": list(on), **args, **struck.detail, **asked(aimed), "began": began,
+            fault = {"nodes": list(on), **args, **struck.detail, **asked_moment(aimed), "began": began,
                      **struck_at, **failed}
             around.recording.strike(f, {**fault, "lost": True} if loses(f, args) else fault)
 
     # -- deaths by armed crashes ----------------------------------------------------------------------------
 
-    async def _notice_deaths(self, around: _Around) -> None:
+    async def _notice_deaths(self, around: _RunContext) -> None:
         while True:
             await asyncio.sleep(POLL_S)
             if not self._striking:  # a strike has its line first
                 self._record_deaths(around)
 
-    def _record_deaths(self, around: _Around) -> None:
+    def _record_deaths(self, around: _RunContext) -> None:
         """A kill for each new one. One that a start has undone since is recorded, and not in force."""
         crashes = around.sight.crashes()
         for position, crash in enumerate(crashes[self._deaths:], start=self._deaths):

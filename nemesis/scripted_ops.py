@@ -1,4 +1,4 @@
-"""The scripted ops of a schedule: sends, polls, questions for end offsets; some stay open meanwhile."""
+"""Runs the scripted ops of a schedule: sends, polls, questions for end offsets; some stay open meanwhile."""
 
 import asyncio
 

@@ -1,4 +1,5 @@
-"""The moments of a scenario's steps: `when ack 4 by n1 then 5ms`, `wait n3.epoch >= epoch and leader == n2`.
+"""Reads the moments of a scenario's steps: `when ack 4 by n1 then 5ms`, `wait n3.epoch >= epoch and leader ==
+n2`.
 
 What each means is said in nemesis/scenario.py; what comes out is harness/schedule/entry.py's JSON form.
 """

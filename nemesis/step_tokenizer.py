@@ -1,4 +1,4 @@
-"""A line of a scenario's steps as tokens, and a cursor over them; what is off is told with the valid words.
+"""Splits a line of a scenario's steps into tokens, with a cursor over them; refuses with the valid words.
 
 Rules
 1. `#` begins a comment. Commas part names and mean nothing else.
@@ -82,7 +82,7 @@ class Cursor:
 
     def expect(self, word: str) -> None:
         if not self.skip(word):
-            refuse(f"has {told(self.next)} where {word!r} should be")
+            refuse(f"has {quoted(self.next)} where {word!r} should be")
 
     def one_of(self, what: str, valid: Collection[str]) -> str:
         token = self.take(what)
@@ -123,5 +123,5 @@ class Cursor:
             refuse(f"does not know {self.next!r} where it stands{could}")
 
 
-def told(token: str | None) -> str:
+def quoted(token: str | None) -> str:
     return "nothing" if token is None else repr(token)

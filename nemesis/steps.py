@@ -1,4 +1,4 @@
-"""A scenario's steps: one line, one act; each read into the entries of a schedule (JSON values).
+"""Reads a scenario's steps: one line, one act; each becomes entries of a schedule (JSON values).
 
 The language is described where scenarios are: nemesis/scenario.py. Whatever is read here is checked once more
 by harness/schedule/json_form.py, which knows the nodes and partitions.

@@ -1,4 +1,4 @@
-"""Who is meant: an entry whose moment has come, with names for its roles; and what its op tells of that.
+"""Resolves the roles of an entry whose moment has come, and says in its op what was asked and met.
 
 Rules
 1. Nothing is looked at that is not needed: between a moment and its act there is no look at the cluster,
@@ -21,7 +21,7 @@ _ONE = ("leader", "to", "from")  # args that name one node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aimed:
+class ResolvedEntry:
     """An entry whose moment has come and whose roles have names."""
 
     entry: Entry  # its args by names
@@ -30,8 +30,8 @@ class Aimed:
     view: View | None  # the look that resolved it, or that the moment was reached with
 
 
-async def aim(entry: Entry, reached: Reached | None, sight: Sight,
-              stage: Callable[[], Stage]) -> Aimed | None:
+async def resolve_targets(entry: Entry, reached: Reached | None, sight: Sight,
+              stage: Callable[[], Stage]) -> ResolvedEntry | None:
     """Resolves the roles. None: one was never played within the entry's time-out."""
     partition, named = _partition(entry), _named(entry)
     view = reached.view if reached is not None else None
@@ -43,10 +43,10 @@ async def aim(entry: Entry, reached: Reached | None, sight: Sight,
         nodes = resolve(entry.nodes, partition, view, now)
         args = _resolved(entry.args, partition, view, now)
         if nodes is not None and args is not None:
-            return Aimed(entry=replace(entry, args=args), nodes=nodes, reached=reached, view=view)
+            return ResolvedEntry(entry=replace(entry, args=args), nodes=nodes, reached=reached, view=view)
         if not needs_a_look(named) and not now.ledger.may_crash:
             # Nobody is down, or paused, and only our own acts can change that.
-            nobody = Aimed(entry=entry, nodes=(), reached=reached, view=view)
+            nobody = ResolvedEntry(entry=entry, nodes=(), reached=reached, view=view)
             return nobody if entry.f in MENDING else None
         if sight.now_ns() >= deadline_ns:
             return None
@@ -59,7 +59,7 @@ def asked_by_time(entry: Entry) -> bool:
     return entry.moment is not None and entry.moment["at"] == "time" and entry.f not in MENDING
 
 
-def asked(aimed: Aimed) -> dict[str, Any]:
+def asked_moment(aimed: ResolvedEntry) -> dict[str, Any]:
     """The moment that was asked, the one that was reached, and the roles that were given for names."""
     told: dict[str, Any] = {}
     if aimed.entry.nodes and aimed.entry.nodes != aimed.nodes:
@@ -70,7 +70,8 @@ def asked(aimed: Aimed) -> dict[str, Any]:
     return told
 
 
-def where(aimed: Aimed, sight: Sight, replicas: Mapping[int, tuple[str, ...]]) -> dict[str, Any]:
+def strike_state(aimed: ResolvedEntry, sight: Sight, replicas: Mapping[int, tuple[str, ...]]
+                ) -> dict[str, Any]:
     """For a fault asked by time, where it struck: acks so far, leader and ISR of each partition."""
     if aimed.view is None or not asked_by_time(aimed.entry):
         return {}

@@ -1,4 +1,4 @@
-"""Kafka's error codes by their names, as far as a client meets them."""
+"""Names Kafka's error codes, as far as a client meets them."""
 
 NONE = 0
 OFFSET_OUT_OF_RANGE = 1

@@ -1,4 +1,4 @@
-"""Who leads, as one process knows it: pure.
+"""Remembers who leads each partition, as one process learnt it from metadata. Pure.
 
 Rule: a process never follows a lower leader epoch of a partition than it has seen (KIP-320), so that a zombie
 leader and a broker with old metadata cannot take it back in time.

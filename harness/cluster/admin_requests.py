@@ -1,4 +1,4 @@
-"""What the harness asks in Kafka's own words, by a codec not the broker's: CreateTopics and ElectLeaders.
+"""Sends CreateTopics and ElectLeaders to a broker, with a codec other than the broker's.
 
 Rules
 1. One connection, one request, one answer, within a time-out; never through a link.

@@ -1,4 +1,4 @@
-"""A cluster of the brokers in docker/broker, wherever they live: everything that is the same in every house.
+"""Drives a cluster of docker/broker's processes; the same code wherever they live.
 
 Rules
 1. What is returned from is so: killed means gone, paused means stopped by the kernel, cut means no byte
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.cluster import admin_requests, elections, views
-from harness.cluster.broker_properties import settings, typed
-from harness.cluster.control_sockets import Sockets
-from harness.cluster.exit_reports import fault_of_the_machine
-from harness.cluster.failpoint_control import Points
+from harness.cluster.broker_properties import broker_settings, typed_config
+from harness.cluster.control_sockets import ControlSockets
+from harness.cluster.exit_reports import machine_failure
+from harness.cluster.failpoint_control import FailpointControl
 from harness.cluster.hosts import House
 from harness.cluster.layout import LINKS, Layout, node_names
-from harness.cluster.waiting import until
+from harness.cluster.waiting import wait_until
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import CLIENTS, CONTROLLER, Met, PartitionSpec, View
 from harness.trace import Raw
@@ -59,15 +59,16 @@ class BrokerCluster:
         self.abilities = tuple(abilities)
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.config = {
-            node: typed(settings(config, nodes=nodes), rules=rules, bugs=bugs) for node in self.nodes
+            node: typed_config(broker_settings(config, nodes=nodes), rules=rules,
+                               bugs=bugs) for node in self.nodes
         }
         self._build = build
         self._rules = rules
         self._bugs = tuple(bugs)
-        self._settings = settings(config, nodes=nodes)
+        self._settings = broker_settings(config, nodes=nodes)
         self._house: House | None = None
-        self._sockets: Sockets | None = None
-        self._points: Points | None = None
+        self._sockets: ControlSockets | None = None
+        self._points: FailpointControl | None = None
         self._crashes: list[Met] = []
         self._frozen = False
         self._was_up = False
@@ -80,12 +81,12 @@ class BrokerCluster:
             self._house = await self._build()
             layout, hosts = self._house.layout, self._house.hosts
             layout.write(self._settings, rules=self._rules, bugs=self._bugs)
-            self._sockets = Sockets(layout, hosts)
-            self._points = Points(layout, self._sockets)
+            self._sockets = ControlSockets(layout, hosts)
+            self._points = FailpointControl(layout, self._sockets)
             hosts.foreseen = self._points.foreseen
             await hosts.begin()
             await asyncio.gather(*(self._spawn(name) for name in layout.names))
-            await until(self._not_up, "all brokers to be registered and unfenced", START_S)
+            await wait_until(self._not_up, "all brokers to be registered and unfenced", START_S)
             self._was_up = True
         except OSError as error:
             await self.stop()
@@ -112,7 +113,7 @@ class BrokerCluster:
         async def unready() -> str | None:
             return views.healthy(await self.observe(), partitions, concerned)
 
-        await until(unready, "the new partitions to be led with their ISR full", CREATE_S)
+        await wait_until(unready, "the new partitions to be led with their ISR full", CREATE_S)
 
     async def adopt(self) -> None:
         """Number the partitions that applications made, so that looks and faults know them too."""
@@ -193,7 +194,7 @@ class BrokerCluster:
         if self._house is None or not self._was_up:
             return {}
         return {name: words for name, words in self._house.hosts.died_words.items()
-                if name in self._house.layout.names and fault_of_the_machine(words) is None}
+                if name in self._house.layout.names and machine_failure(words) is None}
 
     def broken(self) -> list[str]:
         """What ended besides that no bug of the brokers explains."""
@@ -201,7 +202,7 @@ class BrokerCluster:
             return []
         told = [] if self._house.hosts.lost is None else [self._house.hosts.lost]
         for name, words in self._house.hosts.died_words.items():
-            lacked = fault_of_the_machine(words)
+            lacked = machine_failure(words)
             if name == LINKS:
                 told.append(f"the links process ended by itself: {words.splitlines()[-1]}")
             elif lacked is not None and self._was_up:
@@ -290,10 +291,11 @@ class BrokerCluster:
         if unknown := sorted(set(partitions) - {spec.key for spec in specs}):
             raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
         if leader is None:
-            return await elections.usual(self._at.places[CONTROLLER].reached, specs, unclean=unclean)
+            return await elections.elect_as_kafka_does(self._at.places[CONTROLLER].reached, specs,
+                                                       unclean=unclean)
         self._known(leader)
         number = self._at.places[leader].node_id
-        return await elections.of_one(self._asking, specs, number, unclean=unclean)
+        return await elections.elect_one_replica(self._asking, specs, number, unclean=unclean)
 
     async def wipe(self, node: str) -> Mapping[str, Any]:
         """Kill, then empty its log directory; what was fsynced is gone too."""
@@ -341,13 +343,13 @@ class BrokerCluster:
         return self._in.layout
 
     @property
-    def _asking(self) -> Sockets:
+    def _asking(self) -> ControlSockets:
         if self._sockets is None:
             raise FloodmarkError("the cluster was not started")
         return self._sockets
 
     @property
-    def _armed(self) -> Points:
+    def _armed(self) -> FailpointControl:
         if self._points is None:
             raise FloodmarkError("the cluster was not started")
         return self._points
@@ -361,7 +363,7 @@ class BrokerCluster:
             raise FloodmarkError(f"no node {name!r}: there are {', '.join(self._at.names)}")
 
     def _view(self, states: Mapping[str, views.State]) -> View:
-        return views.view(
+        return views.view_from_answers(
             views.Names(self.nodes, self.partitions),
             time_ns=time.monotonic_ns(),
             controller=states.get(CONTROLLER),
@@ -390,7 +392,7 @@ class BrokerCluster:
             return f"{name}'s control socket is silent" if state is None else None
 
         try:
-            await until(silent, f"{name} to start", NODE_START_S)
+            await wait_until(silent, f"{name} to start", NODE_START_S)
         finally:
             self._armed.has_read(name)
 

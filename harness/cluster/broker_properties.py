@@ -1,4 +1,4 @@
-"""Each node's properties file, and the same as run.json's `config`: pure text and dicts.
+"""Writes each node's properties file, and the same settings as run.json's `config`. Pure.
 
 Rules
 1. Keys are Kafka's (harness/broker_config.py has those that may be given). What the user gives wins over
@@ -38,7 +38,7 @@ Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ProcessAddresses:
     """Where one process lives: addresses, and paths as the harness sees them."""
 
     node_id: int
@@ -64,7 +64,7 @@ class Place:
         return str(path)
 
 
-def settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
+def broker_settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
     """What every broker is set to: the user's words over the preferred ones. UsageError for keys that are
     ours or nobody's, and for values of another type or out of range."""
     preferred = dict(PREFERRED)
@@ -73,16 +73,17 @@ def settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
     return dict(sorted({**preferred, **checked(given)}.items()))
 
 
-def properties(place: Place, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> str:
+def properties_text(place: ProcessAddresses, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
+                   ) -> str:
     """The file's text, for one node."""
     lines = {
         "process.roles": "controller" if place.is_controller else "broker",
         "node.id": str(place.node_id),
-        "listeners": f"PLAINTEXT://{_told(place.listens)}",
-        "advertised.listeners": f"PLAINTEXT://{_told(place.advertised)}",
-        "controller.quorum.voters": f"{CONTROLLER_ID}@{_told(place.controller)}",
+        "listeners": f"PLAINTEXT://{_host_port(place.listens)}",
+        "advertised.listeners": f"PLAINTEXT://{_host_port(place.advertised)}",
+        "controller.quorum.voters": f"{CONTROLLER_ID}@{_host_port(place.controller)}",
         "log.dirs": place.inside(place.log_dir),
-        "floodmark.control": _told(place.control),
+        "floodmark.control": _host_port(place.control),
         "floodmark.rules": rules,
         **chosen,
     }
@@ -92,16 +93,16 @@ def properties(place: Place, chosen: Mapping[str, str], *, rules: str, bugs: Seq
         lines["floodmark.bugs"] = ",".join(bugs)
     if place.dial:
         lines["floodmark.dial"] = ",".join(
-            f"{node}@{_told(address)}" for node, address in sorted(place.dial.items())
+            f"{node}@{_host_port(address)}" for node, address in sorted(place.dial.items())
         )
     if place.durable is not None:
         lines["floodmark.durable"] = place.inside(place.durable)
     if place.trace is not None:
         lines["floodmark.trace"] = place.inside(place.trace)
-    return "".join(line(key, value) for key, value in lines.items())
+    return "".join(property_line(key, value) for key, value in lines.items())
 
 
-def line(key: str, value: str) -> str:
+def property_line(key: str, value: str) -> str:
     """One line of a properties file, and never two: a break, a joint or a comment would make others of it.
     UsageError for a key or a value that holds one."""
     text = f"{key}={value}"
@@ -111,11 +112,12 @@ def line(key: str, value: str) -> str:
     return f"{text}\n"
 
 
-def _told(address: Address) -> str:
+def _host_port(address: Address) -> str:
     return f"{address[0]}:{address[1]}"
 
 
-def typed(chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> dict[str, int | bool | str]:
+def typed_config(chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
+                ) -> dict[str, int | bool | str]:
     """One node's `config` in run.json: what decides how it behaves, not where it lives."""
     config: dict[str, int | bool | str] = {key: _typed(value) for key, value in chosen.items()}
     config["floodmark.rules"] = rules

@@ -1,4 +1,4 @@
-"""Requests and answers as JSON lines: to keeper and links over socket pairs, to nodes over TCP.
+"""Asks other processes by JSON lines: supervisor and links over socket pairs, nodes over TCP.
 
 Rules
 1. One request, one answer, matched by id; several may be under way. A line without an id is told to `heard`.

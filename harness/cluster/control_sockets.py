@@ -1,4 +1,4 @@
-"""The control sockets of a cluster's processes: whom to ask, and what a silence is."""
+"""Asks the control sockets of a cluster's processes, and knows which of them cannot answer now."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from harness.cluster.layout import Layout
 State = Mapping[str, Any]  # the `ok` of an answer (docker/README.md)
 
 
-class Sockets:
+class ControlSockets:
     """One for each process. Who does not run, or is paused, is not asked."""
 
     def __init__(self, layout: Layout, hosts: Hosts) -> None:

@@ -1,4 +1,4 @@
-"""Elections that the harness asks for: in Kafka's words, or of one replica, by the controller's socket.
+"""Asks for elections: as Kafka's ElectLeaders does, or of one replica by the controller's control socket.
 
 Both return {"elected": [keys], "refused": {key: why}}; a partition whose leader is the right one already
 stands in neither.
@@ -8,22 +8,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.cluster import admin_requests
-from harness.cluster.control_sockets import Sockets
+from harness.cluster.control_sockets import ControlSockets
 from harness.protocols import CONTROLLER, PartitionSpec
 
 ASK_S = 10.0
 
 
-async def usual(to: admin_requests.Address, specs: Sequence[PartitionSpec], *, unclean: bool
+async def elect_as_kafka_does(to: admin_requests.Address, specs: Sequence[PartitionSpec], *, unclean: bool
                 ) -> Mapping[str, Any]:
     """Preferred leaders, or unclean ones, as Kafka's ElectLeaders asks for them."""
     asked = {(spec.topic, spec.partition): spec.key for spec in specs}
     results = await admin_requests.elect_leaders(to, list(asked), unclean=unclean, timeout_s=ASK_S)
-    return _told({asked[where]: error for where, error in results.items() if where in asked})
+    return _election_result({asked[where]: error for where, error in results.items() if where in asked})
 
 
-async def of_one(
-    sockets: Sockets, specs: Sequence[PartitionSpec], leader: int, *, unclean: bool
+async def elect_one_replica(
+    sockets: ControlSockets, specs: Sequence[PartitionSpec], leader: int, *, unclean: bool
 ) -> Mapping[str, Any]:
     """This broker and no other: what a reassignment would do. Kafka has no request for it alone."""
     told: dict[int, str | None] = {}
@@ -33,10 +33,10 @@ async def of_one(
             topic=spec.topic, partition=spec.partition, leader=leader, unclean=unclean,
         )  # fmt: skip
         told[spec.key] = ok["error"]
-    return _told(told)
+    return _election_result(told)
 
 
-def _told(errors: Mapping[int, str | None]) -> dict[str, Any]:
+def _election_result(errors: Mapping[int, str | None]) -> dict[str, Any]:
     return {
         "elected": sorted(key for key, error in errors.items() if error is None),
         "refused": {

@@ -1,4 +1,4 @@
-"""What a process of the cluster said before it ended, and whether the machine explains its end.
+"""Reports how a process of the cluster ended: its last log lines, and whether the machine explains it.
 
 Rules
 1. The words are taken when the end is known: a node that is started again goes on in the same log.
@@ -24,12 +24,12 @@ _OF_THE_MACHINE = tuple(os.strerror(number) for number in (
     errno.ENOMEM))
 
 
-def words_of(log: Path, code: int) -> str:
+def exit_report(log: Path, code: int) -> str:
     """How it ended (code: as of a subprocess, minus the signal's number), then the end of its log."""
-    return "\n".join([_how(code), *(tail(log) or ["it left no log"])])
+    return "\n".join([_exit_sentence(code), *(log_tail(log) or ["it left no log"])])
 
 
-def tail(log: Path, lines: int = LINES) -> list[str]:
+def log_tail(log: Path, lines: int = LINES) -> list[str]:
     """The last lines, without blank ones; none where there is no log."""
     try:
         with log.open("rb") as file:
@@ -42,7 +42,7 @@ def tail(log: Path, lines: int = LINES) -> list[str]:
             for line in kept]
 
 
-def fault_of_the_machine(words: str) -> str | None:
+def machine_failure(words: str) -> str | None:
     """What the machine did to it: a signal from outside, or what it lacked by the last line. None: the
     process ended by its own."""
     first, last = words.splitlines()[0], words.splitlines()[-1]
@@ -51,7 +51,7 @@ def fault_of_the_machine(words: str) -> str | None:
     return next((phrase for phrase in _OF_THE_MACHINE if phrase in last), None)
 
 
-def _how(code: int) -> str:
+def _exit_sentence(code: int) -> str:
     if code >= 0:
         return f"it ended with exit code {code}"
     try:
@@ -61,4 +61,4 @@ def _how(code: int) -> str:
     return f"{name} ended it, and nothing here had sent that"
 
 
-_KILLED = frozenset(_how(-number) for number in _FROM_OUTSIDE)
+_KILLED = frozenset(_exit_sentence(-number) for number in _FROM_OUTSIDE)

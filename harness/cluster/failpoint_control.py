@@ -1,4 +1,4 @@
-"""The failpoints of a local cluster: armed and released by control socket, met as the trace tells.
+"""Arms and releases failpoints over control sockets, and reads from the trace which were met.
 
 Rules
 1. A process that is down is armed by its properties, for its next start alone.
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.cluster import control_client, views
-from harness.cluster.control_sockets import Sockets
+from harness.cluster.control_sockets import ControlSockets
 from harness.cluster.layout import Layout
 from harness.errors import FloodmarkError
 from harness.protocols import Met, PartitionSpec
@@ -25,10 +25,10 @@ from harness.trace import Feed
 ASK_S = 10.0
 
 
-class Points:
+class FailpointControl:
     """Of the processes of one cluster. `specs`: its partitions, as they are by now."""
 
-    def __init__(self, layout: Layout, sockets: Sockets) -> None:
+    def __init__(self, layout: Layout, sockets: ControlSockets) -> None:
         self.specs: tuple[PartitionSpec, ...] = ()
         self.crashes: list[Met] = []  # in the order in which the ends were known
         self._layout = layout
@@ -84,7 +84,7 @@ class Points:
         told: list[Met] = [one for one in self.crashes if one.node == name]
         if self._sockets.answers(name):
             ok = await self._asked(name, "points", {})
-            rows = (views.met_told(self._names, name, row) for row in ok["met"])
+            rows = (views.met_from_answer(self._names, name, row) for row in ok["met"])
             told += (one for one in rows if one.action != CRASH)
         return told
 
@@ -142,7 +142,7 @@ class Points:
                 return False
             self._feed = Feed(raw, 0, events=["failpoint"])
         for line in self._feed.new():
-            self._met[line["node"]].append(views.met_traced(line))
+            self._met[line["node"]].append(views.met_from_trace(line))
         return True
 
     def _forget(self, name: str, request: Mapping[str, Any]) -> None:

@@ -1,13 +1,13 @@
-"""Where a cluster of brokers can live: what processes, a network and disks owe to the cluster on them.
+"""The seams between a cluster and the place it lives in: Hosts (processes), Network and Disks.
 
 BrokerCluster (broker_cluster.py) is the same everywhere; a house is what differs: processes and proxies on
-loopback (local.py), or containers, their network and their volumes (containers*.py).
+loopback (local/), or containers, their network and their volumes (containers/).
 
 Rules
 1. What is returned from is so: killed means gone, paused means stopped by the kernel, cut means no
    byte passes any more.
 2. An end is asked for (kill, terminate), or foreseen, or the process died by itself: `died` keeps those.
-   What bore them all may end too (a keeper, an engine): `lost` says so, and none of them is in `died`.
+   What bore them all may end too (a supervisor, an engine): `lost` says so, and none of them is in `died`.
 3. All waits have time-outs and raise FloodmarkError.
 """
 
@@ -22,7 +22,7 @@ from harness.cluster.power_loss import Lost
 Foreseen = Callable[[str, int], bool]  # whether this exit (name, code), which nobody asked for, was expected
 
 
-class Felled(NamedTuple):
+class FaultedExit(NamedTuple):
     """The end of a process that nobody asked for and a fault in force explains."""
 
     name: str
@@ -30,7 +30,7 @@ class Felled(NamedTuple):
     time_ns: int  # monotonic
 
 
-def never(_name: str, _code: int) -> bool:
+def never_foreseen(_name: str, _code: int) -> bool:
     return False
 
 
@@ -46,7 +46,7 @@ class Hosts(Protocol):
     @property
     def lost(self) -> str | None: ...  # why everything here counts as dead
     @property
-    def felled(self) -> Sequence[Felled]: ...  # ends that a fault in force explains; never in died
+    def felled(self) -> Sequence[FaultedExit]: ...  # ends that a fault in force explains; never in died
 
     async def begin(self) -> None: ...  # what must be there before any process
     async def spawn(self, name: str) -> None: ...  # FloodmarkError if it runs already

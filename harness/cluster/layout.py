@@ -1,4 +1,4 @@
-"""Where everything of a cluster lives: addresses, files, and, of a local one, which link leads where.
+"""Chooses every address and file of a cluster, and of a local one which link leads where.
 
 Rules
 1. FOLDER/nodes/NODE is that broker's log.dirs, Kafka's own and nothing of ours; all else is in FOLDER/work.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.cluster.broker_properties import CONTROLLER_ID, Place, properties
+from harness.cluster.broker_properties import CONTROLLER_ID, ProcessAddresses, properties_text
 from harness.cluster.ports import HOST, Ports
 from harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
 from harness.trace import Raw
@@ -28,7 +28,7 @@ class Layout:
 
     folder: Path
     nodes: tuple[str, ...]
-    places: Mapping[str, Place]  # by node, and CONTROLLER
+    places: Mapping[str, ProcessAddresses]  # by node, and CONTROLLER
     links: Mapping[tuple[str, str], int]  # (dialer, listener) -> port; empty: direct
 
     @property
@@ -77,7 +77,7 @@ class Layout:
         for name, place in self.places.items():
             place.log_dir.mkdir(parents=True, exist_ok=True)
             self.properties_of(name).write_text(
-                properties(place, chosen, rules=rules, bugs=bugs), encoding="utf-8"
+                properties_text(place, chosen, rules=rules, bugs=bugs), encoding="utf-8"
             )
 
 
@@ -105,7 +105,7 @@ def lay_out(
     folder = folder.resolve()
     control = {name: (HOST, ports.choose()) for name in names}
     places = {
-        name: Place(
+        name: ProcessAddresses(
             node_id=ids[name],
             is_controller=name == CONTROLLER,
             listens=(HOST, listens[name]),

@@ -1,4 +1,4 @@
-"""Where a log can be damaged so that its broker must notice: in the last batch that it has.
+"""Finds where to damage a log so that its broker must notice: in the last batch that it has.
 
 A broker that is killed finds the end of its log by checksums, and cuts it at the first batch that does not
 hold. Damage behind the last fsync is what a power cut may leave; damage before it is what a bad disk does.

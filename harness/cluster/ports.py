@@ -1,4 +1,4 @@
-"""Ports for one run: below the kernel's ephemeral range, free when chosen, kept until the run ends.
+"""Chooses the ports of one run: below the kernel's ephemeral range, free now, kept until the run ends.
 
 Rules
 1. Below 32768, where Linux's ephemeral ports begin: else a connection going out could sit on a port while its

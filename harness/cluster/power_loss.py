@@ -1,4 +1,4 @@
-"""A power cut, played on the files of a broker that is dead already: each falls back to what was durable.
+"""Plays a power cut on the files of a broker that is dead already: each falls back to what was durable.
 
 A process that is killed loses nothing it has written; a machine that loses power loses what was not
 fsynced. The broker notes in a side file what is durable, as it becomes so (its format:
@@ -82,7 +82,7 @@ def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | No
     notes = _read_notes(durable_file)
     if notes is None:
         return Lost(kept={name: _leo(log_dir / name) for name in _logs(log_dir)})
-    before = held(log_dir)
+    before = log_extents(log_dir)
     removed, restored = _settle_names(durable_file, log_dir, notes)
     for name in _logs(log_dir):
         _cut_log(log_dir / name, notes, None if keep is None else keep.get(name), random)
@@ -91,15 +91,15 @@ def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | No
         if not note.kept and path.exists() and path.suffix != ".log":
             _cut_file(path, note.length)
     start_anew(durable_file)
-    return replace(between(before, held(log_dir)), restored=restored, removed=removed)
+    return replace(records_between(before, log_extents(log_dir)), restored=restored, removed=removed)
 
 
-def held(log_dir: Path) -> Held:
+def log_extents(log_dir: Path) -> Held:
     """What each log holds: its LEO and its bytes."""
     return {name: (_leo(log_dir / name), _size(log_dir / name)) for name in _logs(log_dir)}
 
 
-def between(before: Held, after: Held) -> Lost:
+def records_between(before: Held, after: Held) -> Lost:
     """What the logs have lost from one look to the next."""
     gone = {name: (leo - after.get(name, (0, 0))[0], size - after.get(name, (0, 0))[1])
             for name, (leo, size) in before.items()}

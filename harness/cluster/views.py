@@ -1,4 +1,4 @@
-"""From what control sockets and traces tell to the harness's words (a View, a Met), and back: pure.
+"""Turns answers of control sockets and lines of the trace into a View and a Met, and back. Pure.
 
 Rules
 1. Names are the history's; partitions that the run did not make are left out.
@@ -45,7 +45,7 @@ class Names:
         return self._key.get((state["topic"], state["partition"]))
 
 
-def view(
+def view_from_answers(
     names: Names,
     *,
     time_ns: int,
@@ -120,7 +120,7 @@ def point_request(names: Names, point: Mapping[str, Any]) -> dict[str, Any]:
     return request
 
 
-def met_told(names: Names, node: str, row: State) -> Met:
+def met_from_answer(names: Names, node: str, row: State) -> Met:
     """One row of what `points` answers as met; -1 is what it does not know."""
     known = {key: row[key] for key in ("epoch", "offset") if row.get(key, -1) >= 0}
     key = names.key(row) if row.get("topic") is not None else None
@@ -137,7 +137,7 @@ def met_told(names: Names, node: str, row: State) -> Met:
     )
 
 
-def met_traced(line: Mapping[str, Any]) -> Met:
+def met_from_trace(line: Mapping[str, Any]) -> Met:
     """A failpoint's line of the trace, by the harness's names already."""
     return Met(
         node=line["node"],

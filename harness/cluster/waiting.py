@@ -1,4 +1,4 @@
-"""Waiting for what can only be looked at."""
+"""Polls a condition until it holds; says what it waited for if its time-out passes first."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from harness.errors import FloodmarkError
 POLL_S = 0.02
 
 
-async def until(unmet: Callable[[], Awaitable[str | None]], what: str, timeout_s: float) -> None:
+async def wait_until(unmet: Callable[[], Awaitable[str | None]], what: str, timeout_s: float) -> None:
     """Look again and again until nothing is unmet. FloodmarkError with what was last."""
     deadline = time.monotonic() + timeout_s
     while (why := await unmet()) is not None:

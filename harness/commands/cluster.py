@@ -18,7 +18,7 @@ from typing import Any
 from harness import catalog
 from harness.cluster import control_client
 from harness.commands.broker_questions import refuse_config
-from harness.commands.cluster_server import Desk, bootstrap, find, opened
+from harness.commands.cluster_server import ClusterServer, bootstrap, find_cluster, open_server
 from harness.commands.error_exits import sigterm_kept
 from harness.commands.run import pairs
 from harness.errors import FloodmarkError, UsageError
@@ -46,14 +46,14 @@ def up(cluster: Cluster, folder: Path) -> int:
 
 def state(folder: Path | None, *, as_json: bool = False) -> int:
     """Print what is: per partition leader, epoch and ISR, and of each replica LEO and HW."""
-    answer = ask(folder, "state")
+    answer = ask_cluster(folder, "state")
     print(json.dumps(answer) if as_json else table(answer))
     return EXIT_VALID
 
 
 def strike(folder: Path | None, f: str, nodes: Sequence[str]) -> int:
     """kill, stop, start, pause, resume, expire or power_cut each of the nodes, in turn."""
-    return _told(ask(folder, f, nodes=list(nodes)))
+    return _print_result(ask_cluster(folder, f, nodes=list(nodes)))
 
 
 def cut(
@@ -65,11 +65,12 @@ def cut(
     reset: bool = False,
 ) -> int:
     """Cut the nodes from the others (none: all other brokers). one_way: only the nodes are made deaf."""
-    return _told(ask(folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=reset))
+    return _print_result(ask_cluster(folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way,
+                                     reset=reset))
 
 
 def heal(folder: Path | None) -> int:
-    return _told(ask(folder, "heal"))
+    return _print_result(ask_cluster(folder, "heal"))
 
 
 def table(answer: Mapping[str, Any]) -> str:
@@ -127,7 +128,7 @@ async def _up(cluster: Cluster, folder: Path) -> int:
     try:
         if not await _started(cluster, enough):
             return EXIT_HARNESS
-        async with opened(Desk(cluster=cluster, say=_say), folder):
+        async with open_server(ClusterServer(cluster=cluster, say=_say), folder):
             _say(f"{len(cluster.nodes)} brokers are up; data and logs are in {folder}\n{HINTS}")
             print(bootstrap(cluster), flush=True)
             await _watch(cluster, enough)
@@ -162,13 +163,13 @@ async def _watch(cluster: Cluster, enough: asyncio.Event) -> None:
             await asyncio.wait_for(enough.wait(), LOOK_AFTER_S)
 
 
-def ask(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
+def ask_cluster(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
     """What the desk of the cluster in `folder` (None: the latest) answers. UsageError, FloodmarkError."""
-    return asyncio.run(_ask_desk(folder, do, **besides))
+    return asyncio.run(_ask_server(folder, do, **besides))
 
 
-async def _ask_desk(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
-    where = find(folder)
+async def _ask_server(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
+    where = find_cluster(folder)
     try:
         reader, writer = await asyncio.open_unix_connection(where.socket,
                                                             limit=control_client.ANSWER_BYTES_MAX)
@@ -187,7 +188,7 @@ async def _ask_desk(folder: Path | None, do: str, **besides: Any) -> Mapping[str
         await lines.close()
 
 
-def _told(answer: Mapping[str, Any]) -> int:
+def _print_result(answer: Mapping[str, Any]) -> int:
     _say(answer["done"])
     return EXIT_VALID
 

@@ -1,4 +1,4 @@
-"""The desk of a cluster that is up: a socket at which other terminals ask for faults and looks.
+"""Serves a cluster that is up: a socket at which other terminals ask for faults and looks.
 
 Rules
 1. The process that runs the cluster carries out what is asked, one request at a time.
@@ -43,7 +43,7 @@ class Whereabouts:
 
 
 @dataclass(slots=True, kw_only=True)
-class Desk:
+class ClusterServer:
     """Serves one cluster. `say` tells the terminal in which the cluster runs what others asked."""
 
     cluster: Cluster
@@ -171,10 +171,11 @@ class Desk:
     async def _state(self) -> Mapping[str, Any]:
         if isinstance(self.cluster, Adopts):
             await self.cluster.adopt()
-        return told(self.cluster, await self.cluster.observe(), self._cuts, self._paused)
+        return describe_cluster(self.cluster, await self.cluster.observe(), self._cuts, self._paused)
 
 
-def told(cluster: Cluster, look: View, cuts: Sequence[str], paused: Collection[str] = ()) -> dict[str, Any]:
+def describe_cluster(cluster: Cluster, look: View, cuts: Sequence[str], paused: Collection[str] = ()
+                    ) -> dict[str, Any]:
     """A look, as JSON."""
     return {
         "bootstrap": bootstrap(cluster),
@@ -208,7 +209,7 @@ def bootstrap(cluster: Cluster) -> str:
 
 
 @contextlib.asynccontextmanager
-async def opened(desk: Desk, folder: Path) -> AsyncIterator[None]:
+async def open_server(desk: ClusterServer, folder: Path) -> AsyncIterator[None]:
     """The desk open, and to be found."""
     socket = private_folder() / f"{os.getpid()}.sock"  # short: a socket's path has at most 107 bytes
     socket.unlink(missing_ok=True)
@@ -227,7 +228,7 @@ async def opened(desk: Desk, folder: Path) -> AsyncIterator[None]:
             latest.unlink()
 
 
-def find(folder: Path | None) -> Whereabouts:
+def find_cluster(folder: Path | None) -> Whereabouts:
     """The desk of the cluster in `folder`, or of the one started last. FloodmarkError if there is none."""
     if folder is None:
         latest = private_folder() / "latest"

@@ -26,7 +26,7 @@ from harness.reports.run_outcome import ruling
 from harness.run import RUNS, Run, refuse_full
 from harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Verdict
 from nemesis import scenario
-from nemesis.expectations import off
+from nemesis.expectations import differences
 
 AT_ONCE = 2
 WIDTH = 120
@@ -47,7 +47,7 @@ SHOWN = (
 )
 
 
-def acts() -> tuple[Part, ...]:
+def demo_acts() -> tuple[Part, ...]:
     """The six runs, each disaster before its cure."""
     every = {one.name: one for one in scenario.shipped(scenario_words())}
     rows = {(name, row.label): Part(scenario=one, row=row) for name, one in every.items() for row in one.rows}
@@ -59,7 +59,7 @@ def run_demo(cluster: str, out: Path | None) -> int:
     parent = out or RUNS / f"demo-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     refuse_full(parent)
     catalog.can_judge()
-    parts = acts()
+    parts = demo_acts()
     for part in parts[::2]:
         story = f"{part.scenario.name}: {part.scenario.title}. {part.scenario.story}"
         click.echo(f"\n{textwrap.fill(story, WIDTH, break_on_hyphens=False)}", err=True)
@@ -70,7 +70,7 @@ def run_demo(cluster: str, out: Path | None) -> int:
     verdicts = catalog.judge().judge(folders)
     for folder, verdict in zip(folders, verdicts, strict=True):
         report.write(folder, verdict)
-    wrong = [off(part.row, verdict) for part, verdict in zip(parts, verdicts, strict=True)]
+    wrong = [differences(part.row, verdict) for part, verdict in zip(parts, verdicts, strict=True)]
     click.echo(table(parts, folders, verdicts))
     click.echo(notes(parts))
     for part, folder, verdict, told in zip(parts, folders, verdicts, wrong, strict=True):
@@ -96,7 +96,7 @@ def table(parts: Sequence[Part], folders: Sequence[Path], verdicts: Sequence[Ver
     """What came of each run, side by side."""
     return aligned([HEADINGS, *(
         (part.scenario.name, part.row.rules + MARK * bool(part.row.bugs), word(folder, verdict),
-         lost(verdict), parted(verdict))
+         lost_records(verdict), parted_logs(verdict))
         for part, folder, verdict in zip(parts, folders, verdicts, strict=True))])
 
 
@@ -110,7 +110,7 @@ def word(folder: Path, verdict: Verdict) -> str:
     return click.unstyle(ruling(report.as_json(verdict), Run(folder=folder).about()).heading)
 
 
-def lost(verdict: Verdict) -> str:
+def lost_records(verdict: Verdict) -> str:
     """The acked writes that are gone, and whether a setting permits it."""
     told = []
     for found in verdict.findings:
@@ -121,7 +121,7 @@ def lost(verdict: Verdict) -> str:
     return "; ".join(told) or "-"
 
 
-def parted(verdict: Verdict) -> str:
+def parted_logs(verdict: Verdict) -> str:
     """Where the replicas' logs first differ."""
     for found in verdict.findings:
         if found.name == "diverged":

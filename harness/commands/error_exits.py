@@ -1,4 +1,5 @@
-"""What goes wrong in a command: an exit code and one sentence on stderr, never a traceback, never "invalid".
+"""Turns what goes wrong in a command into an exit code and one sentence on stderr; never a traceback, never
+"invalid".
 
 Rules
 1. Off words are exit 2; all else that is no verdict is exit 4.
@@ -80,7 +81,7 @@ def _code_of(command: Callable[[], int]) -> int:
         raise  # click's own way
     except OSError as error:
         if error.errno == errno.EPIPE:
-            return deaf()
+            return pipe_is_closed()
         where = f"{error.filename}: " if error.filename is not None else ""
         return told(f"{where}{error.strerror or error}", EXIT_HARNESS)
     except Exception as error:
@@ -92,7 +93,7 @@ def told(sentence: str, code: int) -> int:
     return code
 
 
-def deaf() -> int:
+def pipe_is_closed() -> int:
     """Whoever read our output has gone (`| head`): nothing more can be said, not even at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_HARNESS

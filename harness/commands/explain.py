@@ -79,12 +79,12 @@ def explain_finding(name: str | None) -> int:
     if name is None:
         click.echo("\n".join(listed()))
         return EXIT_VALID
-    parts = known(name)
+    parts = parts_of(name)
     if parts is None:
         raise UsageError(f"no finding is called {name!r}; there are: {', '.join(known_findings())}; "
                          f"what permits some: {', '.join(PERMISSIONS)}; and facts: S1 to S{len(FACTS)}")
     click.echo(f"{click.style(name, bold=True)}\n")
-    for line in told(parts):
+    for line in facts_text(parts):
         click.echo(line)
     return EXIT_VALID
 
@@ -107,7 +107,7 @@ def in_short(name: str) -> str:
     return IN_SHORT.get(name) or textwrap.shorten(whole.split(". ")[0], LINE, placeholder=" ...")
 
 
-def known(name: str) -> list[Part] | None:
+def parts_of(name: str) -> list[Part] | None:
     """What there is to say of a name; None of one that nobody knows."""
     if name in EXPLANATIONS:
         return list(of_finding(name))
@@ -162,7 +162,7 @@ def facts(numbers: Iterable[str]) -> Iterator[Part]:
         yield f"fact {number}", f'Not so: "{FACTS[number].thought}" {FACTS[number].holds}'
 
 
-def told(parts: Iterable[Part]) -> Iterator[str]:
+def facts_text(parts: Iterable[Part]) -> Iterator[str]:
     """Words behind their heads, in lines of WIDTH."""
     for head, words in parts:
         first = f"  {head:<{HEAD}}"

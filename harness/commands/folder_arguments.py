@@ -1,4 +1,4 @@
-"""Which run folders a command was given: paths as they are, patterns where no shell has expanded them, and
+"""Resolves the run folders that a command was given: paths, patterns that no shell has expanded, and
 addresses of file systems that only Spark can read.
 
 Rules
@@ -28,7 +28,7 @@ def chosen(words: Sequence[str | Path], workers: Workers = HERE) -> tuple[Place,
     named = named or [latest_folder()]
     for folder in named:
         refuse_other_bytes(folder)
-    return once(named)
+    return each_once(named)
 
 
 def named_by(word: str, workers: Workers) -> Sequence[Place]:
@@ -50,7 +50,7 @@ def paths_named_by(word: Path) -> list[Path]:
         raise UsageError(f"{str(word)!r} matches no folder")
     # Of a folder and a link to it the folder is kept.
     folders.sort(key=lambda path: (path.is_symlink(), str(path)))
-    return sorted(once(folders), key=str)
+    return sorted(each_once(folders), key=str)
 
 
 def is_there(word: Path) -> bool:
@@ -69,7 +69,7 @@ def refuse_other_bytes(folder: Place) -> None:
         raise UsageError(f"{str(folder)!a} is named in bytes that are no UTF-8: rename it") from error
 
 
-def once(folders: Iterable[P]) -> tuple[P, ...]:
+def each_once(folders: Iterable[P]) -> tuple[P, ...]:
     """The first name of each."""
     known: dict[P, P] = {}
     for folder in folders:

@@ -62,7 +62,7 @@ def import_history(
     source = JepsenFile(file)
     click.echo(f"reading {file} ({'JSON lines' if source.is_json else 'EDN'})", err=True)
     with whole_folder(folder) as begun:
-        carrier = carried(source, begun, (SPARES | set(spares)) - set(loses))
+        carrier = carry_history(source, begun, (SPARES | set(spares)) - set(loses))
         about = about_of(carrier, promised, told, carrier.reach.unread(begun.history_path))
         begun.rewrite(about)
         if carrier.names.odd:
@@ -94,7 +94,7 @@ def whole_folder(folder: Path) -> Iterator[Run]:
         raise
 
 
-def carried(source: JepsenFile, run: Run, spares: frozenset[str]) -> Carrier:
+def carry_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Carrier:
     """Every op of the file, written to the run's history."""
     said = 0
 
@@ -133,7 +133,7 @@ def guarantees(told: Mapping[str, str]) -> dict[str, Any]:
     return promised
 
 
-def whole(word: str) -> int:
+def whole_number(word: str) -> int:
     """An integer that is not negative."""
     if not word.isascii() or not word.isdigit() or len(word) > 18:
         raise ValueError(word)
@@ -147,12 +147,12 @@ def one_of(words: Mapping[str, Any]) -> Callable[[str], Any]:
 _BOOLEANS = {"true": True, "false": False}
 _PROMISES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "acks": ("acks", one_of({"all": "all", "-1": "all", "1": "1", "0": "0"})),
-    "min.insync.replicas": ("min_insync_replicas", whole),
-    "default.replication.factor": ("replication_factor", whole),
+    "min.insync.replicas": ("min_insync_replicas", whole_number),
+    "default.replication.factor": ("replication_factor", whole_number),
     "unclean.leader.election.enable": ("unclean_leader_election", one_of(_BOOLEANS)),
     "enable.idempotence": ("idempotence", one_of(_BOOLEANS)),
-    "retries": ("retries", whole),
-    "log.flush.interval.messages": ("flush", lambda word: "every" if whole(word) == 1 else "os"),
+    "retries": ("retries", whole_number),
+    "log.flush.interval.messages": ("flush", lambda word: "every" if whole_number(word) == 1 else "os"),
     "isolation.level": ("isolation", one_of({
         level: level for level in ("read_committed", "read_uncommitted")})),
 }
@@ -231,10 +231,10 @@ def summary(carrier: Carrier, about: Mapping[str, Any], told: Mapping[str, str])
                "the history counts as incomplete")
     words = ", ".join(f"{key}={word}" for key, word in assumed(told))
     yield f"assumed: {words} (say otherwise with -c KEY=VALUE)"
-    yield from reached(carrier, imported)
+    yield from read_extent(carrier, imported)
 
 
-def reached(carrier: Carrier, imported: Mapping[str, Any]) -> Iterator[str]:
+def read_extent(carrier: Carrier, imported: Mapping[str, Any]) -> Iterator[str]:
     """What can be told of losses, and where not."""
     if not carrier.records:
         yield f"no send, poll or txn is in it: is it a history of {WORKLOAD}? Nothing will be known"

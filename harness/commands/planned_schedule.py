@@ -1,4 +1,4 @@
-"""What is to strike a run: a schedule's file, or the plan of a random nemesis, and what was left out of it.
+"""Chooses what is to strike a run: a schedule's file, or a random nemesis's plan; says what was left out.
 
 Rules
 1. A nemesis that was named and cannot strike here is refused; one that only `all` meant is left out, told.
@@ -20,7 +20,7 @@ CUT = "cut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedSchedule:
     """remarks: what whoever asked should know, in sentences. unstruck: a nemesis was asked for, and why
     nothing of it will strike; None: something will, or none was asked for."""
 
@@ -30,7 +30,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class PlanningContext:
     """The cluster and the time that a plan is made for."""
 
     cluster: str
@@ -44,15 +44,15 @@ class Ground:
     overspend: bool
 
 
-def from_file(file: Path, ground: Ground) -> Planned:
+def schedule_from_file(file: Path, ground: PlanningContext) -> PlannedSchedule:
     """The schedule that this file holds, whatever it overspends."""
     schedule = json_form.load(file, nodes=ground.nodes, partitions=ground.partitions)
     found = catalog.overspends(schedule, min_insync_replicas=ground.min_insync_replicas)
-    return Planned(schedule=schedule, remarks=tuple(
+    return PlannedSchedule(schedule=schedule, remarks=tuple(
         f"entry {one.position} overspends the guarantees: {one.why}" for one in found))
 
 
-def random(words: str, ground: Ground) -> Planned:
+def random_schedule(words: str, ground: PlanningContext) -> PlannedSchedule:
     """What the nemeses of these words (`crash,cut`, all, none) do on this ground."""
     asked = catalog.nemeses(words, ground.cluster)
     named = catalog.named(words)
@@ -74,7 +74,7 @@ def random(words: str, ground: Ground) -> Planned:
     unstruck = None
     if asked and all(entry.f in ACTS for entry in schedule):
         unstruck = f"--nemesis {words}: {_why_nothing(names, remarks, ground)}"
-    return Planned(schedule=schedule, remarks=tuple(remarks), unstruck=unstruck)
+    return PlannedSchedule(schedule=schedule, remarks=tuple(remarks), unstruck=unstruck)
 
 
 def refuse_cuts(schedule: Schedule, cluster: str, links: str) -> None:
@@ -87,11 +87,11 @@ def refuse_cuts(schedule: Schedule, cluster: str, links: str) -> None:
                          "use --links proxied, or leave --links out")
 
 
-def _can_cut(ground: Ground) -> bool:
+def _can_cut(ground: PlanningContext) -> bool:
     return ground.links != DIRECT or ground.cluster in catalog.ALWAYS_CUT
 
 
-def _why_nothing(names: Sequence[str], remarks: Sequence[str], ground: Ground) -> str:
+def _why_nothing(names: Sequence[str], remarks: Sequence[str], ground: PlanningContext) -> str:
     if not names:
         return "; ".join(remarks)
     return (f"a run of {ground.duration_s:g} s has no room for it, for the first act comes after 1 to 2 s "

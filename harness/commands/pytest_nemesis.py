@@ -1,4 +1,4 @@
-"""A nemesis beside a test's own client: strikes a cluster that is up, by the clock, and mends it at the end.
+"""Strikes a cluster that is up beside a test's own client, by the clock, and mends it at the end.
 
 Rules
 1. What strikes, and when, is the schedule that `floodmark run` would have for these nemeses and this seed.

@@ -1,4 +1,4 @@
-"""What pytest's fixtures stand on: runs that are played and judged, and clusters, at a test's request.
+"""Plays and judges runs, and starts clusters, for pytest's fixtures.
 
 Rules
 1. A run that the harness could not make, or that somebody interrupted, is an error and no verdict.
@@ -23,15 +23,15 @@ from harness import catalog
 from harness.campaign.cases import Case
 from harness.commands.campaign_play import scenario_options
 from harness.commands.check import gate, outcome_of, save
-from harness.commands.cluster import ask
+from harness.commands.cluster import ask_cluster
 from harness.commands.report import REPORT, page_beside
-from harness.commands.run import RunOptions, config_of, planned, record, strikes_of
+from harness.commands.run import RunOptions, config_of, planned, record, schedule_of_options
 from harness.commands.scenario import named
 from harness.commands.scenario_runs import TRIES, missed
 from harness.errors import FloodmarkError, UsageError
 from harness.reports.gate_outcomes import Outcome, report_of, visible
 from harness.reports.run_outcome import CUT_SHORT, HARNESS
-from harness.reports.schedule_outcome import missed_of
+from harness.reports.schedule_outcome import missed_entries_text
 from harness.run import INTERRUPTED, Run
 from harness.runner import RunPlan
 from harness.schedule import json_form
@@ -161,7 +161,7 @@ def played(plan: RunPlan) -> Path:
         return plan.folder
     if result.ended == INTERRUPTED:
         raise KeyboardInterrupt
-    for line in missed_of(plan.schedule, result.about):
+    for line in missed_entries_text(plan.schedule, result.about):
         click.echo(line, err=True)
     return plan.folder
 
@@ -183,7 +183,7 @@ def entries(words: Words) -> list[dict[str, Any]]:
     refuse_unknown("floodmark_schedule", words, [name for name in RUN_WORDS if name != "schedule"])
     options, _ = options_of(None, words)
     seed = SEED if options.seed is None else options.seed
-    return json_form.write(strikes_of(options, seed, nodes_of(options), config_of(options)).schedule)
+    return json_form.write(schedule_of_options(options, seed, nodes_of(options), config_of(options)).schedule)
 
 
 # -- words --------------------------------------------------------------------------------------------------
@@ -234,11 +234,11 @@ class ClusterUp:
 
     def state(self) -> Words:
         """Nodes, cuts; leader, epoch and ISR of each partition; LEO and HW of each replica."""
-        return ask(self.folder, "state")
+        return ask_cluster(self.folder, "state")
 
     def strike(self, fault: str, *nodes: str) -> None:
         """kill, stop, start, pause, resume, expire or power_cut."""
-        ask(self.folder, fault, nodes=list(nodes))
+        ask_cluster(self.folder, fault, nodes=list(nodes))
 
     def kill(self, *nodes: str) -> None:
         self.strike("kill", *nodes)
@@ -263,14 +263,14 @@ class ClusterUp:
 
     def cut(self, *nodes: str, others: Sequence[str] = (), one_way: bool = False) -> None:
         """From these others; none: from all other brokers."""
-        ask(self.folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=False)
+        ask_cluster(self.folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=False)
 
     def cut_by(self, grudge: Mapping[str, Sequence[str]]) -> None:
         """Each node no longer hears those that it bears a grudge."""
-        ask(self.folder, "cut", grudge=grudge)
+        ask_cluster(self.folder, "cut", grudge=grudge)
 
     def heal(self) -> None:
-        ask(self.folder, "heal")
+        ask_cluster(self.folder, "heal")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`floodmark rejudge`: saved folders before today's judge, and what it says otherwise than the saved verdict.
+"""`floodmark rejudge`: judges saved folders with today's judge, and says what differs from the saved verdict.
 
 Rules
 1. All folders are judged in one call. A verdict takes the place of the last by rename, or not at all; where

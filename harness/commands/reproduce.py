@@ -1,4 +1,5 @@
-"""`floodmark reproduce`: a saved run, had again from its folder alone: how often its finding comes back.
+"""`floodmark reproduce`: repeats a saved run from its folder alone, and counts how often its finding comes
+back.
 
 Rules
 1. Of the first run, run.json and the history are read, and what its verdict says was found; never a cluster.
@@ -32,10 +33,10 @@ from harness.reports.safe_text import harmless, harmless_data
 from harness.reports.saved_verdict import read_verdict
 from harness.run import INTERRUPTED, RUNS, Run, latest_folder, open_run, refuse_full, write_whole
 from harness.runner import RunResult
-from harness.saved_run import Settings, refuse_odd_moments, schedule_of, settings_of
+from harness.saved_run import Settings, read_schedule, read_settings, refuse_odd_moments
 from harness.schedule.entry import Schedule
 from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
-from harness.schedule.schedule_history import past_of
+from harness.schedule.schedule_history import read_schedule_history
 from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
 LOST = "lost-write"
@@ -62,9 +63,9 @@ def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str 
     refuse_full(parent)
     catalog.can_judge()
     announce(first, runs, parent)
-    taken = take(first, runs, parent)
+    taken = play_attempt(first, runs, parent)
     first, attempts = judged(first, taken)
-    click.echo(told(first, attempts, failed=runs - len(attempts)))
+    click.echo(attempt_text(first, attempts, failed=runs - len(attempts)))
     if json_file is not None:
         write_whole(json_file, orjson.dumps(
             as_json(first, attempts), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
@@ -79,15 +80,16 @@ def read_first(folder: Path, finding: str | None) -> First:
     """What the folder says of itself; FloodmarkError for what cannot be had again."""
     run = open_run(folder)
     about = run.about()
-    settings = settings_of(about, str(folder))
+    settings = read_settings(about, str(folder))
     refuse_unknown(settings, str(folder))
-    schedule = schedule_of(about, settings, str(folder))
+    schedule = read_schedule(about, settings, str(folder))
     verdict = read_verdict(run) if run.names(run.verdict_path) else None
     sought = sought_in(verdict, finding) if verdict is not None else None
     ops = history.read(run.history_path, folder=run.folder,
                        on_bad=lambda line: click.echo(f"floodmark: {harmless(line)}", err=True))
     partitions = tuple(spec.key for spec in settings.assignment)
-    ground = AnchorBasis(past=past_of(ops, schedule), partitions=partitions, focus=focus_of(sought))
+    ground = AnchorBasis(past=read_schedule_history(ops, schedule), partitions=partitions,
+                         focus=focus_of(sought))
     anchors = reanchor_schedule(schedule, ground)
     refuse_odd_moments(tuple(one.now for one in anchors), settings, str(folder))
     return First(run=run, settings=settings, schedule=schedule, ground=ground, verdict=verdict, sought=sought,
@@ -116,7 +118,7 @@ def focus_of(sought: Told | None) -> int | None:
 
 def announce(first: First, runs: int, parent: Path) -> None:
     settings = first.settings
-    by = {kind: sum(one.by == kind for one in reproduction_table.shown(first.anchors))
+    by = {kind: sum(one.by == kind for one in reproduction_table.shown_anchors(first.anchors))
           for kind in ("asked", "acks", "state", "after", "time")}
     click.echo(
         f"{many(runs, 'reproduction')} of {harmless(str(first.run.folder))}: "
@@ -136,7 +138,7 @@ def announce(first: First, runs: int, parent: Path) -> None:
 # -- the runs -----------------------------------------------------------------------------------------------
 
 
-def take(first: First, runs: int, parent: Path) -> list[tuple[int, RunResult]]:
+def play_attempt(first: First, runs: int, parent: Path) -> list[tuple[int, RunResult]]:
     """The runs that came about, by number. Ctrl-C ends the one under way in order, and no other begins."""
     taken: list[tuple[int, RunResult]] = []
     for number in range(1, runs + 1):
@@ -189,7 +191,7 @@ def judged(first: First, taken: Sequence[tuple[int, RunResult]]) -> tuple[First,
     attempts = [
         Attempt(number=number, folder=result.run.folder, ended=result.ended, died=result.died,
                 missed=tuple(result.about["missed"]), verdict=verdict,
-                past=past_of(history.read(result.run.history_path), schedule))
+                past=read_schedule_history(history.read(result.run.history_path), schedule))
         for (number, result), verdict in zip(taken, verdicts, strict=True)
     ]
     return first, attempts
@@ -203,10 +205,10 @@ def _with_verdict(first: First, verdict: Told) -> First:
 # -- told ---------------------------------------------------------------------------------------------------
 
 
-def told(first: First, attempts: Sequence[Attempt], *, failed: int) -> str:
+def attempt_text(first: First, attempts: Sequence[Attempt], *, failed: int) -> str:
     """The table of faults, each run, and the rate."""
     lines = [f"{harmless(first.run.folder.name)}, had again {many(len(attempts), 'time')}"]
-    if reproduction_table.shown(first.anchors):
+    if reproduction_table.shown_anchors(first.anchors):
         lines += ["", "faults and other moments (late and acks apart: median, in brackets the worst):",
                   reproduction_table.table(first.anchors, attempts, first.ground)]
     lines += ["", "runs:", *(run_line(first, attempt) for attempt in attempts), ""]
@@ -243,7 +245,7 @@ def rates(first: First, attempts: Sequence[Attempt]) -> list[str]:
         return [f"  the first has no findings: its conditions were had again; valid {valid}/{len(attempts)}"]
     sought = first.sought
     showing = [attempt for attempt in attempts if shows(sought, attempt)]
-    rate = reproduction_table.rate(len(showing), len(attempts))
+    rate = reproduction_table.rate_text(len(showing), len(attempts))
     lines = [f"  {sought['name']}, {told_class(sought)}: {rate}"]
     for key, words in (("partition", "in the same partition"), ("how", "in the same way")):
         then = sorted({str(example[key]) for example in sought.get("examples") or () if key in example})
@@ -261,9 +263,9 @@ def nearness(first: First, attempts: Sequence[Attempt]) -> dict[str, float]:
     return reproduction_table.nearness(_apart(first, attempts))
 
 
-def _apart(first: First, attempts: Sequence[Attempt]) -> list[reproduction_table.Apart]:
-    found = (reproduction_table.apart(one, attempt, first.ground)
-             for one in reproduction_table.shown(first.anchors) for attempt in attempts)
+def _apart(first: First, attempts: Sequence[Attempt]) -> list[reproduction_table.StrikeDifference]:
+    found = (reproduction_table.compare_strikes(one, attempt, first.ground)
+             for one in reproduction_table.shown_anchors(first.anchors) for attempt in attempts)
     return [one for one in found if one is not None]
 
 
@@ -281,7 +283,7 @@ def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
                   "shown": attempt in hits, "missed": list(attempt.missed)} for attempt in attempts],
         "moments": [{"entry": one.position, "f": one.then.f, "by": one.by, "why": one.why,
                      "then": one.then.moment, "now": one.now.moment}
-                    for one in reproduction_table.shown(first.anchors)],
+                    for one in reproduction_table.shown_anchors(first.anchors)],
     }
 
 

@@ -20,13 +20,13 @@ from harness.commands import planned_schedule
 from harness.commands.broker_questions import refuse_config
 from harness.commands.check import Gate, judge_folders, not_judged
 from harness.commands.error_exits import sigterm_kept
-from harness.commands.planned_schedule import Planned
+from harness.commands.planned_schedule import PlannedSchedule
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Cluster, PartitionSpec, WorkloadSettings
 from harness.reports.case_names import NEMESIS, SCHEDULE_FILE
 from harness.reports.phrases import many
-from harness.reports.progress import Screen
-from harness.reports.schedule_outcome import missed_of
+from harness.reports.progress import ProgressLine
+from harness.reports.schedule_outcome import missed_entries_text
 from harness.run import DONE, RunAt, default_folder, link_latest, refuse_full
 from harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
 from harness.schedule.entry import ACTS, Schedule
@@ -87,7 +87,7 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
     link_latest(plan.folder)
     if result.ended != DONE:
         click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
-    for line in missed_of(plan.schedule, result.about):
+    for line in missed_entries_text(plan.schedule, result.about):
         click.echo(line, err=True)
     for key, how_far in result.about["final_reads"].get("lacking", {}).items():
         click.echo(f"floodmark: partition {key} was not read to its end: {how_far}", err=True)
@@ -112,7 +112,8 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     nodes = tuple(f"n{index}" for index in range(1, options.nodes + 1))
     specs = options.assignment or spread(nodes, TOPIC, options.partitions, factor_of(options))
     config = config_of(options)
-    strikes = Planned(schedule=schedule) if schedule is not None else strikes_of(options, seed, nodes, config)
+    strikes = (PlannedSchedule(schedule=schedule) if schedule is not None
+               else schedule_of_options(options, seed, nodes, config))
     schedule = strikes.schedule
     links = links_of(options, schedule)
     planned_schedule.refuse_cuts(schedule, options.cluster, links)
@@ -139,7 +140,7 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
         cluster=cluster,
         partitions=specs,
         workload=catalog.workload(options.workload, settings),
-        striker=catalog.striker(cluster, specs),
+        schedule_runner=catalog.schedule_runner(cluster, specs),
         schedule=schedule,
         unstruck=strikes.unstruck,
         links=links,
@@ -195,9 +196,10 @@ def config_of(options: RunOptions) -> dict[str, str]:
     return {**usual, **pairs(options.config)}
 
 
-def strikes_of(options: RunOptions, seed: int, nodes: tuple[str, ...], config: Mapping[str, str]) -> Planned:
+def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], config: Mapping[str, str]
+                       ) -> PlannedSchedule:
     """What is to strike: the file's schedule, or a random one from the seed."""
-    ground = planned_schedule.Ground(
+    ground = planned_schedule.PlanningContext(
         cluster=options.cluster,
         nodes=nodes,
         partitions=tuple(range(options.partitions)),
@@ -209,10 +211,10 @@ def strikes_of(options: RunOptions, seed: int, nodes: tuple[str, ...], config: M
         overspend=options.overspend,
     )
     if options.schedule_file is None:
-        return planned_schedule.random(options.nemesis, ground)
+        return planned_schedule.random_schedule(options.nemesis, ground)
     if catalog.nemeses(options.nemesis, options.cluster):
         raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
-    return planned_schedule.from_file(options.schedule_file, ground)
+    return planned_schedule.schedule_from_file(options.schedule_file, ground)
 
 
 def whole(key: str, value: str) -> int:
@@ -238,13 +240,13 @@ def record(plan: RunPlan) -> RunResult:
     """Carries the plan out, showing how it goes. Ctrl-C and SIGTERM end it early but in order: what was
     recorded is kept, the cluster mended and read."""
 
-    async def out(screen: Screen) -> RunResult:
+    async def out(screen: ProgressLine) -> RunResult:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         return await carry_out(plan, screen.show)
 
-    with Screen() as screen, sigterm_kept():
+    with ProgressLine() as screen, sigterm_kept():
         try:
             return asyncio.run(out(screen))
         except asyncio.CancelledError as error:

@@ -26,7 +26,7 @@ from harness.reports.safe_text import harmless
 from harness.run import RUNS, Run, refuse_full, write_whole
 from harness.verdict import EXIT_HARNESS, EXIT_VALID, Verdict
 from nemesis import scenario
-from nemesis.expectations import Row, off
+from nemesis.expectations import Row, differences
 from nemesis.scenario import Scenario
 
 TABLE = "scenarios.json"  # in the parent folder: the table, for programs
@@ -135,7 +135,7 @@ def judged(plays: Sequence[Played]) -> list[Outcome]:
         verdict = verdicts.get(played.folder)
         told = [played.why] if played.why else []
         if verdict is not None and not told:  # what a run shows that went wrong itself says nothing
-            told = off(played.part.row, verdict)
+            told = differences(played.part.row, verdict)
         outcomes.append(Outcome(played=played, verdict=verdict, off=tuple(told)))
         if verdict is None:
             continue

@@ -1,4 +1,4 @@
-"""Rows of scenarios played on clusters, some side by side: runs like any others, taken anew where they must.
+"""Plays rows of scenarios on clusters, some side by side, and again where they must; runs like any others.
 
 Rules
 1. A run that missed a moment, or did not end well, is taken anew, at most twice; it says so.
@@ -21,7 +21,7 @@ from harness.errors import FloodmarkError
 from harness.phases.main_phase import end_all, raise_first
 from harness.reports.case_names import ROW, SCENARIO
 from harness.reports.safe_text import harmless
-from harness.reports.schedule_outcome import missed_words
+from harness.reports.schedule_outcome import missed_moment_text
 from harness.run import DONE, INTERRUPTED, Run
 from harness.runner import Progress, carry_out
 from nemesis.expectations import Row
@@ -131,7 +131,7 @@ def missed(scenario: Scenario, about: Mapping[str, Any]) -> str | None:
     told = [f"missed: {scenario.source.name} line {', '.join(map(str, lines))}"]
     for position in positions:
         told.append(f"  line {scenario.lines[position]}: {scenario.written[position]}")
-        told += missed_words(about.get("missed_words", {}).get(str(position), {}), indent=4)
+        told += missed_moment_text(about.get("missed_words", {}).get(str(position), {}), indent=4)
     return "\n".join(harmless(line) for line in told)
 
 

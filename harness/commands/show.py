@@ -17,8 +17,8 @@ from harness.reports import reproduce_command
 from harness.reports.broker_exits import died_unquoted
 from harness.reports.case_names import promises
 from harness.reports.finding_evidence import Evidence
-from harness.reports.finding_narrative import account
-from harness.reports.history_context import act_line, faults, focus_of, show_story, story_of
+from harness.reports.finding_narrative import narrate_finding
+from harness.reports.history_context import act_line, faults_of, focus_of, show_story, story_of
 from harness.reports.logs_side_by_side import AROUND, check_partition, show_logs
 from harness.reports.phrases import PERMITS, many, told_class
 from harness.reports.record_story import began, change_line, course_of
@@ -29,16 +29,16 @@ from harness.reports.saved_verdict import read_about, read_verdict
 from harness.reports.verdict_text import (
     Reading,
     gathering_of,
-    headed,
     left_undone,
     looked_at,
     next_commands,
     paragraph,
-    ran,
+    ran_text,
     reading_of,
-    struck,
+    struck_text,
     summarised,
     unknowns,
+    with_heads,
 )
 from harness.run import Run, latest_folder, open_run
 from harness.verdict import BUG, EXIT_VALID
@@ -77,11 +77,11 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
     reading = reading_of(shown, verdict or {}, about)
     for line in summarised(reading):
         click.echo(line)
-    click.echo(f"  ran        {ran(about)}")
+    click.echo(f"  ran        {ran_text(about)}")
     click.echo(f"  ended      {ending(about)}")
     for words in died_unquoted(run, about, verdict or {}):
         click.echo(f"  died       {words}")
-    click.echo("\n".join(struck(reading) or ["  struck by  nothing"]))
+    click.echo("\n".join(struck_text(reading) or ["  struck by  nothing"]))
     show_timeline(run, about, verdict, reading)
     if verdict is None:
         click.echo(f"  judge      {harmless(shlex.join(['floodmark', 'check', str(shown)]))}")
@@ -108,7 +108,7 @@ def show_timeline(run: Run, about: Told, verdict: Told | None, reading: Reading)
             story.join(course_of(gathering, gathering.of(found, examples[0])))
             show_story(story, focus, in_brief=False)
             return
-    acts = list(faults(run))
+    acts = list(faults_of(run))
     changes = RunFiles(run).changes(min(map(began, acts)), None, None) if acts else []
     if len(acts) + len(changes) <= LINES_SHOWN:
         told = sorted([*((began(op), f"  ! {act_line(op)}") for op in acts),
@@ -156,7 +156,7 @@ def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
     for entry in reasons:
         click.echo(f"{name}: {click.style('cannot tell', fg='yellow')} whether there is "
                    f"{'more' if groups else 'any'}: {entry['reason']}")
-    once_more = reproduce_command.command(run.folder, about, name) if groups else None
+    once_more = reproduce_command.reproduce_command(run.folder, about, name) if groups else None
     click.echo(f"\nwhy    floodmark explain {name}")
     if once_more:
         click.echo(f"again  {harmless(once_more)}")
@@ -176,8 +176,8 @@ def show_examples(run: Run, about: Told, verdict: Told, found: Told) -> None:
     pictured: set[tuple[int, int]] = set()
     for number, example in enumerate((found.get("examples") or ())[:EXAMPLES], 1):
         evidence = gathering.of(found, example)
-        (_, what), *parts = account(evidence, told)
-        click.echo("\n".join(["", f"{number}. {what}", *headed(parts, indent=2)]))
+        (_, what), *parts = narrate_finding(evidence, told)
+        click.echo("\n".join(["", f"{number}. {what}", *with_heads(parts, indent=2)]))
         told.append(evidence)
         focus = focus_of(example, about)
         partition, offset = focus.partition, focus.offset

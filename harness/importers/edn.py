@@ -1,4 +1,4 @@
-"""EDN, read strictly and piece by piece: one form at a time, with memory for that form alone.
+"""Reads EDN strictly and piece by piece: one form at a time, with memory for that form alone.
 
 Rules
 1. What is not EDN is an EdnError with line and column, never a guess: a key that stands twice, a number like

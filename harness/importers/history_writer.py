@@ -1,4 +1,4 @@
-"""The lines of an imported history, written as they come."""
+"""Writes the lines of an imported history as they come."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""The common lines of a Jepsen history, carried at once: one pattern cuts a line of EDN, and what format 1
-has for it is put together from its bytes.
+"""Carries the common lines of a Jepsen history quickly: one pattern cuts a line of EDN, and format 1's line
+is put together from its bytes.
 
 Rules
 1. What is carried here is what jepsen_ops.py would have made of it, byte by byte (tests hold the two to each

@@ -1,5 +1,5 @@
-"""Numbers for what Jepsen calls by any name: partitions, values, processes. One to one, so that nothing is
-made equal that was not.
+"""Numbers what Jepsen calls by any name: partitions, values, processes. One to one, so that nothing is made
+equal that was not.
 
 Rules
 1. A key that is a whole number keeps it; any other gets the number it spells, if that is free, or the first

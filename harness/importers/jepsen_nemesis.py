@@ -1,4 +1,4 @@
-"""What Jepsen's nemesis did, as lines of the nemesis: each act is told once, when it had taken effect.
+"""Turns what Jepsen's nemesis did into lines of the nemesis: each act once, when it had taken effect.
 
 Rules
 1. Jepsen tells an act twice, when it is begun and when it is done. The line is the second, `began` the time

@@ -1,4 +1,4 @@
-"""Jepsen's Kafka ops (jepsen.tests.kafka) carried into format 1, one by one and in their order.
+"""Carries Jepsen's Kafka ops (jepsen.tests.kafka) into format 1, one by one and in their order.
 
 Rules
 1. Nothing is invented: an op becomes one line or none. What is left out or changed is counted by kind.

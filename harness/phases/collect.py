@@ -1,4 +1,4 @@
-"""The end of a run: freeze all brokers, read every replica's log, and say what each node believed.
+"""Ends a run: freezes all brokers, reads every replica's log, and writes what each node believed.
 
 Rules
 1. Nodes that answer are read while they stand frozen, those that do not are killed first; nothing is ever

@@ -1,4 +1,4 @@
-"""The main phase of a run: n processes ask what the workload draws while the striker carries out a schedule.
+"""Runs the main phase: n processes ask what the workload draws while the schedule runner strikes.
 
 Rules
 1. A process has at most one op open and asks nothing more after an info; its place is then taken by a new
@@ -22,8 +22,8 @@ from harness.protocols import (
     Cluster,
     Failpoints,
     Met,
+    ScheduleRunner,
     Session,
-    Striker,
     Traces,
     View,
     Workload,
@@ -47,7 +47,7 @@ class Load:
     """What the main phase does."""
 
     workload: Workload
-    striker: Striker
+    schedule_runner: ScheduleRunner
     schedule: Schedule
     seed: int
     concurrency: int
@@ -151,7 +151,8 @@ async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[
     }
     sight = RunSight(recorder, cluster)
     scripted = ScriptedClients(load.workload, recorder)
-    strikes = asyncio.create_task(load.striker.carry_out(load.schedule, sight, recorder, scripted.send))
+    strikes = asyncio.create_task(load.schedule_runner.carry_out(load.schedule, sight, recorder,
+                                                                 scripted.send))
     clock = asyncio.create_task(asyncio.sleep(load.duration_s))
     try:
         await _until_done({strikes, clock}, processes, timeout_s=_bound_s(load))

@@ -1,4 +1,5 @@
-"""After mending: wait until the cluster is whole again, prove it with a probe, and read everything once more.
+"""Waits after mending until the cluster is healthy, proves it with a probe, and reads every partition once
+more.
 
 Rules
 1. settled means, within timeout_s: every partition led, its ISR full, a probe write acked, and then LEO and
@@ -136,7 +137,7 @@ def reading(reaches: Mapping[int, Reach]) -> str:
                      if not reach.done)
 
 
-def moved(before: View, after: View, specs: Sequence[PartitionSpec]) -> str | None:
+def what_moved(before: View, after: View, specs: Sequence[PartitionSpec]) -> str | None:
     """What moved between two looks: an epoch, ISR, LEO or HW; None if nothing did."""
     for spec in specs:
         was, now = before.partitions.get(spec.key), after.partitions.get(spec.key)
@@ -153,7 +154,7 @@ def moved(before: View, after: View, specs: Sequence[PartitionSpec]) -> str | No
     return None
 
 
-def uneven(look: View, specs: Sequence[PartitionSpec]) -> list[str]:
+def uneven_replicas(look: View, specs: Sequence[PartitionSpec]) -> list[str]:
     """What keeps the cluster from being whole, in words; nothing if it is."""
     told = []
     for spec in specs:
@@ -193,7 +194,7 @@ async def _until_whole(cluster: Cluster, specs: Sequence[PartitionSpec],
             seen.looked = seen.looked or bool(look.partitions)
             seen.led |= {spec.key for spec in specs if _leader(look, spec.key)}
             seen.full = {spec.key for spec in specs if _isr_full(look, spec)}
-            seen.told = uneven(look, specs)
+            seen.told = uneven_replicas(look, specs)
         except FloodmarkError as error:
             seen.told = [f"the cluster could not be observed: {error}"]
         if (probed and not seen.told) or loop.time() >= deadline_s:

@@ -1,4 +1,4 @@
-"""Lines of a saved run that are not as format 1 has them: each by file, line and what is wrong with it.
+"""Finds lines of a saved run that break format 1: each by file, line and what is wrong with it.
 
 The judge counts them all, names the first, and draws the consequences; this reads on from there, plainly, and
 only the files that the judge complains of, for a person to mend.
@@ -27,7 +27,7 @@ def bad_lines(run: RunAt[Place], verdict: Mapping[str, Any]) -> Iterator[str]:
         complaint = _COMPLAINT.match(str(entry["reason"]))
         if complaint is not None:
             name, first, count = complaint[1], int(complaint[2]), int(complaint[3])
-            wrong = wrong_with_op if name == "history.jsonl" else wrong_with_entry
+            wrong = what_is_wrong_with_op if name == "history.jsonl" else wrong_with_entry
             told = lines_from(run, run.folder / name, first, wrong)
             yield from (f"{name}:{line}" for line in islice(told, min(TOLD, count)))
 
@@ -46,7 +46,7 @@ def lines_from(
         return
 
 
-def wrong_with_op(line: bytes) -> str | None:
+def what_is_wrong_with_op(line: bytes) -> str | None:
     """A torn last line is passed over."""
     try:
         history.op_of(line)

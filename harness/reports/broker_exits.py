@@ -1,5 +1,4 @@
-"""What a broker said before it ended unasked: by run.json, which has it from the moment of the end, else by
-the end of the broker's log."""
+"""Says what a broker logged before it ended unasked: from run.json, else from the end of its log."""
 
 import os
 from collections.abc import Mapping
@@ -14,25 +13,27 @@ TAIL_BYTES = 2000
 LINES = 3
 
 
-def died(about: Mapping[str, Any]) -> list[str]:
+def nodes_that_died(about: Mapping[str, Any]) -> list[str]:
     """The nodes that ended without being asked to, as run.json names them."""
     return [harmless(str(node)) for node in about.get("died") or ()]
 
 
-def last_words(run: RunAt[P], about: Mapping[str, Any]) -> dict[str, str]:
+def final_log_lines(run: RunAt[P], about: Mapping[str, Any]) -> dict[str, str]:
     """Of each node that died: what run.json has of its words, or the end of its log, or that there is
     none."""
-    return {node: " | ".join(told_lines(about, node)) or _tail(run, node) for node in died(about)}
+    return {node: " | ".join(saved_log_lines(about, node)) or _tail(run, node)
+            for node in nodes_that_died(about)}
 
 
 def died_unquoted(run: RunAt[P], about: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[str]:
     """A sentence for each node that died; not where the paragraph of broker-died quotes its words."""
     found = any(found["name"] == BROKER_DIED for found in verdict.get("findings") or ())
     return [f"{node} ended by itself; its last words: {words}"
-            for node, words in last_words(run, about).items() if not (found and told_lines(about, node))]
+            for node, words in final_log_lines(run, about).items() if not (found and saved_log_lines(about,
+                                                                                                     node))]
 
 
-def told_lines(about: Mapping[str, Any], node: str) -> list[str]:
+def saved_log_lines(about: Mapping[str, Any], node: str) -> list[str]:
     """The node's last words in run.json: how it ended, then the end of its log. Empty: none are told."""
     told = about.get("died_words")
     words = told.get(node) if isinstance(told, Mapping) else None

@@ -1,4 +1,4 @@
-"""What a run tested, in words that are the same every night: the names of test cases for CI servers.
+"""Names what a run tested, in words that are the same every night: test cases for CI servers.
 
 Rules
 1. A name is made of what was asked for: the scenario, or the nemeses as they were asked, the cluster, the

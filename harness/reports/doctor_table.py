@@ -1,4 +1,4 @@
-"""How the doctor's findings are shown: a line each, and beneath a no what is missing and what to do.
+"""Prints the doctor's findings: a line each, and beneath a no what is missing and what to do.
 
 Rules
 1. Pure: from values to lines; click.echo takes the colour out where standard output is no terminal.

@@ -1,4 +1,5 @@
-"""What the files of a run tell of one finding: who acked it, who had it, who has it now, what came between.
+"""Gathers what a run's files show of one finding: who acked it, who had it, who has it now, what came
+between.
 
 Theory. An example of a finding names a place (partition, offset), a value, lines of the history, a line of
 the trace; here they are looked up, and what lies around them: the leader's ack of that send, the appends

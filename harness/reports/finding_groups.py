@@ -1,4 +1,5 @@
-"""Which findings are one event: the gravest stands for it, those that follow from it are a line each.
+"""Groups the findings that are one event: the gravest stands for it, those that follow from it are a line
+each.
 
 A loss is seen by many checks: the record is gone, a reader had seen it, a replica cut it, another became the
 leader without it. To a reader that is one thing that happened, not six.
@@ -85,19 +86,19 @@ class Event:
     lines: set[int] = field(default_factory=set)  # of the trace, from 0
 
 
-def events_of(gathering: Gathering, findings: Sequence[Told]) -> list[Event]:
+def group_findings(gathering: Gathering, findings: Sequence[Told]) -> list[Event]:
     """The findings, the gravest first, by event."""
     events: list[Event] = []
     for found in findings:
-        event = next((event for event in events if joins(gathering, event, found)), None)
+        event = next((event for event in events if belongs_to(gathering, event, found)), None)
         if event is None:
-            events.append(begun(found))
+            events.append(begin_group(found))
         else:
             event.followers.append(Follower(found=found, clause=clause(found), places=places(found)))
     return events
 
 
-def begun(found: Told) -> Event:
+def begin_group(found: Told) -> Event:
     event = Event(root=found)
     for example in examples_of(found):
         partition = whole(example, "partition")
@@ -110,7 +111,7 @@ def begun(found: Told) -> Event:
     return event
 
 
-def joins(gathering: Gathering, event: Event, found: Told) -> bool:
+def belongs_to(gathering: Gathering, event: Event, found: Told) -> bool:
     root, examples = event.root, examples_of(found)
     if found["name"] not in OF_ONE_EVENT.get(root["name"], ()) or not examples:
         return False
@@ -130,7 +131,7 @@ def is_about(gathering: Gathering, event: Event, name: str, example: Told) -> bo
     if (offset is not None and (partition, offset) in event.offsets) or (
             value is not None and (partition, value) in event.values):
         return True
-    if name == names.UNCLEAN_ELECTION and line is not None and elected(gathering, line, event):
+    if name == names.UNCLEAN_ELECTION and line is not None and is_election(gathering, line, event):
         return True
     if name in _SKIPS and offset is not None:
         return passed_over(gathering, example, partition, offset, event)
@@ -140,7 +141,7 @@ def is_about(gathering: Gathering, event: Event, name: str, example: Told) -> bo
     return line is not None and cuts(gathering, line, partition, event)
 
 
-def elected(gathering: Gathering, line: int, event: Event) -> bool:
+def is_election(gathering: Gathering, line: int, event: Event) -> bool:
     """Whether a line of the trace is the election of the leader that an event's line tells of."""
     found = gathering.files.event(line + 1)
     if found is None or found[1].event != "elect":

@@ -1,5 +1,5 @@
-"""A finding in plain words: what happened, when it was acked and by whom, who had it and who has it, the
-event to blame, why that is (not) allowed, and where in the files all this stands.
+"""Tells a finding in plain words: what happened, when it was acked and by whom, who had it and who has it,
+the event to blame, why that is (not) allowed, and where in the files all this stands.
 
 Pure: from evidence to a few headed sentences. A sentence that the evidence does not bear is left out. What
 was said of an earlier finding of the run (the same event, the same permission) is not said again.
@@ -43,37 +43,37 @@ Part = tuple[str, str]  # a head and its sentence
 Record = Send | Read
 
 
-def account(evidence: Evidence, before: Sequence[Evidence] = ()) -> tuple[Part, ...]:
+def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tuple[Part, ...]:
     """The paragraph about one example. `before`: those told above it, of the same run."""
     parts = [
-        ("what", what(evidence)),
-        ("when", unless_told(times, evidence, before)),
-        ("held", unless_told(held, evidence, before)),
-        ("guilty" if is_blamed(evidence) else "event", guilty(evidence, before)),
-        ("copies", others_went(evidence, before)),
-        *last_words(evidence),
-        ("why", why(evidence, before)),
+        ("what", what_happened(evidence)),
+        ("when", unless_said_before(when_and_by_whom, evidence, before)),
+        ("held", unless_said_before(who_held_it, evidence, before)),
+        ("guilty" if is_blamed(evidence) else "event", blamed_event(evidence, before)),
+        ("copies", fates_of_copies(evidence, before)),
+        *quote_died_broker(evidence),
+        ("why", why_it_counts(evidence, before)),
     ]
-    return tuple((head, cut(sentence)) for head, sentence in parts if sentence)
+    return tuple((head, shorten_sentence(sentence)) for head, sentence in parts if sentence)
 
 
-def what(evidence: Evidence) -> str:
+def what_happened(evidence: Evidence) -> str:
     """The example's sentence, without the lines that are told by file and number below."""
     text = str(evidence.example.get("text") or dict(evidence.example))
-    if told_ops(evidence) and evidence.name not in names.CYCLES:
+    if telling_ops(evidence) and evidence.name not in names.CYCLES:
         text = _INDEXES.sub("", text)
-    if evidence.name == names.BROKER_DIED and died_words(evidence):
+    if evidence.name == names.BROKER_DIED and lines_of_died_broker(evidence):
         text = text.split("; its last words: ")[0].removesuffix(".") + "."  # quoted below, line by line
     return text if evidence.event is None else _SEQ.sub("", text)
 
 
-def last_words(evidence: Evidence) -> Iterator[Part]:
+def quote_died_broker(evidence: Evidence) -> Iterator[Part]:
     """What a broker said before it ended by itself: how it ended, then the end of its log, as it stands."""
-    for at, line in enumerate(died_words(evidence)):
+    for at, line in enumerate(lines_of_died_broker(evidence)):
         yield ("words" if at == 0 else "", line)
 
 
-def died_words(evidence: Evidence) -> list[str]:
+def lines_of_died_broker(evidence: Evidence) -> list[str]:
     """The lines that run.json has of them; of very many the first and the last."""
     if evidence.name != names.BROKER_DIED or not evidence.nodes:
         return []
@@ -82,14 +82,15 @@ def died_words(evidence: Evidence) -> list[str]:
     return lines if len(lines) <= LAST_WORDS else [lines[0], "...", *lines[2 - LAST_WORDS:]]
 
 
-def unless_told(tell: Callable[[Evidence], str], evidence: Evidence, before: Sequence[Evidence]) -> str:
+def unless_said_before(tell: Callable[[Evidence], str], evidence: Evidence, before: Sequence[Evidence]
+                      ) -> str:
     """The sentence; of one that was said of an earlier finding, where."""
     sentence = tell(evidence)
     same = next((one.name for one in before if sentence and tell(one) == sentence), None)
     return sentence if same is None else f"as told above, of {same}."
 
 
-def cut(sentence: str) -> str:
+def shorten_sentence(sentence: str) -> str:
     return sentence if len(sentence) <= SENTENCE else f"{sentence[:SENTENCE]} ..."
 
 
@@ -100,21 +101,21 @@ def line_of(op: Op) -> str:
 # -- when, and by whom --------------------------------------------------------------------------------------
 
 
-def times(evidence: Evidence) -> str:
+def when_and_by_whom(evidence: Evidence) -> str:
     """What the clients asked and were told, in the order of the history, and by which leader an ack came."""
     if evidence.name == names.STUCK:
         settling = mapping(evidence.about.get("settle")).get("why")
         return f"settling: {settling} (run.json)." if settling else ""
     clauses = []
-    for op in sorted(told_ops(evidence), key=lambda op: op.index):
+    for op in sorted(telling_ops(evidence), key=lambda op: op.index):
         ackers = [one for one in evidence.ackers if one.index == op.index]
         where = "".join([line_of(op), *map(acked_by, ackers)])
-        clauses.append(f"at {seconds(op.time)} {deed(evidence, op)} ({where})")
+        clauses.append(f"at {seconds(op.time)} {op_clause(evidence, op)} ({where})")
     clauses += [f"{told(one.line)}" for one in evidence.ackers if one.index is None]
     return "; ".join(clauses) + "." if clauses else ""
 
 
-def told_ops(evidence: Evidence) -> list[Op]:
+def telling_ops(evidence: Evidence) -> list[Op]:
     """Those that tell something: an invocation whose completion is there too does not, but for real time."""
     ops = evidence.ops
     if evidence.name == names.REALTIME_ORDER:
@@ -123,11 +124,11 @@ def told_ops(evidence: Evidence) -> list[Op]:
     return [op for op in ops if op.type is not Type.INVOKE or op.process not in ended]
 
 
-def deed(evidence: Evidence, op: Op) -> str:
+def op_clause(evidence: Evidence, op: Op) -> str:
     """`process 3 was acked 17 at offset 5`."""
     who = f"process {op.process}"
-    told = [sent(evidence, op)] if op.sends else []
-    told += [shown(evidence, op)] if op.reads else []
+    told = [send_clause(evidence, op)] if op.sends else []
+    told += [read_clause(evidence, op)] if op.reads else []
     if not told and op.offsets is not None:
         ends = [end for partition, end in op.offsets if partition == evidence.number("partition")]
         told = [f"was told that the log ends at {ends[0]}"] if ends else []
@@ -136,10 +137,10 @@ def deed(evidence: Evidence, op: Op) -> str:
     return f"{who} {' and '.join(told) or f'asked for {op.f} ({op.type})'}"
 
 
-def sent(evidence: Evidence, op: Op) -> str:
-    records = about_it(evidence, op.sends or ())
+def send_clause(evidence: Evidence, op: Op) -> str:
+    records = concerned_records(evidence, op.sends or ())
     what = ", ".join(str(send.value) for send in records[:SHOWN]) + (", ..." if len(records) > SHOWN else "")
-    what += elsewhere(evidence, records)
+    what += other_partitions(evidence, records)
     error = f" ({op.error})" if op.error else ""
     if op.type is Type.OK:
         return f"was acked {what}{offsets(records)}"
@@ -150,16 +151,16 @@ def sent(evidence: Evidence, op: Op) -> str:
     }[op.type]
 
 
-def shown(evidence: Evidence, op: Op) -> str:
+def read_clause(evidence: Evidence, op: Op) -> str:
     """The reads about the record; else where the poll went."""
-    records = about_it(evidence, op.reads or ())
-    where = elsewhere(evidence, records)
+    records = concerned_records(evidence, op.reads or ())
+    where = other_partitions(evidence, records)
     if len(records) == 1:
         return f"read {records[0].value}{where}{offsets(records)}"
     return f"read{where}{offsets(records)}"
 
 
-def about_it(evidence: Evidence, records: Sequence[Record]) -> list[Record]:
+def concerned_records(evidence: Evidence, records: Sequence[Record]) -> list[Record]:
     """Those of the finding's record or place; where none is, all of its partition; or else all."""
     here = [record for record in records if record.partition == evidence.number("partition")]
     its = [record for record in here
@@ -167,7 +168,7 @@ def about_it(evidence: Evidence, records: Sequence[Record]) -> list[Record]:
     return its or here or list(records)
 
 
-def elsewhere(evidence: Evidence, records: Sequence[Record]) -> str:
+def other_partitions(evidence: Evidence, records: Sequence[Record]) -> str:
     """Which partition they are of, where it is not the finding's."""
     partitions = sorted({record.partition for record in records})
     if not partitions or partitions == [evidence.number("partition")]:
@@ -197,7 +198,7 @@ def acked_by(acker: Acker) -> str:
 # -- who held it, who holds it ------------------------------------------------------------------------------
 
 
-def held(evidence: Evidence) -> str:
+def who_held_it(evidence: Evidence) -> str:
     """Then, by the appends before the ack; now, by the final logs."""
     if evidence.skipped is not None:
         at, record = evidence.skipped
@@ -207,7 +208,7 @@ def held(evidence: Evidence) -> str:
         return ""
     then = [f"when it was acked, {listed(one.holders)} had appended it"
             for one in evidence.ackers[:1] if one.holders]
-    return "; ".join([*then, now(evidence), *read_to_the_end(evidence)]) + "."
+    return "; ".join([*then, who_has_it_now(evidence), *read_to_the_end(evidence)]) + "."
 
 
 def read_to_the_end(evidence: Evidence) -> Iterator[str]:
@@ -218,14 +219,14 @@ def read_to_the_end(evidence: Evidence) -> Iterator[str]:
         yield f"process{'es' if len(processes) > 1 else ''} {who} read to the end after settling"
 
 
-def now(evidence: Evidence) -> str:
+def who_has_it_now(evidence: Evidence) -> str:
     """`at offset 3 in the end n3 (the leader), n1 and n2 have 4 of epoch 2`: who has the same, together."""
     offset = evidence.number("offset")
     together: dict[str, list[Copy]] = {}
-    bytes_differ = differ(evidence.copies)
+    bytes_differ = have_different_bytes(evidence.copies)
     for copy in sorted(evidence.copies, key=lambda copy: not copy.leads):
         crc = f", CRC {copy.record.crc}" if bytes_differ and copy.record is not None else ""
-        together.setdefault(holds(copy, offset) + crc, []).append(copy)
+        together.setdefault(copy_text(copy, offset) + crc, []).append(copy)
     clauses = []
     for what, copies in together.items():
         nodes = [f"{copy.node} (the leader)" if copy.leads else copy.node for copy in copies]
@@ -235,14 +236,14 @@ def now(evidence: Evidence) -> str:
     return f"at offset {offset} in the end {', '.join(clauses)}"
 
 
-def differ(copies: Sequence[Copy]) -> bool:
+def have_different_bytes(copies: Sequence[Copy]) -> bool:
     """Whether what is one record by its epoch and value has other bytes somewhere."""
     records = [copy.record for copy in copies if copy.record is not None]
     return len({(one.epoch, one.value, one.crc) for one in records}) > len(
         {(one.epoch, one.value) for one in records})
 
 
-def holds(copy: Copy, offset: int | None) -> str:
+def copy_text(copy: Copy, offset: int | None) -> str:
     record = copy.record
     if record is not None:
         value = "a record that is not the run's" if record.value is None else str(record.value)
@@ -260,7 +261,7 @@ def holds(copy: Copy, offset: int | None) -> str:
 # -- the event to blame -------------------------------------------------------------------------------------
 
 
-def guilty(evidence: Evidence, before: Sequence[Evidence]) -> str:
+def blamed_event(evidence: Evidence, before: Sequence[Evidence]) -> str:
     """The line of the trace that the judge blames, and what it means."""
     event = evidence.event
     if event is None:
@@ -270,7 +271,7 @@ def guilty(evidence: Evidence, before: Sequence[Evidence]) -> str:
     return f"{told(event)}{meaning(evidence, event)}."
 
 
-def others_went(evidence: Evidence, before: Sequence[Evidence]) -> str:
+def fates_of_copies(evidence: Evidence, before: Sequence[Evidence]) -> str:
     """What became of the other copies."""
     event = evidence.event
     if event is not None and any(
@@ -306,14 +307,14 @@ def meaning(evidence: Evidence, event: TraceLine) -> str:
 # -- why ----------------------------------------------------------------------------------------------------
 
 
-def why(evidence: Evidence, before: Sequence[Evidence]) -> str:
+def why_it_counts(evidence: Evidence, before: Sequence[Evidence]) -> str:
     """The law and that nothing permits this; or what permits it, and how to have it fail."""
     if evidence.found["class"] == BUG:
-        return " ".join([*broken(evidence, before), *noted(evidence, before)])
-    return permitted(evidence, before)
+        return " ".join([*broken_law(evidence, before), *fact_to_note(evidence, before)])
+    return why_permitted(evidence, before)
 
 
-def broken(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
+def broken_law(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
     explained = EXPLANATIONS.get(evidence.name)
     if explained is not None:
         yield f"{explained.law}."
@@ -333,7 +334,7 @@ def broken(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
         but = ("flush.messages=1 promised that what was acked is on the disk"
                if guarantees.get("flush") == "every" else
                "a leader was never chosen from such copies alone")
-        yield f"Data were taken: {shortly(evidence.acts)}; but {but}."
+        yield f"Data were taken: {first_acts(evidence.acts)}; but {but}."
 
 
 def promised(evidence: Evidence) -> str:
@@ -349,7 +350,7 @@ def promised(evidence: Evidence) -> str:
     return f"the settings ({', '.join(told)})" if told else "the settings"
 
 
-def noted(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
+def fact_to_note(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
     """One fact that the case at hand turns on, if there is one."""
     for fact in facts_at_hand(evidence):
         if not any(fact in facts_at_hand(one) for one in before):
@@ -382,7 +383,7 @@ def facts_at_hand(evidence: Evidence) -> Iterator[str]:
         yield "S15"
 
 
-def permitted(evidence: Evidence, before: Sequence[Evidence]) -> str:
+def why_permitted(evidence: Evidence, before: Sequence[Evidence]) -> str:
     """`Not a bug: permitted by acks: ...`; the meaning only once a run."""
     cause = str(evidence.found.get("permitted_by"))
     head = f"Not held for a bug: permitted by {cause}"
@@ -390,14 +391,14 @@ def permitted(evidence: Evidence, before: Sequence[Evidence]) -> str:
         return f"{head}, as told above."
     permission = PERMISSIONS.get(cause)
     sentences = [f"{head}: {permission.means}." if permission else f"{head}."]
-    sentences += [f"Here: {shortly(evidence.acts)}."] if evidence.acts else []
+    sentences += [f"Here: {first_acts(evidence.acts)}."] if evidence.acts else []
     if evidence.perhaps:
         sentences.append("Perhaps: without a trace nobody saw whether it covers all of it.")
     sentences.append("With --strict it fails the gate.")
     return " ".join(sentences)
 
 
-def shortly(acts: Sequence[Op | TraceLine]) -> str:
+def first_acts(acts: Sequence[Op | TraceLine]) -> str:
     """The first few acts, and how many more."""
     more = [f"and {len(acts) - SHOWN} more"] if len(acts) > SHOWN else []
     return "; ".join([*map(act, acts[:SHOWN]), *more])

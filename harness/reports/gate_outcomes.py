@@ -1,4 +1,4 @@
-"""What the gate makes of one folder, as data, and the words that reports for CI servers share.
+"""Sums up what the gate makes of one folder, as data, and has the words that reports for CI servers share.
 
 Rules
 1. A report says what the exit code says: both are the ruling's (rulings.py), never what the verdict reads

@@ -1,4 +1,5 @@
-"""The history around a finding: the ops that concern it, and what struck between the promise and its breach.
+"""Prints the history around a finding: the ops that concern it, and what struck between the promise and its
+breach.
 
 Theory. A finding names lines of the history, or a place in a log, or both. What concerns it are those lines
 and every other that shows its value or its place. The promise is the first of the lines named (else the first
@@ -142,9 +143,9 @@ def story_of(run: Run, focus: Focus) -> Story:
     """One pass over the history."""
     story, force = Story(), dict[tuple[str, str], Op]()
     near = {index + away for index in focus.ops for away in range(-BESIDE, BESIDE + 1)}
-    for op in parsed(run, focus.pattern()):
+    for op in parse_line(run, focus.pattern()):
         if op.process == NEMESIS:
-            weigh(op, force)
+            rank_moment(op, force)
             if story.promise is not None and story.breach is None:
                 story.lines.append(("!", op))
         elif focus.concerns(op):
@@ -154,7 +155,7 @@ def story_of(run: Run, focus: Focus) -> Story:
     return story
 
 
-def weigh(op: Op, force: dict[tuple[str, str], Op]) -> None:
+def rank_moment(op: Op, force: dict[tuple[str, str], Op]) -> None:
     """Keeps the faults in force: by what they do and to whom."""
     nodes = [str(node) for node in (op.fault or {}).get("nodes") or ("",)] if op.f != "heal" else []
     undone = [f for f, fault in FAULTS.items() if fault.undone_by == op.f]
@@ -165,7 +166,7 @@ def weigh(op: Op, force: dict[tuple[str, str], Op]) -> None:
             force[op.f, node] = op
 
 
-def parsed(run: Run, pattern: re.Pattern[bytes]) -> Iterator[Op]:
+def parse_line(run: Run, pattern: re.Pattern[bytes]) -> Iterator[Op]:
     """The ops of the lines that match; a line that is no op is told and passed over."""
     try:
         with run.open(run.history_path) as file:
@@ -181,9 +182,9 @@ def parsed(run: Run, pattern: re.Pattern[bytes]) -> Iterator[Op]:
         raise FloodmarkError(f"cannot read the history {run.history_path}: {error.strerror}") from error
 
 
-def faults(run: Run) -> Iterator[Op]:
+def faults_of(run: Run) -> Iterator[Op]:
     """The nemesis's lines, in order."""
-    return (op for op in parsed(run, _FAULT) if op.process == NEMESIS)
+    return (op for op in parse_line(run, _FAULT) if op.process == NEMESIS)
 
 
 # -- told ---------------------------------------------------------------------------------------------------

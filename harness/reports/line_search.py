@@ -1,4 +1,4 @@
-"""Lines of a run's big files, found without reading a file whole where its order allows that.
+"""Finds lines of a run's big files without reading a file whole, where its order allows that.
 
 Rules
 1. Lines in the order of a key are found by halving: a look-up reads some dozens of blocks, whatever the size
@@ -155,14 +155,14 @@ class LineFile:
                     budget.left -= len(block)
                     text = rest + block
                     cut = text.rfind(b"\n") + 1 or len(text)
-                    yield from within(text[:cut], needle, begin)
+                    yield from search_within(text[:cut], needle, begin)
                     rest, begin = text[cut:], begin + cut
-                yield from within(rest, needle, begin)
+                yield from search_within(rest, needle, begin)
         except OSError:
             return
 
 
-def within(text: bytes, needle: bytes, begin: int) -> Iterator[Found]:
+def search_within(text: bytes, needle: bytes, begin: int) -> Iterator[Found]:
     """The lines of a piece of a file, which begins at `begin`, that hold the needle."""
     at = text.find(needle)
     while at >= 0:

@@ -1,4 +1,4 @@
-"""The replicas' final logs side by side at an offset: which holds what, and where they part.
+"""Prints the replicas' final logs side by side at an offset: which has what, and where they part.
 
 A dump is read line by line and only what is asked for is kept: a log of a million records costs no memory.
 """

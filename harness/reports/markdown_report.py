@@ -108,8 +108,8 @@ def told(outcome: Outcome) -> Iterator[str]:
     """As items of a list."""
     yield from (item(f"{head}: {line}") for head, line in outcome.read.summary)
     if outcome.about is not None:
-        yield item(f"ran: {verdict_text.ran(outcome.about)}")
-        yield from (item(line) for line in verdict_text.struck(outcome.read))
+        yield item(f"ran: {verdict_text.ran_text(outcome.about)}")
+        yield from (item(line) for line in verdict_text.struck_text(outcome.read))
     yield from (item(f"{HARNESS}: {reason}") for reason in outcome.ruling.harness)
     for account in outcome.read.accounts:
         found, parts = account.found, account.shown

@@ -1,4 +1,4 @@
-"""How ops, faults and verdicts are told to people: one line each; colour only where a terminal shows it.
+"""Words ops, faults and verdicts for people: one line each; colour only where a terminal shows it.
 
 Rules
 1. Pure: from values to text. click.echo takes the colour out where standard output is no terminal.

@@ -1,4 +1,4 @@
-"""A run's progress on stderr: one line rewritten on a terminal, a plain line now and then elsewhere."""
+"""Shows a run's progress on stderr: one line rewritten on a terminal, a plain line now and then elsewhere."""
 
 import sys
 from types import TracebackType
@@ -9,7 +9,7 @@ from harness.runner import Progress
 PLAIN_EVERY_S = 5.0
 
 
-class Screen:
+class ProgressLine:
     """A context: leaves the cursor on a fresh line."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -19,7 +19,7 @@ class Screen:
         self._phase = ""
         self._told_s = 0.0
 
-    def __enter__(self) -> "Screen":
+    def __enter__(self) -> "ProgressLine":
         return self
 
     def __exit__(

@@ -1,5 +1,5 @@
-"""What became of a record, in five lines at most: by whom it was acked, what struck, who cut it, who was
-elected, what is gone. And the lines of the trace between the first and the last of these.
+"""Tells what became of a record, in five lines at most: by whom it was acked, what struck, who truncated it,
+who was elected, what is gone. And has the lines of the trace between the first and the last of these.
 
 Rules
 1. A line stands where the files bear it: without a trace nobody is said to have cut or elected anything.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from checkers.laws import finding_names as names
 from harness.op import Op, Send, Type
 from harness.reports.finding_evidence import OF_A_LOSS, Acker, Evidence, Gathering, replicas_of
-from harness.reports.finding_narrative import HISTORY, Part, now, told_ops, what
+from harness.reports.finding_narrative import HISTORY, Part, telling_ops, what_happened, who_has_it_now
 from harness.reports.phrases import cut_text, seconds
 from harness.reports.trace_text import TraceLine, listed, number
 from harness.verdict import BUG
@@ -57,7 +57,7 @@ def course_of(gathering: Gathering, evidence: Evidence) -> Course:
     changes = gathering.files.changes(since, until, partition) if partition is not None else []
     return Course(
         evidence=evidence, rivals=rivals, since_ns=since, until_ns=until, changes=tuple(changes),
-        promised=bool(rivals or evidence.ackers or told_ops(evidence)),
+        promised=bool(rivals or evidence.ackers or telling_ops(evidence)),
         strikes=tuple(op for op in acts if since <= began(op) and (until is None or began(op) <= until)),
         before=tuple(op for op in acts if began(op) < since))
 
@@ -69,14 +69,14 @@ def rivals_of(gathering: Gathering, evidence: Evidence) -> tuple[Evidence, ...]:
     values = {copy.record.value for copy in evidence.copies if copy.record is not None} - {None}
     found = [gathering.of(evidence.found, {**evidence.example, "value": value, "ops": []})
              for value in sorted(value for value in values if value is not None)]
-    return tuple(sorted((one for one in found if since_of(one) is not None and told_ops(one)),
+    return tuple(sorted((one for one in found if since_of(one) is not None and telling_ops(one)),
                         key=lambda one: since_of(one) or 0))
 
 
 def since_of(evidence: Evidence) -> int | None:
     """When the promise was given; of an event that no op leads to, a little before it."""
     times = [time for one in evidence.ackers[:1] if (time := one.line.whole_number("time")) is not None]
-    times += [op.time for op in told_ops(evidence)]
+    times += [op.time for op in telling_ops(evidence)]
     if times:
         return min(times)
     event = None if evidence.event is None else evidence.event.whole_number("time")
@@ -119,11 +119,11 @@ def summary(course: Course) -> list[Part]:
     return told if any(head != "struck" for head, _ in told[:-1]) else []
 
 
-def told_above(course: Course) -> frozenset[str]:
+def heads_told_in_summary(course: Course) -> frozenset[str]:
     """The heads of those parts of the finding's paragraph that the summary has told in full."""
     heads = dict(summary(course))
     return frozenset(part for part, is_so in (
-        ("when", "acked" in heads and len(told_ops(course.evidence)) <= 1),
+        ("when", "acked" in heads and len(telling_ops(course.evidence)) <= 1),
         ("held", "gone" in heads or "now" in heads), ("copies", "truncated" in heads)) if is_so)
 
 
@@ -160,7 +160,7 @@ def seen(evidence: Evidence) -> str:
 def first_ack(evidence: Evidence) -> tuple[Op | None, Send | None]:
     """The first of the finding's ops that acked its record; of one of no known value, what stood there."""
     value = evidence.number("value")
-    for op in sorted(told_ops(evidence), key=lambda op: op.index):
+    for op in sorted(telling_ops(evidence), key=lambda op: op.index):
         for send in (op.sends or ()) if op.type is Type.OK else ():
             if evidence.concerns(send.partition, send.offset, send.value) and value in (None, send.value):
                 return op, send
@@ -295,19 +295,19 @@ def last(evidence: Evidence) -> Part:
     in_the_end = held_now(evidence) if looked else ""
     if evidence.name != names.LOST_WRITE:
         shown = in_the_end if evidence.name in AT_AN_OFFSET else ""
-        return ("now" if shown else "found", (shown or what(evidence)).removesuffix("."))
+        return ("now" if shown else "found", (shown or what_happened(evidence)).removesuffix("."))
     value, more = evidence.number("value"), int(evidence.found["count"]) - 1
     record = "acked record" + ("" if value is None else f" {value}")
     record = f"{more + 1} acked records" if more else record
     if evidence.found["class"] != BUG:
         record += f", permitted by {evidence.found.get('permitted_by')}"
-    how = in_the_end or what(evidence).partition(", but ")[2].removesuffix(".")
-    return ("gone", f"{record}; {how}" if how else what(evidence))
+    how = in_the_end or what_happened(evidence).partition(", but ")[2].removesuffix(".")
+    return ("gone", f"{record}; {how}" if how else what_happened(evidence))
 
 
 def held_now(evidence: Evidence) -> str:
     """`offset 3: n3 (the leader) has 4 of epoch 2 (logs/n3.jsonl:4), n1 has nothing`: one place is enough."""
-    text = now(evidence).replace(" in the end", ":", 1).removeprefix("at ")
+    text = who_has_it_now(evidence).replace(" in the end", ":", 1).removeprefix("at ")
     first = _PLACE.search(text)
     return text if first is None else text[:first.end()] + _PLACE.sub("", text[first.end():])
 

@@ -1,4 +1,4 @@
-"""Whether a saved run can be had again from its folder, and the command that has it again.
+"""Builds the command that reproduces a saved run, or None where its folder lacks what that needs.
 
 The command is `floodmark reproduce`: it strikes where the saved run struck and tells how often the finding
 came back, for the interleaving of the clients does not come again, and one try tells little.
@@ -12,15 +12,15 @@ from typing import Any
 from harness import catalog
 from harness.errors import FloodmarkError
 from harness.run import Run
-from harness.saved_run import Settings, schedule_of, settings_of
+from harness.saved_run import Settings, read_schedule, read_settings
 
 
-def command(folder: Path, about: Mapping[str, Any], finding: str | None = None) -> str | None:
+def reproduce_command(folder: Path, about: Mapping[str, Any], finding: str | None = None) -> str | None:
     """`floodmark reproduce ...`, to be typed; None where the folder lacks what that needs."""
     try:
-        settings = settings_of(about, str(folder))
+        settings = read_settings(about, str(folder))
         refuse_unknown(settings, str(folder))
-        schedule_of(about, settings, str(folder))
+        read_schedule(about, settings, str(folder))
     except FloodmarkError:
         return None  # a foreign or damaged run.json: there is nothing to be typed then
     run = Run(folder=folder)

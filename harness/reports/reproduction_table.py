@@ -1,4 +1,4 @@
-"""What reproductions tell beside the run that they are to be again: how often, how near, anchored to what.
+"""Compares reproductions with the run that they repeat: how often, how near, anchored to what.
 
 Rules
 1. Pure: from values to values and text.
@@ -20,7 +20,7 @@ from harness.faults import FAULTS
 from harness.reports.run_outcome import Ruling, ruling
 from harness.schedule.entry import Entry
 from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
-from harness.schedule.schedule_history import Past, Strike
+from harness.schedule.schedule_history import ScheduleHistory, Strike
 from harness.verdict import BUG
 
 STATES_SHOWN = 2
@@ -36,7 +36,7 @@ class Attempt:
     folder: Path
     ended: str
     missed: tuple[int, ...]
-    past: Past
+    past: ScheduleHistory
     verdict: Told  # as verdict.json
     died: tuple[str, ...] = ()
 
@@ -46,7 +46,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Apart:
+class StrikeDifference:
     """How far one fault lay from its moment, and from where it struck then."""
 
     late_ns: int | None  # None: it cannot be told
@@ -76,7 +76,7 @@ def bugs_of(verdict: Told) -> tuple[str, ...]:
     return tuple(sorted({found["name"] for found in verdict.get("findings") or () if found["class"] == BUG}))
 
 
-def rate(hits: int, of: int) -> str:
+def rate_text(hits: int, of: int) -> str:
     """`7/10, 70 % (95 % interval 40 to 89 %)`."""
     if of == 0:
         return "0/0: no run was carried out"
@@ -87,7 +87,8 @@ def rate(hits: int, of: int) -> str:
 # -- how near -----------------------------------------------------------------------------------------------
 
 
-def apart(anchor: ReanchoredEntry, attempt: Attempt, ground: AnchorBasis) -> Apart | None:
+def compare_strikes(anchor: ReanchoredEntry, attempt: Attempt, ground: AnchorBasis
+                   ) -> StrikeDifference | None:
     """How near this fault came; None where it did not strike, or its moment was missed."""
     strike = attempt.past.strikes.get(anchor.position)
     if strike is None or anchor.strike is None or anchor.position in attempt.missed:
@@ -95,10 +96,10 @@ def apart(anchor: ReanchoredEntry, attempt: Attempt, ground: AnchorBasis) -> Apa
     partition = ground.partition_of(anchor.strike)
     acks = (attempt.past.acks(partition).by(strike.began_ns)
             - ground.past.acks(partition).by(anchor.strike.began_ns))
-    return Apart(late_ns=late_ns(anchor.now, strike, attempt.past, anchor.position), acks=acks)
+    return StrikeDifference(late_ns=late_ns(anchor.now, strike, attempt.past, anchor.position), acks=acks)
 
 
-def late_ns(entry: Entry, strike: Strike, past: Past, position: int) -> int | None:
+def late_ns(entry: Entry, strike: Strike, past: ScheduleHistory, position: int) -> int | None:
     """From the instant that the moment asks for to the strike."""
     done_ns = past.done_before(position)
     due_ns = done_ns if entry.moment is None else _due(entry.moment, past, done_ns)
@@ -114,7 +115,7 @@ def _later(moment: Mapping[str, Any] | None) -> int:
     return int(told.get("then_ns", 0)) + int(last.get("then_ns", 0))
 
 
-def _due(moment: Mapping[str, Any], past: Past, done_ns: int | None) -> int | None:
+def _due(moment: Mapping[str, Any], past: ScheduleHistory, done_ns: int | None) -> int | None:
     """When the moment had come by this history; None where the history does not tell."""
     kind = moment["at"]
     if kind == "sequence":
@@ -136,7 +137,7 @@ def _due(moment: Mapping[str, Any], past: Past, done_ns: int | None) -> int | No
     return None if due_ns is None else due_ns + moment.get("then_ns", 0)
 
 
-def nearness(all_apart: Sequence[Apart]) -> dict[str, float]:
+def nearness(all_apart: Sequence[StrikeDifference]) -> dict[str, float]:
     """Median and worst, in milliseconds and in acks; a key is absent where nothing was told."""
     late = [one.late_ns / 1e6 for one in all_apart if one.late_ns is not None]
     acks = [abs(one.acks) for one in all_apart]
@@ -151,7 +152,7 @@ def nearness(all_apart: Sequence[Apart]) -> dict[str, float]:
 # -- told ---------------------------------------------------------------------------------------------------
 
 
-def shown(anchors: Sequence[ReanchoredEntry]) -> list[ReanchoredEntry]:
+def shown_anchors(anchors: Sequence[ReanchoredEntry]) -> list[ReanchoredEntry]:
     """The faults, and whatever else has another anchor than it had."""
     return [one for one in anchors if one.then.f in FAULTS or one.by != "asked"]
 
@@ -159,8 +160,8 @@ def shown(anchors: Sequence[ReanchoredEntry]) -> list[ReanchoredEntry]:
 def table(anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt], ground: AnchorBasis) -> str:
     """A row a fault: what was asked, what it met, what it is tied to now, and how that went."""
     rows = [("", "fault", "asked then", "struck then", "anchored now", "met", "late ms", "acks apart")]
-    for one in shown(anchors):
-        found = [apart(one, attempt, ground) for attempt in attempts]
+    for one in shown_anchors(anchors):
+        found = [compare_strikes(one, attempt, ground) for attempt in attempts]
         near = [each for each in found if each is not None]
         rows.append((
             str(one.position), _who(one), _asked(one, anchors), _struck(one, ground),
@@ -199,12 +200,12 @@ def _struck(one: ReanchoredEntry, ground: AnchorBasis) -> str:
     return ", ".join(told)
 
 
-def _late(near: Sequence[Apart]) -> str:
+def _late(near: Sequence[StrikeDifference]) -> str:
     late = [one.late_ns / 1e6 for one in near if one.late_ns is not None]
     return f"{statistics.median(late):.1f} ({max(late):.1f})" if late else "-"
 
 
-def _acks(near: Sequence[Apart]) -> str:
+def _acks(near: Sequence[StrikeDifference]) -> str:
     if not near:
         return "-"
     acks = sorted(one.acks for one in near)

@@ -1,4 +1,4 @@
-"""What single lines of a run's files say: an op by its index, an event by its line, a record by its offset.
+"""Reads single lines of a run's files: an op by its index, an event by its line, a record by its offset.
 
 Rules
 1. Nothing is read whole that may be large (seeking.py); searches through a file share one budget a run.

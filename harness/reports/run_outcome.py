@@ -1,4 +1,4 @@
-"""A run's outcome: the one place that says in a word, and by an exit code, what came of a run.
+"""Decides what came of a run, in a word and by an exit code; nobody else does.
 
 `run`, `check`, `rejudge`, `show`, `scenario`, `demo`, `reproduce` and the reports for CI servers ask here, so
 that the word above a report, the count above many, the colour of a test case and the exit code agree.

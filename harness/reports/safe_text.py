@@ -1,4 +1,4 @@
-"""Text from a folder as a terminal may show it: what a terminal or a reader would obey is spelt out.
+"""Makes text from a folder safe for a terminal: what a terminal or a reader would obey is spelt out.
 
 A run folder may come from a stranger, and its names, errors and reasons are printed. An escape sequence would
 move the cursor, hide text or set the window's title; a control for the direction of writing would show words

@@ -1,4 +1,4 @@
-"""What struck a run: the nemesis's lines in its history, counted; and what was planned and did not strike.
+"""Counts what struck a run, from the nemesis's lines, and says what was planned and did not strike.
 
 Rules
 1. A strike is a line of the history. The schedule says what was planned, which is not the same.
@@ -39,8 +39,8 @@ def strikes_of(ops: Iterable[Op], about: Told) -> Strikes:
         struck[op.f] += 1
         failed[op.f] += bool((op.fault or {}).get("error"))
     planned = [str(entry.get("f")) if isinstance(entry, Mapping) else "?"
-               for entry in items(about, "schedule")]
-    positions = [position for position in items(about, "missed")
+               for entry in list_of(about, "schedule")]
+    positions = [position for position in list_of(about, "missed")
                  if type(position) is int and 0 <= position < len(planned)]
     missed = Counter(f for f in (planned[position] for position in positions) if f not in ACTS | MENDING)
     faults = Counter(f for f in planned if f not in ACTS)
@@ -48,12 +48,12 @@ def strikes_of(ops: Iterable[Op], about: Told) -> Strikes:
     return Strikes(struck=struck, failed=+failed, missed=missed, left=left)
 
 
-def items(about: Told, name: str) -> list[Any]:
+def list_of(about: Told, name: str) -> list[Any]:
     value = about.get(name)
     return value if isinstance(value, list) else []
 
 
-def words(strikes: Strikes) -> str:
+def strikes_text(strikes: Strikes) -> str:
     """`3 kill, 3 start; missed, for the moment never came: 8 kill`. Empty where nothing was to strike."""
     parts = [listed(strikes.struck) or "nothing"]
     parts += [f"failed half-way: {listed(strikes.failed)}"] if strikes.failed else []
@@ -66,17 +66,17 @@ def listed(counts: Counts) -> str:
     return ", ".join(f"{number} {f}" for f, number in sorted(counts.items()) if number)
 
 
-def missed_of(schedule: Schedule, about: Mapping[str, Any]) -> list[str]:
+def missed_entries_text(schedule: Schedule, about: Mapping[str, Any]) -> list[str]:
     """Of a run just made: each entry that was missed, and why."""
     told = []
     for position in about["missed"]:
         entry = schedule[position]
         told.append(f"entry {position} of the schedule was missed: {' '.join((entry.f, *entry.nodes))}")
-        told += missed_words(about["missed_words"].get(str(position), {}), indent=2)
+        told += missed_moment_text(about["missed_words"].get(str(position), {}), indent=2)
     return told
 
 
-def missed_words(words: Mapping[str, Any], *, indent: int = 0) -> list[str]:
+def missed_moment_text(words: Mapping[str, Any], *, indent: int = 0) -> list[str]:
     """What was waited for, what was seen instead, and the likely reasons; nothing where nothing is told."""
     return [" " * indent + line for line in _lines(words)]
 

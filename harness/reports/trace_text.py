@@ -1,4 +1,4 @@
-"""A line of the trace as a clause: who did what, from what to what, when, and where the line stands.
+"""Words a line of the trace as a clause: who did what, from what to what, when, and where the line stands.
 
 Pure. A line of somebody else's making may lack anything: what is not there is not told.
 """

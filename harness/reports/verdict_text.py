@@ -1,4 +1,4 @@
-"""A verdict as text: what happened, whose fault it is, what cannot be told, and the next command to type.
+"""Prints a verdict: what happened, whose fault it is, what cannot be told, and the next command to type.
 
 `check`, `run`, `demo` and `show` all say it with these words; what they print is made from the folder alone,
 so that a report of last night reads like one of now. A group of findings gets a paragraph about its worst
@@ -18,14 +18,14 @@ from checkers.laws import finding_names as checks
 from harness.reports import reproduce_command
 from harness.reports.case_names import promises
 from harness.reports.finding_evidence import Evidence, Gathering
-from harness.reports.finding_groups import Follower, events_of
-from harness.reports.finding_narrative import Part, account
+from harness.reports.finding_groups import Follower, group_findings
+from harness.reports.finding_narrative import Part, narrate_finding
 from harness.reports.phrases import cut_text, many, told_class
-from harness.reports.record_story import WIDE, Course, course_of, summary, told_above
+from harness.reports.record_story import WIDE, Course, course_of, heads_told_in_summary, summary
 from harness.reports.run_files import RunFiles
 from harness.reports.run_outcome import Ruling, ruling
 from harness.reports.safe_text import harmless
-from harness.reports.schedule_outcome import Strikes, strikes_of, words
+from harness.reports.schedule_outcome import Strikes, strikes_of, strikes_text
 from harness.run import Run, RunAt
 from harness.run_location import Place
 from harness.verdict import BUG
@@ -77,11 +77,11 @@ def reading_of(folder: Place, verdict: Told, about: Told | None) -> Reading:
     if about is None or not isinstance(folder, Path):
         return Reading(accounts=tuple(Account(found=found) for found in findings))
     gathering = gathering_of(RunAt(folder=folder), verdict, about)
-    accounts = list(told_of(gathering, findings))
+    accounts = list(told_findings(gathering, findings))
     course = course_of_the_worst(gathering, findings)
     lines = summary(course) if course is not None else []
     if course is not None:
-        accounts[0] = replace(accounts[0], told_above=told_above(course))
+        accounts[0] = replace(accounts[0], told_above=heads_told_in_summary(course))
     return Reading(accounts=tuple(accounts), summary=tuple(lines),
                    strikes=strikes_of(gathering.files.nemesis, about), gathering=gathering)
 
@@ -99,7 +99,7 @@ def report(folder: Place, verdict: Told, about: Told | None, *, ruled: Ruling | 
     reading = reading_of(folder, verdict, about) if reading is None else reading
     parts = [f"{harmless(folder.resolve().name)}: {(ruled or ruling(verdict, about)).heading}"]
     parts += summarised(reading)
-    parts += [f"  ran        {ran(about)}", *struck(reading)] if about else []
+    parts += [f"  ran        {ran_text(about)}", *struck_text(reading)] if about else []
     parts += map(paragraph, reading.accounts)
     parts += unknowns(verdict.get("unknown") or ())
     parts += [f"  not made   {told}" for told in left_undone(verdict)]
@@ -113,29 +113,29 @@ def summarised(reading: Reading) -> list[str]:
     return [f"  {click.style(f'{head:<9}', bold=True)}  {line}" for head, line in reading.summary]
 
 
-def ran(about: Told) -> str:
+def ran_text(about: Told) -> str:
     """What was run, with which promises."""
     words = [f"{about.get('cluster', 'some')} cluster of {len(about.get('nodes') or ())}",
              *(f"{name} {about.get(name, '?')}" for name in ("rules", "workload")), *promises(about)]
     return ", ".join([*words, f"seed {about.get('seed', '?')}"])
 
 
-def struck(reading: Reading) -> list[str]:
+def struck_text(reading: Reading) -> list[str]:
     """What struck, in one line; none where nothing was to."""
-    told = words(reading.strikes)
+    told = strikes_text(reading.strikes)
     return [f"  struck by  {told}"] if told else []
 
 
 # -- findings -----------------------------------------------------------------------------------------------
 
 
-def told_of(gathering: Gathering, findings: Sequence[Told]) -> Iterator[Account]:
+def told_findings(gathering: Gathering, findings: Sequence[Told]) -> Iterator[Account]:
     """Every event with its paragraph; what is told of one is not told again of the next."""
     told: list[Evidence] = []
-    for event in events_of(gathering, findings):
+    for event in group_findings(gathering, findings):
         examples = event.root.get("examples") or ()
         evidence = gathering.of(event.root, examples[0]) if examples else None
-        parts = account(evidence, told) if evidence is not None else ()
+        parts = narrate_finding(evidence, told) if evidence is not None else ()
         yield Account(found=event.root, parts=parts, followers=tuple(event.followers))
         told += [evidence] if evidence is not None else []
 
@@ -149,9 +149,9 @@ def paragraph(account: Account) -> str:
     part of the same event, a line each."""
     found, parts = account.found, account.shown
     name = click.style(found["name"], bold=True)
-    lines = [f"  {name}: {many(found['count'], 'finding')}, {told_class(found)}", *headed(parts)]
+    lines = [f"  {name}: {many(found['count'], 'finding')}, {told_class(found)}", *with_heads(parts)]
     also = others(found, parts)
-    lines += headed([("also", other) for other in also]) if parts else [f"    {other}" for other in also]
+    lines += with_heads([("also", other) for other in also]) if parts else [f"    {other}" for other in also]
     lines += [f"    ... and {left_out(found)} more"] if left_out(found) else []
     return "\n".join([*lines, *followed(account.followers)])
 
@@ -178,7 +178,7 @@ def left_out(found: Told) -> int:
     return int(found["count"]) - min(LISTED, len(found.get("examples") or ()))
 
 
-def headed(parts: Iterable[Part], indent: int = 4) -> Iterator[str]:
+def with_heads(parts: Iterable[Part], indent: int = 4) -> Iterator[str]:
     """Sentences behind their heads, in lines of WIDTH."""
     for head, sentence in parts:
         first = f"{' ' * indent}{head:<7}"
@@ -238,7 +238,7 @@ def next_commands(folder: Place, verdict: Told, about: Told | None) -> list[str]
         return [f"  look       {harmless(shlex.join(look))}"]
     name = str(findings[0]["name"])
     typed = [("look", shlex.join([*look, "--finding", name])), ("why", f"floodmark explain {name}")]
-    once_more = reproduce_command.command(folder, about) if findings[0]["class"] == BUG else None
+    once_more = reproduce_command.reproduce_command(folder, about) if findings[0]["class"] == BUG else None
     typed += [("again", once_more)] if once_more else []
     return [f"  {head:<9}  {harmless(command)}" for head, command in typed]
 

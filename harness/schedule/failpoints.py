@@ -1,4 +1,4 @@
-"""The failpoints by name, what each may do, and whose they are: the harness's words for the broker's.
+"""Lists the failpoints: what each may do, and whose it is; the harness's words for the broker's.
 
 Written on both sides on purpose, like the codecs; a contract test holds them together. What a schedule says
 of a point: harness/schedule/entry.py.

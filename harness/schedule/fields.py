@@ -1,4 +1,4 @@
-"""The small words of schedules: names, numbers, partitions, flags; each refused by place, with what is valid.
+"""Reads the small fields of schedules (names, numbers, partitions, flags), and refuses by place.
 
 `at` is always the place, as people read it: `FILE: entry 3 (kill): nodes`.
 """
@@ -27,21 +27,22 @@ def refuse(at: str, what: str) -> NoReturn:
     raise UsageError(f"{at}: {what}")
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def fields_of(at: str, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        refuse(at, f"is {shown(value)}, should be an object")
+        refuse(at, f"is {quoted(value)}, should be an object")
     return value
 
 
-def only(at: str, fields: Mapping[str, Any], allowed: Sequence[str], *, needs: Sequence[str] = ()) -> None:
+def check_keys(at: str, fields: Mapping[str, Any], allowed: Sequence[str], *, needs: Sequence[str] = ()
+              ) -> None:
     for key in fields:
         if key not in allowed:
-            refuse(at, f"does not know the key {shown(key)}; valid: {', '.join(allowed)}")
+            refuse(at, f"does not know the key {quoted(key)}; valid: {', '.join(allowed)}")
     for key in needs:
         if key not in fields:
             refuse(at, f"has no `{key}`")
@@ -49,7 +50,7 @@ def only(at: str, fields: Mapping[str, Any], allowed: Sequence[str], *, needs: S
 
 def one_of(at: str, value: object, allowed: Collection[str]) -> str:
     if not isinstance(value, str) or value not in allowed:
-        refuse(at, f"is {shown(value)}; valid: {', '.join(allowed)}")
+        refuse(at, f"is {quoted(value)}; valid: {', '.join(allowed)}")
     return value
 
 
@@ -57,36 +58,36 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def whole(at: str, value: object, least: int = 0) -> int:
+def whole_number(at: str, value: object, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
-        refuse(at, f"is {shown(value)}, should be a whole number, {least} or more")
+        refuse(at, f"is {quoted(value)}, should be a whole number, {least} or more")
     return value
 
 
 def share(at: str, value: object, _: Known) -> float:
     if not is_number(value) or not 0 <= value <= 1:  # type: ignore[operator]
-        refuse(at, f"is {shown(value)}, should be a number from 0 to 1")
+        refuse(at, f"is {quoted(value)}, should be a number from 0 to 1")
     return float(value)  # type: ignore[arg-type]
 
 
 def flag(at: str, value: object, _: Known) -> bool:
     if not isinstance(value, bool):
-        refuse(at, f"is {shown(value)}, should be true or false")
+        refuse(at, f"is {quoted(value)}, should be true or false")
     return value
 
 
 def word(at: str, value: object, _: Known) -> str:
     if not isinstance(value, str) or not value or not value.isprintable() or len(value) > WORD_CHARS:
-        refuse(at, f"is {shown(value)}, should be a word")
+        refuse(at, f"is {quoted(value)}, should be a word")
     return value
 
 
 def number(at: str, value: object, _: Known) -> int:
-    return whole(at, value)
+    return whole_number(at, value)
 
 
 def partition(at: str, value: object, known: Known) -> int:
-    key = whole(at, value)
+    key = whole_number(at, value)
     if known.partitions is not None and key not in known.partitions:
         refuse(at, f"is {key}; valid: {', '.join(map(str, known.partitions))}")
     return key
@@ -94,27 +95,27 @@ def partition(at: str, value: object, known: Known) -> int:
 
 def partitions(at: str, value: object, known: Known) -> list[int]:
     if not isinstance(value, list) or not value:
-        refuse(at, f"is {shown(value)}, should be an array of partitions, at least one")
+        refuse(at, f"is {quoted(value)}, should be an array of partitions, at least one")
     return [partition(at, item, known) for item in value]
 
 
 def name(at: str, value: object, known: Known, *, roles: bool, pseudo: bool = False) -> str:
     if not isinstance(value, str) or not value:
-        refuse(at, f"names {shown(value)}, should be a node's name{' or a role' if roles else ''}")
+        refuse(at, f"names {quoted(value)}, should be a node's name{' or a role' if roles else ''}")
     valid = known.nodes
     if valid is not None and value not in valid and not (roles and value in ROLES) and not (
             pseudo and value == "clients"):
         all_names = [*valid, *(["clients"] if pseudo else []), *(sorted(ROLES) if roles else [])]
-        refuse(at, f"names {shown(value)}; valid: {', '.join(all_names)}")
+        refuse(at, f"names {quoted(value)}; valid: {', '.join(all_names)}")
     return value
 
 
 def names(at: str, value: object, known: Known, *, roles: bool, pseudo: bool = False) -> list[str]:
     if not isinstance(value, list):
-        refuse(at, f"is {shown(value)}, should be an array of names")
+        refuse(at, f"is {quoted(value)}, should be an array of names")
     return [name(at, item, known, roles=roles, pseudo=pseudo) for item in value]
 
 
-def player(at: str, value: object, known: Known) -> str:
+def node_or_role(at: str, value: object, known: Known) -> str:
     """One node, by name or by a role of its."""
     return name(at, value, known, roles=True)

@@ -1,4 +1,4 @@
-"""Schedules to and from JSON (run.json's `schedule`, `--schedule FILE`), read strictly; faults told by place.
+"""Reads schedules from JSON, strictly, and writes them: run.json's `schedule` and `--schedule FILE`.
 
 Rules
 1. A key, an f, a role, a field, a failpoint or an OP that is not known is refused, and the refusal lists the
@@ -22,21 +22,21 @@ from harness.schedule.entry import ACTS, EVERY, MOMENT_TIMEOUT_S, ROLES, Entry, 
 from harness.schedule.failpoints import ACTIONS, DELAY, POINTS, SCOPES, STANDING, Point
 from harness.schedule.fields import (
     Known,
+    check_keys,
     fields_of,
     flag,
     is_number,
     name,
     names,
+    node_or_role,
     number,
     one_of,
-    only,
     partition,
     partitions,
-    player,
+    quoted,
     refuse,
     share,
-    shown,
-    whole,
+    whole_number,
     word,
 )
 
@@ -52,39 +52,39 @@ _STATE = ("partition", "replica", "field", "is", "value")
 Read = Callable[[str, Any, Known], Any]
 
 
-def moment(at: str, value: object, known: Known) -> dict[str, Any]:
+def read_moment(at: str, value: object, known: Known) -> dict[str, Any]:
     """A moment as it is written, after all its parts were found good. UsageError says which is not."""
     fields = fields_of(at, value)
     kind = one_of(f"{at}.at", fields.get("at"), [*_PARTS, "state", "sequence", "first"])
     if THEN in fields:
-        whole(f"{at}.{THEN}", fields[THEN])
+        whole_number(f"{at}.{THEN}", fields[THEN])
     rest = {key: field for key, field in fields.items() if key not in ("at", THEN)}
     if kind == "state":
         _state(at, rest, known)
     elif kind in ("sequence", "first"):
-        only(at, fields, ("at", "of", THEN), needs=("of",))
+        check_keys(at, fields, ("at", "of", THEN), needs=("of",))
         if not isinstance(rest["of"], list) or not rest["of"]:
-            refuse(f"{at}.of", f"is {shown(rest['of'])}, should be an array of moments, at least one")
+            refuse(f"{at}.of", f"is {quoted(rest['of'])}, should be an array of moments, at least one")
         for position, item in enumerate(rest["of"]):
-            moment(f"{at}.of[{position}]", item, known)
+            read_moment(f"{at}.of[{position}]", item, known)
     else:
         must, may = _PARTS[kind]
-        only(at, fields, ("at", *must, *may, THEN), needs=tuple(must))
+        check_keys(at, fields, ("at", *must, *may, THEN), needs=tuple(must))
         for key, part in rest.items():
             ({**must, **may}[key])(f"{at}.{key}", part, known)
     return dict(fields)
 
 
-def failpoints(value: Mapping[str, Any], at: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def failpoint_moments(value: Mapping[str, Any], at: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The moments of failpoints in it, each with its place."""
     if value["at"] == "failpoint":
         yield at, value
     for position, part in enumerate(value.get("of", ())):
-        yield from failpoints(part, f"{at}.of[{position}]")
+        yield from failpoint_moments(part, f"{at}.of[{position}]")
 
 
 def _count(at: str, value: object, _: Known) -> int:
-    if whole(at, value) == 0:
+    if whole_number(at, value) == 0:
         refuse(at, "is 0, should be at least 1: the first is number 1")
     return value  # type: ignore[return-value]
 
@@ -99,9 +99,9 @@ def _node(at: str, value: object, known: Known) -> str:
 
 _PARTS: dict[str, tuple[dict[str, Read], dict[str, Read]]] = {  # at -> what it must have, what it may have
     "time": ({"time": number}, {"after_ns": number}),
-    "ack": ({"partition": partition, "count": _count}, {"leader": player}),
+    "ack": ({"partition": partition, "count": _count}, {"leader": node_or_role}),
     "after": ({"after_ns": number}, {}),
-    "failpoint": ({"node": player, "name": _point},
+    "failpoint": ({"node": node_or_role, "name": _point},
                   {"partition": partition, "epoch": number, "peer": _node, "offset": number,
                    "count": _count}),
 }
@@ -113,22 +113,22 @@ def _state(at: str, value: object, known: Known) -> None:
     fields = fields_of(at, value)
     for group in ("all", "any"):
         if group in fields:
-            only(at, fields, (group,))
+            check_keys(at, fields, (group,))
             if not isinstance(fields[group], list) or not fields[group]:
-                refuse(f"{at}.{group}", f"is {shown(fields[group])}, should be an array of states")
+                refuse(f"{at}.{group}", f"is {quoted(fields[group])}, should be an array of states")
             for position, item in enumerate(fields[group]):
                 _state(f"{at}.{group}[{position}]", item, known)
             return
     if "healthy" in fields:
-        only(at, fields, ("healthy",))
+        check_keys(at, fields, ("healthy",))
         if fields["healthy"] is not True:
-            refuse(f"{at}.healthy", f"is {shown(fields['healthy'])}, should be true")
+            refuse(f"{at}.healthy", f"is {quoted(fields['healthy'])}, should be true")
         return
     _condition(at, fields, known)
 
 
 def _condition(at: str, fields: Mapping[str, Any], known: Known) -> None:
-    only(at, fields, _STATE)
+    check_keys(at, fields, _STATE)
     for needed in ("field", "is", "value"):
         if needed not in fields:
             refuse(at, f"has no `{needed}` (nor is it all, any or healthy)")
@@ -137,7 +137,7 @@ def _condition(at: str, fields: Mapping[str, Any], known: Known) -> None:
     operator = one_of(f"{at}.is", fields["is"], allowed)
     value, place = fields["value"], f"{at}.value"
     if isinstance(value, dict):
-        only(place, value, ("partition", "replica", "field"))
+        check_keys(place, value, ("partition", "replica", "field"))
         if value.get("replica") == EVERY:
             refuse(f"{place}.replica", "is every, should be one replica")
         other = _observation(place, {"partition": fields.get("partition"), **value}, known)
@@ -159,7 +159,7 @@ def _observation(at: str, fields: Mapping[str, Any], known: Known) -> str:
         refuse(at, f"has no `replica`: whose? The controller knows only {', '.join(allowed)}")
     field = one_of(f"{at}.field", fields.get("field"), allowed)
     if replica is not None and replica != EVERY:
-        player(f"{at}.replica", replica, known)
+        node_or_role(f"{at}.replica", replica, known)
     if field not in OF_BROKER and fields.get("partition") is None:
         refuse(at, "has no `partition`")
     if fields.get("partition") is not None:
@@ -170,7 +170,7 @@ def _observation(at: str, fields: Mapping[str, Any], known: Known) -> str:
 def _literal(at: str, field: str, operator: str, value: object, known: Known) -> None:
     if field in NUMBERS:
         if isinstance(value, bool) or not isinstance(value, int):
-            refuse(at, f"is {shown(value)}, should be a number or an observation")
+            refuse(at, f"is {quoted(value)}, should be a number or an observation")
     elif field in OF_BROKER:
         flag(at, value, known)
     elif field == "isr" and operator in SAMENESS:
@@ -187,29 +187,29 @@ _ARM = ("name", "action", *CONDITIONS, "times", "skip", "for_ms", "scope")
 _RELEASE = ("name", "partition", "peer", "through_epoch", "keep")
 
 
-def armed(at: str, value: object, known: Known) -> dict[str, Any]:
+def read_arm(at: str, value: object, known: Known) -> dict[str, Any]:
     """The `point` of an arm."""
     fields = fields_of(at, value)
-    only(at, fields, _ARM, needs=("name", "action"))
+    check_keys(at, fields, _ARM, needs=("name", "action"))
     point = POINTS[one_of(f"{at}.name", fields["name"], POINTS)]
     if one_of(f"{at}.action", fields["action"], ACTIONS) not in point.actions:
-        refuse(f"{at}.action", f"is {shown(fields['action'])}, which does not fit {point.name} "
+        refuse(f"{at}.action", f"is {quoted(fields['action'])}, which does not fit {point.name} "
                                f"({point.stands}); valid: {', '.join(point.actions)}")
     if (fields["action"] == DELAY) != ("for_ms" in fields):
         refuse(at, "has no `for_ms`: how long is the delay" if fields["action"] == DELAY
                else f"takes no `for_ms`: {fields['action']} is no delay")
     if "for_ms" in fields:
-        whole(f"{at}.for_ms", fields["for_ms"], 1)
+        whole_number(f"{at}.for_ms", fields["for_ms"], 1)
     if one_of(f"{at}.scope", fields.get("scope", SCOPES[0]), SCOPES) == "broker":
         one_of(f"{at}.action (scope broker)", fields["action"], STANDING)
     _conditions(at, fields, known)
     return dict(fields)
 
 
-def released(at: str, value: object, known: Known) -> dict[str, Any]:
+def read_release(at: str, value: object, known: Known) -> dict[str, Any]:
     """The `point` of a release."""
     fields = fields_of(at, value)
-    only(at, fields, _RELEASE)
+    check_keys(at, fields, _RELEASE)
     if "name" in fields:
         one_of(f"{at}.name", fields["name"], POINTS)
     if "through_epoch" in fields and fields.get("name") != "C.elected":
@@ -218,7 +218,7 @@ def released(at: str, value: object, known: Known) -> dict[str, Any]:
     return dict(fields)
 
 
-def fits(at: str, f: str, nodes: Iterable[str], point: Mapping[str, Any]) -> None:
+def refuse_foreign_points(at: str, f: str, nodes: Iterable[str], point: Mapping[str, Any]) -> None:
     """Whether these nodes have such a point: the controller its own, brokers theirs."""
     named = point.get("name")
     for node in nodes:
@@ -228,12 +228,12 @@ def fits(at: str, f: str, nodes: Iterable[str], point: Mapping[str, Any]) -> Non
                                    f"valid there: {', '.join(_points_of(node))}")
 
 
-def every_moment_is_armed(source: str, schedule: Sequence[Entry]) -> None:
+def refuse_unarmed_moments(source: str, schedule: Sequence[Entry]) -> None:
     """Refuses the first moment of a failpoint that no entry before has armed."""
     arms: list[_Armed] = []
     for position, entry in enumerate(schedule):
         place = f"{source}: entry {position} ({entry.f}): moment"
-        for at, asked in failpoints(entry.moment, place) if entry.moment is not None else ():
+        for at, asked in failpoint_moments(entry.moment, place) if entry.moment is not None else ():
             if not any(one.answers(asked) for one in arms):
                 there = ", ".join(str(one) for one in arms) or "nothing"
                 refuse(at, f"waits for {asked['name']} at {asked['node']}, which no entry before has armed "
@@ -252,14 +252,14 @@ class _Armed:
         same = self.node == asked["node"] or (
             bool({self.node, asked["node"]} & (ROLES - {CONTROLLER})) and CONTROLLER not in (
                 self.node, asked["node"]))
-        return same and fits_point(self.point, asked)
+        return same and point_matches(self.point, asked)
 
     def __str__(self) -> str:
         where = "".join(f" {key} {self.point[key]}" for key in CONDITIONS if key in self.point)
         return f"{self.point['name']} at {self.node}{where}"
 
 
-def fits_point(point: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+def point_matches(point: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
     """Whether what is armed can be what is asked: one name, and no condition that says otherwise."""
     return point["name"] == asked["name"] and all(
         point[key] == asked[key] for key in CONDITIONS if key in point and key in asked)
@@ -325,11 +325,11 @@ def read(data: object, *, source: str = "schedule", nodes: Sequence[str] | None 
          partitions: Sequence[int] | None = None) -> Schedule:
     """From JSON values to a schedule. Names are checked against `nodes` and `partitions` where given."""
     if not isinstance(data, list):
-        refuse(source, f"is {shown(data)}, should be an array of entries")
+        refuse(source, f"is {quoted(data)}, should be an array of entries")
     known = Known(nodes=None if nodes is None else tuple(nodes),
                   partitions=None if partitions is None else tuple(partitions))
     schedule = tuple(_entry(f"{source}: entry {position}", item, known) for position, item in enumerate(data))
-    every_moment_is_armed(source, schedule)
+    refuse_unarmed_moments(source, schedule)
     return schedule
 
 
@@ -358,23 +358,23 @@ def _entry(at: str, item: object, known: Known) -> Entry:
         refuse(at, "has no `f`: what is to be done")
     f = one_of(f"{at}: f", fields["f"], sorted(_FORMS))
     form, at = _FORMS[f], f"{at} ({f})"
-    only(at, fields, (*_COMMON, *form.args), needs=form.needs)
+    check_keys(at, fields, (*_COMMON, *form.args), needs=form.needs)
     nodes = tuple(names(f"{at}: nodes", fields.get("nodes", []), known, roles=True))
     if form.nodes == "must" and not nodes:
         refuse(at, "has no `nodes`: who is meant, names or roles")
     if form.nodes == "none" and nodes:
         refuse(at, "takes no `nodes`")
     args = {key: form.args[key](f"{at}: {key}", fields[key], known) for key in fields if key not in _COMMON}
-    _together(at, f, nodes, args)
+    _check_combinations(at, f, nodes, args)
     raw = fields.get("moment")
-    when = None if raw is None else moment(f"{at}: moment", raw, known)
+    when = None if raw is None else read_moment(f"{at}: moment", raw, known)
     timeout_s = fields.get("timeout_s", MOMENT_TIMEOUT_S)
     if not is_number(timeout_s) or not 0 < timeout_s <= 3600:
-        refuse(f"{at}: timeout_s", f"is {shown(timeout_s)}, should be seconds, more than 0, at most 3600")
+        refuse(f"{at}: timeout_s", f"is {quoted(timeout_s)}, should be seconds, more than 0, at most 3600")
     return Entry(f=f, nodes=nodes, moment=when, timeout_s=float(timeout_s), args=args)
 
 
-def _together(at: str, f: str, nodes: tuple[str, ...], args: Mapping[str, Any]) -> None:
+def _check_combinations(at: str, f: str, nodes: tuple[str, ...], args: Mapping[str, Any]) -> None:
     """What must, or must not, stand beside one another."""
     if f in ("cut", "packet", "reset") and bool(nodes) == ("grudge" in args):
         refuse(at, "needs either `grudge` (whom each node does not hear) or `nodes` (to be set apart)")
@@ -383,7 +383,7 @@ def _together(at: str, f: str, nodes: tuple[str, ...], args: Mapping[str, Any]) 
     if f == "power_cut" and "keep" in args and "keep_share" in args:
         refuse(at, "takes `keep` or `keep_share`, not both")
     if f in ("arm", "release"):
-        fits(at, f, nodes, args.get("point", {}))
+        refuse_foreign_points(at, f, nodes, args.get("point", {}))
 
 
 def _grudge(at: str, value: object, known: Known) -> dict[str, list[str]]:
@@ -400,21 +400,21 @@ def _keep(at: str, value: object, known: Known) -> dict[str, int]:
     kept = fields_of(at, value)
     for key in kept:
         if not key.isdecimal():
-            refuse(at, f"has the key {shown(key)}, should be a partition")
+            refuse(at, f"has the key {quoted(key)}, should be a partition")
         partition(at, int(key), known)
-    return {key: whole(f"{at}.{key}", leo) for key, leo in kept.items()}
+    return {key: whole_number(f"{at}.{key}", leo) for key, leo in kept.items()}
 
 
 def _sends(at: str, value: object, known: Known) -> list[dict[str, int]]:
     if not isinstance(value, list) or not value:
-        refuse(at, f"is {shown(value)}, should be an array of micro-sends, at least one")
+        refuse(at, f"is {quoted(value)}, should be an array of micro-sends, at least one")
     sends = []
     for position, item in enumerate(value):
         place = f"{at}[{position}]"
         micro = fields_of(place, item)
-        only(place, micro, ("partition", "value"), needs=("partition", "value"))
+        check_keys(place, micro, ("partition", "value"), needs=("partition", "value"))
         sends.append({"partition": partition(f"{place}.partition", micro["partition"], known),
-                      "value": whole(f"{place}.value", micro["value"])})
+                      "value": whole_number(f"{place}.value", micro["value"])})
     if len({micro["partition"] for micro in sends}) > 1:
         refuse(at, "name several partitions: an op sends to one")
     return sends
@@ -424,21 +424,21 @@ def _acks(at: str, value: object, _: Known) -> str:
     return one_of(at, value, ACKS)
 
 
-def _damaged(at: str, value: object, _: Known) -> str:
+def _disk_damage(at: str, value: object, _: Known) -> str:
     return one_of(at, value, DISKS_DAMAGED)
 
 
-def _bad(at: str, value: object, _: Known) -> str:
+def _disk_fault(at: str, value: object, _: Known) -> str:
     return one_of(at, value, DISKS_BAD)
 
 
 def _positive(at: str, value: object, _: Known) -> int:
-    return whole(at, value, 1)
+    return whole_number(at, value, 1)
 
 
-def _offset(at: str, value: object, _: Known) -> int:
+def _clock_offset(at: str, value: object, _: Known) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < abs(value) < 2**40:
-        refuse(at, f"is {shown(value)}, should be milliseconds, more or less than 0")
+        refuse(at, f"is {quoted(value)}, should be milliseconds, more or less than 0")
     return value
 
 
@@ -456,22 +456,24 @@ _FORMS: dict[str, _Form] = {
     "cut": _Form(nodes="may", args={"grudge": _grudge, "kind": word, "reset": flag, "partition": partition}),
     "heal": _Form(nodes="none"),
     "power_cut": _Form(nodes="must", args={"keep": _keep, "keep_share": share, "partition": partition}),
-    "elect": _Form(nodes="none", args={"partitions": partitions, "unclean": flag, "leader": player}),
+    "elect": _Form(nodes="none", args={"partitions": partitions, "unclean": flag, "leader": node_or_role}),
     "packet": _Form(nodes="may", args={"grudge": _grudge, "kind": word, "loss": share, "delay_ms": number,
                                        "jitter_ms": number, "rate_kbit": _positive, "partition": partition}),
     "reset": _Form(nodes="may", args={"grudge": _grudge, "kind": word, "partition": partition}),
-    "disk": _Form(nodes="must", args={"kind": _damaged, "partition": partition}, needs=("kind",)),
-    "bad_disk": _Form(nodes="must", args={"kind": _bad, "partition": partition}, needs=("kind",)),
-    "clock": _Form(nodes="must", args={"offset_ms": _offset, "partition": partition}, needs=("offset_ms",)),
+    "disk": _Form(nodes="must", args={"kind": _disk_damage, "partition": partition}, needs=("kind",)),
+    "bad_disk": _Form(nodes="must", args={"kind": _disk_fault, "partition": partition}, needs=("kind",)),
+    "clock": _Form(nodes="must", args={"offset_ms": _clock_offset, "partition": partition},
+                   needs=("offset_ms",)),
     "memory": _Form(nodes="must", args={"limit_mb": _positive, "partition": partition}, needs=("limit_mb",)),
     **dict.fromkeys(("mend_disk", "reset_clock", "free_memory"), _ON_NODES),
-    "arm": _Form(nodes="must", args={"point": armed, "partition": partition}, needs=("point",)),
-    "release": _Form(nodes="must", args={"point": released, "partition": partition}),
-    "send": _Form(nodes="none", args={"sends": _sends, "acks": _acks, "to": player, "nowait": flag,
+    "arm": _Form(nodes="must", args={"point": read_arm, "partition": partition}, needs=("point",)),
+    "release": _Form(nodes="must", args={"point": read_release, "partition": partition}),
+    "send": _Form(nodes="none", args={"sends": _sends, "acks": _acks, "to": node_or_role, "nowait": flag,
                                         "client": number}, needs=("sends",)),
-    "poll": _Form(nodes="none", args={"partitions": partitions, "from": player, "offset": number,
+    "poll": _Form(nodes="none", args={"partitions": partitions, "from": node_or_role, "offset": number,
                                       "client": number}, needs=("partitions",)),
-    "list_offsets": _Form(nodes="none", args={"partitions": partitions, "from": player, "client": number},
+    "list_offsets": _Form(nodes="none", args={"partitions": partitions, "from": node_or_role,
+                                              "client": number},
                           needs=("partitions",)),
     "wait": _Form(nodes="none", needs=("moment",)),
 }

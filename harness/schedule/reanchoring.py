@@ -20,7 +20,7 @@ from typing import Any
 
 from harness.faults import FAULTS, MENDING
 from harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
-from harness.schedule.schedule_history import Past, Strike
+from harness.schedule.schedule_history import ScheduleHistory, Strike
 
 LONGEST_S = 3600.0  # that a schedule's time-out may be
 STATE_TIMEOUT_S = 10.0  # what had come of the fault before by then comes within sessions and lags, or not
@@ -47,7 +47,7 @@ class AnchorBasis:
     """What anchors go by. focus: the partition whose acks and leader count, most often that of the finding;
     None: the first that the struck node led, or the first of all."""
 
-    past: Past
+    past: ScheduleHistory
     partitions: tuple[int, ...]
     focus: int | None = None
 

@@ -1,4 +1,4 @@
-"""What a saved history tells of its schedule: which entry struck when, whom and where, and when acks came.
+"""Reads from a saved history when each entry of its schedule struck, whom and where, and when acks came.
 
 Rules
 1. The history alone is asked. Entries leave their lines in the schedule's order; a line of the nemesis that
@@ -53,7 +53,7 @@ class Acks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class ScheduleHistory:
     """A history in the schedule's terms."""
 
     strikes: Mapping[int, Strike]  # by position in the schedule
@@ -68,12 +68,12 @@ class Past:
         return 0 if position == 0 else self.done[position - 1]
 
 
-def past_of(ops: Iterable[Op], schedule: Schedule) -> Past:
+def read_schedule_history(ops: Iterable[Op], schedule: Schedule) -> ScheduleHistory:
     """One pass over the history."""
     reading = _Reading(schedule)
     for op in ops:
         reading.take(op)
-    return Past(strikes=reading.strikes, done=_done(schedule, reading.strikes), partitions={
+    return ScheduleHistory(strikes=reading.strikes, done=_done(schedule, reading.strikes), partitions={
         partition: Acks(times=tuple(time for time, _ in acked), invoked=tuple(asked for _, asked in acked))
         for partition, acked in reading.acked.items()})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import GOLDEN, edit_run, floodmark, golden, verdict
 
-from harness.commands.demo import acts
+from harness.commands.demo import demo_acts
 from harness.commands.run import planned, record
 from harness.commands.scenario_runs import options_of
 
@@ -17,7 +17,7 @@ from harness.commands.scenario_runs import options_of
 def test_a_loss_is_had_again_from_its_folder(tmp_path: Path) -> None:
     """Same finding, same partition; the new run is linked to the first; the first, moved, is not touched."""
     first = tmp_path / "first"
-    loss = acts()[0]
+    loss = demo_acts()[0]
     record(planned(options_of(loss, "local", tmp_path / "made"), loss.scenario.schedule))
     shutil.move(tmp_path / "made", first)
     shutil.rmtree(first / "nodes")

@@ -63,7 +63,7 @@ def test_a_run_is_made_judged_and_told(tmp_path: Path, monkeypatch: pytest.Monke
 def assert_it_can_be_had_again(folder: Path) -> None:
     """The command that a report would print exists, and makes the same plan."""
     about = run_json(folder)
-    assert reproduce_command.command(folder, about) == f"floodmark reproduce {folder}"
+    assert reproduce_command.reproduce_command(folder, about) == f"floodmark reproduce {folder}"
     first = read_first(folder, None)
     plan = planned(options_of(first, folder.parent / "again", 1), tuple(one.now for one in first.anchors))
     assert [entry.f for entry in plan.schedule] == [entry["f"] for entry in about["schedule"]]

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from harness.cluster.broker_cluster import BrokerCluster
 from harness.cluster.containers.clocks import Clocks
 from harness.cluster.containers.cluster import containers_cluster
-from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.engine_resources import EngineResources
 from harness.cluster.containers.memory_limits import HIGHEST, WHY, MemoryLimits
 from harness.cluster.containers.pods import Pods
 from harness.errors import FloodmarkError
@@ -39,7 +39,7 @@ class Stage:
         assert cluster._house is not None
         assert isinstance(cluster._house.hosts, Pods)
         self.pods = cluster._house.hosts
-        self.lab: Lab = self.clocks._lab
+        self.lab: EngineResources = self.clocks._lab
 
     def ahead_s(self, name: str) -> float:
         """By how much the clock was ahead that stamped the last line of its log; now, if it is a new line."""
@@ -162,7 +162,7 @@ def test_mending_looks_at_the_clock_itself(tmp_path: Path) -> None:
 
 
 def test_a_cluster_without_the_library_says_so(tmp_path: Path) -> None:
-    clocks = Clocks(Lab(tmp_path, ("n1",), clocks=False))
+    clocks = Clocks(EngineResources(tmp_path, ("n1",), clocks=False))
 
     with pytest.raises(FloodmarkError, match="n1 cannot be set off: the cluster has no libfaketime"):
         asyncio.run(clocks.bump("n1", 5))

@@ -15,7 +15,7 @@ from docker.types import Mount
 from harness.cluster.containers import engine_resources
 from harness.cluster.containers.cluster import containers_cluster
 from harness.cluster.containers.engine_client import connect
-from harness.cluster.containers.engine_resources import MOUNTED, Lab
+from harness.cluster.containers.engine_resources import MOUNTED, EngineResources
 from harness.cluster.containers.sweep import remove_run
 from harness.errors import FloodmarkError
 
@@ -66,8 +66,8 @@ def test_an_engine_that_sees_other_folders_is_on_another_machine(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o777)
     monkeypatch.setattr(engine_resources, "KEEPER_S", 1.0)
-    monkeypatch.setattr(Lab, "mount", lambda _lab: Mount(MOUNTED, str(elsewhere), type="bind"))
-    lab = Lab(tmp_path / "work", ("n1",))
+    monkeypatch.setattr(EngineResources, "mount", lambda _lab: Mount(MOUNTED, str(elsewhere), type="bind"))
+    lab = EngineResources(tmp_path / "work", ("n1",))
 
     async def story() -> None:
         with pytest.raises(FloodmarkError, match="the engine must run on this machine"):

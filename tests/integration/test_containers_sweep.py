@@ -9,7 +9,7 @@ from container_stage import NODES, Stage, argv_of_harness, left, running, wait_u
 
 from harness.cluster.containers.disks import Volumes
 from harness.cluster.containers.engine_client import connect
-from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.engine_resources import EngineResources
 from harness.cluster.containers.sweep import (
     KEEPER,
     LABEL,
@@ -67,7 +67,7 @@ def test_a_killed_harness_takes_its_cluster_along_and_the_next_start_sweeps_it(t
 def test_two_sweeps_at_once_are_no_error(tmp_path: Path) -> None:
     """What is gone already, or about to go, is no trouble; a hook is called for the dead run."""
     run = killed("lab", tmp_path)
-    lab = Lab(tmp_path, NODES)
+    lab = EngineResources(tmp_path, NODES)
     Volumes(lab)  # so that whatever dead run is met here is swept as a whole
     outcomes: list[dict[str, str | None]] = []
     hooked: list[str] = []

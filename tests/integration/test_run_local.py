@@ -31,7 +31,7 @@ def made(folder: Path, *, workload: str = "log", schedule: Schedule = (), **chan
         "folder": folder, "run_id": RUN_ID, "version": "0", "commit": "0", "seed": 5, "rules": "kip-320",
         "cluster": cluster, "partitions": partitions, "schedule": schedule, "duration_s": 3.0,
         "concurrency": concurrency, "rate": 500.0,
-        "striker": catalog.striker(cluster, partitions),
+        "schedule_runner": catalog.schedule_runner(cluster, partitions),
         "workload": catalog.workload(workload, WorkloadSettings(
             run_id=RUN_ID, seed=5, partitions=partitions, addresses=cluster.addresses, acks="all",
             concurrency=concurrency, first_value=runner.first_free_value(schedule))),

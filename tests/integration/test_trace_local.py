@@ -28,7 +28,7 @@ def made(folder: Path, schedule: Schedule = (), *, traced: bool = True, **change
     plan: dict[str, Any] = {
         "folder": folder, "run_id": settings.run_id, "version": "0", "commit": "0", "seed": 5,
         "rules": "kip-320", "cluster": cluster, "partitions": partitions, "schedule": schedule,
-        "duration_s": 0.5, "concurrency": 8, "striker": catalog.striker(cluster, partitions),
+        "duration_s": 0.5, "concurrency": 8, "schedule_runner": catalog.schedule_runner(cluster, partitions),
         "workload": catalog.workload("log", settings), **changes,
     }  # fmt: skip
     return runner.RunPlan(**plan)

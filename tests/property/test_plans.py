@@ -12,10 +12,10 @@ from harness.errors import UsageError
 from harness.faults import FAULTS
 from harness.schedule.entry import Entry, Schedule
 from harness.schedule.json_form import read, write
-from nemesis.active_faults import Ledger
+from nemesis.active_faults import ActiveFaults
 from nemesis.budget import overspends
 from nemesis.fault_patterns import MAKERS
-from nemesis.random_plans import known, plan
+from nemesis.random_plans import known_nemeses, plan
 
 names = st.lists(st.sampled_from(sorted(MAKERS)), min_size=1, unique=True)
 sizes = st.integers(1, 5)
@@ -28,9 +28,9 @@ def made(chosen: Sequence[str], seed: int, count: int, **how: Any) -> Schedule:
                 **{"duration_s": 30.0, "interval_s": 5.0, **how})
 
 
-def ledgers(schedule: Schedule) -> list[Ledger]:
+def ledgers(schedule: Schedule) -> list[ActiveFaults]:
     """What is in force after each entry."""
-    found, ledger = [], Ledger()
+    found, ledger = [], ActiveFaults()
     for entry in schedule:
         if entry.f in FAULTS:
             ledger = ledger.after(entry.f, entry.nodes or ("cut",))
@@ -59,7 +59,7 @@ def test_all_is_mended_before_the_end(chosen: list[str], seed: int, count: int, 
 
     assert times == sorted(times)
     assert all(time <= 29 * 10**9 for time in times)
-    assert not schedule or ledgers(schedule)[-1] == Ledger()
+    assert not schedule or ledgers(schedule)[-1] == ActiveFaults()
 
 
 @settings(max_examples=100)
@@ -69,9 +69,9 @@ def test_the_budget_is_kept(chosen: list[str], seed: int, count: int, interval_s
     schedule = made(chosen, seed, count, interval_s=interval_s)
 
     assert overspends(schedule) == ()
-    for entry, before in zip(schedule, [Ledger(), *ledgers(schedule)], strict=False):
+    for entry, before in zip(schedule, [ActiveFaults(), *ledgers(schedule)], strict=False):
         if entry.moment and "healthy" in entry.moment:
-            assert before == Ledger()  # or it would wait for what only a later entry mends
+            assert before == ActiveFaults()  # or it would wait for what only a later entry mends
 
 
 @settings(max_examples=60)
@@ -90,9 +90,9 @@ def test_some_node_lives(chosen: list[str], seed: int, count: int) -> None:
 def test_an_orderly_stop_finds_the_links_whole(seed: int) -> None:
     """A broker that cannot reach its controller does not hand its leadership over."""
     schedule = made(list(MAKERS), seed, 3, interval_s=0.5)
-    for entry, before in zip(schedule, [Ledger(), *ledgers(schedule)], strict=False):
+    for entry, before in zip(schedule, [ActiveFaults(), *ledgers(schedule)], strict=False):
         if entry.f == "stop":
-            assert before == Ledger()
+            assert before == ActiveFaults()
 
 
 def test_each_nemesis_does_what_it_says() -> None:
@@ -118,11 +118,11 @@ def test_overspending_goes_beyond() -> None:
 
 def test_names() -> None:
     """Each once, in their own order, which is the catalogue's; and what is no nemesis."""
-    assert known(["cut", "crash", "cut"]) == ("crash", "cut")
+    assert known_nemeses(["cut", "crash", "cut"]) == ("crash", "cut")
     assert tuple(MAKERS) == NEMESES + MORE_NEMESES
     assert made([], 1, 3) == ()
     with pytest.raises(UsageError, match="no nemesis crush; valid: crash, restart"):
-        known(["crush"])
+        known_nemeses(["crush"])
 
 
 HEALTHY = {"at": "state", "healthy": True}

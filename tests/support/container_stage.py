@@ -12,7 +12,7 @@ from harness.client.client import Client, ClientConfig
 from harness.cluster.broker_cluster import BrokerCluster
 from harness.cluster.containers.cluster import containers_cluster
 from harness.cluster.containers.engine_client import connect
-from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.engine_resources import EngineResources
 from harness.cluster.containers.pods import Pods
 from harness.cluster.containers.sweep import LABEL_RUN
 from harness.op import Send, Type
@@ -82,7 +82,7 @@ class Stage:
         return self.cluster._house.hosts
 
     @property
-    def lab(self) -> Lab:
+    def lab(self) -> EngineResources:
         return self.pods._lab
 
     async def begin(self, specs: Sequence[PartitionSpec] = SPECS) -> None:

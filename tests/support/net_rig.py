@@ -12,7 +12,7 @@ from typing import Any
 import net_peer
 from docker.types import EndpointConfig
 
-from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.engine_resources import EngineResources
 from harness.cluster.containers.network import Rules
 from harness.cluster.ports import HOST, Ports
 
@@ -25,7 +25,7 @@ class Rig:
     """Their ports on loopback, by name: of the broker (9092) and of the control socket (9090)."""
 
     def __init__(self, folder: Path, ports: Ports) -> None:
-        self.lab = Lab(folder / "work", NODES)
+        self.lab = EngineResources(folder / "work", NODES)
         self.broker = {name: ports.choose() for name in self.lab.names}
         self.control = {name: ports.choose() for name in self.lab.names}
 

@@ -13,7 +13,7 @@ from command_line import floodmark
 from checkers.text.explain import EXPLANATIONS
 from checkers.text.semantics import FACTS, PERMISSIONS
 from harness.cli import main
-from harness.commands.explain import PERMITS, known
+from harness.commands.explain import PERMITS, parts_of
 
 PAGE = Path(__file__).parents[2] / "harness" / "README.md"
 # Left out, these say nothing: a file is not written, a question not asked.
@@ -56,7 +56,7 @@ def test_explain_alone_lists_every_name_with_its_meaning_on_one_line() -> None:
     assert all(meaning.strip() and "..." not in meaning for meaning in listed.values())
     assert max(map(len, rows.splitlines())) <= 120
     assert PERMITS.keys() == PERMISSIONS.keys()
-    assert all(known(name) for name in list(listed)[:-1])
+    assert all(parts_of(name) for name in list(listed)[:-1])
     assert "floodmark explain NAME" in more
 
 

@@ -30,7 +30,8 @@ def read(layout: Layout, name: str) -> dict[str, str]:
 
 def test_what_the_user_gives_wins_and_other_keys_pass() -> None:
     """Kafka knows more keys than a test cluster has wishes for."""
-    chosen = broker_properties.settings({"min.insync.replicas": "1", "log.segment.bytes": "4096"}, nodes=3)
+    chosen = broker_properties.broker_settings({"min.insync.replicas": "1", "log.segment.bytes": "4096"},
+                                               nodes=3)
 
     assert chosen["min.insync.replicas"] == "1"
     assert chosen["log.segment.bytes"] == "4096"
@@ -39,7 +40,7 @@ def test_what_the_user_gives_wins_and_other_keys_pass() -> None:
 
 def test_a_topics_word_sets_what_brokers_call_the_same() -> None:
     """flush.messages is a topic's; ignored by a broker it would leave run.json claiming what is not kept."""
-    chosen = broker_properties.settings({"flush.messages": "1"}, nodes=3)
+    chosen = broker_properties.broker_settings({"flush.messages": "1"}, nodes=3)
 
     assert chosen["log.flush.interval.messages"] == "1"
     assert "flush.messages" not in chosen
@@ -47,20 +48,20 @@ def test_a_topics_word_sets_what_brokers_call_the_same() -> None:
 
 def test_a_small_cluster_asks_for_no_more_replicas_than_it_has() -> None:
     """One node alone must still be able to ack."""
-    assert broker_properties.settings({}, nodes=1)["min.insync.replicas"] == "1"
-    assert broker_properties.settings({}, nodes=1)["default.replication.factor"] == "1"
+    assert broker_properties.broker_settings({}, nodes=1)["min.insync.replicas"] == "1"
+    assert broker_properties.broker_settings({}, nodes=1)["default.replication.factor"] == "1"
 
 
 @pytest.mark.parametrize("key", ["listeners", "node.id", "floodmark.rules", "log.dirs"])
 def test_keys_that_tie_a_node_to_its_place_are_refused(key: str) -> None:
     """They would be the same for all nodes."""
     with pytest.raises(UsageError, match=key):
-        broker_properties.settings({key: "x"}, nodes=3)
+        broker_properties.broker_settings({key: "x"}, nodes=3)
 
 
 def test_run_json_tells_integers_from_booleans_from_words() -> None:
     """And names the rules in force."""
-    config = broker_properties.typed({"a": "-1", "b": "TRUE", "c": "false", "d": "snappy", "e": "1.5"},
+    config = broker_properties.typed_config({"a": "-1", "b": "TRUE", "c": "false", "d": "snappy", "e": "1.5"},
                               rules="kip-320", bugs=["ack-before-isr"])
 
     assert config == {"a": -1, "b": True, "c": False, "d": "snappy", "e": "1.5",
@@ -70,7 +71,7 @@ def test_run_json_tells_integers_from_booleans_from_words() -> None:
 def test_directly_everybody_dials_listeners(tmp_path: Path, ports: Ports) -> None:
     """What is advertised is where a broker listens, and there are no links."""
     layout = lay_out(tmp_path, NODES, proxied=False, ports=ports, first_port=None)
-    layout.write(broker_properties.settings({}, nodes=3), rules="kip-320", bugs=())
+    layout.write(broker_properties.broker_settings({}, nodes=3), rules="kip-320", bugs=())
 
     for node in NODES:
         keys = read(layout, node)
@@ -83,7 +84,7 @@ def test_directly_everybody_dials_listeners(tmp_path: Path, ports: Ports) -> Non
 def test_proxied_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
     """Clients, brokers and controller each have a link of their own to whomever they dial."""
     layout = lay_out(tmp_path, NODES, proxied=True, ports=ports, first_port=None)
-    layout.write(broker_properties.settings({}, nodes=3), rules="kip-320", bugs=["a", "b"])
+    layout.write(broker_properties.broker_settings({}, nodes=3), rules="kip-320", bugs=["a", "b"])
 
     keys = read(layout, "n2")
     links = layout.links
@@ -101,7 +102,7 @@ def test_proxied_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
 def test_nothing_of_ours_lies_in_a_brokers_log_directory(tmp_path: Path, ports: Ports) -> None:
     """It is Kafka's own, and read as such."""
     layout = lay_out(tmp_path, NODES, proxied=True, ports=ports, first_port=None)
-    layout.write(broker_properties.settings({}, nodes=3), rules="kip-320", bugs=())
+    layout.write(broker_properties.broker_settings({}, nodes=3), rules="kip-320", bugs=())
 
     for node in NODES:
         place = layout.places[node]
@@ -116,7 +117,7 @@ def test_every_process_writes_a_trace_outside_its_log_directory_unless_told_not_
 ) -> None:
     """A power cut or a wiped disk spares it."""
     layout = lay_out(tmp_path, NODES, proxied=False, ports=ports, first_port=None)
-    layout.write(broker_properties.settings({}, nodes=3), rules="kip-320", bugs=())
+    layout.write(broker_properties.broker_settings({}, nodes=3), rules="kip-320", bugs=())
     files = {name: tmp_path / "work" / f"{name}.trace" for name in (*NODES, CONTROLLER)}
     assert {name: Path(read(layout, name)["floodmark.trace"]) for name in files} == files
     raw = layout.raw_traces([PartitionSpec(key=4, topic="log", partition=1, replicas=NODES)])
@@ -125,11 +126,11 @@ def test_every_process_writes_a_trace_outside_its_log_directory_unless_told_not_
     assert raw.names == {1: "n1", 2: "n2", 3: "n3", 100: CONTROLLER}
 
     silent = lay_out(tmp_path / "2", NODES, proxied=False, ports=ports, first_port=None, trace=False)
-    silent.write(broker_properties.settings({}, nodes=3), rules="kip-320", bugs=())
+    silent.write(broker_properties.broker_settings({}, nodes=3), rules="kip-320", bugs=())
     assert "floodmark.trace" not in read(silent, "n1")
     assert silent.raw_traces([]) is None
     with pytest.raises(UsageError, match=r"floodmark\.trace"):
-        broker_properties.settings({"floodmark.trace": "x"}, nodes=3)
+        broker_properties.broker_settings({"floodmark.trace": "x"}, nodes=3)
 
 
 def test_fixed_ports_follow_one_another_or_are_told_as_taken(tmp_path: Path, ports: Ports) -> None:
@@ -161,7 +162,7 @@ def broker(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def look(truth: dict[str, Any] | None, **brokers: dict[str, Any]) -> views.View:
-    return views.view(views.Names(NODES, [SPEC]), time_ns=7, controller=truth, brokers=brokers,
+    return views.view_from_answers(views.Names(NODES, [SPEC]), time_ns=7, controller=truth, brokers=brokers,
                       running=frozenset(NODES))
 
 

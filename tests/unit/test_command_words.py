@@ -92,14 +92,14 @@ def test_a_run_is_had_again_from_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "my run"
     folder.mkdir()
     (folder / "history.jsonl").touch()
-    assert reproduce_command.command(folder, ABOUT) == f"floodmark reproduce '{folder}'"
+    assert reproduce_command.reproduce_command(folder, ABOUT) == f"floodmark reproduce '{folder}'"
     with_finding = f"floodmark reproduce '{folder}' --finding duplicate"
-    assert reproduce_command.command(folder, ABOUT, "duplicate") == with_finding
+    assert reproduce_command.reproduce_command(folder, ABOUT, "duplicate") == with_finding
 
 
 def test_a_run_without_its_history_is_not_had_again(tmp_path: Path) -> None:
     """Where its faults struck stands there."""
-    assert reproduce_command.command(tmp_path, ABOUT) is None
+    assert reproduce_command.reproduce_command(tmp_path, ABOUT) is None
 
 
 @pytest.mark.parametrize("change", [
@@ -107,7 +107,7 @@ def test_a_run_without_its_history_is_not_had_again(tmp_path: Path) -> None:
     {"guarantees": None}, {"partitions": {"0": {}}}])
 def test_a_run_of_somebody_elses_making_is_not_had_again(change: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").touch()
-    assert reproduce_command.command(tmp_path, ABOUT) is not None
-    assert reproduce_command.command(tmp_path, {**ABOUT, **change}) is None
+    assert reproduce_command.reproduce_command(tmp_path, ABOUT) is not None
+    assert reproduce_command.reproduce_command(tmp_path, {**ABOUT, **change}) is None
     lacking = {key: value for key, value in ABOUT.items() if key not in change}
-    assert reproduce_command.command(tmp_path, lacking) is None
+    assert reproduce_command.reproduce_command(tmp_path, lacking) is None

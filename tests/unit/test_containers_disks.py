@@ -51,21 +51,23 @@ def test_the_fault_program_and_the_harness_count_alike(disk: Disk, shutdown: Mod
     told = shutdown.held(disk.log_dir, fsynced)
 
     assert told == {"log-0": (10, 5 * SIZE, 6)}
-    assert power_loss.held(disk.log_dir) == {log: (leo, size) for log, (leo, size, _) in told.items()}
+    assert power_loss.log_extents(disk.log_dir) == {log: (leo, size) for log, (leo, size, _) in told.items()}
 
 
 def test_a_torn_batch_counts_for_neither(disk: Disk, shutdown: ModuleType) -> None:
     with disk.segments()[0].open("ab") as file:
         file.write(batch(10).data[:-1])
 
-    assert shutdown.held(disk.log_dir, None)["log-0"][0] == power_loss.held(disk.log_dir)["log-0"][0] == 10
+    assert shutdown.held(disk.log_dir,
+                         None)["log-0"][0] == power_loss.log_extents(disk.log_dir)["log-0"][0] == 10
 
 
 def test_what_a_crash_has_padded_with_zeros_counts_for_neither(disk: Disk, shutdown: ModuleType) -> None:
     with disk.segments()[0].open("ab") as file:
         file.write(bytes(300))
 
-    assert shutdown.held(disk.log_dir, None)["log-0"][0] == power_loss.held(disk.log_dir)["log-0"][0] == 10
+    assert shutdown.held(disk.log_dir,
+                         None)["log-0"][0] == power_loss.log_extents(disk.log_dir)["log-0"][0] == 10
 
 
 def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: ModuleType) -> None:
@@ -75,7 +77,7 @@ def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: Modu
 
     assert len(one.segments()) == 3
     assert shutdown.held(one.log_dir, power_loss.fsynced(one.durable)) == {"log-0": (5, 5 * SIZE, 4)}
-    assert power_loss.held(one.log_dir) == {"log-0": (5, 5 * SIZE)}
+    assert power_loss.log_extents(one.log_dir) == {"log-0": (5, 5 * SIZE)}
 
 
 def test_an_account_that_knows_of_everything_is_no_account(disk: Disk) -> None:
@@ -87,7 +89,7 @@ def test_an_account_that_knows_of_everything_is_no_account(disk: Disk) -> None:
 def test_between_two_looks_is_what_is_missing_in_the_second() -> None:
     before = {"a-0": (10, 900), "b-0": (4, 300), "c-0": (2, 80)}
 
-    lost = power_loss.between(before, {"a-0": (6, 500), "b-0": (4, 300)})
+    lost = power_loss.records_between(before, {"a-0": (6, 500), "b-0": (4, 300)})
 
     assert (lost.kept, lost.records, lost.bytes) == (
         {"a-0": 6, "b-0": 4}, {"a-0": 4, "c-0": 2}, {"a-0": 400, "c-0": 80})

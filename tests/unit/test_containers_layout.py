@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
-from harness.cluster.broker_properties import properties, settings
+from harness.cluster.broker_properties import broker_settings, properties_text
 from harness.cluster.containers.addresses import lay_out
-from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.engine_resources import EngineResources
 from harness.cluster.layout import Layout
 from harness.cluster.layout import lay_out as local_lay_out
 from harness.cluster.ports import Ports
@@ -34,12 +34,13 @@ def ports() -> Iterator[Ports]:
 
 
 def laid_out(folder: Path, ports: Ports, *, first_port: int | None = None, trace: bool = True) -> Layout:
-    return lay_out(cast(Lab, Addresses()), folder, NODES, ports=ports, first_port=first_port, trace=trace)
+    return lay_out(cast(EngineResources, Addresses()), folder, NODES, ports=ports, first_port=first_port,
+                   trace=trace)
 
 
 def told(layout: Layout, name: str) -> dict[str, str]:
     """The properties file of a process."""
-    text = properties(layout.places[name], settings({}, nodes=3), rules="kip-320", bugs=())
+    text = properties_text(layout.places[name], broker_settings({}, nodes=3), rules="kip-320", bugs=())
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
@@ -119,7 +120,7 @@ def test_without_a_trace_none_is_written(tmp_path: Path, ports: Ports) -> None:
 
 def test_names_of_a_run_bear_its_number(tmp_path: Path) -> None:
     """And no two runs have the same."""
-    one, other = Lab(tmp_path, NODES), Lab(tmp_path, NODES)
+    one, other = EngineResources(tmp_path, NODES), EngineResources(tmp_path, NODES)
     assert one.run != other.run
     for name in (one.net("n1"), one.broker("n1"), one.volume("n1"), one.keeper, one.network):
         assert one.run in name

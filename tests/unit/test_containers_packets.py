@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.cluster.containers import packet_rules as packets
-from harness.cluster.containers.packet_rules import NETEM, QUEUE, STATISTIC, Force, Pair, Wanted
+from harness.cluster.containers.packet_rules import NETEM, QUEUE, STATISTIC, NetworkFaults, Pair, WantedRules
 from harness.errors import FloodmarkError
 from harness.protocols import CLIENTS, CONTROLLER
 
@@ -18,8 +18,9 @@ CHAINS = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0
 
 
 def wanted(node: str, *, ways: frozenset[str] = HERE, cuts: Mapping[Pair, bool] | None = None,
-           qualities: Mapping[Pair, Mapping[str, float]] | None = None) -> Wanted:
-    return packets.wanted(node, Force(cuts=cuts or {}, qualities=qualities or {}), ADDRESSES.__getitem__,
+           qualities: Mapping[Pair, Mapping[str, float]] | None = None) -> WantedRules:
+    return packets.wanted_rules(node, NetworkFaults(cuts=cuts or {}, qualities=qualities or {}),
+                                ADDRESSES.__getitem__,
                           ways=ways, first_queue=100)
 
 
@@ -36,7 +37,7 @@ def rules(node: str, **force: Any) -> list[str]:
 
 def test_nothing_in_force_is_an_empty_table() -> None:
     """Which takes away whatever the table held."""
-    assert wanted("n1") == packets.QUIET == Wanted(rules=EMPTY)
+    assert wanted("n1") == packets.QUIET == WantedRules(rules=EMPTY)
 
 
 def test_a_cut_is_a_rule_of_the_hearer_alone() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.engine_resources import EngineResources
 from harness.cluster.containers.pods import Pod, Pods
 from harness.cluster.layout import Layout
 from harness.errors import FloodmarkError
@@ -21,7 +21,7 @@ def pods(tmp_path: Path) -> Pods:
     (tmp_path / "work").mkdir()
     places = dict.fromkeys((*NODES, CONTROLLER))
     layout = Layout(folder=tmp_path, nodes=NODES, places=places, links={})  # type: ignore[arg-type]
-    one = Pods(Lab(tmp_path / "work", NODES), layout)
+    one = Pods(EngineResources(tmp_path / "work", NODES), layout)
     one._alive.update({name: Pod() for name in layout.names})
     return one
 

@@ -7,7 +7,7 @@ import pytest
 
 from checkers.judge import report
 from harness.commands import demo
-from harness.commands.demo import WIDTH, acts, notes, table
+from harness.commands.demo import WIDTH, demo_acts, notes, table
 from harness.verdict import Finding, Verdict
 
 README = Path(__file__).parents[2] / "README.md"
@@ -63,7 +63,7 @@ def shown(tmp_path: Path) -> str:
         (folder / "run.json").write_text(json.dumps(about))
         report.write(folder, verdict)
         folders.append(folder)
-    return table(acts(), folders, FOUND)
+    return table(demo_acts(), folders, FOUND)
 
 
 def test_the_readme_has_the_demos_own_table(shown: str) -> None:
@@ -73,10 +73,10 @@ def test_the_readme_has_the_demos_own_table(shown: str) -> None:
 
 def test_it_fits_a_screen_and_says_where_a_bug_was_put_in_and_why(shown: str) -> None:
     """Numbers of two more digits fit too."""
-    told = notes(acts())
+    told = notes(demo_acts())
     assert max(map(len, shown.splitlines())) <= WIDTH - 4
     assert max(map(len, told.splitlines())) <= WIDTH
     assert {row[0] for row in printed(shown) if row[1].endswith("*")} == {"restart-cuts-follower"}
     assert "no_epoch_bump_on_bounce" in told
     assert "KAFKA-1120" in told
-    assert demo.WHY_A_BUG.keys() == {bug for part in acts() for bug in part.row.bugs}
+    assert demo.WHY_A_BUG.keys() == {bug for part in demo_acts() for bug in part.row.bugs}

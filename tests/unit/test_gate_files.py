@@ -297,7 +297,8 @@ def test_the_page_has_a_row_for_each_run_and_a_section_for_each_that_fails(
 
 def test_the_page_shows_how_to_have_a_bug_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the folder has what that takes."""
-    monkeypatch.setattr(reproduce_command, "command", lambda folder, *_: f"floodmark reproduce {folder}")
+    monkeypatch.setattr(reproduce_command, "reproduce_command", lambda folder,
+                        *_: f"floodmark reproduce {folder}")
     told = {"valid": False, "unknown": [], "findings": [{**outcome_with("").failing[0]}]}
     outcome = Outcome(folder=Path("a"), ruling=BAD, told=told, about={"nodes": []})
     assert "\nfloodmark reproduce a\n```" in markdown("1 run", [outcome]).decode()

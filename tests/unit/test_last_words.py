@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harness.cluster.exit_reports import LINE_CHARS, LINES, fault_of_the_machine, words_of
+from harness.cluster.exit_reports import LINE_CHARS, LINES, exit_report, machine_failure
 
 
 def test_the_end_of_the_log_is_kept_and_long_lines_are_cut(tmp_path: Path) -> None:
@@ -10,7 +10,7 @@ def test_the_end_of_the_log_is_kept_and_long_lines_are_cut(tmp_path: Path) -> No
     log = tmp_path / "n1.log"
     lines = "\n\n".join(f"line {number}" for number in range(50))
     log.write_text(f"{lines}\n{'x' * 5000}\nAssertionError: 3\n")
-    first, *lines = words_of(log, 70).splitlines()
+    first, *lines = exit_report(log, 70).splitlines()
     assert first == "it ended with exit code 70"
     assert len(lines) == LINES
     assert lines[-1] == "AssertionError: 3"
@@ -19,26 +19,26 @@ def test_the_end_of_the_log_is_kept_and_long_lines_are_cut(tmp_path: Path) -> No
 
 
 def test_how_it_ended_is_told(tmp_path: Path) -> None:
-    assert words_of(tmp_path / "none.log", -9).splitlines() == [
+    assert exit_report(tmp_path / "none.log", -9).splitlines() == [
         "SIGKILL ended it, and nothing here had sent that", "it left no log"]
-    assert words_of(tmp_path / "none.log", -64 - 60).startswith("signal 124 ended it")
+    assert exit_report(tmp_path / "none.log", -64 - 60).startswith("signal 124 ended it")
 
 
 def test_a_signal_from_outside_is_not_its_own_end(tmp_path: Path) -> None:
     """Whatever its log says last; an abort or a segmentation fault is its own."""
     log = tmp_path / "n1.log"
     log.write_text("error AssertionError: 3\n")
-    assert "for want of memory" in (fault_of_the_machine(words_of(log, -9)) or "")
-    assert "somebody" in (fault_of_the_machine(words_of(log, -15)) or "")
-    assert [fault_of_the_machine(words_of(log, code)) for code in (-6, -11, -4, 1, 70)] == [None] * 5
+    assert "for want of memory" in (machine_failure(exit_report(log, -9)) or "")
+    assert "somebody" in (machine_failure(exit_report(log, -15)) or "")
+    assert [machine_failure(exit_report(log, code)) for code in (-6, -11, -4, 1, 70)] == [None] * 5
 
 
 def test_what_the_machine_did_is_told_by_the_last_line_alone() -> None:
     """An address that is taken, a full disk; not an invariant that broke after such a line."""
     taken = "exit code 70\nerror cannot-go-on why=\"OSError: [Errno 98] Address already in use\""
-    assert fault_of_the_machine(taken) == "Address already in use"
+    assert machine_failure(taken) == "Address already in use"
     limit = 'exit code 70\nerror high-watermarks-not-written error="OSError: [Errno 27] File too large"'
-    assert fault_of_the_machine(limit) == "File too large"
+    assert machine_failure(limit) == "File too large"
     missing = 'exit code 70\nerror cannot-go-on why="FileNotFoundError: [Errno 2] No such file or directory"'
-    assert fault_of_the_machine(missing) is None
-    assert fault_of_the_machine(f"{taken}\nerror AssertionError: leo 3") is None
+    assert machine_failure(missing) is None
+    assert machine_failure(f"{taken}\nerror AssertionError: leo 3") is None

@@ -9,7 +9,7 @@ from harness.commands.broker_questions import scenario_words
 from harness.faults import FAULTS
 from harness.protocols import Met, PartitionView, ReplicaView, View
 from nemesis import step_moments
-from nemesis.active_faults import Ledger
+from nemesis.active_faults import ActiveFaults
 from nemesis.missed_moments import likely, seen_of
 from nemesis.moment_text import asked_words
 from nemesis.roles import Stage
@@ -34,7 +34,7 @@ def look(*, leader: str | None = "n1", isr: tuple[str, ...] = NODES, running: tu
 
 
 def after(*acts: tuple[str, str], point: dict[str, Any] | None = None) -> Stage:
-    ledger = Ledger()
+    ledger = ActiveFaults()
     for f, node in acts:
         assert f in FAULTS
         ledger = ledger.after(f, [node], point=point)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.protocols import PartitionView, ReplicaView, View
-from nemesis.active_faults import Ledger
+from nemesis.active_faults import ActiveFaults
 from nemesis.moment_watch import healthy, holds
 from nemesis.roles import Stage, resolve
 
@@ -101,7 +101,7 @@ def test_a_role_that_nobody_plays_fulfils_nothing() -> None:
     (look(own={"leader": None, "epoch": 3}), STAGE),
     (look(own={"epoch": 2}), STAGE),
     (look(own={"proposing": True}), STAGE),
-    (look(), Stage(replicas=STAGE.replicas, ledger=Ledger(lasting=(("cut", "halves"),)))),
+    (look(), Stage(replicas=STAGE.replicas, ledger=ActiveFaults(lasting=(("cut", "halves"),)))),
     (look(), Stage(replicas={**STAGE.replicas, 9: ("n1",)})),
 ])
 def test_near_misses_of_healthy(view: View, stage: Stage) -> None:
@@ -116,7 +116,8 @@ def test_near_misses_of_healthy(view: View, stage: Stage) -> None:
 ])
 def test_roles(name: str, meant: tuple[str, ...]) -> None:
     """Each role of partition 0."""
-    stage = Stage(replicas=STAGE.replicas, ledger=Ledger(lasting=(("power_cut", "n3"), ("pause", "n2"))))
+    stage = Stage(replicas=STAGE.replicas, ledger=ActiveFaults(lasting=(("power_cut", "n3"),
+                                                                        ("pause", "n2"))))
 
     assert resolve([name], 0, look(), stage) == meant
 
@@ -135,7 +136,7 @@ def test_roles_go_by_the_partition_and_by_the_look() -> None:
 
 def test_what_undoes_what() -> None:
     """Starts, resumes and heals; a kill ends a pause too; an expiry leaves nothing."""
-    ledger = Ledger().after("pause", ["n1", "n2"]).after("cut", ["halves"]).after("kill", ["n1"])
+    ledger = ActiveFaults().after("pause", ["n1", "n2"]).after("cut", ["halves"]).after("kill", ["n1"])
     assert ledger.told() == ("pause n2", "cut halves", "kill n1")
     assert (ledger.down, ledger.paused, ledger.cut) == (("n1",), ("n2",), True)
     assert ledger.after("expire", ["n2"]) == ledger
@@ -143,14 +144,15 @@ def test_what_undoes_what() -> None:
     assert ledger.after("kill", ["n1"]) == ledger
     assert ledger.after("power_cut", ["n1"]).told() == ("pause n2", "cut halves", "power_cut n1")
     assert ledger.after("heal", []).told() == ("pause n2", "kill n1")
-    assert ledger.after("heal", []).after("resume", ["n2"]).after("start", ["n1"]) == Ledger()
+    assert ledger.after("heal", []).after("resume", ["n2"]).after("start", ["n1"]) == ActiveFaults()
 
 
 def test_what_is_armed_is_no_fault_in_force_and_ends_with_its_process() -> None:
     """Or by a release that fits it; one that keeps, or lets some pass, does not end it."""
     crash = {"name": "F.truncated", "action": "crash"}
     hold = {"name": "C.elected", "action": "hold", "peer": "n1"}
-    ledger = Ledger().after("arm", ["n1", "n2"], point=crash, began_ns=5).after("arm", ["n3"], point=hold)
+    ledger = ActiveFaults().after("arm", ["n1", "n2"], point=crash, began_ns=5).after("arm", ["n3"],
+                                                                                      point=hold)
     assert ledger.lasting == ()
     assert ledger.may_crash
     assert ledger.after("release", ["n1", "n2"]).may_crash is False

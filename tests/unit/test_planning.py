@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 
 from harness.commands import planned_schedule
-from harness.commands.planned_schedule import Ground, Planned
+from harness.commands.planned_schedule import PlannedSchedule, PlanningContext
 from harness.commands.run import RunOptions, planned
 from harness.errors import UsageError
 from harness.schedule.entry import ACTS
 
 
 def plan(words: str, *, duration_s: float = 30.0, links: str | None = None, least_isr: int = 2,
-         cluster: str = "local", overspend: bool = False) -> Planned:
-    return planned_schedule.random(words, Ground(
+         cluster: str = "local", overspend: bool = False) -> PlannedSchedule:
+    return planned_schedule.random_schedule(words, PlanningContext(
         cluster=cluster, nodes=("n1", "n2", "n3"), partitions=(0,), links=links,
         min_insync_replicas=least_isr, seed=1, duration_s=duration_s, interval_s=2.0, overspend=overspend))
 
 
-def acts(made: Planned) -> set[str]:
+def acts(made: PlannedSchedule) -> set[str]:
     return {entry.f for entry in made.schedule} - ACTS
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from broker.testing import failpoint_requests
 from harness.cluster import views
-from harness.cluster.broker_properties import settings
+from harness.cluster.broker_properties import broker_settings
 from harness.cluster.control_client import Refused
-from harness.cluster.control_sockets import Sockets
-from harness.cluster.failpoint_control import Points
+from harness.cluster.control_sockets import ControlSockets
+from harness.cluster.failpoint_control import FailpointControl
 from harness.cluster.layout import Layout, lay_out
 from harness.cluster.ports import Ports
 from harness.errors import FloodmarkError
@@ -57,7 +57,7 @@ class Node:
 class Stand:
     """n2's points, its control socket, its trace."""
 
-    points: Points
+    points: FailpointControl
     layout: Layout
     node: Node
 
@@ -91,10 +91,10 @@ async def standing(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
     places = {**layout.places, "n2": replace(
         layout.places["n2"], asked=server.sockets[0].getsockname())}
     layout = replace(layout, places=places)
-    layout.write(settings({}, nodes=2), rules="kip-320", bugs=())
+    layout.write(broker_settings({}, nodes=2), rules="kip-320", bugs=())
     stand = Stand(points=None, layout=layout, node=node)  # type: ignore[arg-type]
-    sockets = Sockets(layout, stand)  # type: ignore[arg-type]
-    stand.points = Points(layout, sockets)
+    sockets = ControlSockets(layout, stand)  # type: ignore[arg-type]
+    stand.points = FailpointControl(layout, sockets)
     stand.points.specs = SPECS
     try:
         yield stand

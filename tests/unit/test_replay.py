@@ -7,11 +7,11 @@ import pytest
 
 from harness.errors import FloodmarkError
 from harness.op import NEMESIS, Op, Send, Type
-from harness.saved_run import schedule_of, settings_of
+from harness.saved_run import read_schedule, read_settings
 from harness.schedule import json_form
 from harness.schedule.entry import Entry, Schedule
 from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
-from harness.schedule.schedule_history import Past, past_of
+from harness.schedule.schedule_history import ScheduleHistory, read_schedule_history
 
 MS = 1_000_000
 ABOUT: dict[str, Any] = {
@@ -31,7 +31,7 @@ ABOUT: dict[str, Any] = {
 
 def test_all_that_made_the_cluster_and_the_load_is_taken_over() -> None:
     """Nodes, assignment, rules, bugs, switches, links, acks and the load."""
-    settings = settings_of(ABOUT, "f")
+    settings = read_settings(ABOUT, "f")
     assert (settings.nodes, settings.rules, settings.bugs) == (("n1", "n2"), "high-watermark", ("M01", "M02"))
     assert settings.assignment[0].replicas == ("n2", "n1")
     assert settings.config == {"min.insync.replicas": "1", "unclean.leader.election.enable": "false",
@@ -46,14 +46,14 @@ def test_a_field_that_is_missing_is_named(field: str) -> None:
     """An old folder is refused with a sentence, not with a guess."""
     about = {name: value for name, value in ABOUT.items() if name != field}
     with pytest.raises(FloodmarkError, match=rf"lacks {field} "):
-        settings_of(about, "f")
+        read_settings(about, "f")
 
 
 def test_links_that_are_not_told_are_inferred_and_that_is_told() -> None:
     """A run that cut went through proxies."""
     about = {name: value for name, value in ABOUT.items() if name != "links"}
-    assert settings_of(about, "f").links == "direct"
-    cut = settings_of({**about, "schedule": [{"f": "cut", "nodes": ["n1"]}]}, "f")
+    assert read_settings(about, "f").links == "direct"
+    cut = read_settings({**about, "schedule": [{"f": "cut", "nodes": ["n1"]}]}, "f")
     assert cut.links == "proxied"
     assert "proxied" in cut.inferred[0]
 
@@ -62,15 +62,15 @@ def test_nodes_of_different_configuration_are_refused() -> None:
     """A cluster is configured as one."""
     about = {**ABOUT, "config": {"n1": {}, "n2": {"min.insync.replicas": 2}}}
     with pytest.raises(FloodmarkError, match="n1 and n2 were configured differently"):
-        settings_of(about, "f")
+        read_settings(about, "f")
 
 
 def test_damage_is_refused_in_a_sentence() -> None:
     """Not with a traceback."""
     with pytest.raises(FloodmarkError, match="damaged"):
-        settings_of({**ABOUT, "partitions": {"0": 5}}, "f")
+        read_settings({**ABOUT, "partitions": {"0": 5}}, "f")
     with pytest.raises(FloodmarkError, match="explode"):
-        schedule_of({**ABOUT, "schedule": [{"f": "explode"}]}, settings_of(ABOUT, "f"), "f")
+        read_schedule({**ABOUT, "schedule": [{"f": "explode"}]}, read_settings(ABOUT, "f"), "f")
 
 
 # -- whose line is whose ------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def test_damage_is_refused_in_a_sentence() -> None:
 
 def struck(time_ms: float, entry: Entry, nodes: Sequence[str] | None = None, *, leader: str | None = "n1",
            took_ms: float = 0.0, **more: Any) -> Op:
-    """The nemesis's line of an entry, as the striker writes it."""
+    """The nemesis's line of an entry, as the schedule runner writes it."""
     on = list(entry.nodes if nodes is None else nodes)
     fault: dict[str, Any] = {"nodes": on, "began": int(time_ms * MS), **more}
     if entry.moment is not None:
@@ -102,8 +102,8 @@ def at(time_ms: float, f: str, *nodes: str, after_ms: float = 0.0) -> Entry:
     return Entry(f=f, nodes=nodes, moment=moment)
 
 
-def past(schedule: Schedule, ops: Sequence[Op]) -> Past:
-    return past_of(sorted(ops, key=lambda op: op.time), schedule)
+def past(schedule: Schedule, ops: Sequence[Op]) -> ScheduleHistory:
+    return read_schedule_history(sorted(ops, key=lambda op: op.time), schedule)
 
 
 def test_lines_belong_to_entries_in_order_and_some_entries_have_none() -> None:

@@ -14,7 +14,7 @@ from harness.reports.reproduction_table import Attempt
 from harness.run import Run
 from harness.schedule.entry import Entry
 from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
-from harness.schedule.schedule_history import Acks, Past, Strike
+from harness.schedule.schedule_history import Acks, ScheduleHistory, Strike
 
 MS = 1_000_000
 
@@ -28,13 +28,13 @@ def test_the_interval_of_a_share_is_wilsons(hits: int, of: int, low: float, high
     assert wilson(hits, of) == pytest.approx((low, high), abs=5e-4)
 
 
-def past(strike: Strike, acks: tuple[int, ...] = (), before_ns: int | None = None) -> Past:
+def past(strike: Strike, acks: tuple[int, ...] = (), before_ns: int | None = None) -> ScheduleHistory:
     """Entry 0 was done at before_ns, entry 1 struck."""
     done = (before_ns, strike.took_ns)
-    return Past(strikes={1: strike}, partitions={0: Acks(times=acks, invoked=acks)}, done=done)
+    return ScheduleHistory(strikes={1: strike}, partitions={0: Acks(times=acks, invoked=acks)}, done=done)
 
 
-def attempt(told: Past, **verdict: Any) -> Attempt:
+def attempt(told: ScheduleHistory, **verdict: Any) -> Attempt:
     return Attempt(number=1, folder=Path("f"), ended="done", missed=(), past=told,
                    verdict={"valid": False, "findings": [], "counts": {"ops": 2}, **verdict})
 
@@ -73,7 +73,7 @@ def test_acks_apart_are_counted_against_the_first_run() -> None:
     now = past(Strike(began_ns=9 * MS, took_ns=9 * MS, reached_ns=9 * MS), acks=(5,), before_ns=0)
     entry = Entry(f="kill", nodes=("n1",))
     one = ReanchoredEntry(position=1, then=entry, now=entry, strike=then.strikes[1], by="asked", why="")
-    found = reproduction_table.apart(one, attempt(now), AnchorBasis(past=then, partitions=(0,)))
+    found = reproduction_table.compare_strikes(one, attempt(now), AnchorBasis(past=then, partitions=(0,)))
     assert found is not None
     assert found.acks == -2
     assert reproduction_table.nearness([found])["acks_worst"] == 2

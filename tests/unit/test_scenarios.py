@@ -12,8 +12,8 @@ from harness.commands.scenario_runs import Part, options_of
 from harness.errors import UsageError
 from harness.faults import FAULTS
 from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
-from nemesis.active_faults import Ledger
-from nemesis.expectations import Row, Words, off
+from nemesis.active_faults import ActiveFaults
+from nemesis.expectations import Row, Words, differences
 from nemesis.scenario import Scenario, parse, shipped
 
 FILE = Path("mine.toml")
@@ -172,7 +172,7 @@ ALLOWED = Row(rules="kip-320", permitted=frozenset({"lost-write"}), also=frozens
 ])  # fmt: skip
 def test_a_row_is_a_sharp_statement(row: Row, told: Verdict, wrong: list[str]) -> None:
     """All that must be found, nothing besides, no control that is unknown."""
-    assert off(row, told) == wrong
+    assert differences(row, told) == wrong
 
 
 # -- those that are shipped ---------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_every_shipped_scenario_shows_something_and_has_a_control(every: tuple[S
 def test_what_a_scenario_breaks_it_mends(every: tuple[Scenario, ...]) -> None:
     """Nobody is down, paused or cut off when the steps are done: the run can settle by itself."""
     for scenario in every:
-        ledger = Ledger()
+        ledger = ActiveFaults()
         for entry in scenario.schedule:
             if entry.f in FAULTS:
                 named = {"down": ledger.down, "paused": ledger.paused}

@@ -10,7 +10,7 @@ import pytest
 
 from harness.history import Recorder, read
 from harness.op import Intent, Outcome, Read, Type
-from harness.phases.settle import Reach, moved, read_all, reading, uneven
+from harness.phases.settle import Reach, read_all, reading, uneven_replicas, what_moved
 from harness.protocols import PartitionSpec, PartitionView, ReplicaView, Session, View, Written
 from harness.reports.progress import line_of
 from harness.runner import Progress
@@ -34,8 +34,8 @@ def look(*replicas: ReplicaView, leader: str | None = "n1", epoch: int = 2,
 
 
 def test_a_whole_cluster_lacks_nothing() -> None:
-    assert uneven(look(), [SPEC]) == []
-    assert uneven(look(isr=("n3", "n1", "n2")), [SPEC]) == []
+    assert uneven_replicas(look(), [SPEC]) == []
+    assert uneven_replicas(look(isr=("n3", "n1", "n2")), [SPEC]) == []
 
 
 @pytest.mark.parametrize(("seen", "told"), [
@@ -50,12 +50,13 @@ def test_a_whole_cluster_lacks_nothing() -> None:
     (look(replica("n1", hw=5), replica("n2", hw=5), replica("n3", hw=5)), "n1 has LEO 6 and HW 5"),
 ])
 def test_what_a_cluster_lacks_is_told(seen: View, told: str) -> None:
-    assert told in uneven(seen, [SPEC])[0]
+    assert told in uneven_replicas(seen, [SPEC])[0]
 
 
 def test_a_cluster_that_stood_still_did_not_move() -> None:
-    assert moved(look(), look(isr=("n2", "n1", "n3")), [SPEC]) is None
-    assert moved(look(), look(replica("n1", checkpointed_hw=1), replica("n2"), replica("n3")), [SPEC]) is None
+    assert what_moved(look(), look(isr=("n2", "n1", "n3")), [SPEC]) is None
+    assert what_moved(look(), look(replica("n1", checkpointed_hw=1), replica("n2"), replica("n3")),
+                      [SPEC]) is None
 
 
 @pytest.mark.parametrize("after", [
@@ -69,8 +70,8 @@ def test_a_cluster_that_stood_still_did_not_move() -> None:
     look(replica("n1"), replica("n2")),
 ])
 def test_an_epoch_isr_leo_or_hw_that_moved_is_told(after: View) -> None:
-    assert moved(look(), after, [SPEC]) is not None
-    assert moved(after, look(), [SPEC]) is not None
+    assert what_moved(look(), after, [SPEC]) is not None
+    assert what_moved(after, look(), [SPEC]) is not None
 
 
 # -- final reads --------------------------------------------------------------------------------------------

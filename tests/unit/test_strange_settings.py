@@ -8,7 +8,7 @@ import pytest
 from command_line import edit_lines, edit_run, floodmark, golden
 
 from broker.server import config
-from harness.cluster.broker_properties import line
+from harness.cluster.broker_properties import property_line
 from harness.errors import UsageError
 
 NODES = ("n1", "n2", "n3")
@@ -129,9 +129,9 @@ def test_an_option_holds_one_line(tmp_path: Path, word: str) -> None:
 def test_a_line_of_properties_is_one_line(key: str, value: str) -> None:
     """Whatever comes to the file, by whatever way: the broker's reader must not see another line in it."""
     with pytest.raises(UsageError, match="cannot hold that"):
-        line(key, value)
+        property_line(key, value)
 
 
 @pytest.mark.parametrize("value", ["1", "", "PLAINTEXT://127.0.0.1:9092", "/a b/\u00fc", "1@h:2", "a\\b"])
 def test_what_a_line_holds_the_broker_reads(value: str) -> None:
-    assert config.read_properties(line("log.dirs", value)) == [(1, "log.dirs", value)]
+    assert config.read_properties(property_line("log.dirs", value)) == [(1, "log.dirs", value)]

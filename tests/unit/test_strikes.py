@@ -11,7 +11,7 @@ from harness.reports import verdict_text
 from harness.reports.gate_outcomes import Outcome, report_of
 from harness.reports.markdown_report import markdown
 from harness.reports.run_outcome import ruling
-from harness.reports.schedule_outcome import strikes_of, words
+from harness.reports.schedule_outcome import strikes_of, strikes_text
 
 KILL, START, WAIT = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down"]}, {"f": "wait"}
 ELEVEN = [each for _ in range(11) for each in (KILL, START)]
@@ -49,12 +49,12 @@ def about(schedule: list[dict[str, Any]], missed: list[int], ended: str | None =
 ])
 def test_the_strikes_are_counted_and_not_the_plan(
         fs: tuple[str, ...], told: dict[str, Any], said: str) -> None:
-    assert words(strikes_of(acts(*fs), told)) == said
+    assert strikes_text(strikes_of(acts(*fs), told)) == said
 
 
 def test_a_strike_that_failed_half_way_is_told_as_such() -> None:
     ops = [*acts("kill"), *acts("cut", error="no such chain")]
-    assert words(strikes_of(ops, about([], []))) == "1 cut, 1 kill; failed half-way: 1 cut"
+    assert strikes_text(strikes_of(ops, about([], []))) == "1 cut, 1 kill; failed half-way: 1 cut"
 
 
 @pytest.mark.parametrize("gap", ["", " "])

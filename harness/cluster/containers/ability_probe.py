@@ -1,4 +1,4 @@
-"""What the container engine of this machine can do to brokers: tried out in two short-lived containers.
+"""Tries out what this machine's container engine can do to brokers, in two short-lived containers.
 
 Rules
 1. What can be tried is tried (docker/faults/probe.py, in the image that clusters run from); nothing is

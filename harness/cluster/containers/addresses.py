@@ -13,8 +13,8 @@ Rules
 
 from pathlib import Path
 
-from harness.cluster.broker_properties import CONTROLLER_ID, Address, Place
-from harness.cluster.containers.engine_resources import MOUNTED, Lab
+from harness.cluster.broker_properties import CONTROLLER_ID, Address, ProcessAddresses
+from harness.cluster.containers.engine_resources import MOUNTED, EngineResources
 from harness.cluster.layout import Layout
 from harness.cluster.ports import HOST, Ports
 from harness.protocols import CLIENTS, CONTROLLER
@@ -26,7 +26,8 @@ EVERYWHERE = "0.0.0.0"  # of the container's own network namespace
 
 
 def lay_out(
-    lab: Lab, folder: Path, nodes: tuple[str, ...], *, ports: Ports, first_port: int | None, trace: bool
+    lab: EngineResources, folder: Path, nodes: tuple[str, ...], *, ports: Ports, first_port: int | None,
+    trace: bool
 ) -> Layout:
     """The lab is open: its addresses are known. first_port: as harness.cluster.layout.lay_out has it."""
     folder = folder.resolve()
@@ -38,7 +39,7 @@ def lay_out(
     ids = {**{node: number for number, node in enumerate(nodes, start=1)}, CONTROLLER: CONTROLLER_ID}
     inside: dict[str, Address] = {name: (lab.address(name), LISTENER) for name in ids}
     places = {
-        name: Place(
+        name: ProcessAddresses(
             node_id=number,
             is_controller=name == CONTROLLER,
             listens=(EVERYWHERE, LISTENER),

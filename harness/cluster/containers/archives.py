@@ -1,4 +1,4 @@
-"""Files in and out of containers that run, stand still or are dead: by the engine's archives.
+"""Copies files in and out of containers, running, paused or dead, by the engine's archives.
 
 An archive is read as it comes: 100 MB take half a second; through the output of a program in a helper they
 take five.

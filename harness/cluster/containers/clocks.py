@@ -1,4 +1,4 @@
-"""Wall clocks set off, one broker at a time: by libfaketime, which every broker container preloads.
+"""Sets the wall clock of one broker off, by libfaketime, which every broker container preloads.
 
 Rules
 1. A process reads its offset from FOLDER/work/NAME.clock whenever it asks for the time, so a bump takes
@@ -11,7 +11,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.engine_resources import EngineResources
 from harness.errors import FloodmarkError
 
 RIGHT_MS = 900  # off by less is right: on a busy machine so much may pass between two looks
@@ -22,7 +22,7 @@ _LOOK = ("sh", "-c", "date +%s%N; LD_PRELOAD= date +%s%N")
 class Clocks:
     """See harness.protocols: Clocks."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: EngineResources) -> None:
         self._lab = lab
         self._bumped: set[str] = set()
 

@@ -2,7 +2,7 @@
 
 Rules
 1. The engine's machine is this one: ports are published on loopback, the run's folder is mounted.
-2. Nothing survives the harness: the engine ends the keeper, and with it all processes (containers_lab.py);
+2. Nothing survives the harness: the engine ends the keeper, and with it all processes (engine_resources.py);
    what is left of the containers is removed by the next start.
 3. Cuts are the kernel's, always possible: links that are proxied and direct ones are the same here.
 4. Where the engine's kernel is not ours there is no common clock, and so no trace.
@@ -18,7 +18,7 @@ from harness.cluster.containers import ability_probe, engine_client
 from harness.cluster.containers.addresses import lay_out
 from harness.cluster.containers.clocks import Clocks
 from harness.cluster.containers.disks import Volumes
-from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.engine_resources import EngineResources
 from harness.cluster.containers.images import tools_image
 from harness.cluster.containers.memory_limits import MemoryLimits
 from harness.cluster.containers.network import Rules
@@ -45,7 +45,7 @@ def containers_cluster(
 ) -> BrokerCluster:
     """Made, not started: no call to the engine yet. links: direct or proxied, which are the same here."""
     names = node_names(nodes)
-    lab = Lab(folder.resolve() / "work", names)
+    lab = EngineResources(folder.resolve() / "work", names)
     network, volumes = Rules(lab), Volumes(lab, say=_say)
     clocks, limits = Clocks(lab), MemoryLimits(lab, lab.excused)
 

@@ -1,4 +1,4 @@
-"""The disks of brokers in containers: what they lose in a power cut, how they fail, and how they are read.
+"""Fails, fills, wipes and reads the disks of brokers in containers, and plays power cuts on them.
 
 Rules
 1. On disks of their own (containers_loops.py) a power cut is the kernel's: the broker is frozen, its disk cut
@@ -21,10 +21,10 @@ from typing import Any
 from harness.cluster import log_damage, power_loss
 from harness.cluster.containers import archives
 from harness.cluster.containers.addresses import DATA
-from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.engine_resources import EngineResources
 from harness.cluster.containers.loop_devices import Loops
 from harness.cluster.containers.pods import Pods
-from harness.cluster.waiting import until
+from harness.cluster.waiting import wait_until
 from harness.errors import FloodmarkError
 from harness.protocols import CONTROLLER
 
@@ -41,7 +41,7 @@ _DISKS = ("sh", "/opt/floodmark/faults/disks.sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ill:
+class FaultyDisk:
     """A disk fault in force."""
 
     kind: str
@@ -53,7 +53,7 @@ class Volumes:
     """See harness.cluster.hosts: Disks, and harness.protocols: BadDisks. `own`: whether brokers have disks of
     their own, as wished and, after prepare(), as it is."""
 
-    def __init__(self, lab: Lab, *, own: bool = True, without: Sequence[str] = (),
+    def __init__(self, lab: EngineResources, *, own: bool = True, without: Sequence[str] = (),
                  say: Callable[[str], None] = lambda _line: None) -> None:
         """without: kinds of illness that this engine cannot do."""
         self.own = own
@@ -62,7 +62,7 @@ class Volumes:
         self._say = say
         self._loops = Loops(lab)
         self._pods: Pods | None = None
-        self._ill: dict[str, Ill] = {}
+        self._ill: dict[str, FaultyDisk] = {}
 
     def serve(self, pods: Pods) -> None:
         """Be the disks of these."""
@@ -136,7 +136,7 @@ class Volumes:
         await self.repair(node)
         if kind in ANYWHERE:
             return await self._damage(node, kind)
-        self._ill[node] = Ill(kind=kind, since=await self._started(node))
+        self._ill[node] = FaultyDisk(kind=kind, since=await self._started(node))
         self._lab.excused[node] = WHY[kind]
         if kind == "full":
             await self._in_helper(node, "fill")
@@ -186,10 +186,10 @@ class Volumes:
                 return str(error)
             return None
 
-        await until(unread, f"the disk of {name} to be mounted anew", ENGINE_S)
-        after = await asyncio.to_thread(power_loss.held, self._lab.work.parent / "nodes" / name)
+        await wait_until(unread, f"the disk of {name} to be mounted anew", ENGINE_S)
+        after = await asyncio.to_thread(power_loss.log_extents, self._lab.work.parent / "nodes" / name)
         power_loss.start_anew(self._durable(name))
-        return replace(power_loss.between(before, after), how="disk")
+        return replace(power_loss.records_between(before, after), how="disk")
 
     async def _cut_alive(self, node: str, kind: str) -> Mapping[str, Any]:
         """Its broker goes on, and will find out. One that does not run meets nothing."""
@@ -263,7 +263,7 @@ class Volumes:
             runs = (await self._state(name))["Running"]
             return "the engine has not told of it" if self._hosts.lives(name) and not runs else None
 
-        await until(unheard, f"the end of {name}", ENGINE_S)
+        await wait_until(unheard, f"the end of {name}", ENGINE_S)
 
     async def _started(self, name: str) -> str:
         """When its broker was started last."""

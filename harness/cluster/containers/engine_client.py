@@ -1,4 +1,4 @@
-"""The way to the container engine: one client, or one sentence that says why there is none.
+"""Connects to the container engine, or says in one sentence why there is none.
 
 Rules
 1. DOCKER_HOST alone says which engine is meant; the docker command's contexts are not read.

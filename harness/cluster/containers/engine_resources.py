@@ -1,4 +1,4 @@
-"""The lab: what belongs to one cluster on the Docker engine: names, labels, addresses, and the calls.
+"""Names, labels and removes what one cluster has on the Docker engine; every call to the engine goes here.
 
 Rules
 1. Everything a lab makes bears two labels, LABEL and LABEL_RUN with the run's own number, and a name with
@@ -33,7 +33,7 @@ from docker.types import IPAMConfig, IPAMPool, LogConfig, Mount
 import docker
 from harness.cluster.containers import engine_client, images
 from harness.cluster.containers.sweep import KEEPER, LABEL, LABEL_ROLE, LABEL_RUN, Hook, remove_run, sweep
-from harness.cluster.waiting import until
+from harness.cluster.waiting import wait_until
 from harness.errors import FloodmarkError
 from harness.protocols import CLIENTS, CONTROLLER
 
@@ -54,7 +54,7 @@ NO_LOG = LogConfig(type="none")  # what processes print they append to the run's
 T = TypeVar("T")
 
 
-class Lab:
+class EngineResources:
     """Made without a call to the engine; `open` makes keeper and network, `close` removes all of the run."""
 
     def __init__(self, work: Path, nodes: Sequence[str], *, clocks: bool = True) -> None:
@@ -190,7 +190,7 @@ class Lab:
         _, self._subnet = await all_of(
             self.call("start the keeper container", self.client.api.start, keeper),
             self.call("make a network", self._make_network))
-        await until(self._keeper_unseen, "the keeper container to write into the run's folder", KEEPER_S)
+        await wait_until(self._keeper_unseen, "the keeper container to write into the run's folder", KEEPER_S)
 
     async def close(self) -> None:
         """Remove everything of this run, the keeper last. Safe twice; what could not be removed once is left

@@ -1,4 +1,4 @@
-"""Disks of their own for brokers: a small ext4 in a file for each, on a loop device of the engine's machine.
+"""Gives each broker a disk of its own: a small ext4 in a file, on a loop device of the engine's machine.
 
 Rules
 1. What must be privileged is done in one container of the run, the disks container: it makes the disks, cuts
@@ -19,8 +19,8 @@ from docker.errors import ContainerError, NotFound
 from docker.types import LogConfig
 
 import docker
-from harness.cluster.containers.engine_resources import Lab
-from harness.cluster.waiting import until
+from harness.cluster.containers.engine_resources import EngineResources
+from harness.cluster.waiting import wait_until
 from harness.errors import FloodmarkError
 
 DISK_BYTES = 2 << 30  # sparse: what is not written takes no room
@@ -50,7 +50,7 @@ rm -rf "/images/$1"
 class Loops:
     """The disks of one run. `devices`: node -> its device; empty until made."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: EngineResources) -> None:
         self.devices: dict[str, str] = {}
         self._lab = lab
         self._there = False  # the disks container
@@ -87,7 +87,7 @@ class Loops:
                 return str(error)
             return None
 
-        await until(in_use, f"the disk of {node} to be checked", LET_GO_S)
+        await wait_until(in_use, f"the disk of {node} to be checked", LET_GO_S)
 
     async def look(self) -> list[str]:
         """What is wrong with the disks that are mounted, and with the devices."""
@@ -161,7 +161,7 @@ def _folder(run: str) -> str:
     return f"floodmark-{run}"
 
 
-async def loops_possible(lab: Lab) -> str | None:
+async def loops_possible(lab: EngineResources) -> str | None:
     """Why brokers cannot have disks of their own on this engine now; None: they can."""
     try:
         await lab.helper(["losetup", "-f"], caps=CAPS, device_rules=RULES, binds={"/dev": "/dev"})

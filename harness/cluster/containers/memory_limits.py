@@ -1,4 +1,4 @@
-"""Memory limits, one broker at a time, while it runs: the kernel's, for its container's control group.
+"""Limits the memory of one broker while it runs, by the kernel's control group of its container.
 
 Rules
 1. A broker that needs more than its limit is ended by the kernel; while the limit lasts such an end is
@@ -16,7 +16,7 @@ from typing import Any
 
 from docker.errors import APIError
 
-from harness.cluster.containers.engine_resources import Lab
+from harness.cluster.containers.engine_resources import EngineResources
 from harness.errors import FloodmarkError
 
 WHY = "memory limit"
@@ -29,7 +29,7 @@ class MemoryLimits:
     """See harness.protocols: MemoryLimits. excused: broker whose end is expected -> why; shared with whoever
     watches them."""
 
-    def __init__(self, lab: Lab, excused: MutableMapping[str, str]) -> None:
+    def __init__(self, lab: EngineResources, excused: MutableMapping[str, str]) -> None:
         self._lab = lab
         self._excused = excused
         self._limited: set[str] = set()

@@ -1,4 +1,4 @@
-"""The network of a cluster in containers: cuts, bad lines and resets, in its net containers' namespaces.
+"""Cuts, degrades and resets connections of a cluster in containers, in its net containers' namespaces.
 
 Rules
 1. Each node's firewall, queueing and packet queues are wanted as a whole (containers_packets.py) and loaded
@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.cluster.containers import packet_rules as packets
-from harness.cluster.containers.engine_resources import Lab
-from harness.cluster.containers.packet_rules import QUIET, Force, Pair, Wanted
+from harness.cluster.containers.engine_resources import EngineResources
+from harness.cluster.containers.packet_rules import QUIET, NetworkFaults, Pair, WantedRules
 from harness.errors import FloodmarkError
 from harness.protocols import CLIENTS
 from harness.schedule.json_form import QUALITIES
@@ -30,10 +30,10 @@ Told = dict[str, list[str]]  # what the program said: heading -> its lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class EngagedRules:
     """What a node's namespace holds."""
 
-    wanted: Wanted = QUIET
+    wanted: WantedRules = QUIET
     sure: bool = True  # False: a load did not come to its end
     turn: int = 0  # of QUEUES_FROM
 
@@ -43,12 +43,12 @@ class Rules:
 
     why_not: str | None = None
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: EngineResources) -> None:
         self.abilities: tuple[object, ...] = (BadLines(self), Resetting(self))
         self._lab = lab
-        self._force = Force()
+        self._force = NetworkFaults()
         self._ways: frozenset[str] | None = None  # None: not asked yet
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, EngagedRules] = {}
         self._before: dict[str, frozenset[str]] = {}
         self._ended: set[str] = set()  # nodes where what held packets up ended before the heal
         self._changing = asyncio.Lock()
@@ -82,13 +82,13 @@ class Rules:
 
     async def heal(self) -> None:
         async with self._changing:
-            self._force = Force()
+            self._force = NetworkFaults()
             await self._load_all()
 
     async def mend(self) -> list[str]:
         """Every node that was ever touched is healed, whatever we believe of it, and compared with before."""
         async with self._changing:
-            self._force = Force()
+            self._force = NetworkFaults()
             residue = [line for lines in await _all(map(self._mend, sorted(self._held))) for line in lines]
             residue += [f"what held packets up in the network of {name} ended before the heal"
                         for name in sorted(self._ended)]
@@ -114,7 +114,7 @@ class Rules:
             raise
 
     async def _load_through(self, name: str, *, anew: bool) -> Told:
-        held = self._held.get(name, Held())
+        held = self._held.get(name, EngagedRules())
         wanted, turn = self._wanted(name, held.turn), held.turn
         anew = anew or not held.sure
         if wanted == held.wanted and not anew:
@@ -138,7 +138,7 @@ class Rules:
         if "unserved" in told:
             self._ended.add(name)
         _raise_if_failed(name, told)
-        self._held[name] = Held(wanted=wanted, turn=turn)
+        self._held[name] = EngagedRules(wanted=wanted, turn=turn)
         return told
 
     async def _mend(self, name: str) -> list[str]:
@@ -153,8 +153,8 @@ class Rules:
         return [f"the network of {name} still has: {line}" for line in sorted(after - before)] + [
             f"the network of {name} lacks what it had before: {line}" for line in sorted(before - after)]
 
-    def _wanted(self, name: str, turn: int) -> Wanted:
-        return packets.wanted(name, self._force, self._lab.address, ways=self._ways or frozenset(),
+    def _wanted(self, name: str, turn: int) -> WantedRules:
+        return packets.wanted_rules(name, self._force, self._lab.address, ways=self._ways or frozenset(),
                               first_queue=QUEUES_FROM[turn])
 
     async def _reset(self, pairs: Iterable[Pair]) -> int:
@@ -194,20 +194,20 @@ class Resetting:
         return await self._rules.reset(grudge)
 
 
-async def packets_possible(lab: Lab) -> Mapping[str, str | None]:
+async def packets_possible(lab: EngineResources) -> Mapping[str, str | None]:
     """Quality -> None, or why packets between nodes cannot suffer it here. The net containers run already."""
     ways = await _ways(lab)
     between = [(lab.names[0], lab.names[-1])]
     return {quality: packets.refusal(between, {quality: 1}, ways) for quality in QUALITIES}
 
 
-async def _ways(lab: Lab) -> frozenset[str]:
+async def _ways(lab: EngineResources) -> frozenset[str]:
     told = await _run(lab, lab.names[0], {"WAYS": "1"})
     _raise_if_failed(lab.names[0], told)
     return frozenset(told["ways"])
 
 
-async def _run(lab: Lab, name: str, env: Mapping[str, str]) -> Told:
+async def _run(lab: EngineResources, name: str, env: Mapping[str, str]) -> Told:
     given = {key: value for key, value in env.items() if value}
     return _sections(await lab.exec(lab.net(name), PROGRAM, env=given, timeout_s=PROGRAM_S))
 

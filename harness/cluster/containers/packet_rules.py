@@ -1,5 +1,4 @@
-"""What one node's network is to do to packets, as text for the kernel's tools: a pure function of what is in
-force in the cluster.
+"""Writes what one node's network must do to packets, as text for the kernel's tools. Pure.
 
 Rules
 1. What a node does not hear, or hears badly, is stopped, lost or queued in its own network namespace, as the
@@ -39,7 +38,7 @@ LACKS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Force:
+class NetworkFaults:
     """What is in force in the whole cluster."""
 
     cuts: Mapping[Pair, bool] = field(default_factory=dict)  # -> by reset
@@ -57,7 +56,7 @@ class Force:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedRules:
     """What one node's namespace is to hold."""
 
     rules: str  # for iptables-restore --noflush: the whole table `filter`
@@ -70,7 +69,7 @@ def _table(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in ("*filter", *flushed, *lines, "COMMIT"))
 
 
-QUIET = Wanted(rules=_table(()))  # what every namespace begins with
+QUIET = WantedRules(rules=_table(()))  # what every namespace begins with
 
 
 def pairs_of(grudge: Mapping[str, Iterable[str]], names: Iterable[str]) -> list[Pair]:
@@ -107,11 +106,12 @@ def refusal(pairs: Iterable[Pair], quality: Mapping[str, float], ways: frozenset
     return None
 
 
-def wanted(node: str, force: Force, address: Address, *, ways: frozenset[str], first_queue: int) -> Wanted:
+def wanted_rules(node: str, force: NetworkFaults, address: Address, *, ways: frozenset[str],
+                 first_queue: int) -> WantedRules:
     """What this node's namespace is to hold. first_queue: its queues are numbered from there."""
     cuts = _silences(node, force, address) + _resets(node, force, address)
     bad, queues = _bad(node, force, address, ways, first_queue)
-    return Wanted(rules=_table((*cuts, *bad)), queues=tuple(queues),
+    return WantedRules(rules=_table((*cuts, *bad)), queues=tuple(queues),
                   shaping=_shaping(node, force, address, ways))
 
 
@@ -150,12 +150,12 @@ def found(lines: Iterable[str]) -> frozenset[str]:
     return frozenset(holds)
 
 
-def _silences(node: str, force: Force, address: Address) -> list[str]:
+def _silences(node: str, force: NetworkFaults, address: Address) -> list[str]:
     return [f"-A {_match(pair, address)} -j DROP"
             for pair in sorted(force.silent) if place_of(pair) == node]
 
 
-def _resets(node: str, force: Force, address: Address) -> list[str]:
+def _resets(node: str, force: NetworkFaults, address: Address) -> list[str]:
     """A reset sent in answer to what came in must get out; one that we send ourselves comes in through lo."""
     lines = []
     for peer in sorted(says for says, hears in force.resets if hears == node):
@@ -170,7 +170,7 @@ def _resets(node: str, force: Force, address: Address) -> list[str]:
 
 
 def _bad(
-    node: str, force: Force, address: Address, ways: frozenset[str], first_queue: int
+    node: str, force: NetworkFaults, address: Address, ways: frozenset[str], first_queue: int
 ) -> tuple[list[str], list[str]]:
     """Rules for what is lost or queued, and the queues."""
     rules: list[str] = []
@@ -194,7 +194,7 @@ def _bad(
     return [*let_go, *rules], queues
 
 
-def _shaping(node: str, force: Force, address: Address, ways: frozenset[str]) -> str:
+def _shaping(node: str, force: NetworkFaults, address: Address, ways: frozenset[str]) -> str:
     """What the node says goes by a class of its own for each hearer, and there through netem; the rest, by
     none, at once. htb is only what tells them apart: its rate is never reached."""
     hearers = {pair[1]: _slow(quality, ways) for pair, quality in sorted(force.qualities.items())

@@ -1,4 +1,4 @@
-"""The containers of one cluster: for each process a net container and, in its network, the process's own.
+"""Runs the containers of one cluster: for each process a net container and, in its network, its own.
 
 Rules
 1. The net container owns address, name and published ports, and lives as long as the cluster; the process's
@@ -30,11 +30,11 @@ from testcontainers.core.labels import create_labels
 
 import docker
 from harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER
-from harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, Lab, all_of
-from harness.cluster.exit_reports import tail, words_of
-from harness.cluster.hosts import Felled, Foreseen, never
+from harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources, all_of
+from harness.cluster.exit_reports import exit_report, log_tail
+from harness.cluster.hosts import FaultedExit, Foreseen, never_foreseen
 from harness.cluster.layout import Layout
-from harness.cluster.waiting import until
+from harness.cluster.waiting import wait_until
 from harness.errors import FloodmarkError
 from harness.protocols import CONTROLLER
 
@@ -71,12 +71,12 @@ class Pods:
     excused: name -> why its end is expected now; such an end is in `felled`.
     """
 
-    def __init__(self, lab: Lab, layout: Layout) -> None:
-        self.foreseen: Foreseen = never
+    def __init__(self, lab: EngineResources, layout: Layout) -> None:
+        self.foreseen: Foreseen = never_foreseen
         self.died: list[str] = []
         self.died_words: dict[str, str] = {}
         self.excused = lab.excused
-        self.felled: list[Felled] = []
+        self.felled: list[FaultedExit] = []
         self.prepare: Step = nothing
         self.dispose: Step = nothing
         self._lab = lab
@@ -140,7 +140,7 @@ class Pods:
         async def moves() -> str | None:
             return "it still runs" if name in self._alive and not await self.stands_still(name) else None
 
-        await until(moves, f"{name} to stand still", STOPPED_S)
+        await wait_until(moves, f"{name} to stand still", STOPPED_S)
 
     async def resume(self, name: str) -> None:
         pod = self._living(name, "resume")
@@ -173,7 +173,7 @@ class Pods:
         log = self._layout.log_of(name)
         if not log.exists():
             return "it left no log"
-        lines = tail(log, LAST_WORDS_LINES)
+        lines = log_tail(log, LAST_WORDS_LINES)
         lines += [STARVED] if name in self._starved else []
         return " | ".join(lines) or "its log is empty"
 
@@ -298,10 +298,10 @@ class Pods:
         if pod.wanted or self._ending or self.foreseen(name, code):
             return
         if name in self.excused:
-            self.felled.append(Felled(name=name, why=self.excused[name], time_ns=time.monotonic_ns()))
+            self.felled.append(FaultedExit(name=name, why=self.excused[name], time_ns=time.monotonic_ns()))
         else:
             self.died.append(name)
-            words = words_of(self._layout.log_of(name), code)
+            words = exit_report(self._layout.log_of(name), code)
             self.died_words.setdefault(name, words)
 
     def _bearers(self) -> set[str]:

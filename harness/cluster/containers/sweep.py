@@ -1,4 +1,4 @@
-"""What runs leave on the Docker engine, and how it goes: at the end of a run, and at the start of the next.
+"""Removes what runs left on the Docker engine: at the end of a run, and at the start of the next.
 
 Rules
 1. Whose keeper container runs is alive, and nothing of it is touched. The engine itself knows that: the

@@ -1,7 +1,7 @@
 """The local cluster: brokers and a controller as processes on loopback, without root and without Docker.
 
 Rules
-1. Everything runs under the keeper (keeper.py): nothing survives the harness.
+1. Everything runs under the supervisor (supervisor.py): nothing survives the harness.
 2. Proxied, each link between two processes, and from clients to each, runs through the links process
    (links.py) and can be cut; direct, nothing can.
 3. A power cut is played on files: the broker's own account says what was fsynced (power.py).
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from harness.cluster import control_client, power_loss
 from harness.cluster.broker_cluster import START_S, BrokerCluster
-from harness.cluster.hosts import Felled, Foreseen, House, never
+from harness.cluster.hosts import FaultedExit, Foreseen, House, never_foreseen
 from harness.cluster.layout import LINKS, Layout, lay_out, node_names
-from harness.cluster.local.link_cuts import Cutting
-from harness.cluster.local.supervisor_client import Wards
+from harness.cluster.local.link_cuts import LinkCuts
+from harness.cluster.local.supervisor_client import SupervisedProcesses
 from harness.cluster.ports import Ports
 from harness.errors import FloodmarkError, UsageError
 
@@ -55,23 +55,23 @@ def local_cluster(
 
 
 class Processes:
-    """See harness.cluster.hosts: Hosts. The wards of one keeper; `network` is their links."""
+    """See harness.cluster.hosts: Hosts. The processes of one supervisor; `network` is their links."""
 
     def __init__(self, layout: Layout) -> None:
-        self.foreseen: Foreseen = never
+        self.foreseen: Foreseen = never_foreseen
         self.network = Links()
         self._layout = layout
-        self._wards: Wards | None = None
+        self._processes: SupervisedProcesses | None = None
 
     async def begin(self) -> None:
-        """The keeper, and the links process where links are proxied."""
-        self._wards = await Wards.begin(self._layout.work("keeper.log"))
-        self._wards.foreseen = self.foreseen
+        """The supervisor, and the links process where links are proxied."""
+        self._processes = await SupervisedProcesses.begin(self._layout.work("keeper.log"))
+        self._processes.foreseen = self.foreseen
         if self._layout.links:
-            lines = await control_client.over(self._wards.links_socket(), "the links process")
-            self.network.cutting = Cutting(lines)
+            lines = await control_client.over(self._processes.links_socket(), "the links process")
+            self.network.cutting = LinkCuts(lines)
             argv = [sys.executable, "-P", "-m", "harness.cluster.local.link_proxies"]
-            await self._wards.spawn(LINKS, argv, self._layout.log_of(LINKS), links=True)
+            await self._processes.spawn(LINKS, argv, self._layout.log_of(LINKS), links=True)
             await lines.ask("listen", timeout_s=START_S, links=self._layout.links_told())
 
     async def spawn(self, name: str) -> None:
@@ -92,18 +92,18 @@ class Processes:
 
     @property
     def died(self) -> Sequence[str]:
-        return () if self._wards is None else self._wards.died
+        return () if self._processes is None else self._processes.died
 
     @property
     def died_words(self) -> Mapping[str, str]:
-        return {} if self._wards is None else self._wards.died_words
+        return {} if self._processes is None else self._processes.died_words
 
     @property
     def lost(self) -> str | None:
-        return None if self._wards is None else self._wards.lost
+        return None if self._processes is None else self._processes.lost
 
     @property
-    def felled(self) -> Sequence[Felled]:
+    def felled(self) -> Sequence[FaultedExit]:
         return ()
 
     def lives(self, name: str) -> bool:
@@ -116,11 +116,11 @@ class Processes:
         return self._kept.stopped_by_the_kernel(name)
 
     def last_words(self, name: str) -> str:
-        return "it never ran" if self._wards is None else self._wards.last_words(name)
+        return "it never ran" if self._processes is None else self._processes.last_words(name)
 
     async def end(self) -> None:
-        if self._wards is not None:
-            await self._wards.end()
+        if self._processes is not None:
+            await self._processes.end()
 
     def place(self, name: str) -> tuple[Path, Path]:
         """A broker's account of what is durable, and its log directory."""
@@ -129,17 +129,17 @@ class Processes:
         return place.durable, place.log_dir
 
     @property
-    def _kept(self) -> Wards:
-        if self._wards is None:
+    def _kept(self) -> SupervisedProcesses:
+        if self._processes is None:
             raise FloodmarkError("the cluster was not started")
-        return self._wards
+        return self._processes
 
 
 class Links:
     """See harness.cluster.hosts: Network. None to cut where links are direct."""
 
     def __init__(self) -> None:
-        self.cutting: Cutting | None = None
+        self.cutting: LinkCuts | None = None
 
     @property
     def why_not(self) -> str | None:

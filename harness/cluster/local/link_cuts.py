@@ -1,4 +1,4 @@
-"""What is cut between the processes of a cluster: the harness's side of the links.
+"""Cuts and heals links by orders to the links process, and remembers which are cut.
 
 Rule: cuts add up until the heal; a fault in force does not vanish because another strikes.
 """
@@ -10,7 +10,7 @@ from harness.cluster import control_client
 ASK_S = 10.0
 
 
-class Cutting:
+class LinkCuts:
     """Over the lines to the links process."""
 
     def __init__(self, lines: control_client.Lines) -> None:

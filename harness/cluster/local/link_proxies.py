@@ -1,4 +1,4 @@
-"""The links: a listening port for each ordered pair (dialer, listener), where bytes are cut by direction.
+"""Proxies every connection: a listening port for each ordered pair (dialer, listener), cut by direction.
 
 Run as `python -m harness.cluster.local.link_proxies`, a process of its own (in the harness's loop a
 stalled harness would stall replication). It takes orders as JSON lines on its standard input, a socket.

@@ -1,19 +1,19 @@
-"""The keeper: a small process, parent of brokers, controller and links, so that none outlives the harness.
+"""The parent process of brokers, controller and links: it sees to it that none outlives the harness.
 
 Run as `python -m harness.cluster.local.supervisor HARNESS_PID`, with one end of a socket pair as its
 standard input. It imports the standard library only: it must be up at once.
 
 Rules
 1. When the socket from the harness closes, or the harness is no longer our parent, every child is killed
-   (SIGKILL, which a stopped child obeys too) and the keeper ends. The harness may have died by SIGKILL.
-2. When the keeper dies its children die: each asks the kernel for that (PR_SET_PDEATHSIG). The kernel
+   (SIGKILL, which a stopped child obeys too) and the supervisor ends. The harness may have died by SIGKILL.
+2. When the supervisor dies its children die: each asks the kernel for that (PR_SET_PDEATHSIG). The kernel
    means the *thread* that spawned it, so this process has one thread.
 3. "Killed" is answered when the child has been waited for, "paused" when the kernel has stopped all of it:
    never on the mere sending of a signal.
 4. A session of its own: Ctrl-C in a terminal reaches the harness, which mends; never a broker.
 
 JSON lines. Asked: {"id":1,"do":"spawn","name":"n1","argv":[...],"log":PATH} (and "stdin": a descriptor the
-keeper was born with), {"id":2,"do":"kill"|"pause"|"resume"|"terminate","name":"n1"}. Answered:
+supervisor was born with), {"id":2,"do":"kill"|"pause"|"resume"|"terminate","name":"n1"}. Answered:
 {"id":1,"ok":{...}} or {"id":1,"error":"..."}. Told unasked: {"exit":"n1","pid":7,"code":-9}.
 """
 
@@ -43,7 +43,7 @@ class Child:
     pausers: list[int] = field(default_factory=list)  # ids to answer when the kernel has stopped it
 
 
-class Keeper:
+class Supervisor:
     """Holds the children; `harness` is the socket to answer on."""
 
     def __init__(self, harness: socket.socket) -> None:
@@ -112,7 +112,7 @@ class Keeper:
 
     def _before_exec(self) -> None:
         self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != self._me:  # the keeper died before the kernel was asked
+        if os.getppid() != self._me:  # the supervisor died before the kernel was asked
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
@@ -161,7 +161,7 @@ def _has_stopped(pid: int) -> bool:
 
 def serve(harness: socket.socket, harness_pid: int) -> None:
     """Until the harness goes."""
-    keeper = Keeper(harness)
+    supervisor = Supervisor(harness)
     waker, woken = socket.socketpair()
     waker.setblocking(False)
     woken.setblocking(False)
@@ -176,18 +176,18 @@ def serve(harness: socket.socket, harness_pid: int) -> None:
             ready = {key.fileobj for key, _ in selector.select(PARENT_LOOK_S)}
             if woken in ready:
                 woken.recv(4096)
-                keeper.look()
+                supervisor.look()
             if harness in ready:
                 data = harness.recv(65536)
                 *lines, pending = (pending + data).split(b"\n")
                 for line in lines:
-                    keeper.obey(line)
+                    supervisor.obey(line)
                 if not data:
                     return
     except (BrokenPipeError, ConnectionResetError):
         return  # the harness is gone: rule 1
     finally:
-        keeper.end()
+        supervisor.end()
 
 
 def _ended(*_: object) -> NoReturn:

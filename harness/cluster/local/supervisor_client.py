@@ -1,9 +1,9 @@
-"""The harness's side of the keeper: starts it, asks it, and knows which of its wards live.
+"""Starts the supervisor, asks it for processes, and knows which of them live.
 
 Rules
-1. A ward's exit is asked for (kill, terminate), or foreseen (it was armed to end), or it died by itself; the
+1. An exit is asked for (kill, terminate), or foreseen (it was armed to end), or it died by itself; the
    last is remembered all the run.
-2. The keeper's own death is the death of every ward (its children die with it). It is told in `lost`: none
+2. The supervisor's own death is the death of every process (its children die with it). `lost` says so: none
    of them has died by itself.
 """
 
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.cluster import control_client
-from harness.cluster.exit_reports import tail, words_of
-from harness.cluster.hosts import Foreseen, never
+from harness.cluster.exit_reports import exit_report, log_tail
+from harness.cluster.hosts import Foreseen, never_foreseen
 from harness.errors import FloodmarkError
 
 ANSWER_S = 10.0
@@ -29,7 +29,7 @@ LAST_WORDS_LINES = 5
 
 
 @dataclass(slots=True, kw_only=True)
-class Ward:
+class SupervisedProcess:
     """One process, this time it runs."""
 
     pid: int
@@ -39,29 +39,30 @@ class Ward:
     paused: bool = False
 
 
-class Wards:
+class SupervisedProcesses:
     """The processes of one run, by name. Begun by `begin`, ended by `end`."""
 
-    def __init__(self, *, keeper: subprocess.Popen[bytes], links_stdin: int, to_links: socket.socket) -> None:
-        self._keeper = keeper
+    def __init__(self, *, supervisor: subprocess.Popen[bytes], links_stdin: int, to_links: socket.socket
+                ) -> None:
+        self._supervisor = supervisor
         self._links_stdin = links_stdin
         self._to_links: socket.socket | None = to_links
         self._lines: control_client.Lines | None = None
-        self._alive: dict[str, Ward] = {}
+        self._alive: dict[str, SupervisedProcess] = {}
         self._logs: dict[str, Path] = {}
         self._ending = False
         self.died: list[str] = []  # in the order it happened; a name may stand there twice
         self.died_words: dict[str, str] = {}  # of each, the first time
         self.lost: str | None = None
-        self.foreseen: Foreseen = never  # whether this exit (name, code) was
+        self.foreseen: Foreseen = never_foreseen  # whether this exit (name, code) was
 
     @classmethod
-    async def begin(cls, log: Path) -> "Wards":
-        """Start the keeper."""
+    async def begin(cls, log: Path) -> "SupervisedProcesses":
+        """Start the supervisor."""
         ours, its = socket.socketpair()
         to_links, links_stdin = socket.socketpair()
         with its, links_stdin, log.open("ab") as errors:
-            keeper = subprocess.Popen(
+            supervisor = subprocess.Popen(
                 [sys.executable, "-P", "-m", "harness.cluster.local.supervisor", str(os.getpid())],
                 stdin=its.fileno(),
                 stdout=errors,
@@ -69,9 +70,10 @@ class Wards:
                 pass_fds=[links_stdin.fileno()],
                 start_new_session=True,
             )
-            wards = cls(keeper=keeper, links_stdin=links_stdin.fileno(), to_links=to_links)
-        wards._lines = await control_client.over(ours, "the keeper", heard=wards._heard, lost=wards._all_lost)
-        return wards
+            processes = cls(supervisor=supervisor, links_stdin=links_stdin.fileno(), to_links=to_links)
+        processes._lines = await control_client.over(ours, "the supervisor", heard=processes._heard,
+                                                     lost=processes._all_lost)
+        return processes
 
     def links_socket(self) -> socket.socket:
         """Our end of the socket whose other end is the links' standard input: the caller's to close."""
@@ -79,39 +81,40 @@ class Wards:
         to_links, self._to_links = self._to_links, None
         return to_links
 
-    async def spawn(self, name: str, argv: Sequence[str], log: Path, *, links: bool = False) -> Ward:
+    async def spawn(self, name: str, argv: Sequence[str], log: Path, *, links: bool = False
+                   ) -> SupervisedProcess:
         """Start a process. `links`: it gets the socket made for the links as its standard input."""
         if name in self._alive:
             raise FloodmarkError(f"cannot start {name}: it is running")
         besides: dict[str, Any] = {"stdin": self._links_stdin} if links else {}
-        # Known before the keeper can tell of its exit: both come over one ordered connection.
-        ward = Ward(pid=0, log=log)
+        # Known before the supervisor can tell of its exit: both come over one ordered connection.
+        process = SupervisedProcess(pid=0, log=log)
         self._logs[name] = log
-        self._alive[name] = ward
+        self._alive[name] = process
         try:
             ok = await self._ask("spawn", name=name, argv=list(argv), log=str(log), **besides)
         except control_client.ControlError:
             self._alive.pop(name, None)
             raise
-        ward.pid = ok["pid"]
-        return ward
+        process.pid = ok["pid"]
+        return process
 
     async def kill(self, name: str) -> None:
         """SIGKILL, and back when it has been waited for. Nothing if it is not there."""
-        ward = self._alive.get(name)
-        if ward is not None:
-            ward.wanted = True
+        process = self._alive.get(name)
+        if process is not None:
+            process.wanted = True
             await self._ask("kill", name=name)
 
     async def terminate(self, name: str, *, timeout_s: float) -> None:
         """SIGTERM, and back when it is gone."""
-        ward = self._alive.get(name)
-        if ward is None:
+        process = self._alive.get(name)
+        if process is None:
             return
-        ward.wanted = True
+        process.wanted = True
         await self._ask("terminate", name=name)
         try:
-            await asyncio.wait_for(ward.ended.wait(), timeout_s)
+            await asyncio.wait_for(process.ended.wait(), timeout_s)
         except TimeoutError:
             raise FloodmarkError(f"{name} did not stop within {timeout_s:g} s of SIGTERM") from None
 
@@ -121,25 +124,25 @@ class Wards:
         await self._ask("pause", name=name)
 
     async def resume(self, name: str) -> None:
-        ward = self._living(name, "resume")
+        process = self._living(name, "resume")
         await self._ask("resume", name=name)
-        ward.paused = False
+        process.paused = False
 
     def lives(self, name: str) -> bool:
         return name in self._alive
 
     def paused(self, name: str) -> bool:
-        ward = self._alive.get(name)
-        return ward is not None and ward.paused
+        process = self._alive.get(name)
+        return process is not None and process.paused
 
     def stopped_by_the_kernel(self, name: str) -> bool:
         """What /proc says, not what we remember."""
-        ward = self._alive.get(name)
-        if ward is None:
+        process = self._alive.get(name)
+        if process is None:
             return False
         with contextlib.suppress(OSError):
             # pid (name, which may hold anything) state ...
-            return Path(f"/proc/{ward.pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+            return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
         return False
 
     def last_words(self, name: str) -> str:
@@ -147,27 +150,27 @@ class Wards:
         log = self._logs.get(name)
         if log is None or not log.exists():
             return "it left no log"
-        return " | ".join(tail(log, LAST_WORDS_LINES)) or "its log is empty"
+        return " | ".join(log_tail(log, LAST_WORDS_LINES)) or "its log is empty"
 
     async def end(self) -> None:
-        """Kill everything, the keeper last, and wait for it. Safe twice."""
+        """Kill everything, the supervisor last, and wait for it. Safe twice."""
         self._ending = True
         if self._to_links is not None:
             self.links_socket().close()
         if self._lines is not None:
-            await self._lines.close()  # the keeper sees that, kills all and ends
+            await self._lines.close()  # the supervisor sees that, kills all and ends
         try:
-            await asyncio.to_thread(self._keeper.wait, ANSWER_S)
+            await asyncio.to_thread(self._supervisor.wait, ANSWER_S)
         except subprocess.TimeoutExpired:
-            self._keeper.send_signal(signal.SIGKILL)  # its children die with it
-            await asyncio.to_thread(self._keeper.wait)
+            self._supervisor.send_signal(signal.SIGKILL)  # its children die with it
+            await asyncio.to_thread(self._supervisor.wait)
         self._alive.clear()
 
-    def _living(self, name: str, do: str) -> Ward:
-        ward = self._alive.get(name)
-        if ward is None:
+    def _living(self, name: str, do: str) -> SupervisedProcess:
+        process = self._alive.get(name)
+        if process is None:
             raise FloodmarkError(f"cannot {do} {name}: it is not running")
-        return ward
+        return process
 
     async def _ask(self, do: str, **besides: Any) -> Mapping[str, Any]:
         assert self._lines is not None, "begin() made them"
@@ -175,18 +178,18 @@ class Wards:
 
     def _heard(self, message: Mapping[str, Any]) -> None:
         name, code = message["exit"], message["code"]
-        ward = self._alive.pop(name, None)
-        if ward is None:
+        process = self._alive.pop(name, None)
+        if process is None:
             return
-        if not ward.wanted and not self._ending and not self.foreseen(name, code):
+        if not process.wanted and not self._ending and not self.foreseen(name, code):
             self.died.append(name)
-            self.died_words.setdefault(name, words_of(ward.log, code))
-        ward.ended.set()
+            self.died_words.setdefault(name, exit_report(process.log, code))
+        process.ended.set()
 
     def _all_lost(self) -> None:
         if not self._ending:
-            self.lost = "the keeper, parent of all brokers, ended, and they with it"
-        for ward in self._alive.values():
-            ward.ended.set()
+            self.lost = "the supervisor, parent of all brokers, ended, and they with it"
+        for process in self._alive.values():
+            process.ended.set()
         self._alive.clear()
 

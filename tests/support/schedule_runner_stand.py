@@ -1,4 +1,4 @@
-"""A striker on a stand: a cluster in memory, the real recorder, and schedules to carry out."""
+"""A schedule runner on a stand: a cluster in memory, the real recorder, and schedules to carry out."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from nemesis.expire import Expire
 from nemesis.failpoint import Failpoint
 from nemesis.pause import Pause
 from nemesis.power import Power
-from nemesis.schedule_runner import Striker
+from nemesis.schedule_runner import ScheduleRunner
 
 NODES = ("n1", "n2", "n3")
 SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=NODES),)
@@ -136,14 +136,14 @@ class Eye:
 
 
 class Stand:
-    """A striker on its stand: run a schedule, then look at the history."""
+    """A schedule runner on its stand: run a schedule, then look at the history."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "history.jsonl"
         self.small = Small()
         self.intents: list[Intent] = []
         self.answers: Callable[[Intent], Awaitable[None]] | None = None  # waited for before an answer comes
-        self.striker = Striker(
+        self.schedule_runner = ScheduleRunner(
             [Crash(self.small), Pause(self.small), Cut(self.small, NODES), Expire(self.small),
              Elect(self.small), Power(self.small, self.small.observe), Disk(self.small),
              Failpoint(self.small)], SPECS)
@@ -166,7 +166,7 @@ class Stand:
 
         try:
             return await asyncio.wait_for(
-                self.striker.carry_out(schedule, Eye(recorder, self.small), recorder, send), 20)
+                self.schedule_runner.carry_out(schedule, Eye(recorder, self.small), recorder, send), 20)
         finally:
             recorder.close()
 

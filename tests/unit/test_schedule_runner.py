@@ -1,17 +1,17 @@
-"""The striker carrying out schedules against a cluster in memory, through the real recorder."""
+"""The schedule runner carrying out schedules against a cluster in memory, through the real recorder."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from striker_stand import HEALTHY, NODES, SPECS, Small, Stand, sent
+from schedule_runner_stand import HEALTHY, NODES, SPECS, Small, Stand, sent
 
 from harness.errors import FloodmarkError
 from harness.op import NEMESIS, Type
 from harness.schedule.entry import Entry
 from nemesis.compose import Composed, arsenal
 from nemesis.crash import Crash
-from nemesis.schedule_runner import Striker
+from nemesis.schedule_runner import ScheduleRunner
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_entries_go_in_order_and_each_strike_is_a_line(stand: Stand) -> None:
     assert "lost" not in kill
     assert "where" not in kill
     assert start["nodes"] == ["n1"]
-    assert stand.striker.in_force() == ()
+    assert stand.schedule_runner.in_force() == ()
 
 
 def test_a_fault_asked_by_time_says_where_it_struck(stand: Stand) -> None:
@@ -116,7 +116,7 @@ def test_a_role_that_nobody_ever_plays_is_a_miss(stand: Stand) -> None:
 
 
 def test_healthy_waits_for_the_faults_of_the_striker_itself(stand: Stand) -> None:
-    """A paused node looks well from outside for a while; the striker knows better."""
+    """A paused node looks well from outside for a while; the schedule runner knows better."""
     assert stand.run(Entry(f="pause", nodes=("n2",)), Entry(f="wait", moment=HEALTHY, timeout_s=0.03),
                      Entry(f="resume", nodes=("paused",)), Entry(f="wait", moment=HEALTHY)) == (1,)
 
@@ -133,7 +133,7 @@ def test_a_power_cut_is_recorded_as_a_loss(stand: Stand, args: dict[str, Any], a
     assert (f, fault["lost"], fault["kept"], fault["lost_records"]) == (
         "power_cut", True, {"n1": {"0": 5}}, {"n1": 5})
     assert {key: fault[key] for key in args} == args
-    assert stand.striker.in_force() == ("power_cut n1",)
+    assert stand.schedule_runner.in_force() == ("power_cut n1",)
 
 
 def test_cuts_by_grudge_and_by_node(stand: Stand) -> None:
@@ -147,7 +147,7 @@ def test_cuts_by_grudge_and_by_node(stand: Stand) -> None:
         "cut {'controller': ['n1'], 'n1': ['controller', 'n2', 'n3'], 'n2': ['n1'], 'n3': ['n1']} False"]
     assert [fault["nodes"] for _, fault in stand.faults()] == [["n1", "n2"], [], ["n1", "n2", "n3"]]
     assert stand.faults()[0][1]["grudge"] == {"n2": ["n1", "clients"]}
-    assert stand.striker.in_force() == ("cut n1 n2 n3",)
+    assert stand.schedule_runner.in_force() == ("cut n1 n2 n3",)
 
 
 def test_an_unclean_election_says_so(stand: Stand) -> None:
@@ -167,7 +167,7 @@ def test_a_strike_that_fails_is_told_and_recorded(stand: Stand) -> None:
     f, fault = stand.faults()[0]
     assert (f, fault["lost"], fault["error"], fault["nodes"]) == (
         "power_cut", True, "n2 does not obey", ["n1", "n2"])
-    assert "power_cut n1" in stand.striker.in_force()
+    assert "power_cut n1" in stand.schedule_runner.in_force()
 
 
 def test_where_a_node_died_by_itself_what_cannot_be_done_is_missed(stand: Stand) -> None:
@@ -186,7 +186,7 @@ def test_where_a_node_died_by_itself_what_cannot_be_done_is_missed(stand: Stand)
 def test_what_nobody_answers_is_refused_before_anything_strikes(tmp_path: Path) -> None:
     """A cluster that cannot be cut, and a schedule that cuts at its end."""
     stand = Stand(tmp_path)
-    stand.striker = Striker([Crash(stand.small)], SPECS)
+    stand.schedule_runner = ScheduleRunner([Crash(stand.small)], SPECS)
     with pytest.raises(FloodmarkError, match="entry 1: this cluster cannot suffer heal"):
         stand.run(Entry(f="kill", nodes=("n1",)), Entry(f="heal"))
 

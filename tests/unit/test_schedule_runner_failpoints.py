@@ -1,11 +1,11 @@
-"""The striker at failpoints: armed, met, released; deaths by armed crashes; sequences; sends left open."""
+"""The schedule runner at failpoints: armed, met, released; deaths by armed crashes; sequences; open sends."""
 
 import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from striker_stand import HEALTHY, Stand, sent
+from schedule_runner_stand import HEALTHY, Stand, sent
 
 from harness.op import NEMESIS, Intent, Type
 from harness.protocols import Met
@@ -96,7 +96,7 @@ def test_a_death_by_an_armed_crash_is_a_kill_in_the_history(stand: Stand) -> Non
     assert kill["moment"] == {"at": "failpoint", "node": "n2", "name": "F.truncated", "partition": 0}
     assert armed["began"] <= kill["began"] == kill["reached"]["met"] <= kill["reached"]["time"]
     assert start["asked"] == ["down"]
-    assert stand.striker.in_force() == ()
+    assert stand.schedule_runner.in_force() == ()
 
 
 def test_a_death_nobody_waits_for_is_told_while_something_else_is_waited_for(stand: Stand) -> None:
@@ -110,7 +110,7 @@ def test_a_death_nobody_waits_for_is_told_while_something_else_is_waited_for(sta
 
     assert [op.f for op in stand.ops() if op.process == NEMESIS or op.type is Type.INVOKE] == [
         "arm", "send", "kill", "send"]
-    assert stand.striker.in_force() == ("kill n2",)
+    assert stand.schedule_runner.in_force() == ("kill n2",)
 
 
 def test_a_death_at_the_very_end_is_told(stand: Stand) -> None:
@@ -140,7 +140,7 @@ def test_a_node_that_crashed_before_it_was_started_is_not_down(stand: Stand) -> 
     stand.run(arm("n2", point=CRASH), Entry(f="start", nodes=("n2",)))
 
     assert [f for f, _ in stand.faults()] == ["arm", "start", "kill"]
-    assert stand.striker.in_force() == ()
+    assert stand.schedule_runner.in_force() == ()
 
 
 def test_a_release_whose_moment_does_not_come_is_made_all_the_same(stand: Stand) -> None:
@@ -213,7 +213,7 @@ def test_a_wiped_disk_is_a_loss_and_the_node_is_down(stand: Stand) -> None:
 
     f, fault = stand.faults()[0]
     assert (f, fault["lost"], fault["kind"], fault["lost_records"]) == ("disk", True, "wiped", {"n3": 12})
-    assert stand.striker.in_force() == ("disk n3",)
+    assert stand.schedule_runner.in_force() == ("disk n3",)
 
 
 def test_an_election_of_one_replica(stand: Stand) -> None:

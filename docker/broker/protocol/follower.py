@@ -80,7 +80,7 @@ class Follower:
         elif event.error == errors.FENCED_LEADER_EPOCH:
             self._halted = True
         elif event.error:
-            return  # the shell backs off and asks again
+            return  # the server backs off and asks again
         elif event.diverging is not None and state.rules.truncates_before_hw:
             self._truncate_diverging(event.diverging)
         elif event.diverging is not None:

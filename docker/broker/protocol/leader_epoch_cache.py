@@ -1,6 +1,6 @@
 """Keeps which leader epoch began at which offset of this log (KIP-101, Kafka's LeaderEpochFileCache).
 
-The file itself, leader-epoch-checkpoint, is written by whoever carries out the effect SaveEpochs.
+The file itself, leader-epoch-checkpoint, is written when the effect SaveEpochs is carried out.
 
 Rules
 1. Epochs rise strictly and start offsets never fall from entry to entry.

@@ -371,7 +371,7 @@ class CreateTopic:
     now_ms: int
     token: object
     topic: str
-    topic_id: str  # hex of a new uuid: chance is the shell's
+    topic_id: str  # hex of a new uuid: chance is the server's
     partitions: int
     replication_factor: int
     assignment: tuple[tuple[int, ...], ...]

@@ -19,7 +19,7 @@ AckRule = Literal["isr", "min-insync-copies", "append"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """One rule set. The replica's first, then the shell's, then the controller's."""
+    """One rule set. The replica's first, then the server's, then the controller's."""
 
     generation: str
     bugs: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Rules:
     checks_sequences: bool = True
     recovers_producers: bool = True  # producer state is rebuilt from the log
 
-    # -- the shell ---------------------------------------------------------------------------------------
+    # -- the server --------------------------------------------------------------------------------------
     checkpoints_every_partition: bool = True  # also those that have no role yet (KAFKA-1647)
     recovery_checks_batches: bool = True  # a torn or damaged batch is cut off at a restart
     recovery_keeps_segments: bool = True  # ... and nothing before it

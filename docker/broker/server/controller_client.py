@@ -126,7 +126,7 @@ class AlterPartitionManager:
             return
         part = _find_partition(answer, in_flight.hosted)
 
-        def tell() -> None:
+        def deliver() -> None:
             self._deliver_response(
                 in_flight, errors.UNKNOWN_SERVER_ERROR if part is None else int(part.error_code), part
             )
@@ -134,11 +134,11 @@ class AlterPartitionManager:
         failpoints = self._replica_manager().failpoints
         fate = Fate.GO
         if failpoints.armed:
-            fate = failpoints.meet(in_flight.site("L.alter_answer"), tell)
+            fate = failpoints.meet(in_flight.site("L.alter_answer"), deliver)
         if fate is Fate.DROPPED:
             await self._time_out(in_flight)
         elif fate is not Fate.HELD:
-            tell()
+            deliver()
 
     async def _request(self, body: Any) -> Any:
         """The answer; None if there was none."""

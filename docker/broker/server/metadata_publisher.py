@@ -141,7 +141,7 @@ class MetadataPublisher:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            halt_process("herald-failed", error)
+            halt_process("metadata-publisher-failed", error)
 
     async def _pause(self, rest_s: float) -> None:
         """Before the next attempt; cut short by new metadata (a broker that is back has registered)."""

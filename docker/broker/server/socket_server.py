@@ -49,8 +49,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        for tell in self.on_close:
-            tell()
+        for callback in self.on_close:
+            callback()
         self.on_close.clear()
 
     def pause_writing(self) -> None:

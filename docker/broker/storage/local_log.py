@@ -195,7 +195,7 @@ class LocalLog:
 
     def delete(self) -> None:
         """Takes the directory away, newest segment first, what names the topic last. Descriptors stay open
-        until `close`: whoever still reads, reads what there was."""
+        until `close`: a reader goes on reading what there was."""
         newest_first = [segment.name for segment in reversed(self._segments)]
         self._files.remove(newest_first)
         others = sorted(

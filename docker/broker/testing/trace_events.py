@@ -98,7 +98,7 @@ def replica_lines(
     if step.hw != after.hw:  # a follower's, which no effect shows
         step.hw = after.hw
         step.add_line("hw", role="leader" if after.leading else "follower")
-    assert step.leo == after.leo, f"{effects} tell of LEO {step.leo}, it is {after.leo}"
+    assert step.leo == after.leo, f"{effects} lead to LEO {step.leo}, it is {after.leo}"
     return tuple(step.lines)
 
 

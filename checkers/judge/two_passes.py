@@ -32,7 +32,7 @@ from pyspark import RDD, Broadcast, SparkContext
 from checkers.judge.examples import worst
 from checkers.judge.failures import Failure, failure_of, of_one_run
 from checkers.judge.far_files import far_ranges
-from checkers.judge.pieces import EVERY, Piece, by_unit, dealt, joined, unpacked
+from checkers.judge.pieces import EVERY, Piece, by_unit, dealt, joined
 from checkers.judge.preconditions import preconditions_of_run
 from checkers.judge.run_tables import tables_of_partitions, tables_of_runs
 from checkers.judge.runs import Run, for_units, part_of, read_lines_instead, run_of
@@ -63,6 +63,9 @@ MEMORY_SHARE = 0.6  # of the machine's memory, for the databases of all its task
 # Arrow tables, 1.5 GB in the database; with a limit of 600 MB a seventh more CPU time.
 MOST_MEMORY_MB = 1024
 ROW_BYTES = 190  # what a row of a unit took there as an Arrow table, while laws were asked of it
+# Rows that are put into the database at once. A piece has some 30,000: each by itself took two milliseconds
+# more, and DuckDB compressed some of them twice and some not at all.
+BATCH_ROWS = 4 * 122_880
 LINES, VALUES = "lines", "values"
 DEALT_BY = {LINES: "process", SEQS: "block"}  # tables that are dealt by the hash of a column, as VALUES are
 DRIVER = 0  # the partition of the shuffle that has what the driver is told
@@ -361,8 +364,8 @@ def database(
         opened(read, memory_mb=memory_mb, spill=Path(spill)) as unit,
     ):
         if most_rows < 0:
-            for piece in chain(taken_out(few), pieces):
-                unit.append(piece.table, unpacked(piece.payload))
+            for name, rows in batches(chain(taken_out(few), pieces)):
+                unit.append(name, rows)
         few.clear()
         for name, table in tables(joined(replicas).get(REPLICA_ROWS)).items():
             unit.load(name, table)
@@ -383,6 +386,18 @@ def taken_out(few: list[Piece]) -> Iterator[Piece]:
     few.reverse()
     while few:
         yield few.pop()
+
+
+def batches(pieces: Iterable[Piece]) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of these pieces with the name of their table, many at a time; few of a small table, last."""
+    waiting: dict[str, list[Piece]] = {}
+    for piece in pieces:
+        mine = waiting.setdefault(piece.table, [])
+        mine.append(piece)
+        if sum(one.rows for one in mine) >= BATCH_ROWS:
+            yield from joined(waiting.pop(piece.table)).items()
+    for left in waiting.values():
+        yield from joined(left).items()
 
 
 def give_back_memory() -> None:

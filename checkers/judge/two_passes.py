@@ -91,7 +91,8 @@ class Layout:
 
     @staticmethod
     def of(works: Sequence[RunWork], cores: int) -> "Layout":
-        """As many units as the bytes of a run ask for, work for all cores, and never more than partitions."""
+        """As many units as the bytes of a run ask for, work for all cores, and never more than partitions. It
+        is bytes that count: the first pass, which could count rows, cuts its pieces by unit already."""
         least = -(-cores // max(1, len(works)))
         count = {
             work.run: max(1, min(len(work.folder.partitions), max(least, -(-work.size // UNIT_BYTES))))
@@ -346,7 +347,7 @@ def database(
 ) -> Iterator[Unit]:
     """A unit of these pieces, and of `tables`, which are made of its rows of replicas.jsonl. It has so much
     memory, else its share of the machine's. Where its rows would take more than that, they are put into
-    tables of the database piece by piece: compressed, and on disk, in its own scratch, as need be."""
+    tables of the database batch by batch: compressed, and on disk, in its own scratch, as need be."""
     give_back_memory()
     memory_mb = memory_mb or memory_of_unit_mb()
     few: list[Piece] = []

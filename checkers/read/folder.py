@@ -11,24 +11,38 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import orjson
 
 from checkers.laws import finding_names
 from checkers.read.observed import Observes, observes_of
-from checkers.read.partitions import NO_PARTITIONS, Partitions, partitions_of, with_leaders
-from checkers.read.replica_rows import NO_REPLICAS, Replicas
 from harness.errors import FloodmarkError
 from harness.parquet_dump import is_twin
 from harness.run import REPLICAS_BYTES_AT_MOST, RunAt
 from harness.run_location import Place, is_named, is_safe_name, open_inside, refuse_larger
+
+if TYPE_CHECKING:  # columns are imported where they are made: Spark's start waits for none of that
+    from checkers.read.partitions import Partitions
+    from checkers.read.replica_rows import Replicas
 
 INT64 = 1 << 63
 DIGITS_AT_MOST = 30  # of a partition's number, zeros before it included
 UNKNOWN_NS = 1 << 62  # more than any two times of a run lie apart
 TAIL_BYTES = 1 << 16
 TWIN_FROM_BYTES = 1 << 20
+
+
+def no_partitions() -> "Partitions":
+    from checkers.read.partitions import NO_PARTITIONS
+
+    return NO_PARTITIONS
+
+
+def no_replicas() -> "Replicas":
+    from checkers.read.replica_rows import NO_REPLICAS
+
+    return NO_REPLICAS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,9 +53,9 @@ class Folder:
     about: Mapping[str, Any] = field(default_factory=dict)  # without `partitions` and `leaders`
     nodes: tuple[str, ...] = ()
     observes: Observes = field(default_factory=Observes)
-    partitions: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    partitions: "Partitions" = field(default_factory=no_partitions)
     # As far as they are known, when the first pass is over (with_replicas).
-    replicas: Replicas = field(default_factory=lambda: NO_REPLICAS)
+    replicas: "Replicas" = field(default_factory=no_replicas)
     rows: Place | None = None  # replicas.jsonl, where it can be read
     rows_damaged: bool = False  # replicas.jsonl is missing or a line of it is bad
     dumps: dict[str, Place] = field(default_factory=dict)  # node -> the file to read, where one can be read
@@ -111,15 +125,19 @@ def uncollected() -> Iterator[None]:
 
 def read_partitions(folder: Folder) -> None:
     """What run.json says of the partitions, as columns; it is let go of on the way."""
+    from checkers.read.partitions import partitions_of
+
     about = dict(folder.about)
     folder.about = about
     named, leaders = about.pop("partitions"), about.pop("leaders", None) or {}
     folder.partitions = partitions_of(named, leaders)
 
 
-def with_replicas(folder: Folder, replicas: Replicas, bad: int, first_bad: int | None) -> None:
+def with_replicas(folder: Folder, replicas: "Replicas", bad: int, first_bad: int | None) -> None:
     """What replicas.jsonl says, once it is read. bad: lines that are no rows; first_bad: number of the first.
     """
+    from checkers.read.partitions import with_leaders
+
     folder.replicas, reasons = replicas, []
     if bad:
         more = f", nor are {bad - 1} lines behind it" if bad > 1 else ""

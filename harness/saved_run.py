@@ -129,7 +129,7 @@ def _nodes(told: Any, source: str) -> tuple[str, ...]:
 
 def _config_word(key: object, value: object, source: str) -> str:
     """A value as -c takes it. Key and value go into the brokers' properties files, where a line break would
-    begin another; which keys there are, and what each takes, broker_keys.py knows."""
+    begin another; which keys there are, and what each takes, broker_config.py knows."""
     if not isinstance(key, str) or _KEY.fullmatch(key) is None:
         _refuse(source, f"`config` has the key {_shown(key)}, which no broker has")
     if type(value) not in (int, bool, str) or _VALUE.fullmatch(_word(value)) is None:

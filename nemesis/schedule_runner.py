@@ -8,7 +8,7 @@ Rules
    fault, above all of one that may have lost data. So is the death of a node by an armed crash, as a kill, as
    soon as it is noticed: between two strikes, and before the moment is taken for reached that it fulfils.
    Where a node has died by itself, what cannot be done any more is missed, and the schedule goes on.
-3. Between a moment and its act there is no look at the cluster that is not needed (aiming.py).
+3. Between a moment and its act there is no look at the cluster that is not needed (target_resolution.py).
 """
 
 import asyncio

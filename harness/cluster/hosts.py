@@ -75,7 +75,7 @@ class Network(Protocol):
 class Disks(Protocol):
     """What brokers have written. The node of wipe is dead already; power_cut kills."""
 
-    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost: ...  # as power.power_cut
+    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost: ...  # see power_loss
     async def wipe(self, name: str) -> Lost: ...
     async def log_dir(self, name: str) -> Path: ...  # it, or a copy of it as it is now
     async def mend(self) -> list[str]: ...  # ends disk faults in force; what is left of them

@@ -23,6 +23,7 @@ from harness.commands.error_exits import sigterm_kept
 from harness.commands.run import pairs
 from harness.errors import FloodmarkError, UsageError
 from harness.protocols import Cluster
+from harness.reports.phrases import align_columns
 from harness.run import refuse_full
 from harness.verdict import EXIT_HARNESS, EXIT_VALID
 
@@ -94,15 +95,7 @@ def table(answer: Mapping[str, Any]) -> str:
         for node in one["replicas"]:
             rows.append((*first, node, *_replica(node, one["views"].get(node))))
             first = ("", "", "", "")
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines += [
-        "",
-        *(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ),
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *align_columns(rows)])
 
 
 def _condition(answer: Mapping[str, Any], node: str) -> str:

@@ -21,7 +21,7 @@ from harness.commands.run import planned
 from harness.commands.scenario_runs import Part, Played, options_of, play
 from harness.errors import UsageError
 from harness.reports import verdict_text
-from harness.reports.phrases import many
+from harness.reports.phrases import align_columns, many
 from harness.reports.safe_text import harmless
 from harness.run import RUNS, Run, refuse_full, write_whole
 from harness.verdict import EXIT_HARNESS, EXIT_VALID, Verdict
@@ -207,8 +207,4 @@ def as_json(outcome: Outcome) -> Mapping[str, Any]:
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Columns, the first row ruled off."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    ruled = [rows[0], tuple("-" * width for width in widths), *rows[1:]]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in ruled)
+    return "\n".join(align_columns(rows, ruled=True))

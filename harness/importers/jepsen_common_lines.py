@@ -205,5 +205,5 @@ class CommonLines:
 
 
 def value_at(place: Place, value: bytes) -> bytes:
-    """The number that names.py gives a value: partition * 10^12 + value."""
+    """The number that jepsen_names.py gives a value: partition * 10^12 + value."""
     return place.value + value.rjust(12, b"0") if place.value else value

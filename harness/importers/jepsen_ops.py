@@ -3,8 +3,8 @@
 Rules
 1. Nothing is invented: an op becomes one line or none. What is left out or changed is counted by kind.
 2. What is left out excuses: where the reads of a partition cannot be carried, the process has no position in
-   its logs any more (it goes on in another life, names.py); where ops are missing that may have sent, `lines`
-   says so, and no check rests on what was not sent.
+   its logs any more (it goes on in another life, jepsen_names.py); where ops are missing that may have sent,
+   `lines`   says so, and no check rests on what was not sent.
 3. A process that seeks to the beginning goes on in another life too: it may be shown everything again.
 4. Of a partition that was reassigned during an op, the op owes no order inside itself. Where it has none,
    each further run of such reads is told in a poll of its own behind it, before which the process has given

@@ -5,7 +5,7 @@ Rules
 2. An op of many records shows first those that the reader asked about.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -40,6 +40,14 @@ def told_class(found: Mapping[str, Any]) -> str:
     if found["class"] == BUG:
         return click.style("a bug", fg="red")
     return click.style(f"permitted by {found['permitted_by']}", fg="yellow")
+
+
+def align_columns(rows: Sequence[Sequence[str]], *, ruled: bool = False) -> list[str]:
+    """A line for each row, columns two spaces apart. ruled: dashes stand under the first row."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    shown = [rows[0], tuple("-" * width for width in widths), *rows[1:]] if ruled else rows
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in shown]
 
 
 def cut_text(text: str, limit: int) -> str:

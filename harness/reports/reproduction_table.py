@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.campaign.rates import wilson
 from harness.faults import FAULTS
+from harness.reports.phrases import align_columns
 from harness.reports.run_outcome import Ruling, ruling
 from harness.schedule.entry import Entry
 from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
@@ -167,10 +168,7 @@ def table(anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt], groun
             str(one.position), _who(one), _asked(one, anchors), _struck(one, ground),
             "as asked" if one.by == "asked" else f"{moment_text(one.now.moment)} ({one.why})",
             f"{len(near)}/{len(attempts)}", _late(near), _acks(near)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows)
+    return "\n".join(f"  {line}" for line in align_columns(rows))
 
 
 def _who(one: ReanchoredEntry) -> str:

@@ -2,7 +2,7 @@
 
 `check`, `run`, `demo` and `show` all say it with these words; what they print is made from the folder alone,
 so that a report of last night reads like one of now. A group of findings gets a paragraph about its worst
-example, made from the few lines of the run's files that concern it (evidence.py, accounts.py).
+example, made from the few lines of the run's files that concern it (finding_narrative.py).
 """
 
 import shlex

@@ -2,7 +2,7 @@
 
 An entry waits for its moment, then acts. Entries go one after the other, in order. A moment that does not
 come within its time-out is `missed`: told, never skipped in silence; its act is left out (one that mends is
-done all the same), and the entries after it still go on. schedule_text.py reads and writes the JSON form:
+done all the same), and the entries after it still go on. json_form.py reads and writes the JSON form:
 
     {"f": "kill", "nodes": ["leader"], "partition": 0, "moment": {"at": "ack", "partition": 0, "count": 1}}
     {"f": "cut", "kind": "halves", "grudge": {"n1": ["n2", "n3"], "n2": ["n1"], "n3": ["n1"]}}

@@ -1,7 +1,7 @@
 """Fails, fills, wipes and reads the disks of brokers in containers, and plays power cuts on them.
 
 Rules
-1. On disks of their own (containers_loops.py) a power cut is the kernel's: the broker is frozen, its disk cut
+1. On disks of their own (loop_devices.py) a power cut is the kernel's: the broker is frozen, its disk cut
    off, and only then is it killed. Elsewhere, of a broker that is dead already, and where it is said what to
    keep, it is played on files by the broker's own account (power.py). The answer's `how` says which.
 2. What was lost is counted: what the log held the instant before, and what is found on the disk afterwards.

@@ -1,7 +1,7 @@
 """Cuts, degrades and resets connections of a cluster in containers, in its net containers' namespaces.
 
 Rules
-1. Each node's firewall, queueing and packet queues are wanted as a whole (containers_packets.py) and loaded
+1. Each node's firewall, queueing and packet queues are wanted as a whole (packet_rules.py) and loaded
    as a whole, by one command in its net container (docker/faults/network.sh); nodes where something is to
    change are loaded all at once, the others not at all.
 2. Cuts and qualities add up until the heal. A node whose load failed is loaded anew at the next change.

@@ -1,7 +1,7 @@
 """The four to eight instants of a finding that matter, each with its sentence.
 
 Rules
-1. What a step says is what `show` says of the same line (event_words.py, accounts.py, words.py).
+1. What a step says is what `show` says of the same line (trace_text.py, finding_narrative.py, phrases.py).
 2. Steps are chosen by the finding: its ack, the line to blame, what took each copy, who was elected without
    the record, what stands in its place; then the faults before the line to blame.
 """

@@ -6,7 +6,6 @@ What each means is said in nemesis/scenario.py; what comes out is harness/schedu
 
 from typing import Any
 
-from harness.schedule.failpoints import POINTS
 from harness.schedule.json_form import (
     CONTROLLER_FIELDS,
     MEMBERSHIPS,
@@ -71,7 +70,7 @@ def _ack(cursor: Cursor, partition: int) -> Moment:
 def _point(cursor: Cursor) -> Moment:
     told: Moment = {"at": "failpoint", "node": cursor.name("who reaches it")}
     cursor.expect("reaches")
-    told["name"] = cursor.one_of("the failpoint", POINTS)
+    told["name"] = cursor.name("the failpoint")
     while (word := cursor.next) in ("epoch", "peer", "offset"):
         cursor.take("a condition")
         assert word is not None

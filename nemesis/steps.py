@@ -1,14 +1,14 @@
 """Reads a scenario's steps: one line, one act; each becomes entries of a schedule (JSON values).
 
-The language is described where scenarios are: nemesis/scenario.py. Whatever is read here is checked once more
-by harness/schedule/json_form.py, which knows the nodes and partitions.
+The language is described where scenarios are: nemesis/scenario.py. This reads the words;
+harness/schedule/json_form.py checks what they name: nodes, partitions, failpoints and what each may do.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.schedule.entry import ROLES
-from harness.schedule.failpoints import ACTIONS, POINTS
+from harness.schedule.failpoints import ACTIONS
 from nemesis.step_moments import moment
 from nemesis.step_tokenizer import Cursor, is_name, is_number, refuse, tokens
 
@@ -173,7 +173,7 @@ def _disk(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
 def _arm(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     nodes = _whom(cursor, verb)
     cursor.expect("at")
-    point: Entry = {"name": cursor.one_of("the failpoint", POINTS), "action": verb}
+    point: Entry = {"name": cursor.name("the failpoint"), "action": verb}
     while (word := cursor.next) in (*_CONDITIONS, "for", "broker"):
         cursor.take("a condition")
         if word == "for":
@@ -194,7 +194,7 @@ def _release(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     entry: Entry = {"f": verb, "nodes": _whom(cursor, verb)}
     point: Entry = {}
     if cursor.skip("at"):
-        point["name"] = cursor.one_of("the failpoint", POINTS)
+        point["name"] = cursor.name("the failpoint")
     if cursor.skip("peer"):
         point["peer"] = cursor.name("the peer")
     if cursor.skip("through"):

@@ -130,7 +130,6 @@ REFUSALS = [
     ("wait n1.leo == n2", ("compares leo with 'n2'",)),
     ("wait ack 1 or", ("has no moment", "healthy")),
     ("wait n1.running == maybe", ("what running is is 'maybe'; valid: true, false",)),
-    ("wait n1 reaches L.accked", ("the failpoint is 'L.accked'", "L.acked", "C.elected")),
     ("wait 200", ("a moment", "is '200'")),
     ("hold n1", ("has nothing where 'at' should be",)),
     ("hold n1 at L.acked for 5ms", ("hold takes no `for`",)),

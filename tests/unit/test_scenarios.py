@@ -75,6 +75,8 @@ def test_a_scenario_is_read_whole() -> None:
 REFUSALS = [
     ("kill n1 when", "kil n1 when", 11, ("the verb is 'kil'", "kill")),
     ("reaches L.acked", "reaches L.hw", 11, ("L.hw", "no entry before has armed")),
+    ("reaches L.acked", "reaches L.accked", 11, ("is \"L.accked\"", "L.acked", "C.elected")),
+    ("hold n1 at L.acked", "hold n1 at L.accked", 10, ("is \"L.accked\"", "L.acked", "C.elected")),
     ("isr == n2", "isr == n7", 12, ("n7", "valid: n1, n2")),
     ("send 0..1 ", "send 0..1 partition 1", 8, ("partition", "valid: 0")),
     ("hold n1 at L.acked", "drop n1 at L.acked", 10, ("does not fit L.acked", "hold")),

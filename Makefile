@@ -13,7 +13,7 @@ setup:  ## Python environment and Java, checked and made ready (all other target
 
 demo: setup  ## see Kafka's two historical disasters happen and be caught, and leader epochs prevent them
 	@$(BIN)/floodmark demo
-	@$(BIN)/python -m checkers.spark.jvm_cds
+	@$(BIN)/python -m floodmark.checkers.spark.jvm_cds
 
 test: setup  ## all tests that need neither Docker nor root, then what was left out
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not docker and not kafka" $(ARGS)
@@ -27,7 +27,7 @@ check: setup  ## ruff, mypy strict, import contracts
 	@$(BIN)/lint-imports
 
 bench: setup  ## figures of the cluster, the recorder and the judge, side by side
-	@$(BIN)/python -m checkers.spark.jvm_cds
+	@$(BIN)/python -m floodmark.checkers.spark.jvm_cds
 	@PYTHONPATH=tests/support $(BIN)/python tests/bench/bench.py $(ARGS)
 
 soak: setup  ## 20,000 histories and 10,000 mistyped ones against the twin, 100,000 mutated folders, a million partitions: hours

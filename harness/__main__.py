@@ -5,9 +5,9 @@ from pathlib import Path
 
 # A file that is run by its path has its own folder first on the module path: trace.py would shadow another's.
 if sys.path and __package__ in (None, "") and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    del sys.path[0]
 
-from harness.cli import main
+from floodmark.harness.cli import main
 
 if __name__ == "__main__":
     main()

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.errors import UsageError
+from floodmark.harness.errors import UsageError
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -113,7 +113,7 @@ _OF_CLIENTS: Mapping[str, str] = {
 
 def why_not(key: str, value: str) -> str | None:
     """Why this key cannot be set to this value, in a sentence that the key begins; None: it can. Whether the
-    values of several keys fit together only the broker says (`python -m broker.check_config`)."""
+    values of several keys fit together only the broker says (`python -m floodmark.broker.check_config`)."""
     if key in OURS:
         return f"{key}=... cannot be set: addresses, ids, paths and rules are the cluster's"
     kind = KEYS.get(OF_TOPICS.get(key, key))

@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
-from harness.protocols import (
+from floodmark.harness.errors import UsageError
+from floodmark.harness.protocols import (
     Cluster,
     Judge,
     Measures,
@@ -22,43 +22,43 @@ from harness.protocols import (
     Workload,
     WorkloadSettings,
 )
-from harness.run_location import Far, Place
-from harness.schedule.entry import Schedule
-from harness.spark_options import HERE, Workers
+from floodmark.harness.run_location import Far, Place
+from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.spark_options import HERE, Workers
 
 RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")  # the protocol generations, oldest first
 
 WORKLOADS: Mapping[str, str] = {
-    "idempotent": "workloads.idempotent:make",
-    "log": "workloads.log:make",
+    "idempotent": "floodmark.workloads.idempotent:make",
+    "log": "floodmark.workloads.log:make",
 }
 CLUSTERS: Mapping[str, str] = {
-    "containers": "harness.cluster.containers.cluster:containers_cluster",
-    "local": "harness.cluster.local.cluster:local_cluster",
+    "containers": "floodmark.harness.cluster.containers.cluster:containers_cluster",
+    "local": "floodmark.harness.cluster.local.cluster:local_cluster",
 }
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect")
 # What only some clusters can suffer, and who knows whether this machine lets them.
 MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
 OFFERS: Mapping[str, str] = {
-    "containers": "harness.cluster.containers.cluster:offers",
+    "containers": "floodmark.harness.cluster.containers.cluster:offers",
 }
 ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
-JUDGE = "checkers.judge.job:SparkJudge"
-MEASURE = "checkers.stats.job:measure"
-SEEN = "checkers.stats.seen:seen"
-HISTORY_TWIN = "checkers.read.history_twin:keep"
-WARM = "checkers.spark.session:context"
-LEAVE = "checkers.spark.session:leave"
-QUICKEN = "checkers.spark.session:quicken"
-FAR_FOLDERS = "checkers.spark.hadoop:far_folders"
-FIND_JAVA = "checkers.spark.session:find_java"
-CHECK_JAVA = "checkers.spark.session:check_version"
-PLANNER = "nemesis.random_plans:plan"
-BUDGET = "nemesis.budget:overspends"
-ARSENAL = "nemesis.compose:arsenal"
-SCHEDULE_RUNNER = "nemesis.schedule_runner:ScheduleRunner"
-BROKER_WORDS = "broker.rule_names"  # run, never imported: which rules, bugs and switches there are
-BROKER_CHECK = "broker.check_config"  # likewise: whether a broker would serve these settings
+JUDGE = "floodmark.checkers.judge.job:SparkJudge"
+MEASURE = "floodmark.checkers.stats.job:measure"
+SEEN = "floodmark.checkers.stats.seen:seen"
+HISTORY_TWIN = "floodmark.checkers.read.history_twin:keep"
+WARM = "floodmark.checkers.spark.session:context"
+LEAVE = "floodmark.checkers.spark.session:leave"
+QUICKEN = "floodmark.checkers.spark.session:quicken"
+FAR_FOLDERS = "floodmark.checkers.spark.hadoop:far_folders"
+FIND_JAVA = "floodmark.checkers.spark.session:find_java"
+CHECK_JAVA = "floodmark.checkers.spark.session:check_version"
+PLANNER = "floodmark.nemesis.random_plans:plan"
+BUDGET = "floodmark.nemesis.budget:overspends"
+ARSENAL = "floodmark.nemesis.compose:arsenal"
+SCHEDULE_RUNNER = "floodmark.nemesis.schedule_runner:ScheduleRunner"
+BROKER_WORDS = "floodmark.broker.rule_names"  # run, never imported: which rules, bugs and switches there are
+BROKER_CHECK = "floodmark.broker.check_config"  # likewise: whether a broker would serve these settings
 
 _ALIASES = {"partition": "cut"}  # as Jepsen's users call it
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import __version__, catalog
-from harness.cli_campaign import campaign
-from harness.cli_cluster import cluster
-from harness.cli_kafka import kafka
-from harness.cli_options import (
+from floodmark.harness import __version__, catalog
+from floodmark.harness.cli_campaign import campaign
+from floodmark.harness.cli_cluster import cluster
+from floodmark.harness.cli_kafka import kafka
+from floodmark.harness.cli_options import (
     RUN_FOLDER,
     cluster_options,
     exits,
@@ -19,10 +19,10 @@ from harness.cli_options import (
     report_options,
     spark_options,
 )
-from harness.spark_options import Workers
+from floodmark.harness.spark_options import Workers
 
 if TYPE_CHECKING:
-    from harness.commands.check import Gate
+    from floodmark.harness.commands.check import Gate
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="floodmark")
@@ -92,7 +92,7 @@ def run(through: "Gate", **options: Any) -> int:
 
     Example: floodmark run --nemesis crash,pause,cut --duration 30
     """
-    from harness.commands.run import RunOptions, run_and_judge
+    from floodmark.harness.commands.run import RunOptions, run_and_judge
 
     return run_and_judge(RunOptions(**options), through)
 
@@ -115,7 +115,7 @@ def check(folders: tuple[str, ...], through: "Gate", workers: Workers, keep_parq
     It may be an address that Spark can read: hdfs://, s3a://, viewfs://.
     The exit code is the worst of all folders, in the order 1, 4, 3, 0.
     """
-    from harness.commands.check import check_folders
+    from floodmark.harness.commands.check import check_folders
 
     return check_folders(folders, through, workers, keep_parquet=keep_parquet)
 
@@ -130,8 +130,8 @@ def rejudge(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
 
     The new verdicts take the place of the saved ones. Patterns and the exit code are as of check.
     """
-    from harness.commands.folder_arguments import chosen
-    from harness.commands.rejudge import rejudge_folders
+    from floodmark.harness.commands.folder_arguments import chosen
+    from floodmark.harness.commands.rejudge import rejudge_folders
 
     return rejudge_folders(chosen(folders, workers), through, workers)
 
@@ -159,7 +159,7 @@ def reproduce(
     1 it did not, but another bug was found; 3 it did not, which proves nothing: more --runs, or luck;
     2 usage; 4 the run cannot be had again, or none was carried out.
     """
-    from harness.commands.reproduce import reproduce as had_again
+    from floodmark.harness.commands.reproduce import reproduce as had_again
 
     return had_again(folder, runs=runs, out=out, finding=finding, json_file=json_file)
 
@@ -173,7 +173,7 @@ def reproduce(
 @exits
 def show(folder: Path | None, finding: str | None, partition: int | None, offset: int | None) -> int:
     """Show a run (default: the latest): at a glance, around a finding, or the logs at an offset."""
-    from harness.commands.show import show_run
+    from floodmark.harness.commands.show import show_run
 
     return show_run(folder, finding=finding, partition=partition, offset=offset)
 
@@ -192,7 +192,7 @@ def report(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
 
     Of a campaign's folder: what is new, since when, how often; what was looked at; links to its runs' pages.
     """
-    from harness.commands.report_page import report_page
+    from floodmark.harness.commands.report_page import report_page
 
     return report_page(folder, out, ledger)
 
@@ -203,7 +203,7 @@ def report(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
 def explain(name: str | None) -> int:
     """Say what finding NAME means, what its near miss is, and what permits it; without NAME, list them, each
     with its meaning on one line."""
-    from harness.commands.explain import explain_finding
+    from floodmark.harness.commands.explain import explain_finding
 
     return explain_finding(name)
 
@@ -215,7 +215,7 @@ def explain(name: str | None) -> int:
 @exits
 def demo(cluster: str, out: Path | None) -> int:
     """See Kafka's historical disasters happen and be caught, and leader epochs prevent them."""
-    from harness.commands.demo import run_demo
+    from floodmark.harness.commands.demo import run_demo
 
     return run_demo(cluster, out)
 
@@ -251,7 +251,7 @@ def import_jepsen(file: Path, **options: Any) -> int:
     is not checked, and lost writes are inferred from the reads, as Jepsen does. Kills spare what was written,
     unless a lazy file system makes them lose it: --loses kill.
     """
-    from harness.commands.import_jepsen import import_history
+    from floodmark.harness.commands.import_jepsen import import_history
 
     return import_history(file, **options)
 
@@ -268,7 +268,7 @@ def scenario() -> None:
 @exits
 def scenario_list() -> int:
     """List the scenarios."""
-    from harness.commands.scenario import list_scenarios
+    from floodmark.harness.commands.scenario import list_scenarios
 
     return list_scenarios()
 
@@ -278,7 +278,7 @@ def scenario_list() -> int:
 @exits
 def scenario_show(name: str) -> int:
     """Show scenario NAME (or zoo number, or FILE.toml): its story, its steps, what is expected where."""
-    from harness.commands.scenario import show_scenario
+    from floodmark.harness.commands.scenario import show_scenario
 
     return show_scenario(name)
 
@@ -299,7 +299,7 @@ def scenario_run(name: str | None, **options: Any) -> int:
 
     Exits 0 only if every row came out as expected, else 4.
     """
-    from harness.commands.scenario import run_scenarios
+    from floodmark.harness.commands.scenario import run_scenarios
 
     return run_scenarios(name, **options)
 
@@ -323,6 +323,6 @@ def doctor(**options: Any) -> int:
 
     Exits 0 if the chosen cluster has all it needs, else 4.
     """
-    from harness.commands.doctor import examine_machine
+    from floodmark.harness.commands.doctor import examine_machine
 
     return examine_machine(**options)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from harness.cli_options import RUN_FOLDER, exits, file_option
+from floodmark.harness.cli_options import RUN_FOLDER, exits, file_option
 
 PLAN_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 LEDGER_FILE = click.Path(path_type=Path, dir_okay=False)
@@ -45,7 +45,7 @@ def campaign_run(junit_file: Path | None, markdown_file: Path | None, **options:
     Exit codes: 1 a bug was found that is not marked as known, or a run broke a gate of the plan; 4 the
     harness failed in a run; 3 of a run nobody can tell; 0 none of these.
     """
-    from harness.commands.campaign import Asked, Reports, run_campaign
+    from floodmark.harness.commands.campaign import Asked, Reports, run_campaign
 
     reports = Reports(junit_file=junit_file, markdown_file=markdown_file)
     return run_campaign(Asked(reports=reports, **options))
@@ -58,7 +58,7 @@ def campaign_run(junit_file: Path | None, markdown_file: Path | None, **options:
 @exits
 def campaign_resume(folder: Path, junit_file: Path | None, markdown_file: Path | None) -> int:
     """Go on with the campaign in FOLDER, however it ended. Exit codes as of run."""
-    from harness.commands.campaign import Reports, resume_campaign
+    from floodmark.harness.commands.campaign import Reports, resume_campaign
 
     return resume_campaign(folder, Reports(junit_file=junit_file, markdown_file=markdown_file))
 
@@ -75,7 +75,7 @@ def campaign_diff(before: Path, after: Path, ledger: Path | None) -> int:
 
     Exits 1 if AFTER has a bug that BEFORE has not and that is not marked as known.
     """
-    from harness.commands.campaign_diff import diff_campaigns
+    from floodmark.harness.commands.campaign_diff import diff_campaigns
 
     return diff_campaigns(before, after, ledger)
 
@@ -90,7 +90,7 @@ def campaign_diff(before: Path, after: Path, ledger: Path | None) -> int:
 @exits
 def campaign_mark(signature: str, ledger: Path, known: str | None, unknown: bool, note: str | None) -> int:
     """Mark a SIGNATURE (its id, or how it begins) as known, or put a note beside it."""
-    from harness.commands.campaign import mark
+    from floodmark.harness.commands.campaign import mark
 
     return mark(ledger, signature, known=known, unknown=unknown, note=note)
 
@@ -100,7 +100,7 @@ def campaign_mark(signature: str, ledger: Path, known: str | None, unknown: bool
 @exits
 def campaign_plan(preset: str) -> int:
     """Print a preset (smoke, nightly, soak, zoo), to be copied and edited."""
-    from harness.commands.campaign import show_plan
+    from floodmark.harness.commands.campaign import show_plan
 
     return show_plan(preset)
 
@@ -119,6 +119,6 @@ def campaign_stats(folders: tuple[str, ...], json_file: Path | None, parquet: Pa
     such as hdfs://host/nights/monday/runs/*). Each run is measured once and
     keeps its figures (measures.parquet). Exits 4 if a run could not be measured; the others count.
     """
-    from harness.commands.campaign_stats import show_stats
+    from floodmark.harness.commands.campaign_stats import show_stats
 
     return show_stats(folders, json_file, parquet)

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from harness.cli_options import RUN_FOLDER, cluster_options, exits
-from harness.faults import FAULTS
+from floodmark.harness.cli_options import RUN_FOLDER, cluster_options, exits
+from floodmark.harness.faults import FAULTS
 
 FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, show_default="the latest",
                              help="Which cluster.")
@@ -25,7 +25,7 @@ def cluster() -> None:
 @exits
 def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
     """Bring a cluster up; prints its bootstrap address, runs until Ctrl-C."""
-    from harness.commands.cluster import bring_up
+    from floodmark.harness.commands.cluster import bring_up
 
     return bring_up(out, first_port=port, **options)
 
@@ -36,7 +36,7 @@ def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
 @exits
 def cluster_state(as_json: bool, folder: Path | None) -> int:
     """Leader, epoch and ISR of each partition; LEO and HW of each replica."""
-    from harness.commands import cluster as commands
+    from floodmark.harness.commands import cluster as commands
 
     return commands.state(folder, as_json=as_json)
 
@@ -55,7 +55,7 @@ def cluster_cut(
     """Cut NODES from all other brokers, both ways, until heal. The controller and clients still reach them,
     unless --from names them too. It adds to the cuts there are; `up --links direct` has none.
     """
-    from harness.commands import cluster as commands
+    from floodmark.harness.commands import cluster as commands
 
     return commands.cut(folder, nodes, others=others, one_way=one_way, reset=reset)
 
@@ -65,7 +65,7 @@ def cluster_cut(
 @exits
 def cluster_heal(folder: Path | None) -> int:
     """Let every byte pass again."""
-    from harness.commands import cluster as commands
+    from floodmark.harness.commands import cluster as commands
 
     return commands.heal(folder)
 
@@ -76,7 +76,7 @@ def _strike(f: str, name: str, does: str, *, hidden: bool = False) -> None:
     @FOLDER_OPTION
     @exits
     def strike(nodes: tuple[str, ...], folder: Path | None) -> int:
-        from harness.commands import cluster as commands
+        from floodmark.harness.commands import cluster as commands
 
         return commands.strike(folder, f, nodes)
 

@@ -2,7 +2,7 @@
 
 import click
 
-from harness.cli_options import exits
+from floodmark.harness.cli_options import exits
 
 
 @click.group()
@@ -23,6 +23,6 @@ def kafka_get(version_or_folder: str) -> int:
     Exit codes: 0 it can be run; 2 there is no such version or folder; 4 Java, Maven, the network or the
     folder is at fault.
     """
-    from harness.commands.kafka import get
+    from floodmark.harness.commands.kafka import get
 
     return get(version_or_folder)

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from harness import catalog
-from harness.commands import error_exits
-from harness.spark_options import workers
+from floodmark.harness import catalog
+from floodmark.harness.commands import error_exits
+from floodmark.harness.spark_options import workers
 
 RUN_FOLDER = click.Path(path_type=Path)
 GATE = ("strict", "allow", "allow_unknown", "json_file", "junit_file", "markdown_file")
@@ -28,7 +28,7 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
 
 def findings(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """The names of findings that begin so, for a shell that completes them."""
-    from checkers.text.explain import known_findings
+    from floodmark.checkers.text.explain import known_findings
 
     return [name for name in known_findings() if name.startswith(begun)]
 
@@ -38,7 +38,7 @@ def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def judging(*args: Any, **options: Any) -> Any:
-        from harness.commands.check import gate
+        from floodmark.harness.commands.check import gate
 
         words = {name: options.pop(name) for name in GATE if name in options}
         return command(*args, through=gate(**words), **options)

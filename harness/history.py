@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 import orjson
 
-from harness.errors import FloodmarkError
-from harness.op import NEMESIS, Intent, Op, Outcome, Read, Send, Type
-from harness.run_location import Place, open_inside
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.op import NEMESIS, Intent, Op, Outcome, Read, Send, Type
+from floodmark.harness.run_location import Place, open_inside
 
 Item = TypeVar("Item")
 _HOLDS = frozenset({"assign", "subscribe"})  # the f's whose `partitions` are written

@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.errors import FloodmarkError
-from harness.run_location import replacing
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run_location import replacing
 
 OF = b"floodmark.of"  # in the file's metadata: "SIZE CRC" of the lines
 _BLOCK_BYTES = 1 << 22

@@ -11,11 +11,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol, runtime_checkable
 
-from harness.op import Intent, Op, Outcome
-from harness.run_location import Place
-from harness.schedule.entry import Entry, Schedule
-from harness.trace import Raw
-from harness.verdict import Verdict
+from floodmark.harness.op import Intent, Op, Outcome
+from floodmark.harness.run_location import Place
+from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.trace import Raw
+from floodmark.harness.verdict import Verdict
 
 CLIENTS = "clients"  # in a grudge: every client of the harness, as one pseudo-node
 CONTROLLER = "controller"  # the controller's process, by name

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from harness.commands.pytest_support import ClusterUp, JudgedRun
+    from floodmark.harness.commands.pytest_support import ClusterUp, JudgedRun
 
 OUT = "floodmark_out"
 NAME_CHARS = 80
@@ -70,7 +70,7 @@ def floodmark_out(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPath
 def _floodmark_judge() -> None:
     """Spark, ready. It ends with this process."""
     with _own_warnings():
-        from harness.commands.pytest_support import start_judge
+        from floodmark.harness.commands.pytest_support import start_judge
 
         start_judge()
 
@@ -81,7 +81,7 @@ def floodmark_run(
 ) -> "Callable[..., JudgedRun]":
     """Plays and judges a run; see the module's head."""
     with _own_warnings():
-        from harness.commands.pytest_support import judged_run
+        from floodmark.harness.commands.pytest_support import judged_run
 
     runs: list[JudgedRun] = request.node.stash.setdefault(_RUNS, [])
 
@@ -98,7 +98,7 @@ def floodmark_run(
 def floodmark_schedule() -> Callable[..., list[dict[str, Any]]]:
     """What a nemesis would do, as data; see the module's head."""
     with _own_warnings():
-        from harness.commands.pytest_support import entries
+        from floodmark.harness.commands.pytest_support import entries
 
     return lambda **words: entries(words)
 
@@ -109,7 +109,7 @@ def floodmark_cluster(
 ) -> "Iterator[Callable[..., ClusterUp]]":
     """A cluster for any client; see the module's head."""
     with _own_warnings():
-        from harness.commands.pytest_support import cluster_up
+        from floodmark.harness.commands.pytest_support import cluster_up
 
     with ExitStack() as clusters:
 
@@ -124,7 +124,7 @@ def floodmark_cluster(
 def floodmark_nemesis() -> "Callable[..., AbstractContextManager[Sequence[str]]]":
     """Strikes a cluster while a test works with it; see the module's head."""
     with _own_warnings():
-        from harness.commands.pytest_nemesis import striking
+        from floodmark.harness.commands.pytest_nemesis import striking
 
     return lambda cluster, **words: striking(cluster, words)
 

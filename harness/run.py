@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 
 import orjson
 
-from harness.errors import FloodmarkError, UsageError
-from harness.run_location import Far, Place, is_named, is_regular_inside, open_inside, read_inside, replacing
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.run_location import (
+    Far,
+    Place,
+    is_named,
+    is_regular_inside,
+    open_inside,
+    read_inside,
+    replacing,
+)
 
 FORMAT = 1
 DONE, INTERRUPTED = "done", "interrupted"  # how run.json says that a run `ended`, if not by an error

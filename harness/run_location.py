@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol, Self
 
-from harness.errors import UsageError
+from floodmark.harness.errors import UsageError
 
 LOCAL = "file"
 BLOCK_BYTES = 1 << 24

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.errors import FloodmarkError, UsageError
-from harness.history import Recorder
-from harness.op import Type
-from harness.phases.collect import collect
-from harness.phases.main_phase import Load, end_all, main_phase
-from harness.phases.settle import Reach, read_all, reading, settle, what_moved
-from harness.protocols import Cluster, PartitionSpec, ScheduleRunner, View, Workload
-from harness.run import DONE, FORMAT, INTERRUPTED, Run, create
-from harness.schedule import json_form
-from harness.schedule.entry import Schedule
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.history import Recorder
+from floodmark.harness.op import Type
+from floodmark.harness.phases.collect import collect
+from floodmark.harness.phases.main_phase import Load, end_all, main_phase
+from floodmark.harness.phases.settle import Reach, read_all, reading, settle, what_moved
+from floodmark.harness.protocols import Cluster, PartitionSpec, ScheduleRunner, View, Workload
+from floodmark.harness.run import DONE, FORMAT, INTERRUPTED, Run, create
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.entry import Schedule
 
 _PROGRESS_EVERY_S = 1.0
 

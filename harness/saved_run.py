@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from harness.broker_config import checked
-from harness.errors import FloodmarkError, UsageError
-from harness.protocols import PartitionSpec
-from harness.schedule import json_form
-from harness.schedule.entry import Schedule
+from floodmark.harness.broker_config import checked
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.entry import Schedule
 
 NEEDED = ("seed", "cluster", "rules", "workload", "nodes", "partitions", "config", "guarantees", "schedule",
           "concurrency", "rate", "duration_s")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.errors import UsageError
+from floodmark.harness.errors import UsageError
 
 # What the judge's answers stand on; the judge sets them, whatever anybody else says.
 ITS_OWN = (

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError
 
 Line = dict[str, Any]
 

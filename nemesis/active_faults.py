@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.faults import FAULTS, MENDING
-from harness.schedule.failpoints import CRASH
+from floodmark.harness.faults import FAULTS, MENDING
+from floodmark.harness.schedule.failpoints import CRASH
 
 _OF_PROCESSES = ("start", "resume")  # what these undo ends with the process
 

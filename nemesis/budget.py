@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.faults import FAULTS, MENDING, loses
-from harness.schedule.entry import Entry, Schedule
-from harness.schedule.failpoints import REPORT
+from floodmark.harness.faults import FAULTS, MENDING, loses
+from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.failpoints import REPORT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Sets wall clocks off by `offset_ms`, and right again."""
 
-from harness.protocols import Clocks, Struck
-from harness.schedule.entry import Entry
-from nemesis.on_each_node import on_each_node
+from floodmark.harness.protocols import Clocks, Struck
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Clock:

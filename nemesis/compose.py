@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from harness.protocols import (
+from floodmark.harness.protocols import (
     BadDisks,
     Clocks,
     Cluster,
@@ -20,18 +20,18 @@ from harness.protocols import (
     Struck,
     Wipes,
 )
-from harness.schedule.entry import Entry
-from nemesis.clock import Clock
-from nemesis.crash import Crash
-from nemesis.cut import Cut
-from nemesis.disk import Disk
-from nemesis.elect import Elect
-from nemesis.expire import Expire
-from nemesis.failpoint import Failpoint
-from nemesis.memory import Memory
-from nemesis.packet import Packet, Reset
-from nemesis.pause import Pause
-from nemesis.power import Power
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.clock import Clock
+from floodmark.nemesis.crash import Crash
+from floodmark.nemesis.cut import Cut
+from floodmark.nemesis.disk import Disk
+from floodmark.nemesis.elect import Elect
+from floodmark.nemesis.expire import Expire
+from floodmark.nemesis.failpoint import Failpoint
+from floodmark.nemesis.memory import Memory
+from floodmark.nemesis.packet import Packet, Reset
+from floodmark.nemesis.pause import Pause
+from floodmark.nemesis.power import Power
 
 
 class Composed:

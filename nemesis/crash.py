@@ -1,8 +1,8 @@
 """Ends and starts processes: kill (SIGKILL), stop (SIGTERM), start."""
 
-from harness.protocols import Kills, Struck
-from harness.schedule.entry import Entry
-from nemesis.on_each_node import on_each_node
+from floodmark.harness.protocols import Kills, Struck
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Crash:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from harness.protocols import CLIENTS, CONTROLLER, Cuts, Struck
-from harness.schedule.entry import Entry
-from nemesis.grudges import apart
+from floodmark.harness.protocols import CLIENTS, CONTROLLER, Cuts, Struck
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.grudges import apart
 
 
 class Cut:

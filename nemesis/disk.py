@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from harness.errors import FloodmarkError
-from harness.protocols import BadDisks, Struck, Wipes
-from harness.schedule.entry import Entry
-from nemesis.on_each_node import on_each_node
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import BadDisks, Struck, Wipes
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.on_each_node import on_each_node
 
 WIPED = "wiped"
 

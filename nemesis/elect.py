@@ -1,7 +1,7 @@
 """Asks for elections: preferred, unclean, or of one replica."""
 
-from harness.protocols import Elects, Struck
-from harness.schedule.entry import Entry
+from floodmark.harness.protocols import Elects, Struck
+from floodmark.harness.schedule.entry import Entry
 
 
 class Elect:

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.verdict import BUG, PERMITTED, Verdict
-from nemesis.step_tokenizer import refuse
+from floodmark.harness.verdict import BUG, PERMITTED, Verdict
+from floodmark.nemesis.step_tokenizer import refuse
 
 LOST = "lost-write"
 AGAIN = frozenset({"inconsistent-offsets", "realtime-order"})

@@ -1,8 +1,8 @@
 """Ends brokers' sessions: a failover comes at a moment instead of in a race."""
 
-from harness.protocols import Expires, Struck
-from harness.schedule.entry import Entry
-from nemesis.on_each_node import on_each_node
+from floodmark.harness.protocols import Expires, Struck
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Expire:

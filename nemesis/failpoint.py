@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from harness.protocols import Failpoints, Met, Struck
-from harness.schedule.entry import Entry
-from nemesis.moment_watch import told_met
-from nemesis.on_each_node import on_each_node
+from floodmark.harness.protocols import Failpoints, Met, Struck
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.moment_watch import told_met
+from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Failpoint:

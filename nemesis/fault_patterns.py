@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from harness.protocols import CONTROLLER
-from nemesis.grudges import KINDS
+from floodmark.harness.protocols import CONTROLLER
+from floodmark.nemesis.grudges import KINDS
 
 LONGEST_S = 4.0
 RECOVERY_S = 3.0  # what a plan allows a node for coming back into every ISR; it waits for it in any case

@@ -13,7 +13,7 @@ from random import Random
 
 import networkx as nx
 
-from harness.protocols import CLIENTS
+from floodmark.harness.protocols import CLIENTS
 
 Grudge = dict[str, list[str]]  # node -> whom it does not hear; both sorted
 

@@ -1,8 +1,8 @@
 """Limits brokers' memory to `limit_mb`, and frees it again."""
 
-from harness.protocols import MemoryLimits, Struck
-from harness.schedule.entry import Entry
-from nemesis.on_each_node import on_each_node
+from floodmark.harness.protocols import MemoryLimits, Struck
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Memory:

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.errors import FloodmarkError
-from harness.faults import FAULTS
-from harness.protocols import Met, PartitionView, ReplicaView, Sight, View
-from harness.schedule.entry import Entry
-from harness.schedule.json_form import OF_BROKER, point_matches
-from nemesis.moment_text import asked_words, partitions_of
-from nemesis.moment_watch import healthy
-from nemesis.roles import Stage, players
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.faults import FAULTS
+from floodmark.harness.protocols import Met, PartitionView, ReplicaView, Sight, View
+from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.json_form import OF_BROKER, point_matches
+from floodmark.nemesis.moment_text import asked_words, partitions_of
+from floodmark.nemesis.moment_watch import healthy
+from floodmark.nemesis.roles import Stage, players
 
 PARTITIONS = 4  # told of a moment that names none
 _OF_COMMITTING = ("hw", "checkpointed_hw")

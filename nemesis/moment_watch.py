@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.protocols import Met, Sight, View
-from harness.schedule.json_form import CONDITIONS, OF_BROKER, point_matches
-from nemesis.roles import Stage, needs_a_look, players
+from floodmark.harness.protocols import Met, Sight, View
+from floodmark.harness.schedule.json_form import CONDITIONS, OF_BROKER, point_matches
+from floodmark.nemesis.roles import Stage, needs_a_look, players
 
 POLL_S = 0.01
 EAGER_S = 0.003

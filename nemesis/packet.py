@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from harness.protocols import CLIENTS, CONTROLLER, Packets, Resets, Struck
-from harness.schedule.entry import Entry
-from harness.schedule.json_form import QUALITIES
-from nemesis.grudges import apart
+from floodmark.harness.protocols import CLIENTS, CONTROLLER, Packets, Resets, Struck
+from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.json_form import QUALITIES
+from floodmark.nemesis.grudges import apart
 
 
 class Packet:

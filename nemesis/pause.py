@@ -1,8 +1,8 @@
 """SIGSTOP and SIGCONT: pause, resume."""
 
-from harness.protocols import Pauses, Struck
-from harness.schedule.entry import Entry
-from nemesis.on_each_node import on_each_node
+from floodmark.harness.protocols import Pauses, Struck
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Pause:

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from harness.protocols import PowerCuts, Struck, View
-from harness.schedule.entry import Entry
-from nemesis.on_each_node import on_each_node
+from floodmark.harness.protocols import PowerCuts, Struck, View
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Power:

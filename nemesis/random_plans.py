@@ -13,9 +13,16 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
 
-from harness.errors import UsageError
-from harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
-from nemesis.fault_patterns import HEALTHY, HEALTHY_TIMEOUT_S, MAKERS, FaultPattern, PatternScope, Step
+from floodmark.harness.errors import UsageError
+from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
+from floodmark.nemesis.fault_patterns import (
+    HEALTHY,
+    HEALTHY_TIMEOUT_S,
+    MAKERS,
+    FaultPattern,
+    PatternScope,
+    Step,
+)
 
 HARRIED_S = 8.0  # harm without a pause for at most so long
 CALM_S = 2.5

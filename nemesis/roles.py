@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.protocols import CONTROLLER, View
-from harness.schedule.entry import EVERY, ROLES
-from nemesis.active_faults import ActiveFaults
+from floodmark.harness.protocols import CONTROLLER, View
+from floodmark.harness.schedule.entry import EVERY, ROLES
+from floodmark.nemesis.active_faults import ActiveFaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

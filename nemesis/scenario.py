@@ -74,14 +74,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from harness.errors import UsageError
-from harness.run_location import is_safe_name
-from harness.schedule import json_form
-from harness.schedule.entry import Schedule
-from harness.toml_lines import Places, first_line_of, places
-from nemesis.expectations import ROW_KEYS, Row, Words, rows
-from nemesis.step_tokenizer import Refused
-from nemesis.steps import entries
+from floodmark.harness.errors import UsageError
+from floodmark.harness.run_location import is_safe_name
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.toml_lines import Places, first_line_of, places
+from floodmark.nemesis.expectations import ROW_KEYS, Row, Words, rows
+from floodmark.nemesis.step_tokenizer import Refused
+from floodmark.nemesis.steps import entries
 
 FOLDER = Path(__file__).with_name("scenarios")
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}

@@ -16,18 +16,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.errors import FloodmarkError
-from harness.faults import FAULTS, MENDING, loses
-from harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Sight, Struck
-from harness.schedule.entry import ACTS, Entry, Schedule
-from nemesis.active_faults import ActiveFaults
-from nemesis.compose import Composed
-from nemesis.failpoint import death
-from nemesis.missed_moments import Miss, miss_of_moment, miss_of_role
-from nemesis.moment_watch import POLL_S, Watch, reach
-from nemesis.roles import Stage
-from nemesis.scripted_ops import Scripted
-from nemesis.target_resolution import ResolvedEntry, asked_moment, resolve_targets, strike_state
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.faults import FAULTS, MENDING, loses
+from floodmark.harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Sight, Struck
+from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
+from floodmark.nemesis.active_faults import ActiveFaults
+from floodmark.nemesis.compose import Composed
+from floodmark.nemesis.failpoint import death
+from floodmark.nemesis.missed_moments import Miss, miss_of_moment, miss_of_role
+from floodmark.nemesis.moment_watch import POLL_S, Watch, reach
+from floodmark.nemesis.roles import Stage
+from floodmark.nemesis.scripted_ops import Scripted
+from floodmark.nemesis.target_resolution import ResolvedEntry, asked_moment, resolve_targets, strike_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from harness.errors import FloodmarkError
-from harness.op import Intent, Outcome, Send
-from harness.protocols import Sender
-from harness.schedule.entry import Entry
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.op import Intent, Outcome, Send
+from floodmark.harness.protocols import Sender
+from floodmark.harness.schedule.entry import Entry
 
 NOWAIT_PATIENCE_S = 10.0  # of an op that stays open: what answers it may first have to be let go
 DRAIN_TIMEOUT_S = 3.0  # what only mending would answer stays open

@@ -6,7 +6,7 @@ What each means is said in nemesis/scenario.py; what comes out is harness/schedu
 
 from typing import Any
 
-from harness.schedule.json_form import (
+from floodmark.harness.schedule.json_form import (
     CONTROLLER_FIELDS,
     MEMBERSHIPS,
     NUMBERS,
@@ -15,7 +15,7 @@ from harness.schedule.json_form import (
     REPLICA_FIELDS,
     SAMENESS,
 )
-from nemesis.step_tokenizer import Cursor, is_name, is_number, is_time, refuse
+from floodmark.nemesis.step_tokenizer import Cursor, is_name, is_number, is_time, refuse
 
 FORMS = "ack K, healthy, 200ms, time 200ms, NODE reaches POINT, or what is seen (n1.leo == 3, leader == n2)"
 _TRUTHS = {"true": True, "false": False}

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NoReturn
 
-from harness.errors import UsageError
+from floodmark.harness.errors import UsageError
 
 _TOKEN = re.compile(
     r"(?P<time>\d+(?:\.\d+)?(?:ms|s)\b)|(?P<number>\d+)|(?P<range>\.\.)|(?P<order>[<>]=?|[!=]=)"

@@ -7,10 +7,10 @@ harness/schedule/json_form.py checks what they name: nodes, partitions, failpoin
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.schedule.entry import ROLES
-from harness.schedule.failpoints import ACTIONS
-from nemesis.step_moments import moment
-from nemesis.step_tokenizer import Cursor, is_name, is_number, refuse, tokens
+from floodmark.harness.schedule.entry import ROLES
+from floodmark.harness.schedule.failpoints import ACTIONS
+from floodmark.nemesis.step_moments import moment
+from floodmark.nemesis.step_tokenizer import Cursor, is_name, is_number, refuse, tokens
 
 Entry = dict[str, Any]
 ON_NODES = ("kill", "stop", "start", "pause", "resume", "expire")

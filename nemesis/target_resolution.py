@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.faults import MENDING
-from harness.protocols import Sight, View
-from harness.schedule.entry import Entry
-from nemesis.moment_watch import POLL_S, Reached
-from nemesis.roles import Stage, needs_a_look, resolve
+from floodmark.harness.faults import MENDING
+from floodmark.harness.protocols import Sight, View
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.moment_watch import POLL_S, Reached
+from floodmark.nemesis.roles import Stage, needs_a_look, resolve
 
 _ONE = ("leader", "to", "from")  # args that name one node
 

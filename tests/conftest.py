@@ -43,8 +43,8 @@ def no_engine() -> str | None:
     told = os.environ.get("FLOODMARK_NO_ENGINE")
     if told or os.environ.get("FLOODMARK_ENGINE"):
         return told or None
-    from harness.cluster.containers import engine_client
-    from harness.errors import FloodmarkError
+    from floodmark.harness.cluster.containers import engine_client
+    from floodmark.harness.errors import FloodmarkError
 
     try:
         engine_client.connect().close()

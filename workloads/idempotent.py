@@ -17,12 +17,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from harness.client.batch import HEADER
-from harness.client.classify import CONNECTION, TIMEOUT
-from harness.errors import FloodmarkError, UsageError
-from harness.op import Intent, Outcome, Read, Send, Type
-from harness.protocols import Session, Workload, WorkloadSettings, Written
-from workloads.log import intents, reading_share, send
+from floodmark.harness.client.batch import HEADER
+from floodmark.harness.client.classify import CONNECTION, TIMEOUT
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.op import Intent, Outcome, Read, Send, Type
+from floodmark.harness.protocols import Session, Workload, WorkloadSettings, Written
+from floodmark.workloads.log import intents, reading_share, send
 
 NAME = "idempotent"
 _RETRIES = 2**31 - 1

@@ -11,9 +11,9 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from harness.client.client import Client, ClientConfig
-from harness.op import Intent, Outcome, Send, Type
-from harness.protocols import Session, Workload, WorkloadSettings, Written
+from floodmark.harness.client.client import Client, ClientConfig
+from floodmark.harness.op import Intent, Outcome, Send, Type
+from floodmark.harness.protocols import Session, Workload, WorkloadSettings, Written
 
 NAME = "log"
 _READERS_EVERY = 4

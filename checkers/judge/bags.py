@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from checkers.judge.whole_runs import RunWork
+from floodmark.checkers.judge.whole_runs import RunWork
 
 # Chosen, not measured closely: a run of 70 MB is much quicker whole than cut up.
 BIG_BYTES = 128 << 20

@@ -7,7 +7,7 @@ the offset lies in the range that the finding speaks of.
 from collections.abc import Sequence
 from typing import Any
 
-from checkers.laws import finding_names
+from floodmark.checkers.laws import finding_names
 
 SUSPECTS = 1_000  # of one run, the earliest
 Row = dict[str, Any]

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from checkers.read.columns import Flags, Ints
-from checkers.read.folder import Folder
+from floodmark.checkers.read.columns import Flags, Ints
+from floodmark.checkers.read.folder import Folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,14 @@
 """The process that Spark's Python workers are forked from, on this machine: it has imported all they need.
 
-Spark starts it as `python -m checkers.judge.daemon pyspark.worker`, in place of pyspark.daemon. Each worker
-would else import Arrow, DuckDB and the judge by itself, half a second each time.
+Spark starts it as `python -m floodmark.checkers.judge.daemon pyspark.worker`, in place of pyspark.daemon.
+Each worker would else import Arrow, DuckDB and the judge by itself, half a second each time.
 """
 
 import pyarrow.json  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import checkers.judge.two_passes  # noqa: F401
+import floodmark.checkers.judge.two_passes  # noqa: F401
 
 if __name__ == "__main__":
     manager()

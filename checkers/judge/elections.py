@@ -7,9 +7,9 @@ findings are made there, and join the others as rows.
 from collections.abc import Iterator
 from typing import Any
 
-from checkers.judge.permissions import AllBounds
-from checkers.judge.reasons import Reason, listed
-from checkers.laws import finding_names
+from floodmark.checkers.judge.permissions import AllBounds
+from floodmark.checkers.judge.reasons import Reason, listed
+from floodmark.checkers.laws import finding_names
 
 
 def unclean_elections(number: int, bounds: AllBounds) -> Iterator[dict[str, Any]]:

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.judge.blame import SUSPECTS
-from checkers.laws import finding_names
-from checkers.laws.tables import FINDINGS
-from checkers.laws.unit import Unit, opened
+from floodmark.checkers.judge.blame import SUSPECTS
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.tables import FINDINGS
+from floodmark.checkers.laws.unit import Unit, opened
 
 EXAMPLES = 5
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import TypeVar
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError
 
 WHERE_RUNS_LIE = "on a cluster every worker must see a run folder at the same path"
 WORDS_AT_MOST = 300  # characters of an error

@@ -20,10 +20,10 @@ from pyspark.sql.types import StructType
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from checkers.judge.whole_runs import RunWork
-from checkers.read.ranges import RANGE_BYTES, Range
-from checkers.spark.hadoop import literally, uri_of
-from checkers.spark.settings import CERTAIN
+from floodmark.checkers.judge.whole_runs import RunWork
+from floodmark.checkers.read.ranges import RANGE_BYTES, Range
+from floodmark.checkers.spark.hadoop import literally, uri_of
+from floodmark.checkers.spark.settings import CERTAIN
 
 LEAST_RANGE_BYTES = 1 << 16  # the ranges of a file are numbered by how many of these stand before them
 _KEYS = {

@@ -15,13 +15,13 @@ This module is quickly imported. What judges is not, and is while Spark starts (
 import time
 from collections.abc import Sequence
 
-from checkers.judge.failures import failure_of
-from checkers.read.folder import Folder, open_folder
-from checkers.spark import session
-from harness.errors import FloodmarkError
-from harness.run_location import Place
-from harness.spark_options import HERE, Workers
-from harness.verdict import Verdict
+from floodmark.checkers.judge.failures import failure_of
+from floodmark.checkers.read.folder import Folder, open_folder
+from floodmark.checkers.spark import session
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run_location import Place
+from floodmark.harness.spark_options import HERE, Workers
+from floodmark.harness.verdict import Verdict
 
 
 class SparkJudge:
@@ -52,7 +52,7 @@ class SparkJudge:
             raise
         except Exception as error:
             return [without_spark(folder, error) for folder in folders]
-        from checkers.judge.many_runs import Spark, judge_all
+        from floodmark.checkers.judge.many_runs import Spark, judge_all
 
         spark = Spark(context=context, workers=self._workers)
         return judge_all(spark, folders, {"spark_start": time.perf_counter() - began})
@@ -60,7 +60,7 @@ class SparkJudge:
 
 def without_spark(folder: Folder | None, error: Exception | None) -> Verdict:
     """On a folder that is no run, or on which the judge failed before Spark saw it."""
-    from checkers.judge.verdicts import failed, not_judged
+    from floodmark.checkers.judge.verdicts import failed, not_judged
 
     try:
         if error is None and folder is not None:

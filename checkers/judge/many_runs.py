@@ -14,18 +14,18 @@ from functools import partial
 
 from pyspark import SparkContext
 
-from checkers.judge import whole_runs
-from checkers.judge.bags import bags_of
-from checkers.judge.failures import Failure, failure_of, is_of_spark, of_one_run
-from checkers.judge.two_passes import judged_in_pieces
-from checkers.judge.verdicts import failed, rounded
-from checkers.judge.whole_runs import RunWork
-from checkers.read.folder import Folder, open_folder
-from checkers.spark import session
-from checkers.spark.spark_master import refuse_bare_workers
-from harness.errors import FloodmarkError, UsageError
-from harness.spark_options import SMALL_BYTES, UNIT_MEMORY, UNITS, Workers
-from harness.verdict import Verdict
+from floodmark.checkers.judge import whole_runs
+from floodmark.checkers.judge.bags import bags_of
+from floodmark.checkers.judge.failures import Failure, failure_of, is_of_spark, of_one_run
+from floodmark.checkers.judge.two_passes import judged_in_pieces
+from floodmark.checkers.judge.verdicts import failed, rounded
+from floodmark.checkers.judge.whole_runs import RunWork
+from floodmark.checkers.read.folder import Folder, open_folder
+from floodmark.checkers.spark import session
+from floodmark.checkers.spark.spark_master import refuse_bare_workers
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.spark_options import SMALL_BYTES, UNIT_MEMORY, UNITS, Workers
+from floodmark.harness.verdict import Verdict
 
 _LOG = logging.getLogger("floodmark.judge")
 

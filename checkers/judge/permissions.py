@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkers.judge.rulings import Ruling, Rulings
-from checkers.judge.unread import Unread
-from checkers.laws.permits import BUDGET, BUDGET_MAYBE, EVER, NEVER, UNCLEAN, UNCLEAN_MAYBE
-from checkers.read.columns import Ints
-from checkers.read.folder import Folder, clock_error_ns, is_int
-from checkers.read.partitions import Partition
+from floodmark.checkers.judge.rulings import Ruling, Rulings
+from floodmark.checkers.judge.unread import Unread
+from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE, EVER, NEVER, UNCLEAN, UNCLEAN_MAYBE
+from floodmark.checkers.read.columns import Ints
+from floodmark.checkers.read.folder import Folder, clock_error_ns, is_int
+from floodmark.checkers.read.partitions import Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.read.arrays import concatenated
+from floodmark.checkers.read.arrays import concatenated
 
 EVERY = -1
 _SCATTER = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: neighbours go apart

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from checkers.read import pairing, repeats
-from checkers.read.facts import (
+from floodmark.checkers.read import pairing, repeats
+from floodmark.checkers.read.facts import (
     DumpFacts,
     Facts,
     HistoryFacts,
@@ -27,11 +27,11 @@ from checkers.read.facts import (
     joined,
     size,
 )
-from checkers.read.observed import Observes
-from checkers.read.pairing import PairingFacts
-from checkers.read.ranges import AT_BITS
-from checkers.read.repeats import RepeatFacts
-from checkers.read.seqs import SeqFacts
+from floodmark.checkers.read.observed import Observes
+from floodmark.checkers.read.pairing import PairingFacts
+from floodmark.checkers.read.ranges import AT_BITS
+from floodmark.checkers.read.repeats import RepeatFacts
+from floodmark.checkers.read.seqs import SeqFacts
 
 Of = TypeVar("Of", HistoryFacts, DumpFacts, ReplicaFacts, TraceFacts)
 

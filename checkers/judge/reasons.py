@@ -5,13 +5,13 @@ from functools import partial
 
 import numpy as np
 
-from checkers.judge.claim_gates import finally_read, gates_of, imported
-from checkers.judge.preconditions import Preconditions
-from checkers.laws import finding_names
-from checkers.read.columns import Flags, contains
-from checkers.read.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
-from checkers.read.observed import OF_FILES
-from harness.run import RunAt
+from floodmark.checkers.judge.claim_gates import finally_read, gates_of, imported
+from floodmark.checkers.judge.preconditions import Preconditions
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.read.columns import Flags, contains
+from floodmark.checkers.read.folder import UNKNOWN_NS, Folder, clock_error_ns, damage_dump, ints, is_int
+from floodmark.checkers.read.observed import OF_FILES
+from floodmark.harness.run import RunAt
 
 SHOWN = 5  # partitions, values or processes named in a reason
 Reason = tuple[tuple[str, ...], str]  # the checks, and why they may have missed something

@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from harness.errors import FloodmarkError
-from harness.run import RunAt, write_whole
-from harness.run_location import Place
-from harness.verdict import Verdict
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run import RunAt, write_whole
+from floodmark.harness.run_location import Place
+from floodmark.harness.verdict import Verdict
 
 FORMAT = 1
 FAILURE = "judge-error.txt"

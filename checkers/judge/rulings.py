@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
 from typing import Any
 
-from checkers.judge.preconditions import NodeSeqs, TraceSummary
-from checkers.read.folder import Folder
-from checkers.read.observed import ELECTIONS
+from floodmark.checkers.judge.preconditions import NodeSeqs, TraceSummary
+from floodmark.checkers.read.folder import Folder
+from floodmark.checkers.read.observed import ELECTIONS
 
 NEVER_ENDS = 1 << 62
 

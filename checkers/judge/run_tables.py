@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.judge.claim_gates import (
+from floodmark.checkers.judge.claim_gates import (
     gates_of,
     has_complete_dump,
     has_weak_acks,
@@ -30,13 +30,13 @@ from checkers.judge.claim_gates import (
     is_uncommitted,
     reads_committed,
 )
-from checkers.judge.permissions import Excuse, min_insync
-from checkers.judge.runs import Run, silent_names
-from checkers.laws.tables import TABLES
-from checkers.read.columns import Flags, Ints, contains
-from checkers.read.folder import Folder, clock_error_ns
-from checkers.read.partitions import Partitions
-from checkers.read.replica_rows import Replicas
+from floodmark.checkers.judge.permissions import Excuse, min_insync
+from floodmark.checkers.judge.runs import Run, silent_names
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.read.columns import Flags, Ints, contains
+from floodmark.checkers.read.folder import Folder, clock_error_ns
+from floodmark.checkers.read.partitions import Partitions
+from floodmark.checkers.read.replica_rows import Replicas
 
 FAR_NS = 1 << 60  # times further away are taken for this one
 LEAST = -(1 << 63)

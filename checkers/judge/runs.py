@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkers.judge.elections import doubtful_elections, unclean_elections
-from checkers.judge.permissions import NO_BOUNDS, AllBounds, bounds_of
-from checkers.judge.preconditions import Preconditions
-from checkers.judge.reasons import is_breached, reasons_of
-from checkers.judge.rulings import Rulings, rulings_of
-from checkers.judge.unread import unread_of
-from checkers.laws import finding_names
-from checkers.read.columns import Flags
-from checkers.read.folder import Folder, torn_tail, unreadable, with_replicas
-from checkers.read.observed import silent_of_trace
-from checkers.read.replica_rows import NO_REPLICAS, Replicas
+from floodmark.checkers.judge.elections import doubtful_elections, unclean_elections
+from floodmark.checkers.judge.permissions import NO_BOUNDS, AllBounds, bounds_of
+from floodmark.checkers.judge.preconditions import Preconditions
+from floodmark.checkers.judge.reasons import is_breached, reasons_of
+from floodmark.checkers.judge.rulings import Rulings, rulings_of
+from floodmark.checkers.judge.unread import unread_of
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.read.columns import Flags
+from floodmark.checkers.read.folder import Folder, torn_tail, unreadable, with_replicas
+from floodmark.checkers.read.observed import silent_of_trace
+from floodmark.checkers.read.replica_rows import NO_REPLICAS, Replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) ->
 
 def for_units(run: Run) -> Run:
     """As much of it as the tables of its partitions are made of (part_of)."""
-    folder, used = replace(run.folder, replicas=NO_REPLICAS, reasons=[]), run.preconditions.used
+    folder, used = replace(run.folder, replica_columns=None, reasons=[]), run.preconditions.used
     return replace(run, folder=folder, preconditions=Preconditions(used=used),
                    rulings=replace(run.rulings, events=()))  # fmt: skip
 
@@ -65,8 +65,8 @@ def part_of(run: Run, these: Flags, rows: pa.Table | None) -> Run:
     """The run as if run.json named these partitions alone. rows: all that replicas.jsonl says of them."""
     at = np.flatnonzero(these)
     folder = replace(
-        run.folder, partitions=run.folder.partitions.taken(at),
-        replicas=NO_REPLICAS if rows is None else Replicas.of(rows),
+        run.folder, columns=run.folder.partitions.taken(at),
+        replica_columns=None if rows is None else Replicas.of(rows),
     )  # fmt: skip
     return replace(run, folder=folder, bounds=run.bounds.taken(at))
 

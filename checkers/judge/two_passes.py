@@ -29,30 +29,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import RDD, Broadcast, SparkContext
 
-from checkers.judge.examples import worst
-from checkers.judge.failures import Failure, failure_of, of_one_run
-from checkers.judge.far_files import far_ranges
-from checkers.judge.pieces import EVERY, Piece, by_unit, dealt, joined
-from checkers.judge.preconditions import preconditions_of_run
-from checkers.judge.run_tables import tables_of_partitions, tables_of_runs
-from checkers.judge.runs import Run, for_units, part_of, read_lines_instead, run_of
-from checkers.judge.whole_runs import Judged, RunWork
-from checkers.laws import finding_names
-from checkers.laws.cycles import unsearched
-from checkers.laws.families import FAMILIES
-from checkers.laws.tables import SENT_ON
-from checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
-from checkers.laws.unit import Family, Unit, asked, opened
-from checkers.read.arrays import concatenated
-from checkers.read.columns import Ints
-from checkers.read.pairing import answers, pairing
-from checkers.read.ranges import Range
-from checkers.read.repeats import repeats
-from checkers.read.replica_rows import REPLICA_ROWS, for_driver
-from checkers.read.seqs import SEQS, seq_facts
-from checkers.read.tables import read_range
-from checkers.spark.settings import own_cores, own_memory_mb
-from harness.verdict import Verdict
+from floodmark.checkers.judge.examples import worst
+from floodmark.checkers.judge.failures import Failure, failure_of, of_one_run
+from floodmark.checkers.judge.far_files import far_ranges
+from floodmark.checkers.judge.pieces import EVERY, Piece, by_unit, dealt, joined
+from floodmark.checkers.judge.preconditions import preconditions_of_run
+from floodmark.checkers.judge.run_tables import tables_of_partitions, tables_of_runs
+from floodmark.checkers.judge.runs import Run, for_units, part_of, read_lines_instead, run_of
+from floodmark.checkers.judge.whole_runs import Judged, RunWork
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.cycles import unsearched
+from floodmark.checkers.laws.families import FAMILIES
+from floodmark.checkers.laws.tables import SENT_ON
+from floodmark.checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
+from floodmark.checkers.laws.unit import Family, Unit, asked, opened
+from floodmark.checkers.read.arrays import concatenated
+from floodmark.checkers.read.columns import Ints
+from floodmark.checkers.read.pairing import answers, pairing
+from floodmark.checkers.read.ranges import Range
+from floodmark.checkers.read.repeats import repeats
+from floodmark.checkers.read.replica_rows import REPLICA_ROWS, for_driver
+from floodmark.checkers.read.seqs import SEQS, seq_facts
+from floodmark.checkers.read.tables import read_range
+from floodmark.checkers.spark.settings import own_cores, own_memory_mb
+from floodmark.harness.verdict import Verdict
 
 _LOG = logging.getLogger("floodmark.judge")
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.judge.preconditions import Preconditions
-from checkers.read.folder import Folder, ints, is_int
-from harness.faults import LOSES, loses
+from floodmark.checkers.judge.preconditions import Preconditions
+from floodmark.checkers.read.folder import Folder, ints, is_int
+from floodmark.harness.faults import LOSES, loses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

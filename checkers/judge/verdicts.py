@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from checkers.judge.blame import guilty, suspects_of
-from checkers.judge.examples import EXAMPLES, Row, found_by_driver, merged
-from checkers.judge.failures import Failure
-from checkers.judge.preconditions import Preconditions, TraceSummary
-from checkers.judge.reasons import Reason, are_up, died, waiting
-from checkers.judge.runs import Run, driver_findings
-from checkers.laws import finding_names
-from checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
-from checkers.read.folder import Folder
-from checkers.read.observed import ELECTIONS, not_made
-from checkers.text.words import text_of
-from harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
+from floodmark.checkers.judge.blame import guilty, suspects_of
+from floodmark.checkers.judge.examples import EXAMPLES, Row, found_by_driver, merged
+from floodmark.checkers.judge.failures import Failure
+from floodmark.checkers.judge.preconditions import Preconditions, TraceSummary
+from floodmark.checkers.judge.reasons import Reason, are_up, died, waiting
+from floodmark.checkers.judge.runs import Run, driver_findings
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
+from floodmark.checkers.read.folder import Folder
+from floodmark.checkers.read.observed import ELECTIONS, not_made
+from floodmark.checkers.text.words import text_of
+from floodmark.harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
 
 _EXAMPLE_KEYS = ("partition", "offset", "epoch", "value", "how", "nodes", "ops", "process")
 

@@ -14,30 +14,30 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from checkers.judge.examples import Row, worst
-from checkers.judge.failures import Failure, failure_of, of_one_run
-from checkers.judge.preconditions import preconditions_of_run
-from checkers.judge.reasons import Reason
-from checkers.judge.run_tables import run_tables
-from checkers.judge.runs import Run, read_lines_instead, run_of
-from checkers.judge.verdicts import verdict_of
-from checkers.laws import finding_names
-from checkers.laws.cycles import unsearched
-from checkers.laws.families import FAMILIES
-from checkers.laws.tables import TABLES
-from checkers.laws.transactions import transactions
-from checkers.laws.unit import Family, asked, opened
-from checkers.read.arrays import concatenated
-from checkers.read.folder import Folder
-from checkers.read.history_twin import with_twins
-from checkers.read.pairing import answers, pairing
-from checkers.read.ranges import RANGE_BYTES, Range, ranges_of
-from checkers.read.repeats import repeats
-from checkers.read.replica_rows import REPLICA_ROWS
-from checkers.read.seqs import SEQS, seq_facts
-from checkers.read.tables import read_range
-from harness.run_location import Place
-from harness.verdict import Verdict
+from floodmark.checkers.judge.examples import Row, worst
+from floodmark.checkers.judge.failures import Failure, failure_of, of_one_run
+from floodmark.checkers.judge.preconditions import preconditions_of_run
+from floodmark.checkers.judge.reasons import Reason
+from floodmark.checkers.judge.run_tables import run_tables
+from floodmark.checkers.judge.runs import Run, read_lines_instead, run_of
+from floodmark.checkers.judge.verdicts import verdict_of
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.cycles import unsearched
+from floodmark.checkers.laws.families import FAMILIES
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.laws.transactions import transactions
+from floodmark.checkers.laws.unit import Family, asked, opened
+from floodmark.checkers.read.arrays import concatenated
+from floodmark.checkers.read.folder import Folder
+from floodmark.checkers.read.history_twin import with_twins
+from floodmark.checkers.read.pairing import answers, pairing
+from floodmark.checkers.read.ranges import RANGE_BYTES, Range, ranges_of
+from floodmark.checkers.read.repeats import repeats
+from floodmark.checkers.read.replica_rows import REPLICA_ROWS
+from floodmark.checkers.read.seqs import SEQS, seq_facts
+from floodmark.checkers.read.tables import read_range
+from floodmark.harness.run_location import Place
+from floodmark.harness.verdict import Verdict
 
 NO_VALUES = TABLES["repeated"].empty_table()
 NO_LIMIT_BYTES = 1 << 62  # bytes, more than any file has

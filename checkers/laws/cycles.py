@@ -23,8 +23,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from checkers.laws import finding_names
-from checkers.laws.op_graph import (
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.op_graph import (
     DEPENDENCIES,
     NEVER,
     PROCESS,
@@ -39,9 +39,9 @@ from checkers.laws.op_graph import (
     shortest_cycles,
     suspects,
 )
-from checkers.laws.permits import ISOLATION
-from checkers.laws.tables import FINDINGS
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws.permits import ISOLATION
+from floodmark.checkers.laws.tables import FINDINGS
+from floodmark.checkers.laws.unit import Unit
 
 MOST_EDGES = 12_000_000  # of one run
 SHOWN = 20  # findings of one run, name and permit that keep their cycle

@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 
-from checkers.laws.log import log
-from checkers.laws.outcomes import outcomes
-from checkers.laws.polls import polls
-from checkers.laws.registered import registered
-from checkers.laws.replicas import replicas
-from checkers.laws.sends import sends
-from checkers.laws.trace.cluster_views import cluster_views
-from checkers.laws.trace.completeness import completeness
-from checkers.laws.trace.epoch_spans import epoch_spans
-from checkers.laws.trace.node_timeline import node_timeline
-from checkers.laws.trace.quorums import quorums
-from checkers.laws.trace.trace_checks import trace_checks
-from checkers.laws.transactions import transactions
-from checkers.laws.unit import Family
-from checkers.laws.values import values
+from floodmark.checkers.laws.log import log
+from floodmark.checkers.laws.outcomes import outcomes
+from floodmark.checkers.laws.polls import polls
+from floodmark.checkers.laws.registered import registered
+from floodmark.checkers.laws.replicas import replicas
+from floodmark.checkers.laws.sends import sends
+from floodmark.checkers.laws.trace.cluster_views import cluster_views
+from floodmark.checkers.laws.trace.completeness import completeness
+from floodmark.checkers.laws.trace.epoch_spans import epoch_spans
+from floodmark.checkers.laws.trace.node_timeline import node_timeline
+from floodmark.checkers.laws.trace.quorums import quorums
+from floodmark.checkers.laws.trace.trace_checks import trace_checks
+from floodmark.checkers.laws.transactions import transactions
+from floodmark.checkers.laws.unit import Family
+from floodmark.checkers.laws.values import values
 
 FAMILIES: Sequence[Family] = (
     # One line each.

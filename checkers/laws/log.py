@@ -17,8 +17,8 @@ Tables made, besides those of tables.py:
     missteps  the entries that do not follow the one before them in their dump
 """
 
-from checkers.laws import finding_names
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.unit import Unit
 
 
 def log(unit: Unit) -> None:

@@ -4,9 +4,9 @@ Each law is a WHERE over by_value (values.py). A value that was sent more than o
 knows which send wrote which record.
 """
 
-from checkers.laws import finding_names
-from checkers.laws.permits import ACKS, DOUBT, ISOLATION, RETRIES
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.permits import ACKS, DOUBT, ISOLATION, RETRIES
+from floodmark.checkers.laws.unit import Unit
 
 
 def outcomes(unit: Unit) -> None:

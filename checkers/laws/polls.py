@@ -20,8 +20,8 @@ Nearly every op shows its reads in a row, and there is no more to ask of what is
 passed over are counted, never paired with the jump: there may be as many of the one as of the other.
 """
 
-from checkers.laws import finding_names, permits
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws import finding_names, permits
+from floodmark.checkers.laws.unit import Unit
 
 
 def polls(unit: Unit) -> None:

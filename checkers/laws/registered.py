@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
-from checkers.laws import finding_names
-from checkers.laws.permits import PERMITTED_BY
-from checkers.laws.registry import NAME, Registered, registered_checks
-from checkers.laws.unit import Family, Unit
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.permits import PERMITTED_BY
+from floodmark.checkers.laws.registry import NAME, Registered, registered_checks
+from floodmark.checkers.laws.unit import Family, Unit
 
 OWN_NAMES = frozenset({*finding_names.MADE, finding_names.UNFIT})
 

@@ -11,9 +11,9 @@ Tables made, besides those of tables.py and log.py:
                    and crc
 """
 
-from checkers.laws import finding_names
-from checkers.laws.log import BLOCK
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.log import BLOCK
+from floodmark.checkers.laws.unit import Unit
 
 
 def replicas(unit: Unit) -> None:

@@ -19,9 +19,9 @@ Asks by_value (values.py). Table made:
     unordered_senders   run, partition, process: whose sends there do not all rise
 """
 
-from checkers.laws import finding_names
-from checkers.laws.permits import RETRIES
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.permits import RETRIES
+from floodmark.checkers.laws.unit import Unit
 
 
 def sends(unit: Unit) -> None:

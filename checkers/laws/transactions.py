@@ -18,11 +18,11 @@ Rules
 
 import pyarrow as pa
 
-from checkers.laws import cycles, finding_names
-from checkers.laws.op_graph import RW, WR, WW
-from checkers.laws.permits import ISOLATION
-from checkers.laws.tables import SENT_ON
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws import cycles, finding_names
+from floodmark.checkers.laws.op_graph import RW, WR, WW
+from floodmark.checkers.laws.permits import ISOLATION
+from floodmark.checkers.laws.tables import SENT_ON
+from floodmark.checkers.laws.unit import Unit
 
 
 def transactions(unit: Unit) -> None:

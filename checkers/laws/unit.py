@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from checkers.laws.tables import FINDINGS, TABLES
+from floodmark.checkers.laws.tables import FINDINGS, TABLES
 
 Family = Callable[["Unit"], None]  # a family of laws: it makes tables, and finds
 

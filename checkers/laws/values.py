@@ -34,8 +34,8 @@ Nearly every value is in one place: value_rows, which is stored, has lists of th
 is a view that shows the lists of all. So ask of all values what their numbers say, and of few their lists.
 """
 
-from checkers.laws.permits import ACKS, BUDGET, BUDGET_MAYBE, NEVER, UNCLEAN, UNCLEAN_MAYBE
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws.permits import ACKS, BUDGET, BUDGET_MAYBE, NEVER, UNCLEAN, UNCLEAN_MAYBE
+from floodmark.checkers.laws.unit import Unit
 
 
 def values(unit: Unit) -> None:

@@ -6,7 +6,7 @@ unless its f can be read and never does.
 
 import re
 
-from harness.faults import FAULTS, LOSES
+from floodmark.harness.faults import FAULTS, LOSES
 
 _NEMESIS = re.compile(rb'"fault"|"lost"|"process"\s*:\s*-')
 _CLEAN = re.compile(rb'"unclean"\s*:\s*false')

@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.op import NEMESIS
+from floodmark.harness.op import NEMESIS
 
 Mask = npt.NDArray[np.bool_]
 Row = Mapping[str, Any]

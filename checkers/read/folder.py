@@ -15,34 +15,22 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import orjson
 
-from checkers.laws import finding_names
-from checkers.read.observed import Observes, observes_of
-from harness.errors import FloodmarkError
-from harness.parquet_dump import is_twin
-from harness.run import REPLICAS_BYTES_AT_MOST, RunAt
-from harness.run_location import Place, is_named, is_safe_name, open_inside, refuse_larger
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.read.observed import Observes, observes_of
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.parquet_dump import is_twin
+from floodmark.harness.run import REPLICAS_BYTES_AT_MOST, RunAt
+from floodmark.harness.run_location import Place, is_named, is_safe_name, open_inside, refuse_larger
 
 if TYPE_CHECKING:  # columns are imported where they are made: Spark's start waits for none of that
-    from checkers.read.partitions import Partitions
-    from checkers.read.replica_rows import Replicas
+    from floodmark.checkers.read.partitions import Partitions
+    from floodmark.checkers.read.replica_rows import Replicas
 
 INT64 = 1 << 63
 DIGITS_AT_MOST = 30  # of a partition's number, zeros before it included
 UNKNOWN_NS = 1 << 62  # more than any two times of a run lie apart
 TAIL_BYTES = 1 << 16
 TWIN_FROM_BYTES = 1 << 20
-
-
-def no_partitions() -> "Partitions":
-    from checkers.read.partitions import NO_PARTITIONS
-
-    return NO_PARTITIONS
-
-
-def no_replicas() -> "Replicas":
-    from checkers.read.replica_rows import NO_REPLICAS
-
-    return NO_REPLICAS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,9 +41,10 @@ class Folder:
     about: Mapping[str, Any] = field(default_factory=dict)  # without `partitions` and `leaders`
     nodes: tuple[str, ...] = ()
     observes: Observes = field(default_factory=Observes)
-    partitions: "Partitions" = field(default_factory=no_partitions)
-    # As far as they are known, when the first pass is over (with_replicas).
-    replicas: "Replicas" = field(default_factory=no_replicas)
+    # What run.json says of the partitions, until somebody asks: what makes columns of it is slow to import.
+    named: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
+    columns: "Partitions | None" = None
+    replica_columns: "Replicas | None" = None  # None: the first pass is not over (with_replicas)
     rows: Place | None = None  # replicas.jsonl, where it can be read
     rows_damaged: bool = False  # replicas.jsonl is missing or a line of it is bad
     dumps: dict[str, Place] = field(default_factory=dict)  # node -> the file to read, where one can be read
@@ -66,6 +55,25 @@ class Folder:
     flaws: dict[str, str] = field(default_factory=dict)  # node -> what is wrong with its dump
     reasons: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     judged: bool = True  # False: run.json is none, nothing is judged
+
+    @property
+    def partitions(self) -> "Partitions":
+        if self.columns is None:
+            from floodmark.checkers.read.partitions import partitions_of
+
+            with uncollected():
+                self.columns = partitions_of(*self.named)
+                self.named = ({}, {})
+        return self.columns
+
+    @property
+    def replicas(self) -> "Replicas":
+        """As far as they are known."""
+        if self.replica_columns is None:
+            from floodmark.checkers.read.replica_rows import NO_REPLICAS
+
+            return NO_REPLICAS
+        return self.replica_columns
 
     def guarantee(self, name: str, default: Any) -> Any:
         return self.about["guarantees"].get(name, default)
@@ -91,14 +99,13 @@ class Folder:
         return ints((self.about.get("final_reads") or {}).get("partitions"))
 
 
-
 def open_folder(path: Place) -> Folder:
     """Reads the small files. A folder that is no run comes back with judged=False and the reason."""
     folder = Folder(path=path)
     try:
         with uncollected():
             folder.about = checked(RunAt(folder=path).about())
-            read_partitions(folder)
+            take_partitions(folder)
     except FloodmarkError as error:
         folder.judged = False
         folder.reasons.append(((*finding_names.MADE, finding_names.UNFIT), str(error)))
@@ -123,22 +130,19 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def read_partitions(folder: Folder) -> None:
-    """What run.json says of the partitions, as columns; it is let go of on the way."""
-    from checkers.read.partitions import partitions_of
-
+def take_partitions(folder: Folder) -> None:
+    """What run.json says of the partitions stands in `named` alone."""
     about = dict(folder.about)
     folder.about = about
-    named, leaders = about.pop("partitions"), about.pop("leaders", None) or {}
-    folder.partitions = partitions_of(named, leaders)
+    folder.named = about.pop("partitions"), about.pop("leaders", None) or {}
 
 
 def with_replicas(folder: Folder, replicas: "Replicas", bad: int, first_bad: int | None) -> None:
     """What replicas.jsonl says, once it is read. bad: lines that are no rows; first_bad: number of the first.
     """
-    from checkers.read.partitions import with_leaders
+    from floodmark.checkers.read.partitions import with_leaders
 
-    folder.replicas, reasons = replicas, []
+    folder.replica_columns, reasons = replicas, []
     if bad:
         more = f", nor are {bad - 1} lines behind it" if bad > 1 else ""
         reasons.append(damaged_rows(f"replicas.jsonl:{first_bad} is no replica's row{more}"))
@@ -147,7 +151,7 @@ def with_replicas(folder: Folder, replicas: "Replicas", bad: int, first_bad: int
         reasons.append(damaged_rows(f"replicas.jsonl: {rows} of the same partition"))
     folder.rows_damaged = folder.rows_damaged or bool(reasons)
     folder.reasons[:0] = reasons
-    folder.partitions = with_leaders(folder.partitions, replicas)
+    folder.columns = with_leaders(folder.partitions, replicas)
 
 
 def damaged_rows(reason: str) -> tuple[tuple[str, ...], str]:

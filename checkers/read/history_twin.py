@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.read.field_table import HISTORY, one_array
-from checkers.read.json_lines import Rows, as_json, rows_of
-from checkers.read.ranges import RANGE_BYTES, Range, bytes_of, cut
-from harness import parquet_dump
-from harness.run_location import is_regular_inside, replacing
+from floodmark.checkers.read.field_table import HISTORY, one_array
+from floodmark.checkers.read.json_lines import Rows, as_json, rows_of
+from floodmark.checkers.read.ranges import RANGE_BYTES, Range, bytes_of, cut
+from floodmark.harness import parquet_dump
+from floodmark.harness.run_location import is_regular_inside, replacing
 
 OF = b"floodmark.history-of"  # in the file's metadata: "READING SIZE CRC" of the lines
 READING = f"4/{RANGE_BYTES} ".encode()  # raised whenever another thing is asked of a line

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from checkers.read.field_table import Table, Twice, one_array
+from floodmark.checkers.read.field_table import Table, Twice, one_array
 
 Ints = npt.NDArray[np.int64]
 

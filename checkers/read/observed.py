@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.laws import finding_names
-from harness.verdict import NotMade
+from floodmark.checkers.laws import finding_names
+from floodmark.harness.verdict import NotMade
 
 # Checks that need the dumps and replicas.jsonl. The others do without, or with less (G1a, duplicate and
 # poll-skip are judged by what clients saw alone).

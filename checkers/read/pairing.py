@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.laws.tables import TABLES
-from checkers.read.arrays import Bools, Ints, codes_of, numbers_of
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.read.arrays import Bools, Ints, codes_of, numbers_of
 
 _SMALL = 1 << 16  # numpy sorts keys of 16 bits by their digits
 

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.read.field_table import FLAG, HIGHEST, dump_of, one_array, validity, values
-from checkers.read.json_lines import Rows
-from checkers.read.ranges import Range
+from floodmark.checkers.read.field_table import FLAG, HIGHEST, dump_of, one_array, validity, values
+from floodmark.checkers.read.json_lines import Rows
+from floodmark.checkers.read.ranges import Range
 
 _FIELDS = dump_of("").fields
 NUMBERS = tuple(each.name for each in _FIELDS if each.type.least is not None)

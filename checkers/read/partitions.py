@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from checkers.read.columns import Coded, Flags, Ints, contains
-from checkers.read.replica_rows import Replicas
+from floodmark.checkers.read.columns import Coded, Flags, Ints, contains
+from floodmark.checkers.read.replica_rows import Replicas
 
 NOBODY = frozenset[str]()
 
@@ -180,6 +180,3 @@ def agreed_leaders(partitions: Partitions, replicas: Replicas) -> Coded[str | No
         own = (its >= 0) & (epochs[its] == highest) & (named[its] == code)
         leaders[knows & own & (least == code) & (most == code)] = number
     return Coded(leaders + 1, (None, *rows))
-
-
-NO_PARTITIONS = partitions_of({}, {})

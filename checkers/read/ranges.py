@@ -12,8 +12,8 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.read.folder import Folder
-from harness.run_location import Place
+from floodmark.checkers.read.folder import Folder
+from floodmark.harness.run_location import Place
 
 Kind = Literal["history", "dump", "trace", "replicas"]
 RANGE_BYTES = 1 << 24

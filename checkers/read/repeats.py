@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from checkers.laws.tables import TABLES
-from checkers.read.arrays import codes_of, numbers_of
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.read.arrays import codes_of, numbers_of
 
 SHOWN = 5  # values that a reason names
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.read.arrays import codes_of, numbers_of
-from checkers.read.columns import Coded, Flags, Ints
+from floodmark.checkers.read.arrays import codes_of, numbers_of
+from floodmark.checkers.read.columns import Coded, Flags, Ints
 
 REPLICA_ROWS = "replica_rows"  # the table
 WORD = pa.dictionary(pa.int32(), pa.string())

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from checkers.read.arrays import codes_of, numbers_of
-from checkers.read.facts import Intervals
+from floodmark.checkers.read.arrays import codes_of, numbers_of
+from floodmark.checkers.read.facts import Intervals
 
 Ints = npt.NDArray[np.int64]
 

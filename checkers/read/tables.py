@@ -21,16 +21,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.laws.tables import TABLES
-from checkers.read import history_twin, parquet, ranges
-from checkers.read.broken_lines import faults_in
-from checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, ReplicaFacts, TraceFacts
-from checkers.read.field_table import CARRIED_BY, HISTORY, REPLICAS, TRACE, Mask, dump_of, validity, values
-from checkers.read.json_lines import Rows, as_json, rows_of
-from checkers.read.ranges import AT_BITS, Range
-from checkers.read.replica_rows import REPLICA_ROWS
-from checkers.read.replica_rows import SCHEMA as REPLICA_SCHEMA
-from checkers.read.seqs import SEQS, bounds_of, pairs, seqs_of
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.read import history_twin, parquet, ranges
+from floodmark.checkers.read.broken_lines import faults_in
+from floodmark.checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, ReplicaFacts, TraceFacts
+from floodmark.checkers.read.field_table import (
+    CARRIED_BY,
+    HISTORY,
+    REPLICAS,
+    TRACE,
+    Mask,
+    dump_of,
+    validity,
+    values,
+)
+from floodmark.checkers.read.json_lines import Rows, as_json, rows_of
+from floodmark.checkers.read.ranges import AT_BITS, Range
+from floodmark.checkers.read.replica_rows import REPLICA_ROWS
+from floodmark.checkers.read.replica_rows import SCHEMA as REPLICA_SCHEMA
+from floodmark.checkers.read.seqs import SEQS, bounds_of, pairs, seqs_of
 
 Ints = npt.NDArray[np.int64]
 

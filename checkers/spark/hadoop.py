@@ -20,10 +20,10 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from checkers.spark import session
-from checkers.spark.spark_master import words_of
-from harness.errors import FloodmarkError, UsageError
-from harness.spark_options import HERE, Workers
+from floodmark.checkers.spark import session
+from floodmark.checkers.spark.spark_master import words_of
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.spark_options import HERE, Workers
 
 BUFFER_BYTES = 1 << 18  # of one call into the JVM
 _MAGIC = frozenset("*?[{")

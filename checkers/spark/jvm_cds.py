@@ -1,6 +1,6 @@
 """A class-data archive for the judge's JVM: half the start of Spark is reading classes that never change.
 
-    python -m checkers.spark.jvm_cds        builds it where there is none: half a minute, 170 MB
+    python -m floodmark.checkers.spark.jvm_cds        builds it where there is none: half a minute, 170 MB
 
 `session` uses it where it is there. The first `floodmark check` that had to do without begins to build it as
 it leaves (`build_behind`), except under CI, whose machines are new each time.
@@ -28,7 +28,7 @@ from typing import Any
 
 import pyspark
 
-from harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError
 
 BUILDING = "FLOODMARK_CLASS_ARCHIVE"  # in the environment of the process that builds: where to
 UNWANTED = ("CI", "FLOODMARK_NO_CLASS_ARCHIVE")  # in the environment: nothing is built unasked
@@ -82,7 +82,7 @@ def build_behind(java: Path) -> subprocess.Popen[bytes] | None:
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         return subprocess.Popen(
-            [sys.executable, "-m", "checkers.spark.jvm_cds", "--behind"],
+            [sys.executable, "-m", "floodmark.checkers.spark.jvm_cds", "--behind"],
             cwd=archive.parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -123,7 +123,8 @@ def build(java: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=_SCRATCH) as scratch:
         fresh = Path(scratch) / "classes.jsa"
         child = subprocess.run(
-            [sys.executable, "-m", "checkers.spark.jvm_cds", "--child", str(tiny_run(Path(scratch) / "run"))],
+            [sys.executable, "-m", "floodmark.checkers.spark.jvm_cds", "--child",
+             str(tiny_run(Path(scratch) / "run"))],
             env={**os.environ, BUILDING: str(fresh)},
             capture_output=True,
             text=True,
@@ -198,10 +199,10 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    from checkers.spark.session import find_java, leave  # it imports this module
+    from floodmark.checkers.spark.session import find_java, leave  # it imports this module
 
     if sys.argv[1:2] == ["--child"]:
-        from checkers.judge.job import SparkJudge
+        from floodmark.checkers.judge.job import SparkJudge
 
         SparkJudge().judge([Path(sys.argv[2])])
         leave()

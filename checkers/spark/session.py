@@ -29,9 +29,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, SQLContext
 
-from checkers.spark import jvm_cds, scratch, settings, spark_master
-from harness.errors import FloodmarkError, UsageError
-from harness.spark_options import HERE, Workers
+from floodmark.checkers.spark import jvm_cds, scratch, settings, spark_master
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.spark_options import HERE, Workers
 
 JAVA_AT_LEAST = 17
 END_TIMEOUT_S = 120  # writing a class archive takes long
@@ -41,8 +41,8 @@ _ADVICE = (
 # The first compiler only, one collector thread: this JVM moves blobs and lives for seconds.
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _COMPLAINT = re.compile(r"Error|Exception|Invalid|Unrecognized|Could not|.*Error:")
-DAEMON = "checkers.judge.daemon"
-JUDGING = "checkers.judge.many_runs"
+DAEMON = "floodmark.checkers.judge.daemon"
+JUDGING = "floodmark.checkers.judge.many_runs"
 # A worker is started by `python -m`, which would import a user's own folder called harness or checkers.
 _IMPORTS_NOTHING_HERE = "spark.executorEnv.PYTHONSAFEPATH"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 LOCAL = "local[*]"
 DIAL_MS = 5_000

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from checkers.laws.tables import TABLES
-from checkers.read.arrays import codes_of, concatenated
-from checkers.read.facts import HistoryFacts
-from checkers.read.folder import Folder
-from checkers.read.history_twin import with_twins
-from checkers.read.ranges import cut
-from checkers.read.tables import Parsed, read_range
-from harness.run_location import Place
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.read.arrays import codes_of, concatenated
+from floodmark.checkers.read.facts import HistoryFacts
+from floodmark.checkers.read.folder import Folder
+from floodmark.checkers.read.history_twin import with_twins
+from floodmark.checkers.read.ranges import cut
+from floodmark.checkers.read.tables import Parsed, read_range
+from floodmark.harness.run_location import Place
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

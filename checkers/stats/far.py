@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from checkers.judge.failures import is_of_spark, words_of
-from checkers.judge.far_files import own_session
-from checkers.spark.hadoop import literally, uri_of
-from checkers.stats import kept
-from checkers.stats.job import OfTask, measured_here, packed, with_number
-from harness.run import RunAt
-from harness.run_location import Place
+from floodmark.checkers.judge.failures import is_of_spark, words_of
+from floodmark.checkers.judge.far_files import own_session
+from floodmark.checkers.spark.hadoop import literally, uri_of
+from floodmark.checkers.stats import kept
+from floodmark.checkers.stats.job import OfTask, measured_here, packed, with_number
+from floodmark.harness.run import RunAt
+from floodmark.harness.run_location import Place
 
 Works = Sequence[tuple[int, Place]]
 File = tuple[str, bytes]  # name, content

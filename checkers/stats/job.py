@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkers.spark import session
-from harness.errors import FloodmarkError
-from harness.run import RunAt
-from harness.run_location import Place
-from harness.spark_options import HERE, Workers
+from floodmark.checkers.spark import session
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run import RunAt
+from floodmark.harness.run_location import Place
+from floodmark.harness.spark_options import HERE, Workers
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
 
-    from checkers.stats.questions import Answers
+    from floodmark.checkers.stats.questions import Answers
 
 TASKS_A_CORE = 8
 FOLDERS_A_TASK = 200  # at most
@@ -46,7 +46,7 @@ class Measures:
 
     def answers(self, names: Mapping[int, tuple[str, str]]) -> "Answers":
         """What all of them say together. names: of each position the night and the run."""
-        from checkers.stats.questions import answers
+        from floodmark.checkers.stats.questions import answers
 
         return answers(self.rows, names)
 
@@ -66,13 +66,13 @@ Work = tuple[int, Path]
 def measure(folders: Sequence[Place], workers: Workers = HERE) -> Measures:
     """All of them, in order. FloodmarkError where Spark does not start."""
     context = session.context(workers)
-    from checkers.judge.many_runs import Spark
+    from floodmark.checkers.judge.many_runs import Spark
 
     near = [(number, folder.absolute()) for number, folder in enumerate(folders) if isinstance(folder, Path)]
     far = [(number, folder) for number, folder in enumerate(folders) if not isinstance(folder, Path)]
     answers = list(_answers(Spark(context=context, workers=workers), near))
     if far:
-        from checkers.stats.far import far_answers
+        from floodmark.checkers.stats.far import far_answers
 
         answers += far_answers(far)
     return Measures(
@@ -83,7 +83,7 @@ def measure(folders: Sequence[Place], workers: Workers = HERE) -> Measures:
 
 
 def _answers(spark: Any, works: Sequence[Work]) -> Iterator[OfTask]:
-    from checkers.judge.failures import is_of_spark, words_of
+    from floodmark.checkers.judge.failures import is_of_spark, words_of
 
     if not works:
         return
@@ -128,8 +128,8 @@ def _size(folder: Path) -> int:
 
 def measured_here(works: Sequence[Work]) -> OfTask:
     """The work of a task."""
-    from checkers.judge.failures import words_of
-    from checkers.stats import kept
+    from floodmark.checkers.judge.failures import words_of
+    from floodmark.checkers.stats import kept
 
     tables, failures, unsaved = [], {}, {}
     for number, folder in works:
@@ -156,8 +156,8 @@ def with_number(table: "pa.Table", number: int) -> "pa.Table":
 
 
 def _anew(folder: Path) -> dict[str, Any]:
-    from checkers.read.folder import open_folder
-    from checkers.stats.measures import measured
+    from floodmark.checkers.read.folder import open_folder
+    from floodmark.checkers.stats.measures import measured
 
     return measured(open_folder(folder))
 
@@ -175,7 +175,7 @@ def packed(tables: "Sequence[pa.Table]") -> bytes:
 def _joined(blobs: Sequence[bytes]) -> "pa.Table":
     import pyarrow as pa
 
-    from checkers.stats.tables import KEPT
+    from floodmark.checkers.stats.tables import KEPT
 
     if not blobs:
         return KEPT.append(pa.field("position", pa.int64())).empty_table()

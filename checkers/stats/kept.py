@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.stats.tables import KEPT
-from harness.errors import FloodmarkError
-from harness.run import MEASURES, write_whole
-from harness.run_location import Place, read_inside
+from floodmark.checkers.stats.tables import KEPT
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run import MEASURES, write_whole
+from floodmark.harness.run_location import Place, read_inside
 
 VERSION = b"1"  # raised whenever a figure means another thing
 _KEY = b"floodmark.measures"

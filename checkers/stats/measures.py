@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from checkers.read.folder import Folder, is_int
-from checkers.stats.clients import NEVER, Clients, Waited, clients_of
-from checkers.stats.protocol import Protocol, protocol_of
-from checkers.stats.spans import FaultSpan, fault_spans
-from checkers.stats.tables import QUANTILES
-from harness.errors import FloodmarkError
-from harness.run import system_of
+from floodmark.checkers.read.folder import Folder, is_int
+from floodmark.checkers.stats.clients import NEVER, Clients, Waited, clients_of
+from floodmark.checkers.stats.protocol import Protocol, protocol_of
+from floodmark.checkers.stats.spans import FaultSpan, fault_spans
+from floodmark.checkers.stats.tables import QUANTILES
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run import system_of
 
 Ints = npt.NDArray[np.int64]
 Row = dict[str, Any]

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from checkers.read.field_table import TRACE, Row
-from checkers.read.folder import Folder
-from checkers.read.ranges import bytes_of, cut
+from floodmark.checkers.read.field_table import TRACE, Row
+from floodmark.checkers.read.folder import Folder
+from floodmark.checkers.read.ranges import bytes_of, cut
 
 Ints = npt.NDArray[np.int64]
 

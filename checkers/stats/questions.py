@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.stats.tables import QUANTILES, WINDOWS
-from harness.run import write_whole
+from floodmark.checkers.stats.tables import QUANTILES, WINDOWS
+from floodmark.harness.run import write_whole
 
 Row = dict[str, Any]
 

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from checkers.read.arrays import concatenated
-from checkers.read.facts import HistoryFacts
-from checkers.read.folder import Folder, open_folder
-from checkers.read.tables import Parsed
-from checkers.stats.clients import Ops, clients_in, is_one_of, numbers, ops_of, read_history
-from checkers.stats.measures import measures_of, refuse_unfit
-from harness.errors import FloodmarkError
-from harness.run import Run
+from floodmark.checkers.read.arrays import concatenated
+from floodmark.checkers.read.facts import HistoryFacts
+from floodmark.checkers.read.folder import Folder, open_folder
+from floodmark.checkers.read.tables import Parsed
+from floodmark.checkers.stats.clients import Ops, clients_in, is_one_of, numbers, ops_of, read_history
+from floodmark.checkers.stats.measures import measures_of, refuse_unfit
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run import Run
 
 Ints = npt.NDArray[np.int64]
 Near = tuple[int, int, int]  # partition, first offset, the offset behind the last

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkers.read.folder import is_int
-from harness.faults import FAULTS, MENDING, UNSEEN, undoes
+from floodmark.checkers.read.folder import is_int
+from floodmark.harness.faults import FAULTS, MENDING, UNSEEN, undoes
 
 LEAST_NS = 1_000_000_000  # a fault is in force for so long at least
 _BY_LINK = ("cut", "packet")  # mended as a whole, whatever nodes it names

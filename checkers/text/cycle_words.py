@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from checkers.laws import finding_names
+from floodmark.checkers.laws import finding_names
 
 Row = Mapping[str, Any]  # of checkers.laws.tables.FINDINGS
 

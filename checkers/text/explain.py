@@ -4,8 +4,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checkers.laws import finding_names
-from checkers.laws.registry import registered_checks
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.registry import registered_checks
 
 _NOTHING = "nothing"
 _ALWAYS = "isolation, always: Kafka does not promise it."

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.laws import finding_names
-from checkers.text import cycle_words
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.text import cycle_words
 
 Row = Mapping[str, Any]  # of checkers.laws.tables.FINDINGS, or what the driver knows of its own findings
 LAST_LINES, LAST_CHARS = 3, 200  # of a broker's last words, and of each line of them

@@ -1,4 +1,4 @@
-"""`python -m broker --config FILE [--override KEY=VALUE]...` runs one broker, or the controller.
+"""`python -m floodmark.broker --config FILE [--override KEY=VALUE]...` runs one broker, or the controller.
 
 Exit codes: 0 an orderly stop, 2 a config that cannot be served, 70 a broken invariant or a disk that refuses.
 """
@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from broker.process_log import EXIT_BROKEN, EXIT_CONFIG, halt_process, log
-from broker.server.broker_server import BrokerServer
-from broker.server.config import Config, ConfigError, load_config
-from broker.server.controller_server import ControllerServer
-from broker.storage.checkpoint_files import CheckpointError
-from broker.storage.controller_journal import JournalError
-from broker.storage.log_directory import DiskError
+from floodmark.broker.process_log import EXIT_BROKEN, EXIT_CONFIG, halt_process, log
+from floodmark.broker.server.broker_server import BrokerServer
+from floodmark.broker.server.config import Config, ConfigError, load_config
+from floodmark.broker.server.controller_server import ControllerServer
+from floodmark.broker.storage.checkpoint_files import CheckpointError
+from floodmark.broker.storage.controller_journal import JournalError
+from floodmark.broker.storage.log_directory import DiskError
 
 
 def _failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -33,7 +33,9 @@ async def _run(config: Config) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m broker", description="One broker, or the controller.")
+    parser = argparse.ArgumentParser(
+        prog="python -m floodmark.broker", description="One broker, or the controller."
+    )
     parser.add_argument("--config", type=Path, required=True, help="a Kafka properties file")
     parser.add_argument(
         "--override",

@@ -1,4 +1,4 @@
-"""`python -m broker.check_config KEY=VALUE...` says whether a broker would accept these settings.
+"""`python -m floodmark.broker.check_config KEY=VALUE...` says whether a broker would accept these settings.
 
 It starts no broker. Exit codes: 0 a broker would accept them; 2 it would not, and the reason is on stdout.
 What each broker has of its own (its id, its addresses, its folder) need not be named.
@@ -7,8 +7,8 @@ What each broker has of its own (its id, its addresses, its folder) need not be 
 import sys
 from collections.abc import Sequence
 
-from broker.process_log import EXIT_CONFIG
-from broker.server.config import ConfigError, parse_config
+from floodmark.broker.process_log import EXIT_CONFIG
+from floodmark.broker.server.config import ConfigError, parse_config
 
 SETTINGS_OF_EACH_BROKER = """
 process.roles=broker

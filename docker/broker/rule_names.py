@@ -1,10 +1,10 @@
-"""`python -m broker.rule_names` prints the names of generations, known bugs and switches, as JSON."""
+"""`python -m floodmark.broker.rule_names` prints generations, known bugs and switches by name, as JSON."""
 
 import json
 import sys
 
-from broker.protocol import rules
-from broker.testing.bugs import BUGS
+from floodmark.broker.protocol import rules
+from floodmark.broker.testing.bugs import BUGS
 
 
 def main() -> int:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from scipy import stats
 
-from harness.campaign.signatures import Signature
-from harness.verdict import BUG
+from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.verdict import BUG
 
 DIFFERENT_BELOW = 0.01  # of p: a night has many signatures, and each is looked at
 NEW, GONE, MORE, LESS, SAME = "new", "gone", "more frequent", "less frequent", "as before"

@@ -12,8 +12,8 @@ What each figure is, checkers/stats says. Rules
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.campaign.cases import Case
-from harness.campaign.quantities import brief_words
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.quantities import brief_words
 
 MAX_UNAVAILABLE_S, MAX_RECOVERY_S, MIN_ACKED = GATES = ("max_unavailable_s", "max_recovery_s", "min_acked")
 _WHEN = {MAX_UNAVAILABLE_S: "while a fault was in force", MAX_RECOVERY_S: "after a fault was mended"}

@@ -25,8 +25,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from harness.campaign.cases import Case
-from harness.errors import FloodmarkError, UsageError
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 FORMAT = 1
 BEGAN, RECORDED, FAILED, JUDGED, REPRODUCED, OPENED, ENDED = (

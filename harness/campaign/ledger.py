@@ -24,9 +24,9 @@ from typing import Any
 
 import orjson
 
-from harness.campaign.signatures import Signature
-from harness.errors import FloodmarkError
-from harness.run import write_whole
+from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run import write_whole
 
 FORMAT = 1
 RENAMED: Mapping[str, str] = {}  # findings: the name that ledgers have, and today's

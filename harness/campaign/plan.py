@@ -50,13 +50,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from harness import catalog
-from harness.campaign.cases import Case, Weighted
-from harness.campaign.gates import GATES
-from harness.campaign.quantities import seconds, size_bytes
-from harness.errors import UsageError
-from harness.run_location import read_at_most
-from harness.toml_lines import Places, places
+from floodmark.harness import catalog
+from floodmark.harness.campaign.cases import Case, Weighted
+from floodmark.harness.campaign.gates import GATES
+from floodmark.harness.campaign.quantities import seconds, size_bytes
+from floodmark.harness.errors import UsageError
+from floodmark.harness.run_location import read_at_most
+from floodmark.harness.toml_lines import Places, places
 
 PRESETS = Path(__file__).with_name("presets")
 BYTES_AT_MOST = 1 << 20

@@ -20,9 +20,9 @@ from typing import Any
 
 import orjson
 
-from checkers.laws import finding_names as names
-from harness.run import system_of
-from harness.verdict import BUG
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.run import system_of
+from floodmark.harness.verdict import BUG
 
 Line = Mapping[str, Any]
 

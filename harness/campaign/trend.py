@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.campaign.ledger import Ledger
-from harness.campaign.signatures import Signature
+from floodmark.harness.campaign.ledger import Ledger
+from floodmark.harness.campaign.signatures import Signature
 
 NIGHTS = 14  # at most, the last ones
 

@@ -12,8 +12,8 @@ Rules
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.client.error_names import NONE, name_of
-from harness.op import Outcome, Send, Type
+from floodmark.harness.client.error_names import NONE, name_of
+from floodmark.harness.op import Outcome, Send, Type
 
 CONNECTION = "CONNECTION"
 TIMEOUT = "TIMEOUT"

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from harness.client import batch, classify, codec
-from harness.client.connection import Connection, Lost, Unsent, connect
-from harness.client.error_names import NONE, OFFSET_OUT_OF_RANGE, name_of
-from harness.client.leaders import Leaders
-from harness.op import Outcome, Read, Send, Type
+from floodmark.harness.client import batch, classify, codec
+from floodmark.harness.client.connection import Connection, Lost, Unsent, connect
+from floodmark.harness.client.error_names import NONE, OFFSET_OUT_OF_RANGE, name_of
+from floodmark.harness.client.leaders import Leaders
+from floodmark.harness.op import Outcome, Read, Send, Type
 
 Address = tuple[str, int]
 ACKS = {"all": -1, "1": 1, "0": 0}

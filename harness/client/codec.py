@@ -18,7 +18,7 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from harness.client.batch import uvarint
+from floodmark.harness.client.batch import uvarint
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 _SPOKEN = {PRODUCE: (3, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (1, 9)}

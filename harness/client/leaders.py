@@ -6,7 +6,7 @@ leader and a broker with old metadata cannot take it back in time.
 
 from collections.abc import Mapping
 
-from harness.client.codec import Told
+from floodmark.harness.client.codec import Told
 
 _NO_REPLICA = 9  # REPLICA_NOT_AVAILABLE: some replica is away, the leader stands
 

@@ -19,7 +19,7 @@ from kafka.protocol.admin import (
     ElectLeadersResponse,
 )
 
-from harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError
 
 CREATE_TOPICS_VERSION = 4
 ELECT_LEADERS_VERSION = 2

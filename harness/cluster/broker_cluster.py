@@ -14,17 +14,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import admin_requests, elections, views
-from harness.cluster.broker_properties import broker_settings, typed_config
-from harness.cluster.control_sockets import ControlSockets
-from harness.cluster.exit_reports import machine_failure
-from harness.cluster.failpoint_control import FailpointControl
-from harness.cluster.hosts import House
-from harness.cluster.layout import LINKS, Layout, node_names
-from harness.cluster.waiting import wait_until
-from harness.errors import FloodmarkError, UsageError
-from harness.protocols import CLIENTS, CONTROLLER, Met, PartitionSpec, View
-from harness.trace import Raw
+from floodmark.harness.cluster import admin_requests, elections, views
+from floodmark.harness.cluster.broker_properties import broker_settings, typed_config
+from floodmark.harness.cluster.control_sockets import ControlSockets
+from floodmark.harness.cluster.exit_reports import machine_failure
+from floodmark.harness.cluster.failpoint_control import FailpointControl
+from floodmark.harness.cluster.hosts import House
+from floodmark.harness.cluster.layout import LINKS, Layout, node_names
+from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import CLIENTS, CONTROLLER, Met, PartitionSpec, View
+from floodmark.harness.trace import Raw
 
 START_S = 60.0  # for all processes to be up and unfenced: long, a busy machine starts slowly
 NODE_START_S = 30.0

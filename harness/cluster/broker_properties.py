@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.broker_config import checked
-from harness.errors import UsageError
+from floodmark.harness.broker_config import checked
+from floodmark.harness.errors import UsageError
 
 CONTROLLER_ID = 100
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

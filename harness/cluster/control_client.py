@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError
 
 ANSWER_BYTES_MAX = 64 * 2**20  # a state of many partitions is one line
 

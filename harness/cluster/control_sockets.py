@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.cluster import control_client
-from harness.cluster.hosts import Hosts
-from harness.cluster.layout import Layout
+from floodmark.harness.cluster import control_client
+from floodmark.harness.cluster.hosts import Hosts
+from floodmark.harness.cluster.layout import Layout
 
 State = Mapping[str, Any]  # the `ok` of an answer (docker/README.md)
 

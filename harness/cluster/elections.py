@@ -7,9 +7,9 @@ stands in neither.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.cluster import admin_requests
-from harness.cluster.control_sockets import ControlSockets
-from harness.protocols import CONTROLLER, PartitionSpec
+from floodmark.harness.cluster import admin_requests
+from floodmark.harness.cluster.control_sockets import ControlSockets
+from floodmark.harness.protocols import CONTROLLER, PartitionSpec
 
 ASK_S = 10.0
 

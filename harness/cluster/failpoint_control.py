@@ -14,13 +14,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.cluster import control_client, views
-from harness.cluster.control_sockets import ControlSockets
-from harness.cluster.layout import Layout
-from harness.errors import FloodmarkError
-from harness.protocols import Met, PartitionSpec
-from harness.schedule.failpoints import CRASH
-from harness.trace import Feed
+from floodmark.harness.cluster import control_client, views
+from floodmark.harness.cluster.control_sockets import ControlSockets
+from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import Met, PartitionSpec
+from floodmark.harness.schedule.failpoints import CRASH
+from floodmark.harness.trace import Feed
 
 ASK_S = 10.0
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from harness.cluster.layout import Layout
-from harness.cluster.power_loss import Lost
+from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.power_loss import Lost
 
 Foreseen = Callable[[str, int], bool]  # whether this exit (name, code), which nobody asked for, was expected
 

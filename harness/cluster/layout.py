@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.cluster.broker_properties import CONTROLLER_ID, ProcessAddresses, properties_text
-from harness.cluster.ports import HOST, Ports
-from harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
-from harness.trace import Raw
+from floodmark.harness.cluster.broker_properties import CONTROLLER_ID, ProcessAddresses, properties_text
+from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
+from floodmark.harness.trace import Raw
 
 LINKS = "links"  # the process, by name
 FAILPOINTS = "floodmark.failpoints"

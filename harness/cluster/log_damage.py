@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.logdir.record_batches import CRC_FROM, Frame, frame
+from floodmark.harness.logdir.record_batches import CRC_FROM, Frame, frame
 
 FLIPPED = 0x40
 TORN_BYTES = 7  # fewer than any batch has

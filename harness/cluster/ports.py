@@ -15,7 +15,7 @@ import socket
 import tempfile
 from pathlib import Path
 
-from harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 LOWEST = 10000
 HIGHEST = 32767  # inclusive

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
-from harness.errors import FloodmarkError
-from harness.logdir.record_batches import frame
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.logdir.record_batches import frame
 
 _MAGIC = b"floodmark-dur-1\n"
 _SLOT_BYTES = 512

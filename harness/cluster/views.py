@@ -9,9 +9,9 @@ Rules
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.cluster.broker_properties import CONTROLLER_ID
-from harness.errors import FloodmarkError
-from harness.protocols import CONTROLLER, Met, PartitionSpec, PartitionView, ReplicaView, View
+from floodmark.harness.cluster.broker_properties import CONTROLLER_ID
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CONTROLLER, Met, PartitionSpec, PartitionView, ReplicaView, View
 
 State = Mapping[str, Any]  # the `ok` of a `state` (docker/README.md)
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError
 
 POLL_S = 0.02
 

@@ -10,11 +10,11 @@ import sys
 
 import orjson
 
-from checkers.text.explain import EXPLANATIONS
-from harness import catalog
-from harness.errors import FloodmarkError, UsageError
-from harness.protocols import Cluster
-from nemesis.expectations import Words
+from floodmark.checkers.text.explain import EXPLANATIONS
+from floodmark.harness import catalog
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import Cluster
+from floodmark.nemesis.expectations import Words
 
 _TIMEOUT_S = 30.0
 _REFUSED = 2

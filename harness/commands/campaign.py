@@ -18,31 +18,39 @@ from typing import Any
 import click
 import orjson
 
-from harness import __version__, catalog
-from harness.campaign import ledger as ledgers
-from harness.campaign.cases import Case
-from harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
-from harness.campaign.ledger import Ledger
-from harness.campaign.plan import PRESETS, Plan, load, presets, read
-from harness.campaign.quantities import seconds, time_words
-from harness.commands.campaign_index import index_beside
-from harness.commands.campaign_junit import campaign_junit
-from harness.commands.campaign_markdown import campaign_markdown
-from harness.commands.campaign_play import options_of, scenario_options
-from harness.commands.campaign_processes import JudgeProcess
-from harness.commands.campaign_results import STUCK, Cause, Results, gates_of, results_of, told_apart, why_of
-from harness.commands.campaign_run import GATE, Bounds, Conductor, found_in
-from harness.commands.check import refuse_no_files, written
-from harness.commands.error_exits import sigterm_kept, told
-from harness.commands.run import commit, planned
-from harness.commands.scenario import aligned, named
-from harness.errors import FloodmarkError, UsageError
-from harness.reports.gate_outcomes import one_line
-from harness.reports.phrases import many
-from harness.reports.run_outcome import EXITS, HARNESS, INVALID
-from harness.reports.safe_text import harmless
-from harness.run import RUNS, refuse_full, write_whole
-from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
+from floodmark.harness import __version__, catalog
+from floodmark.harness.campaign import ledger as ledgers
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
+from floodmark.harness.campaign.ledger import Ledger
+from floodmark.harness.campaign.plan import PRESETS, Plan, load, presets, read
+from floodmark.harness.campaign.quantities import seconds, time_words
+from floodmark.harness.commands.campaign_index import index_beside
+from floodmark.harness.commands.campaign_junit import campaign_junit
+from floodmark.harness.commands.campaign_markdown import campaign_markdown
+from floodmark.harness.commands.campaign_play import options_of, scenario_options
+from floodmark.harness.commands.campaign_processes import JudgeProcess
+from floodmark.harness.commands.campaign_results import (
+    STUCK,
+    Cause,
+    Results,
+    gates_of,
+    results_of,
+    told_apart,
+    why_of,
+)
+from floodmark.harness.commands.campaign_run import GATE, Bounds, Conductor, found_in
+from floodmark.harness.commands.check import refuse_no_files, written
+from floodmark.harness.commands.error_exits import sigterm_kept, told
+from floodmark.harness.commands.run import commit, planned
+from floodmark.harness.commands.scenario import aligned, named
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports.gate_outcomes import one_line
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.run_outcome import EXITS, HARNESS, INVALID
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.run import RUNS, refuse_full, write_whole
+from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 
 LEDGER = "ledger.json"
 Row = tuple[str, ...]

@@ -11,16 +11,16 @@ from typing import Any
 
 import click
 
-from harness.campaign import difference
-from harness.campaign import ledger as ledgers
-from harness.campaign.difference import Change, Counted, kind_of, p_same
-from harness.campaign.journal import CampaignAt
-from harness.campaign.ledger import Ledger
-from harness.commands.campaign_results import STUCK, results_of, told_apart
-from harness.commands.campaign_run import found_in
-from harness.commands.scenario import aligned
-from harness.reports.safe_text import harmless
-from harness.verdict import EXIT_INVALID, EXIT_VALID
+from floodmark.harness.campaign import difference
+from floodmark.harness.campaign import ledger as ledgers
+from floodmark.harness.campaign.difference import Change, Counted, kind_of, p_same
+from floodmark.harness.campaign.journal import CampaignAt
+from floodmark.harness.campaign.ledger import Ledger
+from floodmark.harness.commands.campaign_results import STUCK, results_of, told_apart
+from floodmark.harness.commands.campaign_run import found_in
+from floodmark.harness.commands.scenario import aligned
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.verdict import EXIT_INVALID, EXIT_VALID
 
 Row = tuple[str, ...]
 

@@ -13,18 +13,18 @@ from urllib.parse import quote
 
 import click
 
-from checkers.judge.report import is_run
-from harness.campaign import ledger as ledgers
-from harness.campaign.cases import Case
-from harness.campaign.journal import CampaignAt, State
-from harness.campaign.plan import read
-from harness.commands.campaign_results import Results, results_of
-from harness.commands.campaign_run import found_in
-from harness.commands.report import AT_ONCE_BYTES, REPORT, size_of, write_report
-from harness.errors import FloodmarkError, UsageError
-from harness.reports.html.night import NightFacts, page_of_night
-from harness.reports.safe_text import harmless
-from harness.run import write_whole
+from floodmark.checkers.judge.report import is_run
+from floodmark.harness.campaign import ledger as ledgers
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.journal import CampaignAt, State
+from floodmark.harness.campaign.plan import read
+from floodmark.harness.commands.campaign_results import Results, results_of
+from floodmark.harness.commands.campaign_run import found_in
+from floodmark.harness.commands.report import AT_ONCE_BYTES, REPORT, size_of, write_report
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports.html.night import NightFacts, page_of_night
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.run import write_whole
 
 INDEX = "index.html"
 AT_ONCE = 10  # pages of runs, each about a second; the next call makes the next ones

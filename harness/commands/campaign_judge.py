@@ -1,4 +1,6 @@
-"""The judge of a campaign, in a process of its own that stays: `python -m harness.commands.campaign_judge`.
+"""The judge of a campaign, in a process of its own that stays.
+
+`python -m floodmark.harness.commands.campaign_judge` starts it.
 
 Rules
 1. A line of JSON on stdin names run folders, {"folders": [...]}; the answer is one line for each, in order:
@@ -20,17 +22,17 @@ from typing import Any
 
 import orjson
 
-from checkers.judge import report
-from checkers.laws import finding_names
-from harness import catalog
-from harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
-from harness.campaign.signatures import events_of, signatures
-from harness.errors import FloodmarkError
-from harness.faults import MENDING, UNSEEN
-from harness.reports.run_outcome import UNKNOWN, Ruling, ruling
-from harness.run import Run
-from harness.schedule.entry import ACTS
-from harness.verdict import BUG, Verdict
+from floodmark.checkers.judge import report
+from floodmark.checkers.laws import finding_names
+from floodmark.harness import catalog
+from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
+from floodmark.harness.campaign.signatures import events_of, signatures
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.faults import MENDING, UNSEEN
+from floodmark.harness.reports.run_outcome import UNKNOWN, Ruling, ruling
+from floodmark.harness.run import Run
+from floodmark.harness.schedule.entry import ACTS
+from floodmark.harness.verdict import BUG, Verdict
 
 STUCK = finding_names.STUCK
 

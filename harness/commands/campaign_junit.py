@@ -16,11 +16,11 @@ import datetime
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from harness.campaign.journal import RunState
-from harness.commands.campaign_results import ABSENT, KNOWN, Cause, Cell, Results, gates_of, why_of
-from harness.reports.gate_outcomes import one_line
-from harness.reports.junit_report import document, junit_case
-from harness.reports.phrases import many
+from floodmark.harness.campaign.journal import RunState
+from floodmark.harness.commands.campaign_results import ABSENT, KNOWN, Cause, Cell, Results, gates_of, why_of
+from floodmark.harness.reports.gate_outcomes import one_line
+from floodmark.harness.reports.junit_report import document, junit_case
+from floodmark.harness.reports.phrases import many
 
 CAMPAIGN, SIGNATURE, STUCK_GROUP, CASE = (
     "floodmark.campaign", "floodmark.signature", "floodmark.stuck", "floodmark.case")  # fmt: skip

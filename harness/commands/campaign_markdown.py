@@ -9,10 +9,10 @@ Rules
 
 from collections.abc import Iterable, Sequence
 
-from harness.campaign.journal import RunState
-from harness.commands.campaign_results import ABSENT, Cause, Results, gates_of, why_of
-from harness.reports.markdown_report import LIMIT, RESERVED, cell, fenced, fitting, text
-from harness.reports.phrases import many
+from floodmark.harness.campaign.journal import RunState
+from floodmark.harness.commands.campaign_results import ABSENT, Cause, Results, gates_of, why_of
+from floodmark.harness.reports.markdown_report import LIMIT, RESERVED, cell, fenced, fitting, text
+from floodmark.harness.reports.phrases import many
 
 Row = Sequence[str]
 OF_A_TABLE = 0.4  # of the limit at most

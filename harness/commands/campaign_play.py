@@ -1,4 +1,4 @@
-"""One run of a campaign, in a process of its own: `python -m harness.commands.campaign_play`.
+"""One run of a campaign, in a process of its own: `python -m floodmark.harness.commands.campaign_play`.
 
 Rules
 1. What to run comes as one line of JSON on stdin: {"case", "seed", "folder"}, or {"again", "finding",
@@ -20,18 +20,18 @@ from typing import Any
 
 import orjson
 
-from harness.campaign.cases import Case
-from harness.commands.reproduce import options_of as options_of_reproduction
-from harness.commands.reproduce import read_first
-from harness.commands.run import RunOptions, planned
-from harness.commands.scenario import named
-from harness.commands.scenario_runs import Part, missed
-from harness.commands.scenario_runs import options_of as options_of_part
-from harness.errors import FloodmarkError
-from harness.run import DONE
-from harness.runner import RunPlan, RunResult, carry_out
-from nemesis.expectations import Row
-from nemesis.scenario import Scenario
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.commands.reproduce import options_of as options_of_reproduction
+from floodmark.harness.commands.reproduce import read_first
+from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.scenario import named
+from floodmark.harness.commands.scenario_runs import Part, missed
+from floodmark.harness.commands.scenario_runs import options_of as options_of_part
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run import DONE
+from floodmark.harness.runner import RunPlan, RunResult, carry_out
+from floodmark.nemesis.expectations import Row
+from floodmark.nemesis.scenario import Scenario
 
 
 def main() -> None:

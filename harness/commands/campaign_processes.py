@@ -11,12 +11,12 @@ from typing import Any
 
 import orjson
 
-from harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError
 
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 60.0
 LINE_BYTES = 1 << 26  # of an answer, at most
-PLAYER, JUDGE = "harness.commands.campaign_play", "harness.commands.campaign_judge"
+PLAYER, JUDGE = "floodmark.harness.commands.campaign_play", "floodmark.harness.commands.campaign_judge"
 
 
 async def started(module: str, log: Path) -> asyncio.subprocess.Process:

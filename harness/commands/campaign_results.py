@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkers.laws import finding_names as checks
-from harness.campaign.cases import Case
-from harness.campaign.gates import sentences
-from harness.campaign.journal import RECORDED, RunState, State, smallest
-from harness.campaign.ledger import Ledger
-from harness.campaign.quantities import time_words
-from harness.campaign.rates import per_100
-from harness.campaign.signatures import Signature
-from harness.campaign.trend import earlier_than
-from harness.commands.campaign_run import GATE, found_in
-from harness.reports.case_names import numbered
-from harness.reports.phrases import many
-from harness.reports.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
-from harness.verdict import BUG
+from floodmark.checkers.laws import finding_names as checks
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.gates import sentences
+from floodmark.harness.campaign.journal import RECORDED, RunState, State, smallest
+from floodmark.harness.campaign.ledger import Ledger
+from floodmark.harness.campaign.quantities import time_words
+from floodmark.harness.campaign.rates import per_100
+from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.campaign.trend import earlier_than
+from floodmark.harness.commands.campaign_run import GATE, found_in
+from floodmark.harness.reports.case_names import numbered
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
+from floodmark.harness.verdict import BUG
 
 STUCK = checks.STUCK  # also the kind of a run that shows nothing worse
 NEW, OLD, KNOWN, PERMITTED, ABSENT = "new", "seen before", "known", "permitted", "not seen"

@@ -22,10 +22,10 @@ from typing import Any
 
 import click
 
-from harness.campaign import gates
-from harness.campaign import ledger as ledgers
-from harness.campaign.cases import Case, Draw, draws
-from harness.campaign.journal import (
+from floodmark.harness.campaign import gates
+from floodmark.harness.campaign import ledger as ledgers
+from floodmark.harness.campaign.cases import Case, Draw, draws
+from floodmark.harness.campaign.journal import (
     BEGAN,
     ENDED,
     FAILED,
@@ -39,18 +39,18 @@ from harness.campaign.journal import (
     State,
     smallest,
 )
-from harness.campaign.ledger import Ledger, Night, Smallest
-from harness.campaign.plan import Plan
-from harness.campaign.quantities import size_words, time_words
-from harness.campaign.signatures import Signature
-from harness.commands.campaign_processes import JudgeProcess, played
-from harness.errors import FloodmarkError
-from harness.phases.main_phase import end_all, raise_first
-from harness.reports.phrases import many
-from harness.reports.run_outcome import UNKNOWN, VALID
-from harness.reports.safe_text import harmless
-from harness.run import MEASURES, Run
-from harness.verdict import BUG
+from floodmark.harness.campaign.ledger import Ledger, Night, Smallest
+from floodmark.harness.campaign.plan import Plan
+from floodmark.harness.campaign.quantities import size_words, time_words
+from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.commands.campaign_processes import JudgeProcess, played
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.phases.main_phase import end_all, raise_first
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.run_outcome import UNKNOWN, VALID
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.run import MEASURES, Run
+from floodmark.harness.verdict import BUG
 
 BATCH_S = 240.0  # of playing at most, then they are judged
 BATCHES = 8  # at least, where that leaves LEAST_BATCH_S for each: what is new is to be reproduced in time

@@ -11,18 +11,18 @@ from typing import Any
 import click
 import orjson
 
-from harness import catalog
-from harness.campaign.journal import CampaignAt
-from harness.campaign.quantities import brief_words
-from harness.commands.folder_arguments import chosen
-from harness.commands.scenario import aligned
-from harness.errors import FloodmarkError, UsageError
-from harness.protocols import Answers
-from harness.reports.phrases import many
-from harness.reports.safe_text import harmless
-from harness.run import refuse_full, write_whole
-from harness.run_location import Place
-from harness.verdict import EXIT_HARNESS, EXIT_VALID
+from floodmark.harness import catalog
+from floodmark.harness.campaign.journal import CampaignAt
+from floodmark.harness.campaign.quantities import brief_words
+from floodmark.harness.commands.folder_arguments import chosen
+from floodmark.harness.commands.scenario import aligned
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import Answers
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.run import refuse_full, write_whole
+from floodmark.harness.run_location import Place
+from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 FORMAT = 1  # of --json
 RUNS_SHOWN = 30

@@ -16,25 +16,25 @@ from pathlib import Path
 import click
 import orjson
 
-from checkers.judge import report
-from checkers.text.explain import known_findings
-from harness import catalog
-from harness.commands.folder_arguments import chosen
-from harness.commands.report import page_beside
-from harness.errors import FloodmarkError, UsageError
-from harness.reports import verdict_text
-from harness.reports.bad_lines import bad_lines
-from harness.reports.broker_exits import died_unquoted
-from harness.reports.case_names import case_name
-from harness.reports.gate_outcomes import Outcome, Told, report_of
-from harness.reports.junit_report import junit
-from harness.reports.markdown_report import markdown
-from harness.reports.run_outcome import HARNESS, LISTS, Ruling, fails, ruling, summary
-from harness.reports.safe_text import harmless, harmless_data
-from harness.run import RunAt, write_whole
-from harness.run_location import Place
-from harness.spark_options import HERE, Workers
-from harness.verdict import BUG, EXIT_HARNESS, Policy, Verdict, worst
+from floodmark.checkers.judge import report
+from floodmark.checkers.text.explain import known_findings
+from floodmark.harness import catalog
+from floodmark.harness.commands.folder_arguments import chosen
+from floodmark.harness.commands.report import page_beside
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.bad_lines import bad_lines
+from floodmark.harness.reports.broker_exits import died_unquoted
+from floodmark.harness.reports.case_names import case_name
+from floodmark.harness.reports.gate_outcomes import Outcome, Told, report_of
+from floodmark.harness.reports.junit_report import junit
+from floodmark.harness.reports.markdown_report import markdown
+from floodmark.harness.reports.run_outcome import HARNESS, LISTS, Ruling, fails, ruling, summary
+from floodmark.harness.reports.safe_text import harmless, harmless_data
+from floodmark.harness.run import RunAt, write_whole
+from floodmark.harness.run_location import Place
+from floodmark.harness.spark_options import HERE, Workers
+from floodmark.harness.verdict import BUG, EXIT_HARNESS, Policy, Verdict, worst
 
 UNSAVED = ("its verdict could not be written",)
 

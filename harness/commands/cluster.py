@@ -15,17 +15,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import catalog
-from harness.cluster import control_client
-from harness.commands.broker_questions import refuse_config
-from harness.commands.cluster_server import ClusterServer, bootstrap, find_cluster, open_server
-from harness.commands.error_exits import sigterm_kept
-from harness.commands.run import pairs
-from harness.errors import FloodmarkError, UsageError
-from harness.protocols import Cluster
-from harness.reports.phrases import align_columns
-from harness.run import refuse_full
-from harness.verdict import EXIT_HARNESS, EXIT_VALID
+from floodmark.harness import catalog
+from floodmark.harness.cluster import control_client
+from floodmark.harness.commands.broker_questions import refuse_config
+from floodmark.harness.commands.cluster_server import ClusterServer, bootstrap, find_cluster, open_server
+from floodmark.harness.commands.error_exits import sigterm_kept
+from floodmark.harness.commands.run import pairs
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import Cluster
+from floodmark.harness.reports.phrases import align_columns
+from floodmark.harness.run import refuse_full
+from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ASK_S = 60.0  # a start waits for its node
 LOOK_AFTER_S = 0.5  # how often to look for nodes that died

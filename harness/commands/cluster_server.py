@@ -17,10 +17,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from harness.cluster.ports import private_folder
-from harness.errors import FloodmarkError, UsageError
-from harness.protocols import CLIENTS, CONTROLLER, Cluster, Cuts, Expires, Kills, Pauses, PowerCuts, View
-from harness.reports.phrases import many
+from floodmark.harness.cluster.ports import private_folder
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import (
+    CLIENTS,
+    CONTROLLER,
+    Cluster,
+    Cuts,
+    Expires,
+    Kills,
+    Pauses,
+    PowerCuts,
+    View,
+)
+from floodmark.harness.reports.phrases import many
 
 _WANTS_IT_UP = ("kill", "stop", "pause", "resume")
 _ENDS_A_PAUSE = ("kill", "stop", "resume", "power_cut", "start")

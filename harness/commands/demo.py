@@ -14,19 +14,19 @@ from typing import Any
 
 import click
 
-from checkers.judge import report
-from harness import catalog
-from harness.commands.broker_questions import scenario_words
-from harness.commands.scenario import aligned
-from harness.commands.scenario_runs import Part, Played, play
-from harness.errors import FloodmarkError
-from harness.reports import verdict_text
-from harness.reports.phrases import many
-from harness.reports.run_outcome import ruling
-from harness.run import RUNS, Run, refuse_full
-from harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Verdict
-from nemesis import scenario
-from nemesis.expectations import differences
+from floodmark.checkers.judge import report
+from floodmark.harness import catalog
+from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.commands.scenario import aligned
+from floodmark.harness.commands.scenario_runs import Part, Played, play
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.run_outcome import ruling
+from floodmark.harness.run import RUNS, Run, refuse_full
+from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Verdict
+from floodmark.nemesis import scenario
+from floodmark.nemesis.expectations import differences
 
 AT_ONCE = 2
 WIDTH = 120

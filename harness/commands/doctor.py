@@ -20,9 +20,9 @@ from pathlib import Path
 
 import click
 
-from harness import catalog
-from harness.cluster.containers import ability_probe
-from harness.cluster.containers.ability_probe import (
+from floodmark.harness import catalog
+from floodmark.harness.cluster.containers import ability_probe
+from floodmark.harness.cluster.containers.ability_probe import (
     CLOCK,
     CUT,
     DELAY,
@@ -36,16 +36,16 @@ from harness.cluster.containers.ability_probe import (
     RESET,
     Abilities,
 )
-from harness.cluster.containers.engine_client import address, connect
-from harness.cluster.containers.engine_facts import Facts, facts
-from harness.cluster.containers.images import BASE_VARIABLE, tools_image
-from harness.cluster.ports import HIGHEST, HOST, LOWEST, Ports
-from harness.commands.broker_questions import scenario_words
-from harness.errors import FloodmarkError
-from harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
-from harness.reports.doctor_table import FaultRow, Row, lines
-from harness.verdict import EXIT_HARNESS, EXIT_VALID
-from nemesis.compose import Composed, arsenal
+from floodmark.harness.cluster.containers.engine_client import address, connect
+from floodmark.harness.cluster.containers.engine_facts import Facts, facts
+from floodmark.harness.cluster.containers.images import BASE_VARIABLE, tools_image
+from floodmark.harness.cluster.ports import HIGHEST, HOST, LOWEST, Ports
+from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
+from floodmark.harness.reports.doctor_table import FaultRow, Row, lines
+from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
+from floodmark.nemesis.compose import Composed, arsenal
 
 
 def examine_machine(*, cluster: str = "local", json_file: Path | None = None, anew: bool = False,

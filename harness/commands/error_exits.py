@@ -20,10 +20,10 @@ from contextlib import contextmanager
 
 import click
 
-from harness import catalog
-from harness.errors import FloodmarkError, UsageError
-from harness.reports.safe_text import harmless
-from harness.verdict import EXIT_HARNESS, EXIT_USAGE
+from floodmark.harness import catalog
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
 
 class Terminated(KeyboardInterrupt):

@@ -10,12 +10,12 @@ from inspect import getdoc
 
 import click
 
-from checkers.laws.registry import Registered, registered_checks
-from checkers.read.observed import needs_of
-from checkers.text.explain import EXPLANATIONS, known_findings
-from checkers.text.semantics import FACTS, PERMISSIONS
-from harness.errors import UsageError
-from harness.verdict import EXIT_VALID
+from floodmark.checkers.laws.registry import Registered, registered_checks
+from floodmark.checkers.read.observed import needs_of
+from floodmark.checkers.text.explain import EXPLANATIONS, known_findings
+from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
+from floodmark.harness.errors import UsageError
+from floodmark.harness.verdict import EXIT_VALID
 
 WIDTH = 100
 HEAD = 11

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from harness import catalog
-from harness.errors import UsageError
-from harness.run import latest_folder
-from harness.run_location import LOCAL, Place, path_of, scheme_of
-from harness.spark_options import HERE, Workers
+from floodmark.harness import catalog
+from floodmark.harness.errors import UsageError
+from floodmark.harness.run import latest_folder
+from floodmark.harness.run_location import LOCAL, Place, path_of, scheme_of
+from floodmark.harness.spark_options import HERE, Workers
 
 P = TypeVar("P", bound=Place)
 

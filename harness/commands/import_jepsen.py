@@ -22,19 +22,19 @@ from typing import Any
 
 import click
 
-from harness import __version__
-from harness.commands.run import commit, pairs
-from harness.errors import FloodmarkError, UsageError
-from harness.importers.history_writer import HistoryLines
-from harness.importers.jepsen_common_lines import CommonLines
-from harness.importers.jepsen_file import JepsenFile
-from harness.importers.jepsen_names import LIFE, SPAN, Names
-from harness.importers.jepsen_nemesis import SPARES, Nemesis
-from harness.importers.jepsen_ops import Carrier
-from harness.reports.phrases import many
-from harness.reports.safe_text import harmless
-from harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_full, write_pieces
-from harness.verdict import EXIT_VALID
+from floodmark.harness import __version__
+from floodmark.harness.commands.run import commit, pairs
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.importers.history_writer import HistoryLines
+from floodmark.harness.importers.jepsen_common_lines import CommonLines
+from floodmark.harness.importers.jepsen_file import JepsenFile
+from floodmark.harness.importers.jepsen_names import LIFE, SPAN, Names
+from floodmark.harness.importers.jepsen_nemesis import SPARES, Nemesis
+from floodmark.harness.importers.jepsen_ops import Carrier
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_full, write_pieces
+from floodmark.harness.verdict import EXIT_VALID
 
 SHOWN = 8  # partitions named in one line
 TOLD_EVERY = 1_000_000  # lines: some six seconds

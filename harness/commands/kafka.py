@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from harness.cluster.kafka.distribution import distribution
+from floodmark.harness.cluster.kafka.distribution import distribution
 
 _FORMS = {"zookeeper": "with ZooKeeper", "kraft": "in KRaft mode"}
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import catalog
-from harness.errors import UsageError
-from harness.schedule import json_form
-from harness.schedule.entry import ACTS, Schedule
+from floodmark.harness import catalog
+from floodmark.harness.errors import UsageError
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.entry import ACTS, Schedule
 
 DIRECT = "direct"
 CUT = "cut"

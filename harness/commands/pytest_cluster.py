@@ -1,4 +1,4 @@
-"""Runs a test suite's cluster in a process of its own: `python -m harness.commands.pytest_cluster`.
+"""Runs a test suite's cluster in a process of its own: `python -m floodmark.harness.commands.pytest_cluster`.
 
 Rules
 1. The options of `floodmark cluster up` come as one line of JSON on stdin; the bootstrap address is the only
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import orjson
 
-from harness.commands.cluster import bring_up
-from harness.commands.error_exits import code_of
+from floodmark.harness.commands.cluster import bring_up
+from floodmark.harness.commands.error_exits import code_of
 
 
 def main() -> int:

@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness import catalog
-from harness.commands.pytest_support import SEED, ClusterUp, Words, entries, refuse_unknown
-from harness.errors import FloodmarkError, UsageError
+from floodmark.harness import catalog
+from floodmark.harness.commands.pytest_support import SEED, ClusterUp, Words, entries, refuse_unknown
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 NEMESES = ("crash", "restart", "pause", "cut", "power", "expire")
 NEMESIS_WORDS = ("nemesis", "interval", "seed")

@@ -19,26 +19,26 @@ from typing import Any
 import click
 import orjson
 
-from harness import catalog
-from harness.campaign.cases import Case
-from harness.commands.campaign_play import scenario_options
-from harness.commands.check import gate, outcome_of, save
-from harness.commands.cluster import ask_cluster
-from harness.commands.report import REPORT, page_beside
-from harness.commands.run import RunOptions, config_of, planned, record, schedule_of_options
-from harness.commands.scenario import named
-from harness.commands.scenario_runs import TRIES, missed
-from harness.errors import FloodmarkError, UsageError
-from harness.reports.gate_outcomes import Outcome, report_of, visible
-from harness.reports.run_outcome import CUT_SHORT, HARNESS
-from harness.reports.schedule_outcome import missed_entries_text
-from harness.run import INTERRUPTED, Run
-from harness.runner import RunPlan
-from harness.schedule import json_form
-from harness.schedule.entry import Schedule
-from harness.verdict import EXIT_VALID, Policy
+from floodmark.harness import catalog
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.commands.campaign_play import scenario_options
+from floodmark.harness.commands.check import gate, outcome_of, save
+from floodmark.harness.commands.cluster import ask_cluster
+from floodmark.harness.commands.report import REPORT, page_beside
+from floodmark.harness.commands.run import RunOptions, config_of, planned, record, schedule_of_options
+from floodmark.harness.commands.scenario import named
+from floodmark.harness.commands.scenario_runs import TRIES, missed
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports.gate_outcomes import Outcome, report_of, visible
+from floodmark.harness.reports.run_outcome import CUT_SHORT, HARNESS
+from floodmark.harness.reports.schedule_outcome import missed_entries_text
+from floodmark.harness.run import INTERRUPTED, Run
+from floodmark.harness.runner import RunPlan
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.verdict import EXIT_VALID, Policy
 
-CLUSTER_MODULE = "harness.commands.pytest_cluster"
+CLUSTER_MODULE = "floodmark.harness.commands.pytest_cluster"
 CLUSTER_WORDS = ("cluster", "nodes", "rules", "bugs", "config", "links")
 RUN_WORDS = (*CLUSTER_WORDS, "workload", "concurrency", "rate", "partitions", "replication_factor", "acks",
              "nemesis", "interval", "overspend", "schedule", "trace", "seed", "duration")

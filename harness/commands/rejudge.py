@@ -13,20 +13,20 @@ from typing import Any
 
 import click
 
-from checkers.judge import report
-from harness import catalog
-from harness.commands.check import UNSAVED, Gate, about_of, save, tell_failure, write_json, written
-from harness.commands.report import page_beside
-from harness.errors import FloodmarkError, UsageError
-from harness.reports import verdict_text
-from harness.reports.phrases import many, told_class
-from harness.reports.run_outcome import Ruling, ruling, summary
-from harness.reports.safe_text import harmless, harmless_data
-from harness.reports.saved_verdict import read_verdict
-from harness.run import RunAt, latest_folder
-from harness.run_location import Place
-from harness.spark_options import HERE, Workers
-from harness.verdict import worst
+from floodmark.checkers.judge import report
+from floodmark.harness import catalog
+from floodmark.harness.commands.check import UNSAVED, Gate, about_of, save, tell_failure, write_json, written
+from floodmark.harness.commands.report import page_beside
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.phrases import many, told_class
+from floodmark.harness.reports.run_outcome import Ruling, ruling, summary
+from floodmark.harness.reports.safe_text import harmless, harmless_data
+from floodmark.harness.reports.saved_verdict import read_verdict
+from floodmark.harness.run import RunAt, latest_folder
+from floodmark.harness.run_location import Place
+from floodmark.harness.spark_options import HERE, Workers
+from floodmark.harness.verdict import worst
 
 Told = Mapping[str, Any]
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from checkers.judge.report import is_run
-from harness.errors import FloodmarkError
-from harness.reports.html.facts import facts_of
-from harness.reports.html.page import page_of
-from harness.reports.run_outcome import INVALID, Ruling
-from harness.reports.safe_text import harmless
-from harness.reports.verdict_text import Reading
-from harness.run import Run, write_whole
-from harness.run_location import Place
+from floodmark.checkers.judge.report import is_run
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.reports.html.facts import facts_of
+from floodmark.harness.reports.html.page import page_of
+from floodmark.harness.reports.run_outcome import INVALID, Ruling
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.reports.verdict_text import Reading
+from floodmark.harness.run import Run, write_whole
+from floodmark.harness.run_location import Place
 
 Told = Mapping[str, Any]
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
-from harness.campaign.journal import CampaignAt
-from harness.commands.campaign_index import write_index
-from harness.commands.folder_arguments import refuse_other_bytes
-from harness.commands.report import write_report
-from harness.errors import FloodmarkError, UsageError
-from harness.reports.safe_text import harmless
-from harness.run import Run, latest_folder
-from harness.verdict import EXIT_VALID
+from floodmark.harness.campaign.journal import CampaignAt
+from floodmark.harness.commands.campaign_index import write_index
+from floodmark.harness.commands.folder_arguments import refuse_other_bytes
+from floodmark.harness.commands.report import write_report
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.run import Run, latest_folder
+from floodmark.harness.verdict import EXIT_VALID
 
 
 def report_page(folder: Path | None, out: Path | None, ledger: Path | None) -> int:

@@ -18,26 +18,26 @@ from typing import Any
 import click
 import orjson
 
-from checkers.judge import report
-from harness import catalog, history
-from harness.campaign.rates import wilson
-from harness.commands.run import RunOptions, commit, planned, record
-from harness.errors import FloodmarkError, UsageError
-from harness.reports import reproduction_table, verdict_text
-from harness.reports.case_names import ASKED
-from harness.reports.phrases import many, told_class
-from harness.reports.reproduce_command import refuse_unknown
-from harness.reports.reproduction_table import Attempt, Told
-from harness.reports.run_outcome import VALID
-from harness.reports.safe_text import harmless, harmless_data
-from harness.reports.saved_verdict import read_verdict
-from harness.run import INTERRUPTED, RUNS, Run, latest_folder, open_run, refuse_full, write_whole
-from harness.runner import RunResult
-from harness.saved_run import Settings, read_schedule, read_settings, refuse_odd_moments
-from harness.schedule.entry import Schedule
-from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
-from harness.schedule.schedule_history import read_schedule_history
-from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from floodmark.checkers.judge import report
+from floodmark.harness import catalog, history
+from floodmark.harness.campaign.rates import wilson
+from floodmark.harness.commands.run import RunOptions, commit, planned, record
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports import reproduction_table, verdict_text
+from floodmark.harness.reports.case_names import ASKED
+from floodmark.harness.reports.phrases import many, told_class
+from floodmark.harness.reports.reproduce_command import refuse_unknown
+from floodmark.harness.reports.reproduction_table import Attempt, Told
+from floodmark.harness.reports.run_outcome import VALID
+from floodmark.harness.reports.safe_text import harmless, harmless_data
+from floodmark.harness.reports.saved_verdict import read_verdict
+from floodmark.harness.run import INTERRUPTED, RUNS, Run, latest_folder, open_run, refuse_full, write_whole
+from floodmark.harness.runner import RunResult
+from floodmark.harness.saved_run import Settings, read_schedule, read_settings, refuse_odd_moments
+from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
+from floodmark.harness.schedule.schedule_history import read_schedule_history
+from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
 LOST = "lost-write"
 

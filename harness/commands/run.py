@@ -15,22 +15,22 @@ from typing import Any
 
 import click
 
-from harness import __version__, catalog
-from harness.commands import planned_schedule
-from harness.commands.broker_questions import refuse_config
-from harness.commands.check import Gate, judge_folders, not_judged
-from harness.commands.error_exits import sigterm_kept
-from harness.commands.planned_schedule import PlannedSchedule
-from harness.errors import FloodmarkError, UsageError
-from harness.protocols import Cluster, PartitionSpec, WorkloadSettings
-from harness.reports.case_names import NEMESIS, SCHEDULE_FILE
-from harness.reports.phrases import many
-from harness.reports.progress import ProgressLine
-from harness.reports.schedule_outcome import missed_entries_text
-from harness.run import DONE, RunAt, default_folder, link_latest, refuse_full
-from harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
-from harness.schedule.entry import ACTS, Schedule
-from harness.verdict import EXIT_VALID, worst
+from floodmark.harness import __version__, catalog
+from floodmark.harness.commands import planned_schedule
+from floodmark.harness.commands.broker_questions import refuse_config
+from floodmark.harness.commands.check import Gate, judge_folders, not_judged
+from floodmark.harness.commands.error_exits import sigterm_kept
+from floodmark.harness.commands.planned_schedule import PlannedSchedule
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import Cluster, PartitionSpec, WorkloadSettings
+from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.progress import ProgressLine
+from floodmark.harness.reports.schedule_outcome import missed_entries_text
+from floodmark.harness.run import DONE, RunAt, default_folder, link_latest, refuse_full
+from floodmark.harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
+from floodmark.harness.schedule.entry import ACTS, Schedule
+from floodmark.harness.verdict import EXIT_VALID, worst
 
 TOPIC = "log"
 

@@ -14,20 +14,20 @@ from typing import Any
 import click
 import orjson
 
-from checkers.judge import report
-from harness import catalog
-from harness.commands.broker_questions import scenario_words
-from harness.commands.run import planned
-from harness.commands.scenario_runs import Part, Played, options_of, play
-from harness.errors import UsageError
-from harness.reports import verdict_text
-from harness.reports.phrases import align_columns, many
-from harness.reports.safe_text import harmless
-from harness.run import RUNS, Run, refuse_full, write_whole
-from harness.verdict import EXIT_HARNESS, EXIT_VALID, Verdict
-from nemesis import scenario
-from nemesis.expectations import Row, differences
-from nemesis.scenario import Scenario
+from floodmark.checkers.judge import report
+from floodmark.harness import catalog
+from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.commands.run import planned
+from floodmark.harness.commands.scenario_runs import Part, Played, options_of, play
+from floodmark.harness.errors import UsageError
+from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.phrases import align_columns, many
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.run import RUNS, Run, refuse_full, write_whole
+from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID, Verdict
+from floodmark.nemesis import scenario
+from floodmark.nemesis.expectations import Row, differences
+from floodmark.nemesis.scenario import Scenario
 
 TABLE = "scenarios.json"  # in the parent folder: the table, for programs
 

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.commands.error_exits import sigterm_kept
-from harness.commands.run import RunOptions, planned
-from harness.errors import FloodmarkError
-from harness.phases.main_phase import end_all, raise_first
-from harness.reports.case_names import ROW, SCENARIO
-from harness.reports.safe_text import harmless
-from harness.reports.schedule_outcome import missed_moment_text
-from harness.run import DONE, INTERRUPTED, Run
-from harness.runner import Progress, carry_out
-from nemesis.expectations import Row
-from nemesis.scenario import Scenario
+from floodmark.harness.commands.error_exits import sigterm_kept
+from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.phases.main_phase import end_all, raise_first
+from floodmark.harness.reports.case_names import ROW, SCENARIO
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.reports.schedule_outcome import missed_moment_text
+from floodmark.harness.run import DONE, INTERRUPTED, Run
+from floodmark.harness.runner import Progress, carry_out
+from floodmark.nemesis.expectations import Row
+from floodmark.nemesis.scenario import Scenario
 
 TRIES = 3
 Say = Callable[[str], None]

@@ -11,22 +11,22 @@ from typing import Any
 
 import click
 
-from checkers.text.explain import known_findings
-from harness.errors import UsageError
-from harness.reports import reproduce_command
-from harness.reports.broker_exits import died_unquoted
-from harness.reports.case_names import promises
-from harness.reports.finding_evidence import Evidence
-from harness.reports.finding_narrative import narrate_finding
-from harness.reports.history_context import act_line, faults_of, focus_of, show_story, story_of
-from harness.reports.logs_side_by_side import AROUND, check_partition, show_logs
-from harness.reports.phrases import PERMITS, many, told_class
-from harness.reports.record_story import began, change_line, course_of
-from harness.reports.run_files import RunFiles
-from harness.reports.run_outcome import ruling
-from harness.reports.safe_text import harmless
-from harness.reports.saved_verdict import read_about, read_verdict
-from harness.reports.verdict_text import (
+from floodmark.checkers.text.explain import known_findings
+from floodmark.harness.errors import UsageError
+from floodmark.harness.reports import reproduce_command
+from floodmark.harness.reports.broker_exits import died_unquoted
+from floodmark.harness.reports.case_names import promises
+from floodmark.harness.reports.finding_evidence import Evidence
+from floodmark.harness.reports.finding_narrative import narrate_finding
+from floodmark.harness.reports.history_context import act_line, faults_of, focus_of, show_story, story_of
+from floodmark.harness.reports.logs_side_by_side import AROUND, check_partition, show_logs
+from floodmark.harness.reports.phrases import PERMITS, many, told_class
+from floodmark.harness.reports.record_story import began, change_line, course_of
+from floodmark.harness.reports.run_files import RunFiles
+from floodmark.harness.reports.run_outcome import ruling
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.reports.saved_verdict import read_about, read_verdict
+from floodmark.harness.reports.verdict_text import (
     Reading,
     gathering_of,
     left_undone,
@@ -40,8 +40,8 @@ from harness.reports.verdict_text import (
     unknowns,
     with_heads,
 )
-from harness.run import Run, latest_folder, open_run
-from harness.verdict import BUG, EXIT_VALID
+from floodmark.harness.run import Run, latest_folder, open_run
+from floodmark.harness.verdict import BUG, EXIT_VALID
 
 Told = Mapping[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import orjson
 
-from harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError
 
 TOGETHER = 4096  # lines
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from harness.importers.jepsen_ops import Asked, Carrier
+from floodmark.harness.importers.jepsen_ops import Asked, Carrier
 
 ORDER = ("index", "time", "type", "process", "f", "value")  # as Jepsen prints an op today
 LOOKED_AT = 40  # lines from which the order of the fields is learnt

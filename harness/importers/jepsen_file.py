@@ -13,9 +13,9 @@ from typing import Protocol
 
 import orjson
 
-from harness.errors import FloodmarkError, UsageError
-from harness.importers.edn import EdnError, Forms, Keyword, Symbol, Tagged, forms, text_of
-from harness.run_location import refuse_irregular
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.importers.edn import EdnError, Forms, Keyword, Symbol, Tagged, forms, text_of
+from floodmark.harness.run_location import refuse_irregular
 
 BLOCK_BYTES = 1 << 18
 HEAD_BYTES = 1 << 16

@@ -13,7 +13,7 @@ Rules
 
 from collections.abc import Iterator
 
-from harness.importers.edn import text_of
+from floodmark.harness.importers.edn import text_of
 
 SPAN = 10**12  # values of one partition
 PARTITIONS = 9 * 10**6  # so many spans are below 2^63

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.importers.edn import Tagged
-from harness.importers.jepsen_file import shown, word
+from floodmark.harness.importers.edn import Tagged
+from floodmark.harness.importers.jepsen_file import shown, word
 
 UNNAMED = "unnamed"
 NAME_CHARS = 100

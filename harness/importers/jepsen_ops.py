@@ -28,12 +28,12 @@ from typing import Any, NamedTuple, TypeGuard
 
 import orjson
 
-from harness.importers.edn import Keyword, text_of
-from harness.importers.history_writer import HistoryLines
-from harness.importers.jepsen_file import JepsenFile, Told, shown, word
-from harness.importers.jepsen_names import LIFE, Names
-from harness.importers.jepsen_nemesis import Act, Nemesis
-from harness.op import NEMESIS
+from floodmark.harness.importers.edn import Keyword, text_of
+from floodmark.harness.importers.history_writer import HistoryLines
+from floodmark.harness.importers.jepsen_file import JepsenFile, Told, shown, word
+from floodmark.harness.importers.jepsen_names import LIFE, Names
+from floodmark.harness.importers.jepsen_nemesis import Act, Nemesis
+from floodmark.harness.op import NEMESIS
 
 TYPES = frozenset({"invoke", "ok", "fail", "info"})
 RECORDS = frozenset({"send", "poll", "txn"})

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError
 
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:

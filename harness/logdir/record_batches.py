@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from harness.logdir.compression import decompress
+from floodmark.harness.logdir.compression import decompress
 
 MAGIC = 2
 HEADER = struct.Struct(">qiibIhiqqqhii")  # of a batch v2

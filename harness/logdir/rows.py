@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from crc32c import crc32c
 
-from harness.logdir.checkpoints import read_epochs, read_offsets
-from harness.logdir.record_batches import (
+from floodmark.harness.logdir.checkpoints import read_epochs, read_offsets
+from floodmark.harness.logdir.record_batches import (
     CODEC_BITS,
     CONTROL_BIT,
     CRC_FROM,
@@ -30,10 +30,10 @@ from harness.logdir.record_batches import (
     frame,
     records,
 )
-from harness.logdir.segments import Segment, batches_of, end_of, refuse, segments_of
-from harness.logdir.transactions import Fates, fates_of
-from harness.signature import HEADER as HEADER_NAME
-from harness.signature import value_of
+from floodmark.harness.logdir.segments import Segment, batches_of, end_of, refuse, segments_of
+from floodmark.harness.logdir.transactions import Fates, fates_of
+from floodmark.harness.signature import HEADER as HEADER_NAME
+from floodmark.harness.signature import value_of
 
 _PLAIN = CODEC_BITS | CONTROL_BIT | TRANSACTIONAL_BIT  # attributes that the fast path leaves alone
 _NO_KEY = b"\x00\x00\x00\x01"  # a first record's attributes, both deltas zero, and no key

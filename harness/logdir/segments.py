@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from harness.errors import FloodmarkError
-from harness.logdir.record_batches import frame, last_offset, size_of
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.logdir.record_batches import frame, last_offset, size_of
 
 SUFFIX = ".log"
 WINDOW_BYTES = 4 << 20  # read at a time; a larger batch makes it larger

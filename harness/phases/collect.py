@@ -14,12 +14,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from harness import logdir
-from harness.errors import FloodmarkError
-from harness.parquet_dump import write_twin
-from harness.protocols import Cluster, Kills, PartitionSpec, ReplicaView, Traces, View
-from harness.run import Run, json_line, write_pieces
-from harness.trace import Merge, Raw
+from floodmark.harness import logdir
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.parquet_dump import write_twin
+from floodmark.harness.protocols import Cluster, Kills, PartitionSpec, ReplicaView, Traces, View
+from floodmark.harness.run import Run, json_line, write_pieces
+from floodmark.harness.trace import Merge, Raw
 
 _ROWS_A_PIECE = 10_000
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from harness.errors import FloodmarkError
-from harness.history import Recorder
-from harness.op import Intent, Outcome, Type
-from harness.protocols import (
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.history import Recorder
+from floodmark.harness.op import Intent, Outcome, Type
+from floodmark.harness.protocols import (
     Cluster,
     Failpoints,
     Met,
@@ -28,8 +28,8 @@ from harness.protocols import (
     View,
     Workload,
 )
-from harness.schedule.entry import Schedule
-from harness.trace import Feed
+from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.trace import Feed
 
 SCRIPTED = 1_000_000  # scripted sends have processes from here on
 _DRAIN_TIMEOUT_S = 10.0

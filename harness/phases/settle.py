@@ -14,11 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.errors import FloodmarkError
-from harness.history import Recorder
-from harness.op import Intent, Outcome, Type
-from harness.phases.main_phase import ask, end_all, raise_first
-from harness.protocols import Cluster, PartitionSpec, Session, View, Workload
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.history import Recorder
+from floodmark.harness.op import Intent, Outcome, Type
+from floodmark.harness.phases.main_phase import ask, end_all, raise_first
+from floodmark.harness.protocols import Cluster, PartitionSpec, Session, View, Workload
 
 PROBES = 2_000_000  # processes that probe are numbered from here on
 READERS = 3_000_000

@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from harness import history
-from harness.run import RunAt
-from harness.run_location import Place
+from floodmark.harness import history
+from floodmark.harness.run import RunAt
+from floodmark.harness.run_location import Place
 
 TOLD = 5  # lines of one file
 LOOKED_AT = 100_000  # lines from the first bad one on

@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.laws.finding_names import BROKER_DIED
-from harness.reports.safe_text import harmless
-from harness.run import P, RunAt
-from harness.run_location import is_safe_name
+from floodmark.checkers.laws.finding_names import BROKER_DIED
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.run import P, RunAt
+from floodmark.harness.run_location import is_safe_name
 
 TAIL_BYTES = 2000
 LINES = 3

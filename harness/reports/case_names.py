@@ -11,8 +11,8 @@ Rules
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from harness.faults import FAULTS, MENDING
-from harness.schedule.entry import ACTS
+from floodmark.harness.faults import FAULTS, MENDING
+from floodmark.harness.schedule.entry import ACTS
 
 UNREADABLE = "a run that cannot be read"
 # What run.json tells of what was asked: of a scenario its name and row, of other runs the nemeses or a file.

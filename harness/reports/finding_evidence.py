@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkers.laws import finding_names as names
-from harness.op import Op, Send, Type
-from harness.reports.line_search import Found
-from harness.reports.run_files import Record, RunFiles
-from harness.reports.trace_text import TraceLine
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.op import Op, Send, Type
+from floodmark.harness.reports.line_search import Found
+from floodmark.harness.reports.run_files import Record, RunFiles
+from floodmark.harness.reports.trace_text import TraceLine
 
 Told = Mapping[str, Any]
 

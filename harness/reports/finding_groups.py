@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.laws import finding_names as names
-from harness.reports.finding_evidence import Gathering
-from harness.reports.trace_text import FILE, listed
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.reports.finding_evidence import Gathering
+from floodmark.harness.reports.trace_text import FILE, listed
 
 Told = Mapping[str, Any]
 Place = tuple[int, int]  # partition, and an offset or a value

@@ -8,14 +8,14 @@ was said of an earlier finding of the run (the same event, the same permission) 
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from checkers.laws import finding_names as names
-from checkers.text.explain import EXPLANATIONS
-from checkers.text.semantics import FACTS, PERMISSIONS
-from harness.op import Op, Read, Send, Type
-from harness.reports.finding_evidence import Acker, Copy, Evidence, mapping
-from harness.reports.phrases import fault_text, seconds
-from harness.reports.trace_text import TraceLine, listed, number, told
-from harness.verdict import BUG
+from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.text.explain import EXPLANATIONS
+from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
+from floodmark.harness.op import Op, Read, Send, Type
+from floodmark.harness.reports.finding_evidence import Acker, Copy, Evidence, mapping
+from floodmark.harness.reports.phrases import fault_text, seconds
+from floodmark.harness.reports.trace_text import TraceLine, listed, number, told
+from floodmark.harness.verdict import BUG
 
 # The guarantees that decide about a finding, by run.json's names and as people call them.
 OF_LOSSES = (("acks", "acks"), ("min_insync_replicas", "min.insync.replicas"),

@@ -14,11 +14,11 @@ from typing import Any
 
 import click
 
-from harness.reports import verdict_text
-from harness.reports.case_names import UNREADABLE
-from harness.reports.phrases import many, told_class
-from harness.reports.run_outcome import INVALID, Ruling
-from harness.run_location import Place
+from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.case_names import UNREADABLE
+from floodmark.harness.reports.phrases import many, told_class
+from floodmark.harness.reports.run_outcome import INVALID, Ruling
+from floodmark.harness.run_location import Place
 
 Told = Mapping[str, Any]
 

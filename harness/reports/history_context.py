@@ -16,15 +16,15 @@ from typing import Any
 
 import click
 
-from harness import history
-from harness.errors import FloodmarkError
-from harness.faults import FAULTS
-from harness.op import NEMESIS, Op, Type
-from harness.reports.phrases import Record, many, op_line, seconds, where_struck
-from harness.reports.record_story import Course, began, change_line
-from harness.reports.safe_text import harmless, harmless_op
-from harness.reports.trace_text import TraceLine
-from harness.run import Run
+from floodmark.harness import history
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.faults import FAULTS
+from floodmark.harness.op import NEMESIS, Op, Type
+from floodmark.harness.reports.phrases import Record, many, op_line, seconds, where_struck
+from floodmark.harness.reports.record_story import Course, began, change_line
+from floodmark.harness.reports.safe_text import harmless, harmless_op
+from floodmark.harness.reports.trace_text import TraceLine
+from floodmark.harness.run import Run
 
 BESIDE = 1  # lines shown before and after each line that the finding names
 TOOK_NS = 50_000_000  # from when a fault was set about to its effect; less is not told

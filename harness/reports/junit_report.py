@@ -19,14 +19,14 @@ from xml.etree import ElementTree
 
 import orjson
 
-from harness import __version__
-from harness.reports.case_names import numbered
-from harness.reports.gate_outcomes import Outcome, cut, report_of, visible, why
-from harness.reports.run_outcome import CUT_SHORT, HARNESS, INVALID
-from harness.reports.safe_text import harmless
-from harness.run import RunAt
-from harness.run_location import Place
-from harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN
+from floodmark.harness import __version__
+from floodmark.harness.reports.case_names import numbered
+from floodmark.harness.reports.gate_outcomes import Outcome, cut, report_of, visible, why
+from floodmark.harness.reports.run_outcome import CUT_SHORT, HARNESS, INVALID
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.run import RunAt
+from floodmark.harness.run_location import Place
+from floodmark.harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN
 
 MESSAGE_CHARS = 1_000
 REPORT_CHARS = 20_000

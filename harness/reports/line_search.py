@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, TypeVar
 
-from harness.run_location import Place, open_inside, size_inside
+from floodmark.harness.run_location import Place, open_inside, size_inside
 
 BLOCK_BYTES = 1 << 18
 KEYLESS = 8  # lines in a row without the key, after which a place counts as having none

@@ -11,10 +11,10 @@ from typing import Any
 import click
 import orjson
 
-from harness.errors import FloodmarkError, UsageError
-from harness.reports.safe_text import harmless, harmless_data, is_plain
-from harness.run import Run
-from harness.run_location import is_safe_name
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports.safe_text import harmless, harmless_data, is_plain
+from floodmark.harness.run import Run
+from floodmark.harness.run_location import is_safe_name
 
 AROUND = 3  # offsets before and after the one asked
 HEAD = 12  # width of the first column

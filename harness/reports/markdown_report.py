@@ -14,11 +14,11 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from harness.reports import verdict_text
-from harness.reports.gate_outcomes import Outcome, cut, group_words, one_line, visible
-from harness.reports.phrases import many
-from harness.reports.run_outcome import EXITS, HARNESS
-from harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID
+from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.gate_outcomes import Outcome, cut, group_words, one_line, visible
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.run_outcome import EXITS, HARNESS
+from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID
 
 LIMIT = 1_000_000  # bytes
 OF_THE_TABLE = 0.6  # of that at most

@@ -11,8 +11,8 @@ from typing import Any
 import click
 import orjson
 
-from harness.op import NEMESIS, Op, Read, Send, Type
-from harness.verdict import BUG
+from floodmark.harness.op import NEMESIS, Op, Read, Send, Type
+from floodmark.harness.verdict import BUG
 
 RECORDS_SHOWN = 4  # of one op
 PERMITS: Mapping[str, str] = {

@@ -4,7 +4,7 @@ import sys
 from types import TracebackType
 from typing import TextIO
 
-from harness.runner import Progress
+from floodmark.harness.runner import Progress
 
 PLAIN_EVERY_S = 5.0
 

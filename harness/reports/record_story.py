@@ -10,13 +10,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checkers.laws import finding_names as names
-from harness.op import Op, Send, Type
-from harness.reports.finding_evidence import OF_A_LOSS, Acker, Evidence, Gathering, replicas_of
-from harness.reports.finding_narrative import HISTORY, Part, telling_ops, what_happened, who_has_it_now
-from harness.reports.phrases import cut_text, seconds
-from harness.reports.trace_text import TraceLine, listed, number
-from harness.verdict import BUG
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.op import Op, Send, Type
+from floodmark.harness.reports.finding_evidence import OF_A_LOSS, Acker, Evidence, Gathering, replicas_of
+from floodmark.harness.reports.finding_narrative import (
+    HISTORY,
+    Part,
+    telling_ops,
+    what_happened,
+    who_has_it_now,
+)
+from floodmark.harness.reports.phrases import cut_text, seconds
+from floodmark.harness.reports.trace_text import TraceLine, listed, number
+from floodmark.harness.verdict import BUG
 
 WITHOUT = "without it: its log ended at {}"
 WIDE = 120

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness import catalog
-from harness.errors import FloodmarkError
-from harness.run import Run
-from harness.saved_run import Settings, read_schedule, read_settings
+from floodmark.harness import catalog
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.run import Run
+from floodmark.harness.saved_run import Settings, read_schedule, read_settings
 
 
 def reproduce_command(folder: Path, about: Mapping[str, Any], finding: str | None = None) -> str | None:

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.campaign.rates import wilson
-from harness.faults import FAULTS
-from harness.reports.phrases import align_columns
-from harness.reports.run_outcome import Ruling, ruling
-from harness.schedule.entry import Entry
-from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
-from harness.schedule.schedule_history import ScheduleHistory, Strike
-from harness.verdict import BUG
+from floodmark.harness.campaign.rates import wilson
+from floodmark.harness.faults import FAULTS
+from floodmark.harness.reports.phrases import align_columns
+from floodmark.harness.reports.run_outcome import Ruling, ruling
+from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
+from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
+from floodmark.harness.verdict import BUG
 
 STATES_SHOWN = 2
 

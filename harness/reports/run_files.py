@@ -14,13 +14,13 @@ from typing import Any
 
 import orjson
 
-from harness import history
-from harness.op import NEMESIS, Op, Type
-from harness.reports.line_search import Budget, Found, LineFile
-from harness.reports.safe_text import harmless_data, harmless_op, is_plain
-from harness.reports.trace_text import TraceLine
-from harness.run import Run
-from harness.run_location import is_safe_name
+from floodmark.harness import history
+from floodmark.harness.op import NEMESIS, Op, Type
+from floodmark.harness.reports.line_search import Budget, Found, LineFile
+from floodmark.harness.reports.safe_text import harmless_data, harmless_op, is_plain
+from floodmark.harness.reports.trace_text import TraceLine
+from floodmark.harness.run import Run
+from floodmark.harness.run_location import is_safe_name
 
 SEARCH_BYTES = 1 << 29  # of a run, by all searches together
 WINDOW_BYTES = 1 << 23  # of a trace, around one moment

@@ -17,9 +17,9 @@ from typing import Any
 
 import click
 
-from harness.reports.phrases import many
-from harness.run import DONE, INTERRUPTED
-from harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, Policy
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.run import DONE, INTERRUPTED
+from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, Policy
 
 Told = Mapping[str, Any]
 

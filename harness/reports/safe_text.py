@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from harness.op import Op
+from floodmark.harness.op import Op
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from checkers.laws.registry import NAME
-from harness.errors import FloodmarkError
-from harness.reports.safe_text import harmless_data
-from harness.run import FORMAT, VERDICT_BYTES_AT_MOST, P, Run, RunAt
+from floodmark.checkers.laws.registry import NAME
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.reports.safe_text import harmless_data
+from floodmark.harness.run import FORMAT, VERDICT_BYTES_AT_MOST, P, Run, RunAt
 
 
 def read_about(run: Run) -> Mapping[str, Any]:

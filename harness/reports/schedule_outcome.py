@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.faults import MENDING
-from harness.op import Op
-from harness.run import DONE
-from harness.schedule.entry import ACTS, Schedule
+from floodmark.harness.faults import MENDING
+from floodmark.harness.op import Op
+from floodmark.harness.run import DONE
+from floodmark.harness.schedule.entry import ACTS, Schedule
 
 Told = Mapping[str, Any]
 Counts = Mapping[str, int]

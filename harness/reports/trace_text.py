@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.reports.phrases import seconds
+from floodmark.harness.reports.phrases import seconds
 
 Fields = Mapping[str, Any]
 FILE = "trace.jsonl"

@@ -14,21 +14,21 @@ from typing import Any
 
 import click
 
-from checkers.laws import finding_names as checks
-from harness.reports import reproduce_command
-from harness.reports.case_names import promises
-from harness.reports.finding_evidence import Evidence, Gathering
-from harness.reports.finding_groups import Follower, group_findings
-from harness.reports.finding_narrative import Part, narrate_finding
-from harness.reports.phrases import cut_text, many, told_class
-from harness.reports.record_story import WIDE, Course, course_of, heads_told_in_summary, summary
-from harness.reports.run_files import RunFiles
-from harness.reports.run_outcome import Ruling, ruling
-from harness.reports.safe_text import harmless
-from harness.reports.schedule_outcome import Strikes, strikes_of, strikes_text
-from harness.run import Run, RunAt
-from harness.run_location import Place
-from harness.verdict import BUG
+from floodmark.checkers.laws import finding_names as checks
+from floodmark.harness.reports import reproduce_command
+from floodmark.harness.reports.case_names import promises
+from floodmark.harness.reports.finding_evidence import Evidence, Gathering
+from floodmark.harness.reports.finding_groups import Follower, group_findings
+from floodmark.harness.reports.finding_narrative import Part, narrate_finding
+from floodmark.harness.reports.phrases import cut_text, many, told_class
+from floodmark.harness.reports.record_story import WIDE, Course, course_of, heads_told_in_summary, summary
+from floodmark.harness.reports.run_files import RunFiles
+from floodmark.harness.reports.run_outcome import Ruling, ruling
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.reports.schedule_outcome import Strikes, strikes_of, strikes_text
+from floodmark.harness.run import Run, RunAt
+from floodmark.harness.run_location import Place
+from floodmark.harness.verdict import BUG
 
 GRAVEST = (  # what clients suffered, then what the logs are, then how it came about, then what may still come
     checks.LOST_WRITE, checks.DIVERGED, checks.SAW_THEN_LOST, checks.INCONSISTENT_OFFSETS, checks.G1A,

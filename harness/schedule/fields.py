@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from harness.errors import UsageError
-from harness.schedule.entry import ROLES
+from floodmark.harness.errors import UsageError
+from floodmark.harness.schedule.entry import ROLES
 
 WORD_CHARS = 100
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
-from harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
-from harness.run_location import read_at_most
-from harness.schedule.entry import ACTS, EVERY, MOMENT_TIMEOUT_S, ROLES, Entry, Schedule
-from harness.schedule.failpoints import ACTIONS, DELAY, POINTS, SCOPES, STANDING, Point
-from harness.schedule.fields import (
+from floodmark.harness.errors import UsageError
+from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
+from floodmark.harness.run_location import read_at_most
+from floodmark.harness.schedule.entry import ACTS, EVERY, MOMENT_TIMEOUT_S, ROLES, Entry, Schedule
+from floodmark.harness.schedule.failpoints import ACTIONS, DELAY, POINTS, SCOPES, STANDING, Point
+from floodmark.harness.schedule.fields import (
     Known,
     check_keys,
     fields_of,

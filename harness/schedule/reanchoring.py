@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.faults import FAULTS, MENDING
-from harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
-from harness.schedule.schedule_history import ScheduleHistory, Strike
+from floodmark.harness.faults import FAULTS, MENDING
+from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
+from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
 
 LONGEST_S = 3600.0  # that a schedule's time-out may be
 STATE_TIMEOUT_S = 10.0  # what had come of the fault before by then comes within sessions and lags, or not

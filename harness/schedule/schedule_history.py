@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.faults import FAULTS
-from harness.op import NEMESIS, Op, Type
-from harness.schedule.entry import Entry, Schedule
+from floodmark.harness.faults import FAULTS
+from floodmark.harness.op import NEMESIS, Op, Type
+from floodmark.harness.schedule.entry import Entry, Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,10 +22,10 @@ import luck
 import orjson
 import stats_figures
 
-from harness import history, trace
-from harness.commands.run import RunOptions, planned, record
-from harness.history import Recorder
-from harness.op import Intent, Outcome, Send, Type
+from floodmark.harness import history, trace
+from floodmark.harness.commands.run import RunOptions, planned, record
+from floodmark.harness.history import Recorder
+from floodmark.harness.op import Intent, Outcome, Send, Type
 
 PARTS = ("cluster", "trace", "recorder", "judge", "stats", "duckdb", "luck", "containers")
 

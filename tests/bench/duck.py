@@ -47,8 +47,8 @@ def row(folder: Path, form: str, repeat: int) -> None:
 
 def as_parquet(folder: Path) -> None:
     """The twins that a run and a judge leave."""
-    from checkers.read.history_twin import keep
-    from harness.parquet_dump import write_twin
+    from floodmark.checkers.read.history_twin import keep
+    from floodmark.harness.parquet_dump import write_twin
 
     for lines in (folder / "logs").glob("*.jsonl"):
         write_twin(lines)

@@ -14,9 +14,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from harness import catalog
-from harness.cluster.broker_cluster import BrokerCluster
-from harness.protocols import PartitionSpec
+from floodmark.harness import catalog
+from floodmark.harness.cluster.broker_cluster import BrokerCluster
+from floodmark.harness.protocols import PartitionSpec
 
 NODES = ("n1", "n2", "n3")
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)

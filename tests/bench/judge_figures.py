@@ -35,7 +35,7 @@ import duckdb
 import psutil
 import real_like
 
-from harness.commands.run import RunOptions, planned, record
+from floodmark.harness.commands.run import RunOptions, planned, record
 
 ROWS = ("runs", "real", "damaged", "small", "session", "campaign", "scale", "memory")
 USUAL_ROWS = ROWS[:-2]
@@ -59,8 +59,8 @@ _RECORDS = """select sum(most)::bigint from (
 _WARM = """
 import sys, time
 from pathlib import Path
-from checkers.judge.job import SparkJudge
-from checkers.spark.session import leave
+from floodmark.checkers.judge.job import SparkJudge
+from floodmark.checkers.spark.session import leave
 judge = SparkJudge()
 judge.judge([Path(sys.argv[1])])
 for _ in range(int(sys.argv[2])):
@@ -273,7 +273,7 @@ def checked(
 ) -> Cost:
     """One call on these folders, watched. words: more of its command line. beside: processes that work for
     it, which count with what they use from now on. sample: called with every sample."""
-    command = [sys.executable, "-m", "harness", "check", *words, *map(str, folders)]
+    command = [sys.executable, "-m", "floodmark.harness", "check", *words, *map(str, folders)]
     try:
         return watched(command, JUDGED, beside, sample)
     except SystemExit as failed:

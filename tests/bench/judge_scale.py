@@ -26,7 +26,7 @@ import psutil
 from judge_figures import Bench, Cost, below, checked, held_by, progress, read_by_judge, real_like_folder
 from standalone import Standalone, standalone
 
-from harness.spark_options import SMALL_BYTES, UNIT_MEMORY
+from floodmark.harness.spark_options import SMALL_BYTES, UNIT_MEMORY
 
 MEMORY_MB = 1536  # of a worker, for its executor's JVM; its Python process has what it needs besides
 LEAST_HEAP_MB = 512  # Spark takes no less for an executor

@@ -21,15 +21,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from harness import catalog, history, trace
-from harness.commands.run import RunOptions, planned
-from harness.commands.scenario import named
-from harness.commands.scenario_runs import Part, options_of, play
-from harness.errors import FloodmarkError, UsageError
-from harness.run import Run
-from harness.runner import Progress, carry_out
-from harness.verdict import BUG, Verdict
-from nemesis.scenario import PATIENT
+from floodmark.harness import catalog, history, trace
+from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.scenario import named
+from floodmark.harness.commands.scenario_runs import Part, options_of, play
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.run import Run
+from floodmark.harness.runner import Progress, carry_out
+from floodmark.harness.verdict import BUG, Verdict
+from floodmark.nemesis.scenario import PATIENT
 
 ZOO = ("Z01", "Z02", "Z04", "Z08", "Z14")
 INTERVAL_S = 10.0

@@ -18,7 +18,7 @@ import judge_figures
 import real_like
 from judge_figures import OPS_OF_20_S, Bench, Cost, progress, watched
 
-from harness.run import MEASURES
+from floodmark.harness.run import MEASURES
 
 MEASURED = {0: "measured"}
 _PANDAS = """
@@ -52,7 +52,7 @@ def bench_stats(bench: Bench, count: int) -> None:
     print(f"stats: {count} folders, {judge_figures.held_by(folders)}, "
           f"{size / 1e6:,.0f} MB of history and trace", flush=True)
     print("| what | s | s a folder | CPU s | resident |\n|---|---|---|---|---|", flush=True)
-    stats = [sys.executable, "-m", "harness", "campaign", "stats", *map(str, folders)]
+    stats = [sys.executable, "-m", "floodmark.harness", "campaign", "stats", *map(str, folders)]
     first, second = [], []
     for number in range(bench.repeat):
         progress(f"measuring, {number + 1} of {bench.repeat}")

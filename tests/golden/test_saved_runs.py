@@ -31,7 +31,7 @@ def test_the_twin_says_what_was_expected(folder: Path) -> None:
 def test_the_judge_says_what_was_expected() -> None:
     """One call of the product's judge agrees with every saved verdict: names, classes, counts, unknown
     names."""
-    from checkers.judge.job import SparkJudge
+    from floodmark.checkers.judge.job import SparkJudge
 
     verdicts = SparkJudge().judge(FOLDERS)
     differences = {

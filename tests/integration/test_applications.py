@@ -25,7 +25,7 @@ class Up:
 
     def cluster(self, *words: str) -> str:
         """`floodmark cluster ...` in another terminal."""
-        command = [sys.executable, "-m", "harness", "cluster", *words, "--folder", str(self.folder)]
+        command = [sys.executable, "-m", "floodmark.harness", "cluster", *words, "--folder", str(self.folder)]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=WAIT_S).stdout
 
     def leader(self) -> str:
@@ -41,7 +41,7 @@ class Up:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("up") / "cluster"
-    command = [sys.executable, "-m", "harness", "cluster", "up", "--out", str(folder)]
+    command = [sys.executable, "-m", "floodmark.harness", "cluster", "up", "--out", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         yield Up(folder=folder, bootstrap=process.stdout.readline().strip())

@@ -13,14 +13,14 @@ import pytest
 from command_line import floodmark, verdict
 from run_processes import pid_of_broker, wait_until_gone
 
-from harness.cluster.broker_cluster import BrokerCluster
-from harness.cluster.local.cluster import Processes
-from harness.commands.run import RunOptions, planned, record
-from harness.history import read
-from harness.op import Type
-from harness.protocols import PartitionSpec
-from harness.runner import RunResult
-from harness.schedule.json_form import read as schedule_of
+from floodmark.harness.cluster.broker_cluster import BrokerCluster
+from floodmark.harness.cluster.local.cluster import Processes
+from floodmark.harness.commands.run import RunOptions, planned, record
+from floodmark.harness.history import read
+from floodmark.harness.op import Type
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.runner import RunResult
+from floodmark.harness.schedule.json_form import read as schedule_of
 
 pytestmark = pytest.mark.cluster
 

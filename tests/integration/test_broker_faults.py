@@ -10,8 +10,8 @@ import pytest
 from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
-from broker.protocol import errors
-from broker.wire.api_keys import PRODUCE
+from floodmark.broker.protocol import errors
+from floodmark.broker.wire.api_keys import PRODUCE
 
 pytestmark = pytest.mark.cluster
 

@@ -11,10 +11,10 @@ import pytest
 from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
-from broker.protocol import errors
-from broker.server.api_versions import write_api_versions_response
-from broker.wire.api_keys import API_VERSIONS, FIND_COORDINATOR, METADATA, PRODUCE
-from broker.wire.codec import make, milliseconds, request_parts
+from floodmark.broker.protocol import errors
+from floodmark.broker.server.api_versions import write_api_versions_response
+from floodmark.broker.wire.api_keys import API_VERSIONS, FIND_COORDINATOR, METADATA, PRODUCE
+from floodmark.broker.wire.codec import make, milliseconds, request_parts
 
 pytestmark = pytest.mark.cluster
 
@@ -273,7 +273,7 @@ def test_noise_and_half_frames(cluster: RealBrokers, leader: Raw) -> None:
 def test_a_port_that_is_taken_is_told(cluster: RealBrokers, tmp_path: Path) -> None:
     """A second process on the same directory and port ends with a clear last line."""
     done = subprocess.run(
-        [sys.executable, "-m", "broker", "--config", str(cluster.folder / "n1.properties")],
+        [sys.executable, "-m", "floodmark.broker", "--config", str(cluster.folder / "n1.properties")],
         capture_output=True,
         text=True,
         timeout=60,

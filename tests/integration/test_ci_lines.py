@@ -14,7 +14,7 @@ import pytest
 import yaml
 from readme import block
 
-from harness.campaign.plan import PRESETS, load, presets
+from floodmark.harness.campaign.plan import PRESETS, load, presets
 
 GITHUB, GITLAB = "# .github/workflows/floodmark.yml", "# .gitlab-ci.yml"
 LINES_S = 300.0

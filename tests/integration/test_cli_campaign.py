@@ -13,10 +13,10 @@ from command_line import floodmark
 from nights import CRASH, night, written
 from run_processes import processes_of, wait_until
 
-from harness.campaign.cases import draws
-from harness.campaign.journal import BEGAN, ENDED, JUDGED, RECORDED, REPRODUCED
-from harness.campaign.ledger import Ledger
-from harness.campaign.plan import read
+from floodmark.harness.campaign.cases import draws
+from floodmark.harness.campaign.journal import BEGAN, ENDED, JUDGED, RECORDED, REPRODUCED
+from floodmark.harness.campaign.ledger import Ledger
+from floodmark.harness.campaign.plan import read
 
 PLAN = """
 for = "10min"

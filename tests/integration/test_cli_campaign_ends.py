@@ -10,11 +10,11 @@ import pytest
 from campaign_nights import FRESH, RENAME, RENAMED, WAIT_S, begun, ended, events, killed_at, state_of
 from run_processes import processes_of, wait_until
 
-from harness.campaign import ledger as ledgers
-from harness.campaign.cases import draws
-from harness.campaign.journal import BEGAN, JUDGED, RECORDED, CampaignAt
-from harness.campaign.plan import read
-from harness.commands.campaign_run import noted
+from floodmark.harness.campaign import ledger as ledgers
+from floodmark.harness.campaign.cases import draws
+from floodmark.harness.campaign.journal import BEGAN, JUDGED, RECORDED, CampaignAt
+from floodmark.harness.campaign.plan import read
+from floodmark.harness.commands.campaign_run import noted
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 

@@ -11,10 +11,10 @@ import pytest
 from command_line import floodmark
 from timed_runs import TimedRun
 
-from checkers import stats
-from checkers.spark import session
-from harness.campaign.cases import Case
-from harness.campaign.journal import BEGAN, FORMAT, JUDGED, RECORDED
+from floodmark.checkers import stats
+from floodmark.checkers.spark import session
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.journal import BEGAN, FORMAT, JUDGED, RECORDED
 
 pytestmark = pytest.mark.spark
 

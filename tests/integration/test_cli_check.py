@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 from command_line import Answer, edit_lines, edit_run, floodmark, golden, verdict
 
-from harness.commands import check
-from harness.verdict import Finding, Unknown, Verdict, worst
+from floodmark.harness.commands import check
+from floodmark.harness.verdict import Finding, Unknown, Verdict, worst
 
 pytestmark = pytest.mark.spark
 

@@ -10,11 +10,11 @@ import pytest
 from command_line import GOLDEN, Answer, floodmark, verdict
 from jepsen_runs import history as told_by_jepsen
 
-from checkers.laws import finding_names as names
-from checkers.read.observed import OF_FILES
-from harness import history
-from harness.importers.jepsen_names import SPAN
-from harness.op import NEMESIS, Op, Type
+from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.read.observed import OF_FILES
+from floodmark.harness import history
+from floodmark.harness.importers.jepsen_names import SPAN
+from floodmark.harness.op import NEMESIS, Op, Type
 
 # What a history alone cannot tell, whatever is in it: these checks are not made.
 OF_LOGS = {*OF_FILES, *names.OF_THE_TRACE}

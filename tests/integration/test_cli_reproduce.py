@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from command_line import GOLDEN, edit_run, floodmark, golden, verdict
 
-from harness.commands.demo import demo_acts
-from harness.commands.run import planned, record
-from harness.commands.scenario_runs import options_of
+from floodmark.harness.commands.demo import demo_acts
+from floodmark.harness.commands.run import planned, record
+from floodmark.harness.commands.scenario_runs import options_of
 
 
 @pytest.mark.cluster

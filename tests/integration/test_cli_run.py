@@ -16,9 +16,9 @@ import pytest
 from command_line import Answer, floodmark, verdict
 from run_processes import pid_of_broker, wait_until, wait_until_gone
 
-from harness.commands.reproduce import options_of, read_first
-from harness.commands.run import planned
-from harness.reports import reproduce_command
+from floodmark.harness.commands.reproduce import options_of, read_first
+from floodmark.harness.commands.run import planned
+from floodmark.harness.reports import reproduce_command
 
 pytestmark = pytest.mark.cluster
 
@@ -27,7 +27,7 @@ STARTED_WITHIN_S = 90.0
 BOUNDED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
-from harness.cli import main
+from floodmark.harness.cli import main
 main(sys.argv[2:])
 """
 

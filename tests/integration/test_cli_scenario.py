@@ -9,9 +9,9 @@ import pytest
 from command_line import floodmark
 from run_processes import wait_until_gone
 
-from harness.commands.broker_questions import scenario_words
-from harness.commands.scenario_runs import TRIES, Part, _taken, play
-from nemesis.scenario import load
+from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.commands.scenario_runs import TRIES, Part, _taken, play
+from floodmark.nemesis.scenario import load
 
 OWN = '''\
 name = "own"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from command_line import floodmark, golden
 
-from harness import catalog
-from harness.cli import main
-from harness.commands import error_exits
-from harness.errors import FloodmarkError, UsageError
-from harness.verdict import EXIT_HARNESS, EXIT_USAGE
+from floodmark.harness import catalog
+from floodmark.harness.cli import main
+from floodmark.harness.commands import error_exits
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
 COMMANDS = ("run", "check", "show", "demo", "explain", "cluster", "scenario", "reproduce", "rejudge")
 
@@ -187,8 +187,8 @@ def test_a_reader_that_has_gone_is_no_traceback(tmp_path: Path) -> None:
     """`floodmark explain | head -1`: standard output is a pipe that nobody reads any more."""
     reads, writes = os.pipe()
     os.close(reads)
-    ran = subprocess.run([sys.executable, "-m", "harness", "explain"], stdout=writes, stderr=subprocess.PIPE,
-                         text=True, timeout=60, check=False)
+    ran = subprocess.run([sys.executable, "-m", "floodmark.harness", "explain"], stdout=writes,
+                         stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     os.close(writes)
     assert (ran.returncode, ran.stderr) == (4, "")
 
@@ -200,8 +200,8 @@ def test_without_java_nothing_is_run_and_nothing_is_called_invalid(tmp_path: Pat
     env |= {"PATH": str(tmp_path)} | ({"JAVA_HOME": home} if home else {})
     folder = golden(tmp_path, "a-kill-loses-the-tail")
     for words in (["run", "--out", str(tmp_path / "run")], ["check", str(folder)]):
-        ran = subprocess.run([sys.executable, "-m", "harness", *words], env=env, capture_output=True,
-                             text=True, timeout=60, check=False)
+        ran = subprocess.run([sys.executable, "-m", "floodmark.harness", *words], env=env,
+                             capture_output=True, text=True, timeout=60, check=False)
         assert ran.returncode == 4
         assert "needs Java 17 or newer" in ran.stderr
         assert (f"JAVA_HOME is {home}" if home else "no java on PATH") in ran.stderr

@@ -13,7 +13,7 @@ import pytest
 from client_calls import NO_GROUPS, NO_TRANSACTIONS, Row, into, table
 from cluster_up import Up, cluster_up
 
-from harness.commands import cluster
+from floodmark.harness.commands import cluster
 
 pytestmark = pytest.mark.cluster
 

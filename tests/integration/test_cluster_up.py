@@ -14,9 +14,9 @@ import pytest
 from command_line import floodmark
 from confluent_kafka import Producer
 
-from harness.cluster.admin_requests import create_topics
-from harness.commands import cluster as commands
-from harness.errors import FloodmarkError, UsageError
+from floodmark.harness.cluster.admin_requests import create_topics
+from floodmark.harness.commands import cluster as commands
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 pytestmark = pytest.mark.cluster
 
@@ -24,8 +24,8 @@ WAIT_S = 30.0
 UP = """
 import sys
 from pathlib import Path
-from harness.cluster.local.cluster import local_cluster
-from harness.commands.cluster import up
+from floodmark.harness.cluster.local.cluster import local_cluster
+from floodmark.harness.commands.cluster import up
 
 folder = Path(sys.argv[1])
 sys.exit(up(local_cluster(folder, 2, rules="kip-320", bugs=(), config={}, links="proxied"), folder))

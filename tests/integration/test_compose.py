@@ -16,7 +16,7 @@ import pytest
 from docker.errors import ImageNotFound
 
 import docker
-from harness.cluster.containers import engine_client, images
+from floodmark.harness.cluster.containers import engine_client, images
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 READY_TIMEOUT_S = 60

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from harness.cluster.broker_cluster import BrokerCluster
-from harness.cluster.containers.clocks import Clocks
-from harness.cluster.containers.cluster import containers_cluster
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.cluster.containers.memory_limits import HIGHEST, WHY, MemoryLimits
-from harness.cluster.containers.pods import Pods
-from harness.errors import FloodmarkError
-from harness.protocols import CONTROLLER, PartitionSpec
+from floodmark.harness.cluster.broker_cluster import BrokerCluster
+from floodmark.harness.cluster.containers.clocks import Clocks
+from floodmark.harness.cluster.containers.cluster import containers_cluster
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.memory_limits import HIGHEST, WHY, MemoryLimits
+from floodmark.harness.cluster.containers.pods import Pods
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CONTROLLER, PartitionSpec
 
 pytestmark = pytest.mark.docker
 

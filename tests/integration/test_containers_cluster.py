@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from container_stage import LONG, NODES, SPECS, Stage, left
 
-from harness import logdir
-from harness.cluster.containers import pods
-from harness.errors import FloodmarkError
-from harness.protocols import CONTROLLER, View
+from floodmark.harness import logdir
+from floodmark.harness.cluster.containers import pods
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CONTROLLER, View
 
 pytestmark = pytest.mark.docker
 

@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import Producer
 from container_stage import WAIT_S, Stage, left
 
-from harness.cluster import power_loss
-from harness.cluster.containers import loop_devices
-from harness.cluster.containers.disks import Volumes
-from harness.errors import FloodmarkError
-from harness.protocols import PartitionSpec
+from floodmark.harness.cluster import power_loss
+from floodmark.harness.cluster.containers import loop_devices
+from floodmark.harness.cluster.containers.disks import Volumes
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import PartitionSpec
 
 pytestmark = pytest.mark.docker
 

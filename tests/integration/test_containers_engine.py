@@ -12,12 +12,12 @@ import pytest
 from container_stage import WAIT_S, Stage, left, running, wait_until
 from docker.types import Mount
 
-from harness.cluster.containers import engine_resources
-from harness.cluster.containers.cluster import containers_cluster
-from harness.cluster.containers.engine_client import connect
-from harness.cluster.containers.engine_resources import MOUNTED, EngineResources
-from harness.cluster.containers.sweep import remove_run
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster.containers import engine_resources
+from floodmark.harness.cluster.containers.cluster import containers_cluster
+from floodmark.harness.cluster.containers.engine_client import connect
+from floodmark.harness.cluster.containers.engine_resources import MOUNTED, EngineResources
+from floodmark.harness.cluster.containers.sweep import remove_run
+from floodmark.harness.errors import FloodmarkError
 
 pytestmark = pytest.mark.docker
 USUAL = "unix:///var/run/docker.sock"

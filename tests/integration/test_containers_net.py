@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from net_rig import NODES, Rig, rig
 
-from harness.cluster.containers.network import Rules, packets_possible
-from harness.cluster.ports import HOST
-from harness.protocols import CLIENTS, CONTROLLER, Packets, Resets
+from floodmark.harness.cluster.containers.network import Rules, packets_possible
+from floodmark.harness.cluster.ports import HOST
+from floodmark.harness.protocols import CLIENTS, CONTROLLER, Packets, Resets
 
 pytestmark = pytest.mark.docker
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from container_stage import NODES, Stage, argv_of_harness, left, running, wait_until
 
-from harness.cluster.containers.disks import Volumes
-from harness.cluster.containers.engine_client import connect
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.cluster.containers.sweep import (
+from floodmark.harness.cluster.containers.disks import Volumes
+from floodmark.harness.cluster.containers.engine_client import connect
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.sweep import (
     KEEPER,
     LABEL,
     LABEL_ROLE,

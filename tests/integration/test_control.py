@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from harness.cluster.control_client import Control, ControlError, Refused
-from harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.control_client import Control, ControlError, Refused
+from floodmark.harness.cluster.ports import HOST, Ports
 
 WAIT_S = 20.0
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

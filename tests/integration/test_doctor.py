@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import docker
-from harness.cluster.containers import ability_probe
-from harness.cluster.containers.ability_probe import (
+from floodmark.harness.cluster.containers import ability_probe
+from floodmark.harness.cluster.containers.ability_probe import (
     CLOCK,
     CUT,
     DELAY,
@@ -29,13 +29,13 @@ from harness.cluster.containers.ability_probe import (
     probe,
     understood,
 )
-from harness.cluster.containers.engine_client import connect
-from harness.cluster.containers.engine_facts import facts
-from harness.cluster.containers.images import tools_image
-from harness.cluster.containers.sweep import LABEL_RUN
-from harness.commands.doctor import examine_machine
-from harness.errors import FloodmarkError
-from harness.verdict import EXIT_VALID
+from floodmark.harness.cluster.containers.engine_client import connect
+from floodmark.harness.cluster.containers.engine_facts import facts
+from floodmark.harness.cluster.containers.images import tools_image
+from floodmark.harness.cluster.containers.sweep import LABEL_RUN
+from floodmark.harness.commands.doctor import examine_machine
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.verdict import EXIT_VALID
 
 pytestmark = pytest.mark.docker
 

@@ -13,7 +13,7 @@ import pytest
 from raw import Raw, batch
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
-from broker.protocol import errors
+from floodmark.broker.protocol import errors
 
 pytestmark = pytest.mark.cluster
 

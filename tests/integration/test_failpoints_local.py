@@ -6,11 +6,11 @@ from typing import Any
 import orjson
 import pytest
 
-from harness.commands.run import RunOptions, planned, record
-from harness.history import read
-from harness.op import NEMESIS, Op, Type
-from harness.runner import RunResult
-from harness.schedule.json_form import read as schedule_of
+from floodmark.harness.commands.run import RunOptions, planned, record
+from floodmark.harness.history import read
+from floodmark.harness.op import NEMESIS, Op, Type
+from floodmark.harness.runner import RunResult
+from floodmark.harness.schedule.json_form import read as schedule_of
 
 pytestmark = pytest.mark.cluster
 

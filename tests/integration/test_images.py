@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import docker
-from harness.cluster.containers import engine_client, images
+from floodmark.harness.cluster.containers import engine_client, images
 
 pytestmark = pytest.mark.docker
 
@@ -74,7 +74,7 @@ def test_it_starts(client: docker.DockerClient, target: str, request: pytest.Fix
         request.getfixturevalue(target), ["--help"], network_mode="none", read_only=True, remove=True
     )
 
-    assert b"usage: python -m broker" in told
+    assert b"usage: python -m floodmark.broker" in told
 
 
 def test_byte_code_is_complete(client: docker.DockerClient, broker: str) -> None:
@@ -143,7 +143,7 @@ def test_a_change_is_another_image(
     name = images.tools_image(client, print)
     try:
         assert name != tools
-        assert output(client, name, "python -m broker.words_of_this_test") == "changed\n"
+        assert output(client, name, "python -m floodmark.broker.words_of_this_test") == "changed\n"
     finally:
         client.images.remove(name)
 

@@ -45,7 +45,7 @@ def called(*words: object, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def check(*words: object) -> subprocess.CompletedProcess[str]:
-    return called(sys.executable, "-m", "harness", "check", *words)
+    return called(sys.executable, "-m", "floodmark.harness", "check", *words)
 
 
 def verdict(folder: Path) -> str:
@@ -94,7 +94,7 @@ def test_a_worker_without_the_packages_is_told_with_what_to_do(cluster: Standalo
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
     big.write(tmp_path / "big", ops=2500, partitions=2, lost=0)
-    ran = called(sys.executable, "-m", "harness", "check", "--master", cluster.master, *CONF,
+    ran = called(sys.executable, "-m", "floodmark.harness", "check", "--master", cluster.master, *CONF,
                  tmp_path / "big", PYSPARK_PYTHON=str(bare))
     assert ran.returncode == 4, ran.stderr
     assert re.search(rf"floodmark: a worker cannot run floodmark's Python code \(.+\): {bare} must be there",

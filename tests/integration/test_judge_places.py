@@ -13,13 +13,13 @@ from command_line import GOLDEN, Answer, floodmark, golden
 from folders import Tale
 from pyspark.sql import SparkSession
 
-from checkers.judge import far_files, whole_runs
-from checkers.judge.whole_runs import RunWork
-from checkers.read.folder import open_folder
-from checkers.spark import hadoop, session
-from checkers.spark.hadoop import HadoopPlace
-from harness.parquet_dump import write_twin
-from harness.run_location import path_of, scheme_of
+from floodmark.checkers.judge import far_files, whole_runs
+from floodmark.checkers.judge.whole_runs import RunWork
+from floodmark.checkers.read.folder import open_folder
+from floodmark.checkers.spark import hadoop, session
+from floodmark.checkers.spark.hadoop import HadoopPlace
+from floodmark.harness.parquet_dump import write_twin
+from floodmark.harness.run_location import path_of, scheme_of
 
 pytestmark = pytest.mark.spark
 

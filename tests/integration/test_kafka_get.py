@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 from real_kafka import skip_without
 
-from harness.cli import main
-from harness.cluster.kafka import jars
-from harness.cluster.kafka.distribution import distribution
+from floodmark.harness.cli import main
+from floodmark.harness.cluster.kafka import jars
+from floodmark.harness.cluster.kafka.distribution import distribution
 
 SETTINGS = """<settings>
   <localRepository>{repository}</localRepository>

@@ -27,11 +27,11 @@ from kafka_logs import (
 )
 from real_kafka import RealKafka, dump_log_segments, skip_without
 
-from harness.logdir import describe
-from harness.logdir.record_batches import frame
-from harness.logdir.segments import batches_of, segments_of
-from harness.logdir.transactions import aborted_index, fates_of
-from harness.protocols import PartitionSpec
+from floodmark.harness.logdir import describe
+from floodmark.harness.logdir.record_batches import frame
+from floodmark.harness.logdir.segments import batches_of, segments_of
+from floodmark.harness.logdir.transactions import aborted_index, fates_of
+from floodmark.harness.protocols import PartitionSpec
 
 pytestmark = pytest.mark.kafka
 RECORDS = 10_200  # of each format and compression, by two or three writers

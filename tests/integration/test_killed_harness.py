@@ -46,7 +46,7 @@ def stopped(folder: Path) -> int:
 
 def kill_one(folder: Path, seed: int, *, links: str, after_s: float | None) -> Kill:
     """A run, killed after so many seconds, or (None) as soon as one of its brokers is stopped."""
-    argv = [sys.executable, "-m", "harness", "run", "--nemesis", "pause,crash", "--interval", "1",
+    argv = [sys.executable, "-m", "floodmark.harness", "run", "--nemesis", "pause,crash", "--interval", "1",
             "--partitions", "2", "--concurrency", "4", "--rate", "300", "--duration", "300", "--links", links,
             "--seed", str(seed), "--out", str(folder)]
     with subprocess.Popen(argv, env=marked(folder), stdout=subprocess.DEVNULL,

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import pytest
 
-from harness.cluster import control_client
-from harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster import control_client
+from floodmark.harness.cluster.ports import HOST, Ports
 
 WAIT_S = 20.0
 SILENCE_S = 0.15  # long enough that a byte which passed would have been heard on loopback
@@ -69,7 +69,7 @@ async def within(what: "Awaitable[T]") -> "T":
 async def net() -> AsyncIterator[Net]:
     ports = Ports()
     ours, its = socket.socketpair()
-    argv = [sys.executable, "-m", "harness.cluster.local.link_proxies"]
+    argv = [sys.executable, "-m", "floodmark.harness.cluster.local.link_proxies"]
     process = subprocess.Popen(argv, stdin=its)
     its.close()
     lines = await control_client.over(ours, "the links")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from harness.cluster.broker_cluster import BrokerCluster
-from harness.cluster.local.cluster import local_cluster
-from harness.errors import FloodmarkError
-from harness.protocols import CONTROLLER, PartitionSpec, View
+from floodmark.harness.cluster.broker_cluster import BrokerCluster
+from floodmark.harness.cluster.local.cluster import local_cluster
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CONTROLLER, PartitionSpec, View
 
 pytestmark = pytest.mark.cluster
 

@@ -10,10 +10,10 @@ from browser import chromium, opened
 from judged_runs import judged
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
 
-from harness.campaign.cases import Case
-from harness.campaign.ledger import Ledger
-from harness.commands.campaign_index import write_index
-from harness.commands.campaign_run import noted
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.ledger import Ledger
+from floodmark.harness.commands.campaign_index import write_index
+from floodmark.harness.commands.campaign_run import noted
 
 pytestmark = pytest.mark.browser
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from harness.cluster import ports
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster import ports
+from floodmark.harness.errors import FloodmarkError
 
 CHOOSER = """
 import os, sys
-from harness.cluster.ports import Ports
+from floodmark.harness.cluster.ports import Ports
 ports = Ports()
 ports._next = 20000  # both processes search from one place
 print(*[ports.choose() for _ in range(40)], flush=True)

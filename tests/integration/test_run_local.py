@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 import pytest
 
-from harness import catalog, runner
-from harness.errors import FloodmarkError
-from harness.history import read
-from harness.op import Op, Type
-from harness.protocols import WorkloadSettings
-from harness.schedule.entry import Entry, Schedule
+from floodmark.harness import catalog, runner
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.history import read
+from floodmark.harness.op import Op, Type
+from floodmark.harness.protocols import WorkloadSettings
+from floodmark.harness.schedule.entry import Entry, Schedule
 
 pytestmark = pytest.mark.cluster
 RUN_ID = "00c0ffee00c0ffee"
@@ -144,7 +144,7 @@ def test_an_interrupted_run_still_settles_and_collects(tmp_path: Path) -> None:
 RUNS_UNTIL_KILLED = """
 import asyncio, runpy, sys
 from pathlib import Path
-from harness import runner
+from floodmark.harness import runner
 
 plan = runpy.run_path(sys.argv[1])["made"](Path(sys.argv[2]), duration_s=300.0)
 asyncio.run(runner.carry_out(plan, lambda progress: print(progress.phase, progress.ok, flush=True)))

@@ -12,7 +12,7 @@ import pytest
 from command_line import floodmark, golden
 from run_processes import marked, processes_of, wait_until
 
-from harness.commands.error_exits import code_of, raised_by_sigterm, sigterm_kept
+from floodmark.harness.commands.error_exits import code_of, raised_by_sigterm, sigterm_kept
 
 WAIT_S = 120.0
 OURS = f"floodmark-{os.getuid()}"  # the locks of ports: for this user's runs to come
@@ -34,8 +34,9 @@ def ended(tmp_path: Path, words: tuple[object, ...], ripe: Callable[[list[str]],
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     environment = {**marked(tmp_path), "TMPDIR": str(temporary), **more}
-    with subprocess.Popen([sys.executable, "-m", "harness", *map(str, words)], env=environment, cwd=tmp_path,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, "-m", "floodmark.harness", *map(str, words)],
+                          env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
         try:
             wait_until(f"{words[0]} to be at work; {temporary} has {left(temporary)}",
                        lambda: ripe(left(temporary)) or process.poll() is not None, WAIT_S)

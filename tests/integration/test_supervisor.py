@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster.local.supervisor_client import SupervisedProcesses
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster.local.supervisor_client import SupervisedProcesses
+from floodmark.harness.errors import FloodmarkError
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
 WAIT_S = 20.0
@@ -21,7 +21,7 @@ WAIT_S = 20.0
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
-from harness.cluster.local.supervisor_client import SupervisedProcesses
+from floodmark.harness.cluster.local.supervisor_client import SupervisedProcesses
 
 async def main():
     folder = Path(sys.argv[1])

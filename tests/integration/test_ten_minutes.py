@@ -7,7 +7,7 @@ import pytest
 from command_line import floodmark
 from run_processes import wait_until_gone
 
-from nemesis.scenario import FOLDER
+from floodmark.nemesis.scenario import FOLDER
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 

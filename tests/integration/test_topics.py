@@ -7,9 +7,14 @@ import pytest
 from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
-from broker.protocol import errors
-from broker.wire.api_keys import CREATE_PARTITIONS, DELETE_TOPICS, INCREMENTAL_ALTER_CONFIGS, PRODUCE
-from broker.wire.codec import make, milliseconds, request_parts
+from floodmark.broker.protocol import errors
+from floodmark.broker.wire.api_keys import (
+    CREATE_PARTITIONS,
+    DELETE_TOPICS,
+    INCREMENTAL_ALTER_CONFIGS,
+    PRODUCE,
+)
+from floodmark.broker.wire.codec import make, milliseconds, request_parts
 
 pytestmark = pytest.mark.cluster
 

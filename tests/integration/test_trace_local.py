@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trace_laws
 
-from harness import catalog, runner, trace
-from harness.protocols import Traces, WorkloadSettings
-from harness.schedule.entry import Entry, Schedule
+from floodmark.harness import catalog, runner, trace
+from floodmark.harness.protocols import Traces, WorkloadSettings
+from floodmark.harness.schedule.entry import Entry, Schedule
 
 pytestmark = pytest.mark.cluster
 

@@ -17,7 +17,7 @@ from typing import Any
 from browser import chromium, opened
 from svg_pictures import Frame, alone, strip, style_of, terminal
 
-from harness.commands.report import write_report
+from floodmark.harness.commands.report import write_report
 
 PICTURES = Path(__file__).parents[2] / "histories" / "pictures"
 RUN = "double-failover-high-watermark"
@@ -60,8 +60,8 @@ def main(words: Sequence[str]) -> None:
         if runs is None or text is None:
             runs, text = Path(folder) / "demo", Path(folder) / "demo.txt"
             with text.open("wb") as out:
-                subprocess.run([sys.executable, "-m", "harness", "demo", "--out", str(runs)], stdout=out,
-                               check=True)
+                subprocess.run([sys.executable, "-m", "floodmark.harness", "demo", "--out", str(runs)],
+                               stdout=out, check=True)
         page = write_report(runs / RUN, Path(folder) / "report.html")
         shown = text.read_text(encoding="utf-8").partition("\nnext ")[0].rstrip().splitlines()
         with chromium() as browser:

@@ -20,16 +20,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.protocol.messages import Batch
-from broker.storage import durability_side_file as durable_module
-from broker.storage import log_directory as files_module
-from broker.storage.checkpoint_files import (
+from floodmark.broker.protocol.messages import Batch
+from floodmark.broker.storage import durability_side_file as durable_module
+from floodmark.broker.storage import log_directory as files_module
+from floodmark.broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
     read_epoch_checkpoint,
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
-from harness.cluster.power_loss import power_cut
+from floodmark.harness.cluster.power_loss import power_cut
 
 NAME = "log-0"
 SEGMENT_BYTES = 300  # three or four of the smallest batches

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.protocols import CLIENTS
-from nemesis.grudges import KINDS, Grudge, apart, bridge, halves, majorities_ring, one_node, one_way
+from floodmark.harness.protocols import CLIENTS
+from floodmark.nemesis.grudges import KINDS, Grudge, apart, bridge, halves, majorities_ring, one_node, one_way
 
 NODES = tuple(f"n{number}" for number in range(1, 8))
 counts = st.integers(1, 7)

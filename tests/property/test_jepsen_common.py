@@ -10,10 +10,10 @@ import pytest
 from jepsen_damage import damaged, text_of
 from jepsen_runs import history
 
-from harness.commands import import_jepsen
-from harness.commands.import_jepsen import import_history
-from harness.errors import UsageError
-from harness.importers.jepsen_common_lines import ORDER, CommonLines, pattern_of
+from floodmark.harness.commands import import_jepsen
+from floodmark.harness.commands.import_jepsen import import_history
+from floodmark.harness.errors import UsageError
+from floodmark.harness.importers.jepsen_common_lines import ORDER, CommonLines, pattern_of
 
 HISTORIES = 240
 FIELD = re.compile(r"[{ ]:(index|time|process|type|f|value) ")
@@ -103,7 +103,7 @@ def test_what_is_quick_is_what_is_slow(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(import_jepsen, "CommonLines", kind)
         for seed, text in enumerate(texts):
             block_bytes = (1 << 18, 977, 64, 4096)[seed % 4]
-            monkeypatch.setattr("harness.importers.jepsen_file.BLOCK_BYTES", block_bytes)
+            monkeypatch.setattr("floodmark.harness.importers.jepsen_file.BLOCK_BYTES", block_bytes)
             outcomes[kind, seed] = outcome(tmp_path, text, f"{kind.__name__}-{seed}")
 
     told = [f"{seed}: {texts[seed][:300]}" for seed in range(HISTORIES)

@@ -10,8 +10,8 @@ import pytest
 from jepsen_damage import DAMAGES, damaged, ops_of, text_of
 from jepsen_runs import history
 
-from harness.commands.import_jepsen import import_history
-from harness.verdict import BUG, Verdict
+from floodmark.harness.commands.import_jepsen import import_history
+from floodmark.harness.verdict import BUG, Verdict
 
 HISTORIES = int(os.environ.get("FLOODMARK_SOAK", "150"))
 FIRST = int(os.environ.get("FLOODMARK_SEED", "0")) * 100_000
@@ -53,7 +53,7 @@ def imported(root: Path, text: str, name: str) -> Path:
 def test_the_judge_finds_what_jepsen_finds_and_nothing_where_nothing_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from checkers.judge.job import SparkJudge
+    from floodmark.checkers.judge.job import SparkJudge
 
     stories = [damaged(FIRST + number) for number in range(HISTORIES)]
     legal = [history(FIRST + number, txn=bool(number % 2), subscribe=bool(number // 2 % 2))

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from broker.wire.record_batch import parse_batches
-from harness.logdir import describe, dump
-from harness.protocols import PartitionSpec
+from floodmark.broker.wire.record_batch import parse_batches
+from floodmark.harness.logdir import describe, dump
+from floodmark.harness.protocols import PartitionSpec
 
 RUN = "0123456789abcdef"
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=("n1",))

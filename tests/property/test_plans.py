@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.catalog import MORE_NEMESES, NEMESES
-from harness.errors import UsageError
-from harness.faults import FAULTS
-from harness.schedule.entry import Entry, Schedule
-from harness.schedule.json_form import read, write
-from nemesis.active_faults import ActiveFaults
-from nemesis.budget import overspends
-from nemesis.fault_patterns import MAKERS
-from nemesis.random_plans import known_nemeses, plan
+from floodmark.harness.catalog import MORE_NEMESES, NEMESES
+from floodmark.harness.errors import UsageError
+from floodmark.harness.faults import FAULTS
+from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.json_form import read, write
+from floodmark.nemesis.active_faults import ActiveFaults
+from floodmark.nemesis.budget import overspends
+from floodmark.nemesis.fault_patterns import MAKERS
+from floodmark.nemesis.random_plans import known_nemeses, plan
 
 names = st.lists(st.sampled_from(sorted(MAKERS)), min_size=1, unique=True)
 sizes = st.integers(1, 5)

@@ -9,7 +9,7 @@ import ranged_read
 import soak_work
 from soak_mistyped import mistype
 
-from checkers.read.folder import open_folder
+from floodmark.checkers.read.folder import open_folder
 
 SEED = "read"
 RANGE_BYTES = (40, 300, 2000, 1 << 20)

@@ -6,8 +6,8 @@ from disk import batch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.protocol.messages import Batch
-from broker.wire.record_batch import CorruptBatch, parse_batches, stamp_batch
+from floodmark.broker.protocol.messages import Batch
+from floodmark.broker.wire.record_batch import CorruptBatch, parse_batches, stamp_batch
 
 SHAPE = st.tuples(st.integers(1, 5), st.integers(0, 7), st.binary(max_size=40))  # count, epoch, payload
 SHAPES = st.lists(SHAPE, min_size=1, max_size=4)

@@ -20,8 +20,8 @@ from kio.index import load_request_schema
 from kio.serial import entity_writer
 from raw import batch
 
-from broker.server.api_versions import OFFERED, SERVED_BY_CONTROLLER, is_served
-from broker.wire.codec import WireError, read_request, read_request_header
+from floodmark.broker.server.api_versions import OFFERED, SERVED_BY_CONTROLLER, is_served
+from floodmark.broker.wire.codec import WireError, read_request, read_request_header
 
 REQUESTS = sorted(
     {

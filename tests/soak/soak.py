@@ -23,7 +23,7 @@ from pathlib import Path
 from soak_batches import Soak, memory_mb
 from soak_wide import wide
 
-from checkers.spark.session import context
+from floodmark.checkers.spark.session import context
 
 CAMPAIGNS = {"histories": 20_000, "mistyped": 10_000, "mutated": 100_000}
 PARTITIONS = 1_000_000
@@ -64,7 +64,7 @@ def main() -> int:
 
 def many_partitions(work: Path, partitions: int) -> bool:
     """Whether the one damage is found, and nothing else."""
-    from checkers.judge.job import SparkJudge
+    from floodmark.checkers.judge.job import SparkJudge
 
     folder, began = wide(work / "wide", partitions=partitions), time.monotonic()
     (verdict,) = SparkJudge().judge([folder])

@@ -13,9 +13,9 @@ from judging import Tales
 from soak_batches import Soak
 from soak_wide import wide
 
-from checkers.judge.job import SparkJudge
-from checkers.laws import finding_names as names
-from harness.verdict import Verdict
+from floodmark.checkers.judge.job import SparkJudge
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
 TALES = Tales()
@@ -363,7 +363,7 @@ def test_a_wrong_verdict_is_seen() -> None:
     """The laws can fail: a healthy folder said to be broken, a broken one said to be valid."""
     from soak_laws import beside_twin, broken, broken_base
 
-    from harness.verdict import Finding, Unknown
+    from floodmark.harness.verdict import Finding, Unknown
 
     lost = Finding(name="lost-write", klass="bug", permitted_by=None, count=1)
     healthy, ill = Verdict(valid=True), Verdict(valid=False, findings=(lost,))

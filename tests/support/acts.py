@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from harness.schedule.entry import Entry
+from floodmark.harness.schedule.entry import Entry
 
 
 def send(value: int) -> Entry:

@@ -24,7 +24,7 @@ import here
 import soak_work
 from judging import Tales
 
-from checkers.judge.report import as_json
+from floodmark.checkers.judge.report import as_json
 
 Group = tuple[str, str, str | None, int]
 AT_ONCE = 100

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 from run_processes import marked, processes_of, wait_until
 
-from harness.campaign.journal import CampaignAt, State
+from floodmark.harness.campaign.journal import CampaignAt, State
 
 WAIT_S = 180.0
 SAYS_NO = "raise SystemExit('what lies in the folder of whoever calls was imported')\n"
@@ -64,8 +64,8 @@ def begun(tmp_path: Path, *words: object, **further: str) -> subprocess.Popen[st
         (tmp_path / package / "__init__.py").write_text(SAYS_NO)
     environment = {**marked(tmp_path), "TMPDIR": str(temporary), **further}
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "harness", "campaign", *map(str, words)], env=environment, cwd=tmp_path,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        [sys.executable, "-P", "-m", "floodmark.harness", "campaign", *map(str, words)],
+        env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def ended(tmp_path: Path, *words: object, **further: str) -> tuple[int, str, str]:

@@ -10,7 +10,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import BrokerResponseError, IncompatibleBrokerVersion, KafkaError
 from client_calls import COMPRESSIONS, NO_GROUPS, NO_TRANSACTIONS, OK, Call, Row, Scene, play, scene
 
-from broker.protocol.errors import error_name
+from floodmark.broker.protocol.errors import error_name
 
 WAIT_S = 20.0
 

@@ -19,7 +19,7 @@ from kafka.admin import (
 )
 from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, for_code
 
-from broker.protocol.errors import error_name
+from floodmark.broker.protocol.errors import error_name
 
 WAIT_MS = 20_000
 

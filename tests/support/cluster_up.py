@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ENDS_S = 30.0
-BEGIN = "import sys; from harness.cli import main; sys.exit(main())"
+BEGIN = "import sys; from floodmark.harness.cli import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from harness.cli import main
+from floodmark.harness.cli import main
 
 GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
-from harness.client.client import Client, ClientConfig
-from harness.cluster.broker_cluster import BrokerCluster
-from harness.cluster.containers.cluster import containers_cluster
-from harness.cluster.containers.engine_client import connect
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.cluster.containers.pods import Pods
-from harness.cluster.containers.sweep import LABEL_RUN
-from harness.op import Send, Type
-from harness.protocols import PartitionSpec, View
+from floodmark.harness.client.client import Client, ClientConfig
+from floodmark.harness.cluster.broker_cluster import BrokerCluster
+from floodmark.harness.cluster.containers.cluster import containers_cluster
+from floodmark.harness.cluster.containers.engine_client import connect
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.pods import Pods
+from floodmark.harness.cluster.containers.sweep import LABEL_RUN
+from floodmark.harness.op import Send, Type
+from floodmark.harness.protocols import PartitionSpec, View
 
 WAIT_S = 60.0
 NODES = ("n1", "n2", "n3")
@@ -29,8 +29,8 @@ LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only when they are
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
-from harness.cluster.containers.engine_resources import Lab
-from harness.cluster.containers.cluster import containers_cluster
+from floodmark.harness.cluster.containers.engine_resources import Lab
+from floodmark.harness.cluster.containers.cluster import containers_cluster
 
 async def lab_only(folder):
     lab = Lab(folder, ("n1",))

@@ -9,9 +9,9 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from broker.protocol.messages import Batch
-from broker.storage.local_log import LocalLog
-from broker.storage.log_directory import LogDirectory
+from floodmark.broker.protocol.messages import Batch
+from floodmark.broker.storage.local_log import LocalLog
+from floodmark.broker.storage.log_directory import LogDirectory
 
 TOPIC_ID = "00112233445566778899aabbccddeeff"
 _AFTER_CRC = Struct(">hiqqqhii")

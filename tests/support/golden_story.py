@@ -12,8 +12,8 @@ from memory_cluster import MemoryCluster
 from memory_node import CONTROLLER, Message, Sent
 from oracles import damage
 
-from broker.protocol import errors
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import (
     Append,
     HwMoved,
     ProduceAnswer,

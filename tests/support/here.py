@@ -11,17 +11,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.judge.failures import Failure
-from checkers.judge.run_tables import run_tables
-from checkers.judge.verdicts import failed, not_judged
-from checkers.judge.whole_runs import RunWork, first_pass, judged_bag
-from checkers.laws.families import FAMILIES
-from checkers.laws.unit import Family
-from checkers.read.folder import Folder, open_folder
-from checkers.read.ranges import RANGE_BYTES, cut
-from checkers.read.replica_rows import REPLICA_ROWS, SCHEMA
-from checkers.read.tables import read_range
-from harness.verdict import Verdict
+from floodmark.checkers.judge.failures import Failure
+from floodmark.checkers.judge.run_tables import run_tables
+from floodmark.checkers.judge.verdicts import failed, not_judged
+from floodmark.checkers.judge.whole_runs import RunWork, first_pass, judged_bag
+from floodmark.checkers.laws.families import FAMILIES
+from floodmark.checkers.laws.unit import Family
+from floodmark.checkers.read.folder import Folder, open_folder
+from floodmark.checkers.read.ranges import RANGE_BYTES, cut
+from floodmark.checkers.read.replica_rows import REPLICA_ROWS, SCHEMA
+from floodmark.checkers.read.tables import read_range
+from floodmark.harness.verdict import Verdict
 
 
 def judge(
@@ -59,7 +59,7 @@ def groups(verdict: dict[str, Any]) -> list[tuple[str, str, str | None, int]]:
 
 
 def main() -> None:
-    from checkers.judge.report import as_json
+    from floodmark.checkers.judge.report import as_json
 
     folders = [Path(name) for name in sys.argv[1:]]
     for folder, verdict in zip(folders, judge(folders), strict=True):

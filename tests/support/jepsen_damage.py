@@ -10,7 +10,7 @@ from typing import Any
 
 from jepsen_runs import history
 
-from harness.importers.edn import Keyword, forms
+from floodmark.harness.importers.edn import Keyword, forms
 
 Op = dict[str, Any]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from plain_lines import is_op
 
-from harness import history
-from harness.commands.import_jepsen import import_history
-from harness.importers.edn import forms
-from harness.op import Op
+from floodmark.harness import history
+from floodmark.harness.commands.import_jepsen import import_history
+from floodmark.harness.importers.edn import forms
+from floodmark.harness.op import Op
 
 SEND = (":type :invoke, :f :send, :value [[:send 0 1]]", ":type :ok, :f :send, :value [[:send 0 [5 1]]]")
 POLL = ":type :invoke, :f :poll, :value [[:poll]]"

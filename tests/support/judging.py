@@ -20,7 +20,7 @@ import twin
 from folders import Tale
 from twin_compare import as_dict, spoken
 
-from harness.verdict import Verdict
+from floodmark.harness.verdict import Verdict
 
 Teller = Callable[[Tale], Tale | None]
 

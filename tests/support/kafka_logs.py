@@ -20,11 +20,11 @@ from typing import Any
 from confluent_kafka import Producer
 from real_kafka import RealKafka, dump_log_segments, quiet
 
-from harness.logdir import dump
-from harness.logdir.record_batches import MAGIC, frame, records
-from harness.logdir.segments import Segment, batches_of, segments_of
-from harness.protocols import PartitionSpec
-from harness.signature import HEADER, in_value, value_of
+from floodmark.harness.logdir import dump
+from floodmark.harness.logdir.record_batches import MAGIC, frame, records
+from floodmark.harness.logdir.segments import Segment, batches_of, segments_of
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.signature import HEADER, in_value, value_of
 
 RUN = "0123456789abcdef"
 MESSAGE_FORMATS = {"v0": "0.9.0", "v1": "0.10.2", "v2": "2.8"}  # name -> message.format.version

@@ -25,9 +25,9 @@ import duckdb
 import laws_shapes
 import pyarrow as pa
 
-from checkers import laws
-from checkers.laws.families import FAMILIES
-from checkers.laws.unit import Family, Unit
+from floodmark.checkers import laws
+from floodmark.checkers.laws.families import FAMILIES
+from floodmark.checkers.laws.unit import Family, Unit
 
 EACH_WITH_EACH = ("NESTED_LOOP_JOIN", "BLOCKWISE_NL_JOIN", "CROSS_PRODUCT")
 HOME = str(Path(laws.__file__).parent)

@@ -18,7 +18,7 @@ import big_trace
 import here
 import pyarrow as pa
 
-from checkers.read.folder import open_folder
+from floodmark.checkers.read.folder import open_folder
 
 Line = dict[str, Any]
 PARTITIONS = 2  # few: what grows with the square of a partition's records is to show

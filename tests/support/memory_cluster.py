@@ -15,8 +15,8 @@ from typing import Any
 from memory_node import CONTROLLER, DAMAGED, Message, Node, Sent, values
 from memory_plumbing import CARRY_OUT, DELIVER, at_controller, lost, wake
 
-from broker.protocol.controller import Controller, ControllerConfig, PartitionInfo
-from broker.protocol.messages import (
+from floodmark.broker.protocol.controller import Controller, ControllerConfig, PartitionInfo
+from floodmark.broker.protocol.messages import (
     CONSUMER,
     NO_LEADER,
     Batch,
@@ -44,9 +44,9 @@ from broker.protocol.messages import (
     ReplicaEvent,
     Tick,
 )
-from broker.protocol.purgatory import DelayedFetchPurgatory
-from broker.protocol.replica import Replica, ReplicaConfig
-from broker.testing.bugs import rules_for
+from floodmark.broker.protocol.purgatory import DelayedFetchPurgatory
+from floodmark.broker.protocol.replica import Replica, ReplicaConfig
+from floodmark.broker.testing.bugs import rules_for
 
 
 class MemoryCluster:

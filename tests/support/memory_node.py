@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker.protocol import errors
-from broker.protocol.messages import Batch, Fetch, FollowerRequest
-from broker.protocol.purgatory import DelayedFetchPurgatory
-from broker.protocol.replica import RecoveredState, Replica
-from broker.protocol.rules import Rules
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import Batch, Fetch, FollowerRequest
+from floodmark.broker.protocol.purgatory import DelayedFetchPurgatory
+from floodmark.broker.protocol.replica import RecoveredState, Replica
+from floodmark.broker.protocol.rules import Rules
 
 CONTROLLER = 100
 DAMAGED = b"\xff"  # the data of a batch that was torn; no value begins so

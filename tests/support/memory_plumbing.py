@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from memory_node import CONTROLLER, DAMAGED, Message, Node, Sent
 
-from broker.protocol import errors
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import (
     AlterPartition,
     AlterPartitionAnswer,
     AlterPartitionResponse,

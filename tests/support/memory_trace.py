@@ -21,8 +21,8 @@ from typing import Any
 from memory_cluster import MemoryCluster
 from memory_node import CONTROLLER, DAMAGED, Sent
 
-from broker.protocol import errors
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import (
     NO_EPOCH,
     NO_LEADER,
     ControllerEvent,
@@ -31,7 +31,7 @@ from broker.protocol.messages import (
     RoleChanged,
     Tick,
 )
-from broker.testing.trace_events import (
+from floodmark.broker.testing.trace_events import (
     RecoveredLogSummary,
     ReplicaSnapshot,
     checkpoint_line,
@@ -41,8 +41,8 @@ from broker.testing.trace_events import (
     start_lines,
     take_snapshot,
 )
-from harness.run import Run, json_line, write_whole
-from harness.trace import Merge, Raw
+from floodmark.harness.run import Run, json_line, write_whole
+from floodmark.harness.trace import Merge, Raw
 
 STEP_NS = 1_000
 FINAL = 900_000  # the process of the final read

@@ -12,9 +12,9 @@ from typing import Any
 import net_peer
 from docker.types import EndpointConfig
 
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.cluster.containers.network import Rules
-from harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.network import Rules
+from floodmark.harness.cluster.ports import HOST, Ports
 
 NODES = ("n1", "n2", "n3")
 WAIT_S = 20.0

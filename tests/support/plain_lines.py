@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from checkers.read.folder import is_int
-from harness.op import NEMESIS, Type
+from floodmark.checkers.read.folder import is_int
+from floodmark.harness.op import NEMESIS, Type
 
 CLIENT_FS = frozenset({"send", "poll", "txn", "assign", "subscribe", "crash", "list_offsets"})
 TYPES = frozenset(kind.value for kind in Type)

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from plain_survey import REPEATED_SHOWN, Block, Lines, Survey, Traced
 
-from checkers.laws.tables import TABLES
-from checkers.read import pairing
-from checkers.read.folder import Folder, is_int
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.read import pairing
+from floodmark.checkers.read.folder import Folder, is_int
 
 Row = dict[str, Any]
 LOOKED_AT = (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.read.observed import Observes
+from floodmark.checkers.read.observed import Observes
 
 REPEATED_SHOWN = 5
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from acts import isr, led_by, seen, send, wait
 
-from harness.commands.broker_questions import scenario_words
-from harness.schedule.entry import Entry, Schedule
-from nemesis.scenario import shipped
+from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.nemesis.scenario import shipped
 
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
 

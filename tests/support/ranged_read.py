@@ -14,14 +14,14 @@ import plain_read
 import pyarrow as pa
 from plain_survey import Survey
 
-from checkers.judge.preconditions import Preconditions, preconditions_of
-from checkers.laws.tables import TABLES
-from checkers.read import pairing, repeats, seqs
-from checkers.read.facts import Facts
-from checkers.read.folder import Folder, open_folder
-from checkers.read.ranges import RANGE_BYTES, ranges_of
-from checkers.read.replica_rows import REPLICA_ROWS
-from checkers.read.tables import read_range
+from floodmark.checkers.judge.preconditions import Preconditions, preconditions_of
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.read import pairing, repeats, seqs
+from floodmark.checkers.read.facts import Facts
+from floodmark.checkers.read.folder import Folder, open_folder
+from floodmark.checkers.read.ranges import RANGE_BYTES, ranges_of
+from floodmark.checkers.read.replica_rows import REPLICA_ROWS
+from floodmark.checkers.read.tables import read_range
 
 
 def read_run(

@@ -7,9 +7,9 @@ from typing import Any
 
 from crc32c import crc32c
 
-from broker.wire.api_keys import CREATE_TOPICS, ELECT_LEADERS, FETCH, LIST_OFFSETS, PRODUCE
-from broker.wire.codec import make, milliseconds, read_response, request_parts, write_request
-from broker.wire.fast_codec import FOLLOWER_FETCH_VERSION
+from floodmark.broker.wire.api_keys import CREATE_TOPICS, ELECT_LEADERS, FETCH, LIST_OFFSETS, PRODUCE
+from floodmark.broker.wire.codec import make, milliseconds, read_response, request_parts, write_request
+from floodmark.broker.wire.fast_codec import FOLLOWER_FETCH_VERSION
 
 HOST = "127.0.0.1"
 

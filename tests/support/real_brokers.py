@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.ports import HOST, Ports
 
 CONTROLLER = 100
 QUICK = {
@@ -85,7 +85,8 @@ class RealBrokers:
     def start(self, node: int) -> None:
         with (self.folder / f"n{node}.out").open("ab") as output:
             self._processes[node] = subprocess.Popen(
-                [sys.executable, "-m", "broker", "--config", str(self.folder / f"n{node}.properties")],
+                [sys.executable, "-m", "floodmark.broker",
+                 "--config", str(self.folder / f"n{node}.properties")],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

@@ -13,9 +13,9 @@ from typing import IO
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from harness.cluster.kafka.distribution import Distribution, distribution
-from harness.cluster.ports import HOST, Ports
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster.kafka.distribution import Distribution, distribution
+from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.errors import FloodmarkError
 
 READY_S = 90.0
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAA"

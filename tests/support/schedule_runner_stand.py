@@ -6,20 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.errors import FloodmarkError
-from harness.history import Recorder, read
-from harness.op import NEMESIS, Intent, Op, Outcome, Type
-from harness.protocols import Met, PartitionSpec, PartitionView, ReplicaView, View
-from harness.schedule.entry import Entry, Schedule
-from nemesis.crash import Crash
-from nemesis.cut import Cut
-from nemesis.disk import Disk
-from nemesis.elect import Elect
-from nemesis.expire import Expire
-from nemesis.failpoint import Failpoint
-from nemesis.pause import Pause
-from nemesis.power import Power
-from nemesis.schedule_runner import ScheduleRunner
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.history import Recorder, read
+from floodmark.harness.op import NEMESIS, Intent, Op, Outcome, Type
+from floodmark.harness.protocols import Met, PartitionSpec, PartitionView, ReplicaView, View
+from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.nemesis.crash import Crash
+from floodmark.nemesis.cut import Cut
+from floodmark.nemesis.disk import Disk
+from floodmark.nemesis.elect import Elect
+from floodmark.nemesis.expire import Expire
+from floodmark.nemesis.failpoint import Failpoint
+from floodmark.nemesis.pause import Pause
+from floodmark.nemesis.power import Power
+from floodmark.nemesis.schedule_runner import ScheduleRunner
 
 NODES = ("n1", "n2", "n3")
 SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=NODES),)

@@ -5,7 +5,7 @@ correct broker to none.
 from memory_cluster import MemoryCluster
 from schedules import caught_up_and_acked, fail, lose
 
-from broker.protocol import errors
+from floodmark.broker.protocol import errors
 
 
 def reader_before_commit(cluster: MemoryCluster) -> None:

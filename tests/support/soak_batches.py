@@ -27,7 +27,7 @@ from soak_mistyped import MISTYPED
 from soak_work import Asked
 from twin_compare import as_dict, spoken
 
-from harness.verdict import Verdict
+from floodmark.harness.verdict import Verdict
 
 MAKERS = {
     "histories": soak_work.histories, "mistyped": soak_work.mistyped, "mutated": soak_work.mutated,
@@ -135,7 +135,7 @@ class Soak:
 
 def judged(paths: Sequence[Path]) -> list[Verdict | str]:
     """A verdict for each, or the traceback that came in its stead; never an exception."""
-    from checkers.judge.job import SparkJudge
+    from floodmark.checkers.judge.job import SparkJudge
 
     try:
         verdicts: list[Verdict | str] = list(SparkJudge().judge(paths))

@@ -20,7 +20,7 @@ from typing import Any
 from soak_legal import HARMLESS, HISTORY, QUIET, RUN, TRACE, UNREADABLE
 from soak_mutations import Files
 
-from harness.verdict import BUG, Verdict
+from floodmark.harness.verdict import BUG, Verdict
 
 FAILED = "the judge failed"
 OF_THE_LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log", "stuck"})

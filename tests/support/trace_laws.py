@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from harness import trace
+from floodmark.harness import trace
 
 Line = dict[str, Any]
 Key = tuple[str, int]  # node and partition

@@ -8,8 +8,8 @@ from typing import Any
 import twin
 from damages import insert
 
-from checkers.laws.finding_names import MADE
-from checkers.read.observed import EVENTS
+from floodmark.checkers.laws.finding_names import MADE
+from floodmark.checkers.read.observed import EVENTS
 from histories import RunFolder
 
 
@@ -71,7 +71,7 @@ def spoken(verdict: dict[str, Any]) -> tuple[Any, ...]:
 def differences(stories: Sequence[tuple[str, Path]]) -> list[str]:
     """Where the judge, asked about all folders in one call, and the twin do not say the same; a story goes
     with each."""
-    from checkers.judge.job import SparkJudge
+    from floodmark.checkers.judge.job import SparkJudge
 
     verdicts = SparkJudge().judge([path for _, path in stories])
     assert len(stories) == len(verdicts)

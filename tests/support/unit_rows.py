@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.laws.tables import TABLES
-from checkers.laws.unit import Family, asked, opened
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.laws.unit import Family, asked, opened
 
 Row = Mapping[str, Any]
 

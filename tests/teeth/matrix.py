@@ -21,9 +21,9 @@ import orjson
 from memory_trace import attach, write_folder
 from teeth_table import ROWS, Row
 
-from harness import catalog
-from harness.run import write_whole
-from harness.verdict import BUG, Verdict
+from floodmark.harness import catalog
+from floodmark.harness.run import write_whole
+from floodmark.harness.verdict import BUG, Verdict
 
 BEGIN, END = "<!-- teeth: make teeth writes these lines -->", "<!-- end of teeth -->"
 LOOK_ALIKE = "hw-isr-only"  # before 0.10.2 only the ISR held the HW: liveness, no bug

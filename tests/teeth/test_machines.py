@@ -12,8 +12,8 @@ from memory_trace import attach, write_folder
 from schedules import LAG_MS
 from teeth_table import ROWS, Row
 
-from broker.protocol.rules import GENERATIONS, SWITCHES
-from broker.testing.bugs import BUGS
+from floodmark.broker.protocol.rules import GENERATIONS, SWITCHES
+from floodmark.broker.testing.bugs import BUGS
 
 
 # What no finding of history, logs or trace names: the ISR has a member that cannot be elected, for a while.

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from process_teeth import TEETH, Tooth
 
-from harness import catalog
-from harness.commands.run import RunOptions, planned, record
-from harness.verdict import BUG, Verdict
+from floodmark.harness import catalog
+from floodmark.harness.commands.run import RunOptions, planned, record
+from floodmark.harness.verdict import BUG, Verdict
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from checkers.laws import finding_names as names
-from harness.reports import verdict_text
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.reports import verdict_text
 
 ABOUT: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n2"}},

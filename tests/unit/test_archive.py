@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from checkers.spark import jvm_cds
-from checkers.spark.session import find_java
-from harness.errors import FloodmarkError
+from floodmark.checkers.spark import jvm_cds
+from floodmark.checkers.spark.session import find_java
+from floodmark.harness.errors import FloodmarkError
 
 JAVA = Path("/usr/bin/java")
 PATIENCE_S = 120
@@ -47,7 +47,7 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
 
 def test_where_there_is_none_one_is_begun(begun: list[list[str]]) -> None:
     assert jvm_cds.build_behind(JAVA)
-    assert begun == [[sys.executable, "-m", "checkers.spark.jvm_cds", "--behind"]]
+    assert begun == [[sys.executable, "-m", "floodmark.checkers.spark.jvm_cds", "--behind"]]
 
 
 @pytest.mark.parametrize("name", jvm_cds.UNWANTED)
@@ -129,7 +129,7 @@ def test_the_process_behind_makes_no_second_one(monkeypatch: pytest.MonkeyPatch,
     path.parent.mkdir(parents=True)
     path.touch()
 
-    command = [sys.executable, "-m", "checkers.spark.jvm_cds", "--behind"]
+    command = [sys.executable, "-m", "floodmark.checkers.spark.jvm_cds", "--behind"]
     subprocess.run(command, check=True, timeout=PATIENCE_S)
 
     assert path.stat().st_size == 0

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker.protocol import errors
-from broker.protocol.leader_epoch_cache import LeaderEpochFileCache
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.leader_epoch_cache import LeaderEpochFileCache
+from floodmark.broker.protocol.messages import (
     CONSUMER,
     NO_EPOCH,
     Batch,
@@ -22,9 +22,9 @@ from broker.protocol.messages import (
     OffsetsForLeaderEpoch,
     Truncate,
 )
-from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
-from broker.protocol.rules import GENERATIONS, KIP_279, KIP_320, Rules
-from broker.testing.bugs import rules_for
+from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
+from floodmark.broker.protocol.rules import GENERATIONS, KIP_279, KIP_320, Rules
+from floodmark.broker.testing.bugs import rules_for
 
 TWO_PHASE = rules_for("kip-320", switches=["two-phase"])
 

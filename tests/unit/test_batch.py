@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from harness.client import batch
+from floodmark.harness.client import batch
 
 RUN = "0123456789abcdef"
 ENDING = batch.ending(RUN)

@@ -1,6 +1,6 @@
 """The controller's clock stands still while the controller was away."""
 
-from broker.server.controller_clock import ControllerClock
+from floodmark.broker.server.controller_clock import ControllerClock
 
 
 def test_time_passes_as_it_passes() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.server.config import LONG_MAX, ConfigError, load_config, parse_config
+from floodmark.broker.server.config import LONG_MAX, ConfigError, load_config, parse_config
 
 BROKER = """
 process.roles=broker

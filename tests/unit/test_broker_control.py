@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
-from broker.server.config import ConfigError, parse_config
-from broker.testing.control_socket import ControlSocket
-from broker.testing.failpoints import Failpoints
-from harness.cluster.ports import Ports
+from floodmark.broker.server.config import ConfigError, parse_config
+from floodmark.broker.testing.control_socket import ControlSocket
+from floodmark.broker.testing.failpoints import Failpoints
+from floodmark.harness.cluster.ports import Ports
 
 PROPERTIES = (
     "process.roles=broker\nnode.id=1\nlisteners=PLAINTEXT://h:1\nlog.dirs=/d\n"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker import check_config
-from broker.server import config
-from harness.broker_config import INT_MAX, KEYS, LONG_MAX, OF_TOPICS, OURS, checked, why_not
-from harness.errors import UsageError
+from floodmark.broker import check_config
+from floodmark.broker.server import config
+from floodmark.harness.broker_config import INT_MAX, KEYS, LONG_MAX, OF_TOPICS, OURS, checked, why_not
+from floodmark.harness.errors import UsageError
 
 TRIED = ("-1", "0", "1", "2", "100", str(INT_MAX), str(INT_MAX + 1), str(LONG_MAX), str(LONG_MAX + 1), "true",
          "FALSE", "yes", "soon", "two-phase", "", "1.5", "0x10", "5\nlog.dirs=/elsewhere", "1\nlisteners=x:1")

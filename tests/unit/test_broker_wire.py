@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.messages import EpochEnd
-from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
-from broker.server.api_versions import OFFERED, SERVED_BY_CONTROLLER, is_served, write_api_versions_response
-from broker.wire import api_keys, codec
-from broker.wire.api_keys import FETCH, PRODUCE
-from broker.wire.codec import (
+from floodmark.broker.protocol.messages import EpochEnd
+from floodmark.broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
+from floodmark.broker.server.api_versions import (
+    OFFERED,
+    SERVED_BY_CONTROLLER,
+    is_served,
+    write_api_versions_response,
+)
+from floodmark.broker.wire import api_keys, codec
+from floodmark.broker.wire.api_keys import FETCH, PRODUCE
+from floodmark.broker.wire.codec import (
     WireError,
     error_code,
     make,
@@ -25,7 +30,7 @@ from broker.wire.codec import (
     write_request,
     write_response,
 )
-from broker.wire.fast_codec import (
+from floodmark.broker.wire.fast_codec import (
     FOLLOWER_FETCH_VERSION,
     FetchedPartition,
     FetchPartition,
@@ -33,8 +38,8 @@ from broker.wire.fast_codec import (
     write_follower_fetch,
     write_produce_response,
 )
-from broker.wire.frame_validation import write_varint
-from broker.wire.leader_and_isr_codec import (
+from floodmark.broker.wire.frame_validation import write_varint
+from floodmark.broker.wire.leader_and_isr_codec import (
     read_leader_and_isr,
     read_leader_and_isr_response,
     write_leader_and_isr,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.schedule.entry import Entry
-from nemesis.budget import overspends
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.budget import overspends
 
 HEALTHY = {"at": "state", "healthy": True}
 

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 from command_line import Answer, floodmark
 
-from harness.campaign import ledger as ledgers
-from harness.campaign.cases import Case
-from harness.campaign.journal import BEGAN, FAILED, JUDGED, RECORDED, Journal
-from harness.campaign.ledger import Ledger, Night
-from harness.campaign.signatures import Signature
+from floodmark.harness.campaign import ledger as ledgers
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.journal import BEGAN, FAILED, JUDGED, RECORDED, Journal
+from floodmark.harness.campaign.ledger import Ledger, Night
+from floodmark.harness.campaign.signatures import Signature
 
 LOST = Signature(system="kip-279", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
                  how="", step="truncate as follower")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from disk import files_no_larger_than
 
-from harness.campaign.cases import Case
-from harness.campaign.journal import (
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.journal import (
     BEGAN,
     ENDED,
     FAILED,
@@ -21,7 +21,7 @@ from harness.campaign.journal import (
     smallest,
     state_of,
 )
-from harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 CASE = Case(rules="kip-320").as_json()
 

@@ -6,12 +6,22 @@ from random import Random
 import orjson
 import pytest
 
-from harness.campaign import ledger as ledgers
-from harness.campaign.difference import GONE, LESS, MORE, NEW, NOT_RUN, SAME, Counted, changes, p_same
-from harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, merged, save
-from harness.campaign.rates import per_100, wilson
-from harness.campaign.signatures import Signature
-from harness.errors import FloodmarkError
+from floodmark.harness.campaign import ledger as ledgers
+from floodmark.harness.campaign.difference import (
+    GONE,
+    LESS,
+    MORE,
+    NEW,
+    NOT_RUN,
+    SAME,
+    Counted,
+    changes,
+    p_same,
+)
+from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, merged, save
+from floodmark.harness.campaign.rates import per_100, wilson
+from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.errors import FloodmarkError
 
 LOST = Signature(system="kip-101", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
                  how="overwritten", step="")

@@ -5,9 +5,9 @@ from itertools import islice
 
 import pytest
 
-from harness.campaign.cases import Case, Weighted, draws, seed_of
-from harness.campaign.plan import PRESETS, load, presets, read
-from harness.errors import UsageError
+from floodmark.harness.campaign.cases import Case, Weighted, draws, seed_of
+from floodmark.harness.campaign.plan import PRESETS, load, presets, read
+from floodmark.harness.errors import UsageError
 
 SMALL = """
 for = "20min"

@@ -10,15 +10,15 @@ import orjson
 import pytest
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, results
 
-from harness.campaign.journal import ENDED, OPENED, State, state_of
-from harness.campaign.ledger import Ledger
-from harness.commands import campaign
-from harness.commands.campaign import Reports, exit_code, summary
-from harness.commands.campaign_junit import campaign_junit
-from harness.commands.campaign_markdown import campaign_markdown
-from harness.commands.campaign_results import Results, results_of
-from harness.commands.campaign_run import noted
-from harness.errors import FloodmarkError, UsageError
+from floodmark.harness.campaign.journal import ENDED, OPENED, State, state_of
+from floodmark.harness.campaign.ledger import Ledger
+from floodmark.harness.commands import campaign
+from floodmark.harness.commands.campaign import Reports, exit_code, summary
+from floodmark.harness.commands.campaign_junit import campaign_junit
+from floodmark.harness.commands.campaign_markdown import campaign_markdown
+from floodmark.harness.commands.campaign_results import Results, results_of
+from floodmark.harness.commands.campaign_run import noted
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 

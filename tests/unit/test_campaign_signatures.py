@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from harness.campaign.signatures import events_of, guarantees_of, signatures
-from harness.run import system_of
+from floodmark.harness.campaign.signatures import events_of, guarantees_of, signatures
+from floodmark.harness.run import system_of
 
 ABOUT = {
     "rules": "high-watermark",

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from harness.commands.broker_questions import scenario_words
-from harness.commands.run import RunOptions, planned
-from harness.commands.scenario_runs import Part, options_of
-from harness.reports.case_names import CHARS, UNREADABLE, case_name, numbered
-from harness.runner import _head
-from nemesis import scenario
+from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.scenario_runs import Part, options_of
+from floodmark.harness.reports.case_names import CHARS, UNREADABLE, case_name, numbered
+from floodmark.harness.runner import _head
+from floodmark.nemesis import scenario
 
 RUN: dict[str, Any] = {
     "cluster": "local", "nodes": ["n1", "n2", "n3"], "rules": "kip-320", "workload": "log",

@@ -4,7 +4,7 @@ import pytest
 from folders import Tale
 from judging import Tales
 
-from harness.verdict import Verdict
+from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
 verdicts = TALES.fixture()

@@ -11,8 +11,8 @@ from judging import Tales
 from txn_tales import A, C, ended, logged, txn
 from txn_tales import two as two_partitions
 
-from checkers.laws import finding_names as names
-from harness.verdict import Verdict
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
 verdicts = TALES.fixture()

@@ -7,8 +7,8 @@ import pytest
 from folders import Tale
 from judging import Tales
 
-from checkers.laws import finding_names as names
-from harness.verdict import Verdict
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
 verdicts = TALES.fixture()

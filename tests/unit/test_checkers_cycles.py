@@ -10,9 +10,9 @@ from folders import Tale
 from judging import Tales
 from txn_tales import A, B, C, began, busy, ended, logged, mutual, two, txn
 
-from checkers.laws import cycles
-from checkers.laws import finding_names as names
-from harness.verdict import Verdict
+from floodmark.checkers.laws import cycles
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.verdict import Verdict
 
 TALES = Tales(told=dict(CYCLES.told))
 verdicts = TALES.fixture()

@@ -13,11 +13,11 @@ from folders import Tale
 from judging import Tales
 from traced_story import Story, traced_in
 
-from checkers.laws import finding_names as names
-from checkers.read import observed
-from checkers.read.observed import EVENTS, NEEDED_EVENTS, OF_FILES, Observes, observes_of
-from harness.commands.explain import explain_finding
-from harness.verdict import Verdict
+from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.read import observed
+from floodmark.checkers.read.observed import EVENTS, NEEDED_EVENTS, OF_FILES, Observes, observes_of
+from floodmark.harness.commands.explain import explain_finding
+from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
 verdicts = TALES.fixture()

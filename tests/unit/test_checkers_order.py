@@ -4,8 +4,8 @@ import pytest
 from folders import Tale, reads_of
 from judging import Tales
 
-from checkers.laws import finding_names as names
-from harness.verdict import Verdict
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
 WITHOUT_A_LOG = (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG)

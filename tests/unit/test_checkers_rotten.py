@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 from folders import Tale
 
-from checkers.judge import bags
-from checkers.judge.job import SparkJudge
-from checkers.read.folder import open_folder
-from harness.parquet_dump import write_twin
+from floodmark.checkers.judge import bags
+from floodmark.checkers.judge.job import SparkJudge
+from floodmark.checkers.read.folder import open_folder
+from floodmark.harness.parquet_dump import write_twin
 
 
 def in_parquet(folder: Path, *, alone: bool = True) -> Path:
@@ -75,7 +75,7 @@ def test_without_values_records_are_nobodys_to_compare(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_the_lines_beside_it_are_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Judged by one task, and by many."""
-    monkeypatch.setattr("checkers.read.folder.TWIN_FROM_BYTES", 0)
+    monkeypatch.setattr("floodmark.checkers.read.folder.TWIN_FROM_BYTES", 0)
     path = Tale().acked(1, 2).send(4, 5, at=[2]).write(tmp_path / "run")
     with_zeroed_pages(in_parquet(path, alone=False))
     assert open_folder(path).dumps["n2"].name == "n2.parquet"

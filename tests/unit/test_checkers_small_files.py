@@ -11,9 +11,9 @@ import here
 import pytest
 from command_line import GOLDEN
 
-from checkers.judge.preconditions import Preconditions
-from checkers.judge.runs import run_of
-from checkers.read.folder import open_folder
+from floodmark.checkers.judge.preconditions import Preconditions
+from floodmark.checkers.judge.runs import run_of
+from floodmark.checkers.read.folder import open_folder
 
 GONE = object()
 ODD = (

@@ -11,10 +11,10 @@ import here
 import pytest
 from judging import Tales
 
-from checkers.judge import bags
-from checkers.judge.job import SparkJudge
-from checkers.judge.report import as_json
-from harness.verdict import Verdict
+from floodmark.checkers.judge import bags
+from floodmark.checkers.judge.job import SparkJudge
+from floodmark.checkers.judge.report import as_json
+from floodmark.harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
 CUT_UP = 8

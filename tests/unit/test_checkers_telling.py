@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from checkers.judge import report
-from checkers.laws import finding_names as names
-from checkers.laws.permits import PERMITTED_BY
-from checkers.spark import session
-from checkers.text import explain, semantics
-from checkers.text.words import text_of
-from harness.errors import FloodmarkError
-from harness.verdict import Finding, Unknown, Verdict
+from floodmark.checkers.judge import report
+from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.laws.permits import PERMITTED_BY
+from floodmark.checkers.spark import session
+from floodmark.checkers.text import explain, semantics
+from floodmark.checkers.text.words import text_of
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.verdict import Finding, Unknown, Verdict
 
 EXAMPLE = {"partition": 0, "offset": 5, "value": 17, "how": "gone", "ops": [0, 1], "text": "It was acked."}
 VERDICT = Verdict(

@@ -7,7 +7,7 @@ from folders import Tale
 from judging import Tales
 from traced_story import Story, traced_in
 
-from harness.verdict import Verdict
+from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
 verdicts = TALES.fixture()

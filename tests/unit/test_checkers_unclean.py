@@ -12,8 +12,8 @@ from folders import Tale
 from judging import Tales
 from traced_story import Story, traced_in
 
-from checkers.laws import finding_names as names
-from harness.verdict import Verdict
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
 verdicts = TALES.fixture()

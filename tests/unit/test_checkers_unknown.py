@@ -12,9 +12,9 @@ from folders import Tale
 from judging import Tales
 from traced_story import Story
 
-from checkers.judge.job import SparkJudge
-from checkers.laws import finding_names as names
-from harness.verdict import Verdict
+from floodmark.checkers.judge.job import SparkJudge
+from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
 TALES = Tales()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from disk import files_no_larger_than
 
-from broker.storage.checkpoint_files import (
+from floodmark.broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
     CheckpointError,
     ensure_meta_properties,
@@ -18,8 +18,8 @@ from broker.storage.checkpoint_files import (
     write_epoch_checkpoint,
     write_offset_checkpoint,
 )
-from broker.storage.controller_journal import Journal, JournalError
-from broker.storage.log_directory import DiskError, LogDirectory
+from floodmark.broker.storage.controller_journal import Journal, JournalError
+from floodmark.broker.storage.log_directory import DiskError, LogDirectory
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_after_a_failed_write_a_journal_takes_nothing_more(tmp_path: Path,
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("broker.storage.controller_journal.os.fdatasync", full)
+        patch.setattr("floodmark.broker.storage.controller_journal.os.fdatasync", full)
         with pytest.raises(JournalError, match="No space left"):
             journal.append([{"n": 2}])
     with pytest.raises(JournalError, match="an earlier write failed"):

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from folders import Tale
 
-from checkers.judge.claim_gates import gates_of
-from checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary
-from checkers.judge.run_tables import FAR_NS, run_tables, tick
-from checkers.judge.runs import Run, driver_findings, run_of, silent_names
-from checkers.laws import finding_names as names
-from checkers.laws.tables import FINDINGS, TABLES
-from checkers.read.folder import open_folder, with_replicas
-from checkers.read.replica_rows import NO_REPLICAS, Replicas
+from floodmark.checkers.judge.claim_gates import gates_of
+from floodmark.checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary
+from floodmark.checkers.judge.run_tables import FAR_NS, run_tables, tick
+from floodmark.checkers.judge.runs import Run, driver_findings, run_of, silent_names
+from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.laws.tables import FINDINGS, TABLES
+from floodmark.checkers.read.folder import open_folder, with_replicas
+from floodmark.checkers.read.replica_rows import NO_REPLICAS, Replicas
 
 FAR = (1 << 63) - 1
 KILLED = "history_lines"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.client import classify
-from harness.client.error_names import NAMES
-from harness.op import Send, Type
+from floodmark.harness.client import classify
+from floodmark.harness.client.error_names import NAMES
+from floodmark.harness.op import Send, Type
 
 SENDS = (Send(partition=3, value=10), Send(partition=3, value=11))
 REFUSED = (2, 3, 6, 10, 17, 18, 19, 21, 29, 32, 35, 42, 43, 45, 47, 74, 75, 76, 87, 100)

@@ -10,10 +10,10 @@ import click
 import pytest
 from command_line import floodmark
 
-from checkers.text.explain import EXPLANATIONS
-from checkers.text.semantics import FACTS, PERMISSIONS
-from harness.cli import main
-from harness.commands.explain import PERMITS, parts_of
+from floodmark.checkers.text.explain import EXPLANATIONS
+from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
+from floodmark.harness.cli import main
+from floodmark.harness.commands.explain import PERMITS, parts_of
 
 PAGE = Path(__file__).parents[2] / "harness" / "README.md"
 # Left out, these say nothing: a file is not written, a question not asked.

@@ -21,9 +21,9 @@ from canned_broker import (
 )
 from canned_broker import canned_broker as canned
 
-from harness.client import batch
-from harness.client.client import Client, ClientConfig
-from harness.op import Outcome, Read, Send, Type
+from floodmark.harness.client import batch
+from floodmark.harness.client.client import Client, ClientConfig
+from floodmark.harness.op import Outcome, Read, Send, Type
 
 RUN = "0123456789abcdef"
 SENDS = (Send(partition=7, value=17), Send(partition=7, value=18))

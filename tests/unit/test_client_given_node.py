@@ -10,10 +10,10 @@ import pytest
 from canned_broker import FETCH, LIST_OFFSETS, METADATA, PRODUCE, TOPIC, Act, CannedBroker, Ended, Produced
 from canned_broker import canned_broker as canned
 
-from harness.client.client import Client, ClientConfig
-from harness.op import Intent, Send, Type
-from harness.protocols import PartitionSpec, WorkloadSettings
-from workloads.log import LogSession
+from floodmark.harness.client.client import Client, ClientConfig
+from floodmark.harness.op import Intent, Send, Type
+from floodmark.harness.protocols import PartitionSpec, WorkloadSettings
+from floodmark.workloads.log import LogSession
 
 RUN = "0123456789abcdef"
 SENDS = (Send(partition=7, value=17), Send(partition=7, value=18))

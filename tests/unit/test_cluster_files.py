@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import broker_properties, views
-from harness.cluster.layout import Layout, lay_out, node_names
-from harness.cluster.ports import Ports
-from harness.commands.cluster import table
-from harness.errors import FloodmarkError, UsageError
-from harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
+from floodmark.harness.cluster import broker_properties, views
+from floodmark.harness.cluster.layout import Layout, lay_out, node_names
+from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.commands.cluster import table
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
 
 NODES = node_names(3)
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)

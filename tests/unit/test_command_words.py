@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from harness.op import Op, Read, Send, Type
-from harness.reports import reproduce_command
-from harness.reports.phrases import op_line
-from harness.reports.verdict_text import shortened, worst_first
+from floodmark.harness.op import Op, Read, Send, Type
+from floodmark.harness.reports import reproduce_command
+from floodmark.harness.reports.phrases import op_line
+from floodmark.harness.reports.verdict_text import shortened, worst_first
 
 
 def act(f: str, **fault: Any) -> Op:
@@ -69,7 +69,7 @@ def test_a_loss_comes_before_what_comes_of_it_and_bugs_before_what_is_permitted(
 
 
 def test_names_that_are_very_many_are_said_in_a_word() -> None:
-    from checkers.laws.finding_names import MADE, OF_THE_HISTORY
+    from floodmark.checkers.laws.finding_names import MADE, OF_THE_HISTORY
 
     assert shortened(["unseen", "diverged"]) == "unseen, diverged"
     assert shortened([*MADE, "unfit"]) == "everything"

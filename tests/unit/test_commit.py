@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.run import commit
+from floodmark.harness.commands.run import commit
 
 PACKAGE = Path(__file__).parents[2] / "harness"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError, DockerException
 
-from harness.cluster.containers import engine_client
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster.containers import engine_client
+from floodmark.harness.errors import FloodmarkError
 
 GOOD = {"Version": "20.10.24", "ApiVersion": "1.41", "Os": "linux", "Arch": "amd64"}
 
@@ -170,7 +170,7 @@ def test_no_permission(engine: Engine) -> None:
     path.chmod(0o600)
     path.parent.chmod(0o755)
     # What it needs is imported before: another user may not read the files.
-    asks = ("import os; from harness.cluster.containers.engine_client import connect; "
+    asks = ("import os; from floodmark.harness.cluster.containers.engine_client import connect; "
             "os.setuid(65534); connect()")
 
     ran = subprocess.run(

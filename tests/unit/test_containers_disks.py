@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 from disk import Disk, batch
 
-from harness.cluster import log_damage, power_loss
-from harness.cluster.containers import archives
-from harness.cluster.containers.disks import edits
+from floodmark.harness.cluster import log_damage, power_loss
+from floodmark.harness.cluster.containers import archives
+from floodmark.harness.cluster.containers.disks import edits
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = len(batch(0).data)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from harness.cluster.containers import images
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster.containers import images
+from floodmark.harness.errors import FloodmarkError
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 

@@ -6,14 +6,14 @@ from typing import cast
 
 import pytest
 
-from harness.cluster.broker_properties import broker_settings, properties_text
-from harness.cluster.containers.addresses import lay_out
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.cluster.layout import Layout
-from harness.cluster.layout import lay_out as local_lay_out
-from harness.cluster.ports import Ports
-from harness.errors import FloodmarkError
-from harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.cluster.broker_properties import broker_settings, properties_text
+from floodmark.harness.cluster.containers.addresses import lay_out
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.layout import lay_out as local_lay_out
+from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
 NODES = ("n1", "n2", "n3")
 NAMES = (*NODES, CONTROLLER)

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cluster.containers.network import Rules
-from harness.errors import FloodmarkError
-from harness.protocols import CLIENTS, CONTROLLER, Cuts, Packets, Resets
+from floodmark.harness.cluster.containers.network import Rules
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CLIENTS, CONTROLLER, Cuts, Packets, Resets
 
 ADDRESSES = {"n1": "10.9.0.11", "n2": "10.9.0.12", "n3": "10.9.0.13", CONTROLLER: "10.9.0.14",
              CLIENTS: "10.9.0.1"}

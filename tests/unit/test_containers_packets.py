@@ -5,10 +5,17 @@ from typing import Any
 
 import pytest
 
-from harness.cluster.containers import packet_rules as packets
-from harness.cluster.containers.packet_rules import NETEM, QUEUE, STATISTIC, NetworkFaults, Pair, WantedRules
-from harness.errors import FloodmarkError
-from harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.cluster.containers import packet_rules as packets
+from floodmark.harness.cluster.containers.packet_rules import (
+    NETEM,
+    QUEUE,
+    STATISTIC,
+    NetworkFaults,
+    Pair,
+    WantedRules,
+)
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
 ADDRESSES = {"n1": "10.9.0.11", "n2": "10.9.0.12", "n3": "10.9.0.13", CONTROLLER: "10.9.0.14",
              CLIENTS: "10.9.0.1"}

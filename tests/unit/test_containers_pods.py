@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.cluster.containers.pods import Pod, Pods
-from harness.cluster.layout import Layout
-from harness.errors import FloodmarkError
-from harness.protocols import CONTROLLER
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.pods import Pod, Pods
+from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CONTROLLER
 
 NODES = ("n1", "n2")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.cluster.containers import ability_probe
-from harness.cluster.containers.ability_probe import (
+from floodmark.harness.cluster.containers import ability_probe
+from floodmark.harness.cluster.containers.ability_probe import (
     CLOCK,
     CUT,
     DELAY,

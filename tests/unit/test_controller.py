@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker.protocol import errors
-from broker.protocol.controller import Controller, ControllerConfig, PartitionInfo
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.controller import Controller, ControllerConfig, PartitionInfo
+from floodmark.broker.protocol.messages import (
     NO_LEADER,
     AllocateProducerIds,
     AlterPartition,
@@ -29,8 +29,8 @@ from broker.protocol.messages import (
     Registered,
     Tick,
 )
-from broker.server.controller_server import parse_election
-from broker.testing.control_socket import ControlError
+from floodmark.broker.server.controller_server import parse_election
+from floodmark.broker.testing.control_socket import ControlError
 
 Effect = TypeVar("Effect")
 SESSION_MS = 1_000

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from checkers.judge import report
-from harness.commands import demo
-from harness.commands.demo import WIDTH, demo_acts, notes, table
-from harness.verdict import Finding, Verdict
+from floodmark.checkers.judge import report
+from floodmark.harness.commands import demo
+from floodmark.harness.commands.demo import WIDTH, demo_acts, notes, table
+from floodmark.harness.verdict import Finding, Verdict
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from disk import TOPIC_ID, batch
 
-from broker.protocol.messages import Batch
-from broker.storage.checkpoint_files import read_epoch_checkpoint
-from broker.storage.local_log import LocalLog
-from broker.storage.log_directory import LogDirectory
-from broker.testing.bugs import rules_for
+from floodmark.broker.protocol.messages import Batch
+from floodmark.broker.storage.checkpoint_files import read_epoch_checkpoint
+from floodmark.broker.storage.local_log import LocalLog
+from floodmark.broker.storage.log_directory import LogDirectory
+from floodmark.broker.testing.bugs import rules_for
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from harness.errors import FloodmarkError
-from harness.parquet_dump import is_twin, write_twin
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.parquet_dump import is_twin, write_twin
 
 ROWS = [
     {"node": "n1", "partition": 0, "offset": 5, "epoch": 2, "value": 17, "crc": 2774521},

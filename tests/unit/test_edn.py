@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.importers import edn
-from harness.importers.edn import Character, EdnError, Symbol, Tagged, forms, keyword, text_of
+from floodmark.harness.importers import edn
+from floodmark.harness.importers.edn import Character, EdnError, Symbol, Tagged, forms, keyword, text_of
 
 A, B = keyword("a"), keyword("b")
 

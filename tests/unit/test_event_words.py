@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.reports.trace_text import TraceLine, listed, told
-from harness.trace import FIELDS
+from floodmark.harness.reports.trace_text import TraceLine, listed, told
+from floodmark.harness.trace import FIELDS
 
 STATE = {"epoch": 2, "leo": 5, "hw": 4}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.protocol.messages import (
+from floodmark.broker.protocol.messages import (
     NO_EPOCH,
     Append,
     Batch,
@@ -22,13 +22,13 @@ from broker.protocol.messages import (
     SaveEpochs,
     Truncate,
 )
-from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
-from broker.server.config import ConfigError, parse_config
-from broker.server.effect_runner import EffectRunner, HostedPartition
-from broker.storage.local_log import LocalLog
-from broker.storage.log_directory import LogDirectory
-from broker.testing.bugs import rules_for
-from broker.testing.failpoint_requests import (
+from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
+from floodmark.broker.server.config import ConfigError, parse_config
+from floodmark.broker.server.effect_runner import EffectRunner, HostedPartition
+from floodmark.broker.storage.local_log import LocalLog
+from floodmark.broker.storage.log_directory import LogDirectory
+from floodmark.broker.testing.bugs import rules_for
+from floodmark.broker.testing.failpoint_requests import (
     CarriedEpochs,
     FailpointError,
     FailpointSite,
@@ -36,8 +36,8 @@ from broker.testing.failpoint_requests import (
     parse_failpoint_setting,
     parse_release,
 )
-from broker.testing.failpoints import Failpoints, Fate
-from broker.testing.trace import Trace
+from floodmark.broker.testing.failpoints import Failpoints, Fate
+from floodmark.broker.testing.trace import Trace
 
 
 def place(name: str = "F.appended", **besides: Any) -> FailpointSite:

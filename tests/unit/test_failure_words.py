@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkers.judge.failures import failure_of
+from floodmark.checkers.judge.failures import failure_of
 
 WORKS = """An error occurred while calling z:PythonRDD.collectAndServe.
 : SparkException: Lost task 0.0 in stage 1.0 (host executor 1): Python: Traceback (most recent call last):
@@ -16,7 +16,7 @@ STARTS = """Lost task 0.0 in stage 0.0 (host executor 1): org.apache.spark.Spark
 Error from python worker:
   Traceback (most recent call last):
     File "daemon.py", line 7, in <module>
-      from checkers.judge import two_passes
+      from floodmark.checkers.judge import two_passes
   ImportError: cannot import name 'two_passes'
 PYTHONPATH was:
   /opt/spark

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from checkers.read import json_lines
-from checkers.read.field_table import HISTORY, TRACE, Table, dump_of
+from floodmark.checkers.read import json_lines
+from floodmark.checkers.read.field_table import HISTORY, TRACE, Table, dump_of
 
 Line = dict[str, Any]
 LAWS: dict[str, tuple[Table, plain.Law]] = {

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from command_line import floodmark
 
-from harness.commands import check, rejudge, run
-from harness.commands.folder_arguments import chosen
-from harness.errors import UsageError
-from harness.run import RUNS
-from harness.verdict import (
+from floodmark.harness.commands import check, rejudge, run
+from floodmark.harness.commands.folder_arguments import chosen
+from floodmark.harness.errors import UsageError
+from floodmark.harness.run import RUNS
+from floodmark.harness.verdict import (
     EXIT_HARNESS,
     EXIT_INVALID,
     EXIT_UNKNOWN,

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from checkers.judge import report
-from harness import catalog
-from harness.commands import check
-from harness.errors import FloodmarkError, UsageError
-from harness.reports import markdown_report, reproduce_command
-from harness.reports.gate_outcomes import Outcome, visible, why
-from harness.reports.junit_report import junit, seconds_of
-from harness.reports.markdown_report import markdown
-from harness.reports.run_outcome import Ruling
-from harness.verdict import Finding, NotMade, Unknown, Verdict
+from floodmark.checkers.judge import report
+from floodmark.harness import catalog
+from floodmark.harness.commands import check
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports import markdown_report, reproduce_command
+from floodmark.harness.reports.gate_outcomes import Outcome, visible, why
+from floodmark.harness.reports.junit_report import junit, seconds_of
+from floodmark.harness.reports.markdown_report import markdown
+from floodmark.harness.reports.run_outcome import Ruling
+from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 LOST = Finding(name="lost-write", klass="bug", permitted_by=None, count=7, examples=(

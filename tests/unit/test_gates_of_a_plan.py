@@ -7,17 +7,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness import catalog
-from harness.campaign.cases import Case
-from harness.campaign.gates import broken, of_case, sentences
-from harness.campaign.journal import BEGAN, JUDGED, RECORDED, State, state_of
-from harness.campaign.ledger import Ledger
-from harness.commands.campaign import exit_code, summary
-from harness.commands.campaign_judge import figures
-from harness.commands.campaign_junit import campaign_junit
-from harness.commands.campaign_markdown import campaign_markdown
-from harness.commands.campaign_results import Results, results_of
-from harness.commands.campaign_run import gated
+from floodmark.harness import catalog
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.gates import broken, of_case, sentences
+from floodmark.harness.campaign.journal import BEGAN, JUDGED, RECORDED, State, state_of
+from floodmark.harness.campaign.ledger import Ledger
+from floodmark.harness.commands.campaign import exit_code, summary
+from floodmark.harness.commands.campaign_judge import figures
+from floodmark.harness.commands.campaign_junit import campaign_junit
+from floodmark.harness.commands.campaign_markdown import campaign_markdown
+from floodmark.harness.commands.campaign_results import Results, results_of
+from floodmark.harness.commands.campaign_run import gated
 
 NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)
 ASKED = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0, "min_acked": 100.0}

@@ -11,16 +11,16 @@ import pytest
 from click.testing import CliRunner
 from command_line import GOLDEN
 
-from checkers.read.folder import open_folder
-from harness.cli import main
-from harness.commands import check
-from harness.reports import markdown_report
-from harness.reports.junit_report import junit
-from harness.reports.safe_text import harmless, harmless_data, is_plain
-from harness.reports.saved_verdict import read_verdict
-from harness.run import Run
-from harness.run_location import is_safe_name
-from harness.verdict import Finding, Policy, Unknown, Verdict
+from floodmark.checkers.read.folder import open_folder
+from floodmark.harness.cli import main
+from floodmark.harness.commands import check
+from floodmark.harness.reports import markdown_report
+from floodmark.harness.reports.junit_report import junit
+from floodmark.harness.reports.safe_text import harmless, harmless_data, is_plain
+from floodmark.harness.reports.saved_verdict import read_verdict
+from floodmark.harness.run import Run
+from floodmark.harness.run_location import is_safe_name
+from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict
 
 LOST = "a-kill-loses-the-tail"
 EVIL = "\x1b]0;owned\x07\x1b[8m\x9b2J\u202egnp.exe\r\nvalid: yes | `x` <b>"

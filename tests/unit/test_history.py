@@ -14,9 +14,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from harness.errors import FloodmarkError
-from harness.history import Recorder, read
-from harness.op import Intent, Op, Outcome, Read, Send, Type
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.history import Recorder, read
+from floodmark.harness.op import Intent, Op, Outcome, Read, Send, Type
 
 
 def send(value: int) -> Intent:
@@ -167,8 +167,8 @@ def test_a_history_that_is_there_is_never_written_over(tmp_path: Path) -> None:
 ASKS_FOR_EVER = """
 import asyncio, sys
 from pathlib import Path
-from harness.history import Recorder
-from harness.op import Intent, Outcome, Send, Type
+from floodmark.harness.history import Recorder
+from floodmark.harness.op import Intent, Outcome, Send, Type
 
 async def process(recorder, number, port):
     _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -9,11 +9,11 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.read import history_twin, ranges
-from checkers.read.history_twin import is_twin, keep, twin_of, with_twins
-from checkers.read.ranges import Range
-from checkers.read.tables import read_range
-from harness.commands.check import keep_twins
+from floodmark.checkers.read import history_twin, ranges
+from floodmark.checkers.read.history_twin import is_twin, keep, twin_of, with_twins
+from floodmark.checkers.read.ranges import Range
+from floodmark.checkers.read.tables import read_range
+from floodmark.harness.commands.check import keep_twins
 
 
 @pytest.fixture(autouse=True)

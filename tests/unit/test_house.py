@@ -94,28 +94,30 @@ def test_every_package_on_disk_is_installed() -> None:
 
 def test_harness_and_broker_are_of_one_version() -> None:
     """They are installed together and speak one control protocol."""
-    import broker
-    import harness
+    from floodmark import broker, harness
 
     assert harness.__version__ == broker.__version__
 
 
 BREACHES = [
-    ("harness/op.py", "import harness.runner", "Downward only"),
-    ("nemesis/grudges.py", "import workloads", "Downward only"),
-    ("harness/reports/phrases.py", "import harness.commands.show", "Downward only"),
-    ("harness/schedule/entry.py", "import harness.protocols", "Downward only"),
-    ("harness/schedule/entry.py", "import harness.schedule.json_form", "No circle in the harness"),
-    ("harness/cluster/hosts.py", "import harness.cluster.local.cluster", "What every place shares"),
-    ("harness/reports/phrases.py", "import harness.cluster.views", "reach a cluster by the catalog"),
+    ("harness/op.py", "import floodmark.harness.runner", "Downward only"),
+    ("nemesis/grudges.py", "import floodmark.workloads", "Downward only"),
+    ("harness/reports/phrases.py", "import floodmark.harness.commands.show", "Downward only"),
+    ("harness/schedule/entry.py", "import floodmark.harness.protocols", "Downward only"),
+    ("harness/schedule/entry.py", "import floodmark.harness.schedule.json_form", "No circle in the harness"),
+    ("harness/cluster/hosts.py", "import floodmark.harness.cluster.local.cluster",
+     "What every place shares"),
+    ("harness/reports/phrases.py", "import floodmark.harness.cluster.views",
+     "reach a cluster by the catalog"),
     ("harness/cluster/views.py", "import docker", "Docker stays"),
-    ("harness/run.py", "import broker", "imports the system under test"),
-    ("docker/broker/server/broker_server.py", "import harness", "knows nothing of its tester"),
+    ("harness/run.py", "import floodmark.broker", "imports the system under test"),
+    ("docker/broker/server/broker_server.py", "import floodmark.harness", "knows nothing of its tester"),
     ("docker/broker/protocol/replica.py", "import time", "do no I/O"),
-    ("docker/broker/storage/log_segment.py", "import broker.server.config", "Arrows in the broker"),
-    ("docker/broker/wire/api_keys.py", "import broker.storage.log_segment", "Arrows in the broker"),
-    ("docker/broker/protocol/errors.py", "import broker.testing.bugs", "Arrows in the broker"),
-    ("docker/broker/protocol/errors.py", "import broker.protocol.replica", "No circle in the broker"),
+    ("docker/broker/storage/log_segment.py", "import floodmark.broker.server.config", "Arrows in the broker"),
+    ("docker/broker/wire/api_keys.py", "import floodmark.broker.storage.log_segment", "Arrows in the broker"),
+    ("docker/broker/protocol/errors.py", "import floodmark.broker.testing.bugs", "Arrows in the broker"),
+    ("docker/broker/protocol/errors.py", "import floodmark.broker.protocol.replica",
+     "No circle in the broker"),
     ("harness/runner.py", "import pyspark", "Spark stays with the judges"),
     ("checkers/judge/job.py", "import asyncio", "touches no cluster"),
     ("workloads/log.py", "import kio", "Two codecs: kio"),
@@ -128,13 +130,13 @@ def test_a_broken_contract_is_seen(tmp_path: Path, module: str, line: str, contr
     """Each import contract of setup.cfg fails when a module breaks it."""
     for folder in PRODUCT:
         source = ROOT / folder
-        target = tmp_path / folder.replace("docker/", "")
+        target = tmp_path / "floodmark" / folder.replace("docker/", "")
         for path in source.rglob("*.py"):
             copy = target / path.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "setup.cfg").write_text((ROOT / "setup.cfg").read_text(encoding="utf-8"), encoding="utf-8")
-    broken = tmp_path / module.replace("docker/", "")
+    broken = tmp_path / "floodmark" / module.replace("docker/", "")
     broken.write_text(broken.read_text(encoding="utf-8") + f"\n{line}\n", encoding="utf-8")
 
     lint = Path(sys.executable).with_name("lint-imports")

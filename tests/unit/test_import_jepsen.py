@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from jepsen_text import READ, SEND, imported, in_json, nemesis, numbered, places
 
-from harness.commands import import_jepsen
-from harness.commands.import_jepsen import import_history
-from harness.errors import FloodmarkError, UsageError
-from harness.importers.jepsen_names import LIFE
+from floodmark.harness.commands import import_jepsen
+from floodmark.harness.commands.import_jepsen import import_history
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.importers.jepsen_names import LIFE
 
 # -- the forms of a file ------------------------------------------------------------------------------------
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.protocol import errors
-from broker.protocol.isr import Isr
-from broker.protocol.messages import AlterPartitionResponse, ProposeIsr
-from broker.protocol.rules import KIP_320
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.isr import Isr
+from floodmark.broker.protocol.messages import AlterPartitionResponse, ProposeIsr
+from floodmark.broker.protocol.rules import KIP_320
 
 EXPAND = ProposeIsr(leader_epoch=4, partition_epoch=7, isr=((1, 11), (2, 12), (3, 13)))
 SHRINK = ProposeIsr(leader_epoch=4, partition_epoch=7, isr=((1, 11),))

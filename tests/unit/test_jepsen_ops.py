@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from jepsen_text import POLL, READ, SEND, imported, nemesis, numbered, places
 
-from harness.importers.jepsen_names import LIFE, SPAN
-from harness.op import NEMESIS, Type
+from floodmark.harness.importers.jepsen_names import LIFE, SPAN
+from floodmark.harness.op import NEMESIS, Type
 
 # -- sends and reads ----------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from injected import INJECTED, Injection
 from traced_story import Story
 from txn_tales import txn
 
-from checkers.judge import bags, many_runs, two_passes, verdicts, whole_runs
-from checkers.laws.families import FAMILIES
+from floodmark.checkers.judge import bags, many_runs, two_passes, verdicts, whole_runs
+from floodmark.checkers.laws.families import FAMILIES
 
 pytestmark = pytest.mark.spark
 ERROR_FILE = "judge-error.txt"
@@ -268,7 +268,7 @@ def test_runs_on_which_only_the_bag_of_them_fails_are_judged(
     def judged(coming: Any) -> Any:
         import importlib
 
-        home = importlib.import_module("checkers.judge.whole_runs")
+        home = importlib.import_module("floodmark.checkers.judge.whole_runs")
         whole = home.asked
 
         def asked(unit: Any, *told: Any) -> Any:

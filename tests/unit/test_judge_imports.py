@@ -5,13 +5,14 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-from checkers.spark import session
+from floodmark.checkers.spark import session
 
 SLOW = {"numpy", "pyarrow", "duckdb", "pandas", "networkx"}
 
 
 def test_spark_waits_for_no_import() -> None:
-    code = f"import sys, harness.commands.check, checkers.judge.job; print({SLOW} & sys.modules.keys())"
+    code = ("import sys, floodmark.harness.commands.check, floodmark.checkers.judge.job; "
+            f"print({SLOW} & sys.modules.keys())")
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "set()"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from checkers.laws import finding_names as names
-from checkers.laws.tables import FINDINGS, SENT_ON, TABLES
-from harness.commands import explain
+from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.laws.tables import FINDINGS, SENT_ON, TABLES
+from floodmark.harness.commands import explain
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "checkers"
@@ -74,8 +74,8 @@ def test_the_checks_of_its_example_are_checks() -> None:
     """They bind, and a run made by hand breaks them."""
     from unit_rows import found
 
-    from checkers.laws.log import log
-    from checkers.laws.values import values
+    from floodmark.checkers.laws.log import log
+    from floodmark.checkers.laws.values import values
 
     code = PAGE.split("```python\n")[2].split("```")[0]
     made: dict[str, str] = {}
@@ -97,7 +97,7 @@ def test_the_law_of_its_example_is_one() -> None:
     """An epoch in which nobody led is found, another is not."""
     from unit_rows import found
 
-    from checkers.laws.log import log
+    from floodmark.checkers.laws.log import log
 
     code = PAGE.split("```python\n")[1].split("```")[0]
     (select,) = re.findall(r'EPOCH_FROM_NOWHERE = """(.*?)"""', code, re.DOTALL)

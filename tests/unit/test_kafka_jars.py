@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.cli import main
-from harness.cluster.kafka import jars
-from harness.cluster.kafka.distribution import distribution, form_of, is_version
-from harness.errors import FloodmarkError
+from floodmark.harness.cli import main
+from floodmark.harness.cluster.kafka import jars
+from floodmark.harness.cluster.kafka.distribution import distribution, form_of, is_version
+from floodmark.harness.errors import FloodmarkError
 
 MAVEN = """#!{python}
 import os, sys, time, zipfile
@@ -77,7 +77,7 @@ class Machine:
         return [int(line) for line in self.calls_file.read_text().split()] if self.calls_file.exists() else []
 
     def start(self, word: str) -> subprocess.Popen[str]:
-        code = "import sys; from harness.cli import main; main(sys.argv[1:])"
+        code = "import sys; from floodmark.harness.cli import main; main(sys.argv[1:])"
         return subprocess.Popen([sys.executable, "-c", code, "kafka", "get", word], text=True,
                                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harness.cluster.exit_reports import LINE_CHARS, LINES, exit_report, machine_failure
+from floodmark.harness.cluster.exit_reports import LINE_CHARS, LINES, exit_report, machine_failure
 
 
 def test_the_end_of_the_log_is_kept_and_long_lines_are_cut(tmp_path: Path) -> None:

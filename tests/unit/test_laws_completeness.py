@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from unit_rows import GREATEST, LEAST, briefly, found, table
 
-from checkers.laws.log import log
-from checkers.laws.permits import BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
-from checkers.laws.trace.cluster_views import cluster_views
-from checkers.laws.trace.completeness import completeness
-from checkers.laws.trace.epoch_spans import epoch_spans
-from checkers.laws.trace.isr_times import common
-from checkers.laws.trace.node_timeline import node_timeline
-from checkers.laws.unit import opened
-from checkers.laws.values import values
+from floodmark.checkers.laws.log import log
+from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
+from floodmark.checkers.laws.trace.cluster_views import cluster_views
+from floodmark.checkers.laws.trace.completeness import completeness
+from floodmark.checkers.laws.trace.epoch_spans import epoch_spans
+from floodmark.checkers.laws.trace.isr_times import common
+from floodmark.checkers.laws.trace.node_timeline import node_timeline
+from floodmark.checkers.laws.unit import opened
+from floodmark.checkers.laws.values import values
 
 FAMILIES = log, values, node_timeline, cluster_views, epoch_spans, completeness
 ALL = ["n1", "n2", "n3"]

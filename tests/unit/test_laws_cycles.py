@@ -8,9 +8,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from checkers.laws import finding_names as names
-from checkers.laws.cycles import LEVELS, Found, found_in
-from checkers.laws.op_graph import NEVER, PROCESS, REALTIME, RW, WR, WW, Graph, suspects
+from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.laws.cycles import LEVELS, Found, found_in
+from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, RW, WR, WW, Graph, suspects
 
 Edge = tuple[int, int, int]  # kind, source, target
 Op = tuple[int, int, int]  # invoked, done, process

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from unit_rows import GREATEST, briefly, found
 
-from checkers.laws.log import log
+from floodmark.checkers.laws.log import log
 
 MALFORMED, LINEAGE = "malformed-log", "epoch-lineage"
 

@@ -10,13 +10,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkers.laws.log import log
-from checkers.laws.outcomes import outcomes
-from checkers.laws.permits import ACKS, BUDGET_MAYBE, DOUBT, EVER, ISOLATION, NEVER, RETRIES, UNCLEAN
-from checkers.laws.permits import UNCLEAN_MAYBE as UNCLEAN_PERHAPS
-from checkers.laws.tables import TABLES
-from checkers.laws.unit import asked, opened
-from checkers.laws.values import values
+from floodmark.checkers.laws.log import log
+from floodmark.checkers.laws.outcomes import outcomes
+from floodmark.checkers.laws.permits import (
+    ACKS,
+    BUDGET_MAYBE,
+    DOUBT,
+    EVER,
+    ISOLATION,
+    NEVER,
+    RETRIES,
+    UNCLEAN,
+)
+from floodmark.checkers.laws.permits import UNCLEAN_MAYBE as UNCLEAN_PERHAPS
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.laws.unit import asked, opened
+from floodmark.checkers.laws.values import values
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from unit_rows import GREATEST, LEAST, briefly, found_each
 
-from checkers.laws.log import log
-from checkers.laws.permits import BUDGET, BUDGET_MAYBE, SUBSCRIBE, UNCLEAN
-from checkers.laws.polls import polls
-from checkers.laws.values import values
+from floodmark.checkers.laws.log import log
+from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE, SUBSCRIBE, UNCLEAN
+from floodmark.checkers.laws.polls import polls
+from floodmark.checkers.laws.values import values
 
 BACK, SKIP, INT_BACK, INT_SKIP = (
     "nonmonotonic-poll", "poll-skip", "int-nonmonotonic-poll", "int-poll-skip"

@@ -14,10 +14,10 @@ from command_line import floodmark
 from distributions import MODULE, distribution
 from folders import Tale
 
-from checkers.judge.report import as_json
-from checkers.laws import registry
-from checkers.laws.registered import loaded
-from harness.verdict import Verdict
+from floodmark.checkers.judge.report import as_json
+from floodmark.checkers.laws import registry
+from floodmark.checkers.laws.registered import loaded
+from floodmark.harness.verdict import Verdict
 
 CODE = '''
 SLOW = """
@@ -137,8 +137,8 @@ def test_spark_workers_ask_them_too(tmp_path: Path) -> None:
 import json, sys
 from pathlib import Path
 from test_laws_registered import brief
-from checkers.judge import bags
-from checkers.judge.job import SparkJudge
+from floodmark.checkers.judge import bags
+from floodmark.checkers.judge.job import SparkJudge
 folders = [Path(name) for name in sys.argv[1:]]
 told = [[brief(verdict) for verdict in SparkJudge().judge(folders)]]
 bags.BIG_BYTES = -1

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from unit_rows import GREATEST, LEAST, briefly, found, found_each
 
-from checkers.laws.log import BLOCK, log
-from checkers.laws.replicas import replicas
+from floodmark.checkers.laws.log import BLOCK, log
+from floodmark.checkers.laws.replicas import replicas
 
 Entry = dict[str, Any]
 RECORD: Entry = {"offset": 3, "epoch": 2, "value": 7, "crc": 9}

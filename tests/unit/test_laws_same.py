@@ -21,9 +21,9 @@ from folders import Tale
 from planting import NOT_SETTLED
 from traces import traced
 
-from checkers.judge import whole_runs
-from checkers.laws.families import FAMILIES
-from checkers.laws.unit import Unit, asked
+from floodmark.checkers.judge import whole_runs
+from floodmark.checkers.laws.families import FAMILIES
+from floodmark.checkers.laws.unit import Unit, asked
 from histories import healthy as healthy_run
 
 GOLDEN = Path(__file__).parents[2] / "histories/golden"

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from unit_rows import GREATEST, found
 
-from checkers.laws.log import log
-from checkers.laws.permits import BUDGET, RETRIES, UNCLEAN
-from checkers.laws.sends import sends
-from checkers.laws.values import values
+from floodmark.checkers.laws.log import log
+from floodmark.checkers.laws.permits import BUDGET, RETRIES, UNCLEAN
+from floodmark.checkers.laws.sends import sends
+from floodmark.checkers.laws.values import values
 
 REALTIME, LATER, INSIDE = "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send"
 Send = dict[str, Any]

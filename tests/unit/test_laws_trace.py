@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from unit_rows import GREATEST, LEAST, briefly, found_each, table
 
-from checkers.laws.trace.active_brokers import only_active
-from checkers.laws.trace.cluster_views import cluster_views
-from checkers.laws.trace.node_timeline import node_timeline
-from checkers.laws.trace.quorums import quorums
-from checkers.laws.trace.so_far import highest_row, last_not_after, last_row
-from checkers.laws.trace.trace_checks import trace_checks
-from checkers.laws.unit import opened
+from floodmark.checkers.laws.trace.active_brokers import only_active
+from floodmark.checkers.laws.trace.cluster_views import cluster_views
+from floodmark.checkers.laws.trace.node_timeline import node_timeline
+from floodmark.checkers.laws.trace.quorums import quorums
+from floodmark.checkers.laws.trace.so_far import highest_row, last_not_after, last_row
+from floodmark.checkers.laws.trace.trace_checks import trace_checks
+from floodmark.checkers.laws.unit import opened
 
 FAMILIES = node_timeline, trace_checks, cluster_views, quorums
 ALL = ["n1", "n2", "n3"]

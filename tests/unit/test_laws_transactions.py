@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from unit_rows import GREATEST, LEAST, table
 
-from checkers.laws import cycles
-from checkers.laws.cycles import unsearched
-from checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
-from checkers.laws.unit import asked, opened
-from checkers.read import pairing
+from floodmark.checkers.laws import cycles
+from floodmark.checkers.laws.cycles import unsearched
+from floodmark.checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
+from floodmark.checkers.laws.unit import asked, opened
+from floodmark.checkers.read import pairing
 
 Place = tuple[int, int, int]  # partition, offset, value
 A, B, C, D = (0, 0, 10), (0, 1, 11), (1, 0, 20), (1, 1, 21)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from unit_rows import GREATEST, LEAST, table
 
-from checkers.laws import values as of_values
-from checkers.laws.log import log
-from checkers.laws.unit import Unit, opened
-from checkers.laws.values import values
+from floodmark.checkers.laws import values as of_values
+from floodmark.checkers.laws.log import log
+from floodmark.checkers.laws.unit import Unit, opened
+from floodmark.checkers.laws.values import values
 
 NODES = ("n1", "n2", "n3")
 EXTREMES = [LEAST, LEAST + 1, -1, 0, GREATEST]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from harness.errors import FloodmarkError
-from harness.logdir import LogState, describe, dump, read_epochs, read_offsets
-from harness.logdir.record_batches import HEADER_BYTES
-from harness.protocols import PartitionSpec
-from harness.signature import in_value
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.logdir import LogState, describe, dump, read_epochs, read_offsets
+from floodmark.harness.logdir.record_batches import HEADER_BYTES
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.signature import in_value
 
 RUN = "0123456789abcdef"
 OURS = [("floodmark", RUN.encode())]

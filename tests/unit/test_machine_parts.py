@@ -2,15 +2,15 @@
 
 import pytest
 
-from broker.protocol import errors
-from broker.protocol.errors import IllegalEvent, error_name
-from broker.protocol.leader_epoch_cache import LeaderEpochFileCache
-from broker.protocol.log import Log
-from broker.protocol.messages import Batch, EpochEnd
-from broker.protocol.producer_state_manager import SEQUENCES, ProducerStateManager
-from broker.protocol.purgatory import DelayedFetchPurgatory
-from broker.protocol.rules import GENERATIONS, KIP_320
-from broker.testing.bugs import BUGS, rules_for
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.errors import IllegalEvent, error_name
+from floodmark.broker.protocol.leader_epoch_cache import LeaderEpochFileCache
+from floodmark.broker.protocol.log import Log
+from floodmark.broker.protocol.messages import Batch, EpochEnd
+from floodmark.broker.protocol.producer_state_manager import SEQUENCES, ProducerStateManager
+from floodmark.broker.protocol.purgatory import DelayedFetchPurgatory
+from floodmark.broker.protocol.rules import GENERATIONS, KIP_320
+from floodmark.broker.testing.bugs import BUGS, rules_for
 
 
 def batch(

@@ -11,8 +11,8 @@ from memory_cluster import MemoryCluster
 from memory_trace import attach, write_folder
 from random_driver import RandomDriver, random_cluster
 
-from broker.protocol.rules import GENERATIONS
-from checkers.judge.job import SparkJudge
+from floodmark.broker.protocol.rules import GENERATIONS
+from floodmark.checkers.judge.job import SparkJudge
 
 Lines = list[dict[str, Any]]
 

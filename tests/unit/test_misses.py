@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from harness.commands.broker_questions import scenario_words
-from harness.faults import FAULTS
-from harness.protocols import Met, PartitionView, ReplicaView, View
-from nemesis import step_moments
-from nemesis.active_faults import ActiveFaults
-from nemesis.missed_moments import likely, seen_of
-from nemesis.moment_text import asked_words
-from nemesis.roles import Stage
-from nemesis.scenario import shipped
-from nemesis.step_tokenizer import Cursor, tokens
+from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.faults import FAULTS
+from floodmark.harness.protocols import Met, PartitionView, ReplicaView, View
+from floodmark.nemesis import step_moments
+from floodmark.nemesis.active_faults import ActiveFaults
+from floodmark.nemesis.missed_moments import likely, seen_of
+from floodmark.nemesis.moment_text import asked_words
+from floodmark.nemesis.roles import Stage
+from floodmark.nemesis.scenario import shipped
+from floodmark.nemesis.step_tokenizer import Cursor, tokens
 
 NODES = ("n1", "n2", "n3")
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from harness.protocols import PartitionView, ReplicaView, View
-from nemesis.active_faults import ActiveFaults
-from nemesis.moment_watch import healthy, holds
-from nemesis.roles import Stage, resolve
+from floodmark.harness.protocols import PartitionView, ReplicaView, View
+from floodmark.nemesis.active_faults import ActiveFaults
+from floodmark.nemesis.moment_watch import healthy, holds
+from floodmark.nemesis.roles import Stage, resolve
 
 NODES = ("n1", "n2", "n3")
 STAGE = Stage(replicas={0: NODES, 1: ("n2", "n1")})

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from broker.protocol import errors
-from broker.protocol.controller import Controller, ControllerConfig
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.controller import Controller, ControllerConfig
+from floodmark.broker.protocol.messages import (
     CONSUMER,
     AlterPartitionResponse,
     Batch,
@@ -29,9 +29,9 @@ from broker.protocol.messages import (
     ReplicaEvent,
     Tick,
 )
-from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
-from broker.testing.bugs import rules_for
-from broker.testing.trace_events import (
+from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
+from floodmark.broker.testing.bugs import rules_for
+from floodmark.broker.testing.trace_events import (
     RecoveredLogSummary,
     checkpoint_line,
     controller_lines,

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from harness.errors import FloodmarkError
-from harness.faults import FAULTS
-from harness.protocols import Clocks, MemoryLimits, Nemesis, Struck
-from harness.schedule.entry import Entry
-from nemesis.clock import Clock
-from nemesis.memory import Memory
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.faults import FAULTS
+from floodmark.harness.protocols import Clocks, MemoryLimits, Nemesis, Struck
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.clock import Clock
+from floodmark.nemesis.memory import Memory
 
 
 class Told:

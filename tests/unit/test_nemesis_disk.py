@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.errors import FloodmarkError
-from harness.protocols import Struck
-from harness.schedule.entry import Entry
-from nemesis.disk import Disk
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import Struck
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.disk import Disk
 
 
 class Disks:

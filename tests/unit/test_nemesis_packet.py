@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness.protocols import Packets, Resets, Struck
-from harness.schedule.entry import Entry
-from nemesis.packet import Packet, Reset
+from floodmark.harness.protocols import Packets, Resets, Struck
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.packet import Packet, Reset
 
 NODES = ("n1", "n2", "n3")
 

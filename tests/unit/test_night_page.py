@@ -10,21 +10,29 @@ from command_line import floodmark
 from judged_runs import judged
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
 
-from harness.campaign.cases import Case
-from harness.campaign.journal import State
-from harness.campaign.ledger import Ledger, Night, load, save
-from harness.campaign.quantities import count_words
-from harness.campaign.rates import per_100
-from harness.campaign.trend import Point, trend
-from harness.commands import campaign, campaign_index
-from harness.commands.campaign import Reports
-from harness.commands.campaign_index import index_beside, write_index
-from harness.commands.campaign_results import results_of
-from harness.commands.campaign_run import noted
-from harness.errors import FloodmarkError
-from harness.reports.html.coverage import Grid, Square, drawn, grid_of
-from harness.reports.html.elements import BYTES_OF_A_NIGHT
-from harness.reports.html.sparks import LINE_WIDTH, Rate, in_words, places, scale_of, spark, stretches
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.journal import State
+from floodmark.harness.campaign.ledger import Ledger, Night, load, save
+from floodmark.harness.campaign.quantities import count_words
+from floodmark.harness.campaign.rates import per_100
+from floodmark.harness.campaign.trend import Point, trend
+from floodmark.harness.commands import campaign, campaign_index
+from floodmark.harness.commands.campaign import Reports
+from floodmark.harness.commands.campaign_index import index_beside, write_index
+from floodmark.harness.commands.campaign_results import results_of
+from floodmark.harness.commands.campaign_run import noted
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.reports.html.coverage import Grid, Square, drawn, grid_of
+from floodmark.harness.reports.html.elements import BYTES_OF_A_NIGHT
+from floodmark.harness.reports.html.sparks import (
+    LINE_WIDTH,
+    Rate,
+    in_words,
+    places,
+    scale_of,
+    spark,
+    stretches,
+)
 
 PLAN = """
 for = "4h"

@@ -11,13 +11,13 @@ import here
 import pytest
 import real_like
 
-from checkers.judge.report import as_json
-from checkers.judge.whole_runs import RunWork
-from checkers.read import json_lines
-from checkers.read.field_table import Table
-from checkers.read.folder import open_folder
-from checkers.read.json_lines import as_usual
-from checkers.read.tables import read_range
+from floodmark.checkers.judge.report import as_json
+from floodmark.checkers.judge.whole_runs import RunWork
+from floodmark.checkers.read import json_lines
+from floodmark.checkers.read.field_table import Table
+from floodmark.checkers.read.folder import open_folder
+from floodmark.checkers.read.json_lines import as_usual
+from floodmark.checkers.read.tables import read_range
 
 HISTORIES = Path(__file__).parents[2] / "histories"
 GOLDEN = sorted(path.parent for path in HISTORIES.glob("golden/*/run.json"))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkers.laws.tables import TABLES
-from checkers.read import pairing, repeats
+from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.read import pairing, repeats
 
 _LINES = pa.schema([
     ("run", pa.int32()), *((name, pa.int64()) for name in ("at", "index", "process")), ("type", pa.string()),

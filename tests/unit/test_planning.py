@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import planned_schedule
-from harness.commands.planned_schedule import PlannedSchedule, PlanningContext
-from harness.commands.run import RunOptions, planned
-from harness.errors import UsageError
-from harness.schedule.entry import ACTS
+from floodmark.harness.commands import planned_schedule
+from floodmark.harness.commands.planned_schedule import PlannedSchedule, PlanningContext
+from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.errors import UsageError
+from floodmark.harness.schedule.entry import ACTS
 
 
 def plan(words: str, *, duration_s: float = 30.0, links: str | None = None, least_isr: int = 2,

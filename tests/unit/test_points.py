@@ -12,19 +12,19 @@ from typing import Any
 import orjson
 import pytest
 
-from broker.testing import failpoint_requests
-from harness.cluster import views
-from harness.cluster.broker_properties import broker_settings
-from harness.cluster.control_client import Refused
-from harness.cluster.control_sockets import ControlSockets
-from harness.cluster.failpoint_control import FailpointControl
-from harness.cluster.layout import Layout, lay_out
-from harness.cluster.ports import Ports
-from harness.errors import FloodmarkError
-from harness.phases.main_phase import AcksGiven
-from harness.protocols import CONTROLLER, PartitionSpec
-from harness.schedule.failpoints import POINTS, SCOPES
-from harness.trace import Feed
+from floodmark.broker.testing import failpoint_requests
+from floodmark.harness.cluster import views
+from floodmark.harness.cluster.broker_properties import broker_settings
+from floodmark.harness.cluster.control_client import Refused
+from floodmark.harness.cluster.control_sockets import ControlSockets
+from floodmark.harness.cluster.failpoint_control import FailpointControl
+from floodmark.harness.cluster.layout import Layout, lay_out
+from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.phases.main_phase import AcksGiven
+from floodmark.harness.protocols import CONTROLLER, PartitionSpec
+from floodmark.harness.schedule.failpoints import POINTS, SCOPES
+from floodmark.harness.trace import Feed
 
 NODES = ("n1", "n2")
 SPECS = (PartitionSpec(key=4, topic="log", partition=1, replicas=NODES),)

@@ -7,17 +7,17 @@ from random import Random
 import pytest
 from disk import Disk, batch
 
-from broker.protocol.messages import Batch
-from broker.storage.checkpoint_files import (
+from floodmark.broker.protocol.messages import Batch
+from floodmark.broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
     read_epoch_checkpoint,
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
-from broker.storage.durability_side_file import DurabilitySideFile, Note
-from broker.storage.log_directory import LogDirectory
-from harness.cluster.power_loss import power_cut, wipe
-from harness.errors import FloodmarkError
+from floodmark.broker.storage.durability_side_file import DurabilitySideFile, Note
+from floodmark.broker.storage.log_directory import LogDirectory
+from floodmark.harness.cluster.power_loss import power_cut, wipe
+from floodmark.harness.errors import FloodmarkError
 
 SIZE = len(batch(0).data)
 NAME = "log-0"

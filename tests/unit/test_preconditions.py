@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary, preconditions_of
-from checkers.read.facts import DumpFacts, Facts, HistoryFacts, TraceFacts, joined
-from checkers.read.observed import Observes
-from checkers.read.pairing import PairingFacts
-from checkers.read.repeats import RepeatFacts
-from checkers.read.seqs import SeqFacts
+from floodmark.checkers.judge.preconditions import NodeSeqs, Preconditions, TraceSummary, preconditions_of
+from floodmark.checkers.read.facts import DumpFacts, Facts, HistoryFacts, TraceFacts, joined
+from floodmark.checkers.read.observed import Observes
+from floodmark.checkers.read.pairing import PairingFacts
+from floodmark.checkers.read.repeats import RepeatFacts
+from floodmark.checkers.read.seqs import SeqFacts
 
 FAR = (1 << 63) - 1
 BROKEN, BLANK = "broken", "blank"

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.judge.failures import failure_of
-from checkers.judge.pieces import dealt
-from checkers.judge.preconditions import preconditions_of
-from checkers.read import json_lines
-from checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts
-from checkers.read.field_table import HISTORY, TRACE, dump_of
-from checkers.read.ranges import Kind, Range, bytes_of
-from checkers.read.seqs import BLOCK_BITS, SCHEMA, SEQS, SeqFacts, seq_facts
-from checkers.read.tables import intervals, read_bytes, read_range, schema_of
+from floodmark.checkers.judge.failures import failure_of
+from floodmark.checkers.judge.pieces import dealt
+from floodmark.checkers.judge.preconditions import preconditions_of
+from floodmark.checkers.read import json_lines
+from floodmark.checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts
+from floodmark.checkers.read.field_table import HISTORY, TRACE, dump_of
+from floodmark.checkers.read.ranges import Kind, Range, bytes_of
+from floodmark.checkers.read.seqs import BLOCK_BITS, SCHEMA, SEQS, SeqFacts, seq_facts
+from floodmark.checkers.read.tables import intervals, read_bytes, read_range, schema_of
 
 TOP = (1 << 63) - 1
 

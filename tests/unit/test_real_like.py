@@ -11,7 +11,7 @@ import real_like
 import twin
 from twin_compare import spoken
 
-from checkers.judge.report import as_json
+from floodmark.checkers.judge.report import as_json
 
 OPS = 2_000  # enough for every kind of op and fault
 

@@ -7,7 +7,7 @@ import pytest
 from crc32c import crc32c
 from disk import batch
 
-from broker.wire.record_batch import BatchTooLarge, CorruptBatch, parse_batches, stamp_batch
+from floodmark.broker.wire.record_batch import BatchTooLarge, CorruptBatch, parse_batches, stamp_batch
 
 with warnings.catch_warnings():  # kafka-python reads its schemas by a deprecated call
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from disk import TOPIC_ID, Disk, batch, files_no_larger_than
 
-from broker.protocol.messages import Batch
-from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
-from broker.storage.checkpoint_files import CheckpointError, read_epoch_checkpoint
-from broker.storage.local_log import LocalLog
-from broker.storage.log_directory import DiskError, LogDirectory
-from broker.testing.bugs import rules_for
+from floodmark.broker.protocol.messages import Batch
+from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
+from floodmark.broker.storage.checkpoint_files import CheckpointError, read_epoch_checkpoint
+from floodmark.broker.storage.local_log import LocalLog
+from floodmark.broker.storage.log_directory import DiskError, LogDirectory
+from floodmark.broker.testing.bugs import rules_for
 
 SIZE = len(batch(0).data)  # of a batch of one record, as these tests write them
 
@@ -268,7 +268,7 @@ def test_an_error_that_is_no_lack_of_room_says_what_it_is(tmp_path: Path,
     def broken(descriptor: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr("broker.storage.log_directory.os.fdatasync", broken)
+    monkeypatch.setattr("floodmark.broker.storage.log_directory.os.fdatasync", broken)
     with pytest.raises(DiskError, match=r"cannot fsync .*0\.log: Input/output error"):
         disk.log.flush()
     assert disk.log.recovery_point == 0

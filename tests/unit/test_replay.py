@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from harness.errors import FloodmarkError
-from harness.op import NEMESIS, Op, Send, Type
-from harness.saved_run import read_schedule, read_settings
-from harness.schedule import json_form
-from harness.schedule.entry import Entry, Schedule
-from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
-from harness.schedule.schedule_history import ScheduleHistory, read_schedule_history
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.op import NEMESIS, Op, Send, Type
+from floodmark.harness.saved_run import read_schedule, read_settings
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
+from floodmark.harness.schedule.schedule_history import ScheduleHistory, read_schedule_history
 
 MS = 1_000_000
 ABOUT: dict[str, Any] = {

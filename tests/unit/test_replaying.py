@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from harness.campaign.rates import wilson
-from harness.commands.rejudge import changes
-from harness.commands.reproduce import First, exit_code, sought_in
-from harness.errors import UsageError
-from harness.reports import reproduction_table
-from harness.reports.reproduction_table import Attempt
-from harness.run import Run
-from harness.schedule.entry import Entry
-from harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
-from harness.schedule.schedule_history import Acks, ScheduleHistory, Strike
+from floodmark.harness.campaign.rates import wilson
+from floodmark.harness.commands.rejudge import changes
+from floodmark.harness.commands.reproduce import First, exit_code, sought_in
+from floodmark.harness.errors import UsageError
+from floodmark.harness.reports import reproduction_table
+from floodmark.harness.reports.reproduction_table import Attempt
+from floodmark.harness.run import Run
+from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
+from floodmark.harness.schedule.schedule_history import Acks, ScheduleHistory, Strike
 
 MS = 1_000_000
 

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import pytest
 
-from broker.protocol import errors
-from broker.protocol.errors import IllegalEvent
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.errors import IllegalEvent
+from floodmark.broker.protocol.messages import (
     CONSUMER,
     Batch,
     EndOffsetAnswer,
@@ -34,8 +34,8 @@ from broker.protocol.messages import (
     Tick,
     Truncate,
 )
-from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
-from broker.testing.bugs import rules_for
+from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
+from floodmark.broker.testing.bugs import rules_for
 
 Effect = TypeVar("Effect")
 ALIVE = {1: 11, 2: 12, 3: 13}

@@ -9,10 +9,10 @@ import pytest
 from command_line import floodmark
 from judged_runs import judged
 
-from harness import catalog
-from harness.commands import report
-from harness.errors import FloodmarkError
-from harness.verdict import Finding, NotMade, Unknown, Verdict
+from floodmark.harness import catalog
+from floodmark.harness.commands import report
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
 LOST, FINE = "double-failover", "traced-and-in-order"
 
@@ -83,7 +83,7 @@ def test_a_page_that_cannot_be_made_is_a_remark(
     # Not by `floodmark`, which lets no bug of our own pass: this one is made.
     from click.testing import CliRunner
 
-    from harness.cli import main
+    from floodmark.harness.cli import main
 
     ran = CliRunner().invoke(main, ["check", str(folder)])
 

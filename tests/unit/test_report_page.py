@@ -14,13 +14,13 @@ from command_line import edit_lines, edit_run, floodmark
 from judged_runs import judged, judged_names
 from timed_runs import TimedRun
 
-from harness.campaign.cases import Case
-from harness.campaign.signatures import Signature
-from harness.commands.report import write_report
-from harness.reports import html as report_html
-from harness.reports.html.facts import facts_of
-from harness.reports.html.replica_log import ReplicaLog, stretches, without
-from harness.reports.html.spans import spans_of
+from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.commands.report import write_report
+from floodmark.harness.reports import html as report_html
+from floodmark.harness.reports.html.facts import facts_of
+from floodmark.harness.reports.html.replica_log import ReplicaLog, stretches, without
+from floodmark.harness.reports.html.spans import spans_of
 
 LOST = "double-failover"
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"

@@ -11,11 +11,11 @@ from xml.etree import ElementTree
 import pytest
 from command_line import floodmark
 
-from checkers.judge import report
-from harness import catalog
-from harness.commands import check
-from harness.reports.run_outcome import EXITS, LET_THROUGH, Ruling, ruling, summary
-from harness.verdict import Finding, Policy, Unknown, Verdict, worst
+from floodmark.checkers.judge import report
+from floodmark.harness import catalog
+from floodmark.harness.commands import check
+from floodmark.harness.reports.run_outcome import EXITS, LET_THROUGH, Ruling, ruling, summary
+from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict, worst
 
 BUG = Finding(name="lost-write", klass="bug", permitted_by=None, count=2)
 PERMITTED = Finding(name="duplicate", klass="permitted", permitted_by="retries", count=1)

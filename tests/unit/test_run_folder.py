@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from command_line import floodmark
 
-from harness.errors import FloodmarkError, UsageError
-from harness.run import Run, create, default_folder, link_latest, open_run, write_pieces
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.run import Run, create, default_folder, link_latest, open_run, write_pieces
 
 ABOUT = {"format": 1, "seed": 7}
 

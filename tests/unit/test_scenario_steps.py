@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from harness.schedule import json_form
-from nemesis.step_tokenizer import Refused
-from nemesis.steps import VERBS, entries
+from floodmark.harness.schedule import json_form
+from floodmark.nemesis.step_tokenizer import Refused
+from floodmark.nemesis.steps import VERBS, entries
 
 NODES, PARTITIONS = ("n1", "n2", "n3"), (0, 1)
 

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from harness import catalog
-from harness.commands.broker_questions import scenario_words
-from harness.commands.run import planned
-from harness.commands.scenario import rows_of
-from harness.commands.scenario_runs import Part, options_of
-from harness.errors import UsageError
-from harness.faults import FAULTS
-from harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
-from nemesis.active_faults import ActiveFaults
-from nemesis.expectations import Row, Words, differences
-from nemesis.scenario import Scenario, parse, shipped
+from floodmark.harness import catalog
+from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.commands.run import planned
+from floodmark.harness.commands.scenario import rows_of
+from floodmark.harness.commands.scenario_runs import Part, options_of
+from floodmark.harness.errors import UsageError
+from floodmark.harness.faults import FAULTS
+from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
+from floodmark.nemesis.active_faults import ActiveFaults
+from floodmark.nemesis.expectations import Row, Words, differences
+from floodmark.nemesis.scenario import Scenario, parse, shipped
 
 FILE = Path("mine.toml")
 KNOWN = Words(

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from schedule_runner_stand import HEALTHY, NODES, SPECS, Small, Stand, sent
 
-from harness.errors import FloodmarkError
-from harness.op import NEMESIS, Type
-from harness.schedule.entry import Entry
-from nemesis.compose import Composed, arsenal
-from nemesis.crash import Crash
-from nemesis.schedule_runner import ScheduleRunner
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.op import NEMESIS, Type
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.compose import Composed, arsenal
+from floodmark.nemesis.crash import Crash
+from floodmark.nemesis.schedule_runner import ScheduleRunner
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_two_nemeses_that_answer_one_f_are_a_mistake() -> None:
 
 def test_the_arsenal_is_what_the_cluster_can_suffer(tmp_path: Path) -> None:
     """The local cluster: everything."""
-    from harness.cluster.local.cluster import local_cluster
+    from floodmark.harness.cluster.local.cluster import local_cluster
 
     cluster = local_cluster(tmp_path, 3, rules="kip-320", bugs=(), config={}, links="proxied")
 

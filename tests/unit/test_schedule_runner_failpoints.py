@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from schedule_runner_stand import HEALTHY, Stand, sent
 
-from harness.op import NEMESIS, Intent, Type
-from harness.protocols import Met
-from harness.schedule.entry import Entry
+from floodmark.harness.op import NEMESIS, Intent, Type
+from floodmark.harness.protocols import Met
+from floodmark.harness.schedule.entry import Entry
 
 POINT = {"name": "F.truncated", "action": "hold", "partition": 0}
 CRASH = {"name": "F.truncated", "action": "crash"}

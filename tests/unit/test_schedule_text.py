@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
-from harness.schedule.entry import Entry
-from harness.schedule.json_form import load, read, write
+from floodmark.harness.errors import UsageError
+from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.json_form import load, read, write
 
 NODES = ("n1", "n2", "n3")
 STATE = {"at": "state", "partition": 0, "replica": "n3", "field": "hw", "is": "<", "value": 4}

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.history import Recorder, read
-from harness.op import Intent, Op, Outcome, Send, Type
-from harness.phases.main_phase import ScriptedClients
-from harness.protocols import Session, Written
+from floodmark.harness.history import Recorder, read
+from floodmark.harness.op import Intent, Op, Outcome, Send, Type
+from floodmark.harness.phases.main_phase import ScriptedClients
+from floodmark.harness.protocols import Session, Written
 
 SENDS = (Send(partition=0, value=5),)
 

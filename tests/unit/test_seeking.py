@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.reports import line_search
-from harness.reports.line_search import Budget, LineFile
+from floodmark.harness.reports import line_search
+from floodmark.harness.reports.line_search import Budget, LineFile
 
 KEY = re.compile(rb"k(\d+) ")
 

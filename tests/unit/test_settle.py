@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.history import Recorder, read
-from harness.op import Intent, Outcome, Read, Type
-from harness.phases.settle import Reach, read_all, reading, uneven_replicas, what_moved
-from harness.protocols import PartitionSpec, PartitionView, ReplicaView, Session, View, Written
-from harness.reports.progress import line_of
-from harness.runner import Progress
+from floodmark.harness.history import Recorder, read
+from floodmark.harness.op import Intent, Outcome, Read, Type
+from floodmark.harness.phases.settle import Reach, read_all, reading, uneven_replicas, what_moved
+from floodmark.harness.protocols import PartitionSpec, PartitionView, ReplicaView, Session, View, Written
+from floodmark.harness.reports.progress import line_of
+from floodmark.harness.runner import Progress
 
 NODES = ("n1", "n2", "n3")
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)

@@ -12,10 +12,10 @@ import pytest
 from command_line import floodmark
 from pyspark import SparkContext
 
-from checkers.judge import far_files
-from checkers.spark import session, settings, spark_master
-from harness.errors import FloodmarkError, UsageError
-from harness.spark_options import HERE, ITS_OWN, Workers, workers
+from floodmark.checkers.judge import far_files
+from floodmark.checkers.spark import session, settings, spark_master
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.spark_options import HERE, ITS_OWN, Workers, workers
 
 # -- memory and cores ---------------------------------------------------------------------------------------
 
@@ -200,8 +200,9 @@ def test_no_java_is_a_sentence(java_home: Path, tmp_path: Path, monkeypatch: pyt
 def test_a_heap_that_cannot_be_had_is_a_sentence(tmp_path: Path, memory: str, told: str) -> None:
     """And the JVM's own words are not among the verdicts on standard output."""
     (tmp_path / "run.json").write_text('{"format":1,"nodes":["n1"],"partitions":{"0":{"replicas":["n1"]}}}')
-    ran = subprocess.run([sys.executable, "-m", "harness", "check", "--conf", f"spark.driver.memory={memory}",
-                          tmp_path], capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run([sys.executable, "-m", "floodmark.harness", "check",
+                          "--conf", f"spark.driver.memory={memory}", tmp_path],
+                         capture_output=True, text=True, timeout=120, check=False)
     assert (ran.returncode, ran.stdout) == (4, "")
     assert told in ran.stderr.splitlines()[-1]
     assert ran.stderr.splitlines()[-1].startswith("floodmark: Spark does not start with ")

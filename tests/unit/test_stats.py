@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from timed_runs import TimedRun
 
-from checkers.read.folder import open_folder
-from checkers.stats.measures import measured
-from checkers.stats.tables import KEPT
-from harness.errors import FloodmarkError
+from floodmark.checkers.read.folder import open_folder
+from floodmark.checkers.stats.measures import measured
+from floodmark.checkers.stats.tables import KEPT
+from floodmark.harness.errors import FloodmarkError
 
 Row = dict[str, Any]
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import PySparkException
 
-from checkers.stats import job
-from checkers.stats.job import Work
-from harness.errors import FloodmarkError
+from floodmark.checkers.stats import job
+from floodmark.checkers.stats.job import Work
+from floodmark.harness.errors import FloodmarkError
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, names: str, error: Exception) -> tuple[dict[int, str], int]:

@@ -7,7 +7,7 @@ import pytest
 from command_line import edit_lines
 from timed_runs import TimedRun, ns
 
-from checkers.stats.seen import seen
+from floodmark.checkers.stats.seen import seen
 
 RUN = (TimedRun(partitions=2).sent(1, 1, 3).sent(2, 2, 4, "fail", partition=1).sent(3, 2.5, 5, "info")
        .polled(4, 2, 6).sent(1, 7, None).sent(5, 7.5, 9).fault("kill", 5, 5.5, "n1"))  # fmt: skip

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from disk import Disk, batch
 
-from broker.protocol.messages import Batch
-from broker.wire.record_batch import parse_batches
+from floodmark.broker.protocol.messages import Batch
+from floodmark.broker.wire.record_batch import parse_batches
 
 SIZE = len(batch(0).data)  # of a batch of one record, as these tests write them
 

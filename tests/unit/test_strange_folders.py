@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from command_line import GOLDEN, edit_run, floodmark
 
-from checkers.read import history_twin
-from checkers.read.folder import Folder, open_folder
-from harness import parquet_dump, run
-from harness.errors import FloodmarkError, UsageError
-from harness.importers.jepsen_file import JepsenFile
-from harness.run_location import open_inside, read_inside
+from floodmark.checkers.read import history_twin
+from floodmark.checkers.read.folder import Folder, open_folder
+from floodmark.harness import parquet_dump, run
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.importers.jepsen_file import JepsenFile
+from floodmark.harness.run_location import open_inside, read_inside
 
 ALARM_S = 20.0
 LOST = "a-kill-loses-the-tail"
@@ -167,7 +167,7 @@ def test_more_than_may_be_is_told(tmp_path: Path) -> None:
 
 
 def test_a_run_json_and_replicas_without_end_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkers.read.folder.REPLICAS_BYTES_AT_MOST", 1 << 20)
+    monkeypatch.setattr("floodmark.checkers.read.folder.REPLICAS_BYTES_AT_MOST", 1 << 20)
     os.truncate(folder / "replicas.jsonl", (1 << 20) + 1)
     assert "replicas.jsonl: larger than 1 MiB" in reasons(open_folder(folder))
     monkeypatch.setattr(run, "ABOUT_BYTES_AT_MOST", 1 << 20)
@@ -210,7 +210,7 @@ def test_a_history_that_is_a_pipe_is_not_imported(tmp_path: Path) -> None:
 
 
 def test_a_schedule_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.schedule.json_form.BYTES_AT_MOST", 1 << 20)
+    monkeypatch.setattr("floodmark.harness.schedule.json_form.BYTES_AT_MOST", 1 << 20)
     answer = floodmark("run", "--schedule", "/dev/zero", "--out", tmp_path / "run")
     assert answer.code == 2
     assert "larger than 1 MiB" in answer.err

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from command_line import edit_lines, edit_run, floodmark, golden
 
-from broker.server import config
-from harness.cluster.broker_properties import property_line
-from harness.errors import UsageError
+from floodmark.broker.server import config
+from floodmark.harness.cluster.broker_properties import property_line
+from floodmark.harness.errors import UsageError
 
 NODES = ("n1", "n2", "n3")
 LOAD: dict[str, Any] = {"id": "00ff", "concurrency": 1, "rate": None, "duration_s": 1, "links": "direct"}

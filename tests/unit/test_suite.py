@@ -10,12 +10,18 @@ from typing import Any
 
 import pytest
 
-from harness import catalog
-from harness.commands import pytest_nemesis, pytest_support
-from harness.commands.pytest_support import ClusterUp, entries, judged_run, options_of, scenario_played
-from harness.errors import FloodmarkError, UsageError
-from harness.schedule.entry import ACTS
-from harness.verdict import Finding, Policy, Unknown, Verdict
+from floodmark.harness import catalog
+from floodmark.harness.commands import pytest_nemesis, pytest_support
+from floodmark.harness.commands.pytest_support import (
+    ClusterUp,
+    entries,
+    judged_run,
+    options_of,
+    scenario_played,
+)
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.schedule.entry import ACTS
+from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict
 
 KILL = {"f": "kill", "nodes": ["n1"]}
 
@@ -177,8 +183,10 @@ def test_a_nemesis_that_cannot_be_strikes_nothing(words: dict[str, Any], says: s
 
 def test_the_plugin_costs_nothing_before_it_is_used() -> None:
     loaded = subprocess.run(
-        [sys.executable, "-c", "import sys, pytest; before = set(sys.modules); import harness.pytest_plugin; "
+        [sys.executable, "-c",
+         "import sys, pytest; before = set(sys.modules); import floodmark.harness.pytest_plugin; "
          "print(*sorted(set(sys.modules) - before))"], capture_output=True, text=True, check=True)
-    assert {name for name in loaded.stdout.split() if "." not in name} <= {"harness", "datetime", "_datetime"}
-    assert {name for name in loaded.stdout.split() if name.startswith("harness")} == {
-        "harness", "harness.pytest_plugin"}
+    assert {name for name in loaded.stdout.split() if "." not in name} <= {
+        "floodmark", "datetime", "_datetime"}
+    assert {name for name in loaded.stdout.split() if name.startswith("floodmark")} == {
+        "floodmark", "floodmark.harness", "floodmark.harness.pytest_plugin"}

@@ -7,9 +7,9 @@ import pytest
 from disk import Disk
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from broker.protocol.messages import Batch
-from broker.storage.offsets_by_timestamp import MAX_TIMESTAMP, TimestampAndOffset, find_offset
-from broker.wire.record_batch import parse_batches
+from floodmark.broker.protocol.messages import Batch
+from floodmark.broker.storage.offsets_by_timestamp import MAX_TIMESTAMP, TimestampAndOffset, find_offset
+from floodmark.broker.wire.record_batch import parse_batches
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 

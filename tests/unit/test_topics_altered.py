@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from broker.protocol import errors
-from broker.protocol.controller import Controller, ControllerConfig
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.controller import Controller, ControllerConfig
+from floodmark.broker.protocol.messages import (
     AlterTopic,
     ControllerEffect,
     CreateTopic,
@@ -18,9 +18,9 @@ from broker.protocol.messages import (
     Register,
     TopicAnswer,
 )
-from broker.protocol.metadata import Metadata
-from broker.server.config import parse_config
-from broker.server.topic_configs import (
+from floodmark.broker.protocol.metadata import Metadata
+from floodmark.broker.server.config import parse_config
+from floodmark.broker.server.topic_configs import (
     DEFAULT,
     STATIC,
     TOPIC,
@@ -29,7 +29,7 @@ from broker.server.topic_configs import (
     describe_broker_configs,
     describe_topic_configs,
 )
-from broker.testing.trace_events import controller_lines
+from floodmark.broker.testing.trace_events import controller_lines
 
 NOW: dict[str, Any] = {"now_ms": 0, "token": 0}
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker.process_log import EXIT_BROKEN
-from broker.testing.failpoint_requests import FailpointSite
-from broker.testing.trace import Trace, latest_metadata_version
-from harness import trace
-from harness.errors import FloodmarkError
-from harness.trace import FIELDS, Feed, Merge, Raw
+from floodmark.broker.process_log import EXIT_BROKEN
+from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker.testing.trace import Trace, latest_metadata_version
+from floodmark.harness import trace
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.trace import FIELDS, Feed, Merge, Raw
 
 NAMES = {1: "n1", 2: "n2", 3: "n3", 100: "controller"}
 APPEND = {"event": "append", "epoch": 0, "leo": 1, "hw": 0, "role": "leader", "offset": 0, "count": 1,
@@ -209,7 +209,7 @@ def test_a_failpoint_is_told_with_what_is_known_of_it(tmp_path: Path) -> None:
 
 def test_a_process_that_ends_itself_says_so_last(tmp_path: Path) -> None:
     """A broken invariant, a disk that refuses: the trace has the reason."""
-    dies = "from broker import process_log; from broker.testing import trace\n"
+    dies = "from broker import process_log; from floodmark.broker.testing import trace\n"
     dies += "from pathlib import Path; import sys\n"
     dies += "trace.Trace(Path(sys.argv[1]), 1); process_log.halt_process('disk-refused', OSError('no'))"
     ended = subprocess.run(
@@ -222,7 +222,7 @@ def test_a_process_that_ends_itself_says_so_last(tmp_path: Path) -> None:
 
 def test_a_trace_that_cannot_be_written_ends_the_process(tmp_path: Path) -> None:
     """What nobody can check must not go on: here the disk is full."""
-    dies = "from broker.testing import trace; from pathlib import Path\n"
+    dies = "from floodmark.broker.testing import trace; from pathlib import Path\n"
     dies += "trace.Trace(Path('/dev/full'), 1).write_process_lines([{'event': 'start', 'clean': False}])"
     ended = subprocess.run([sys.executable, "-c", dies], capture_output=True, timeout=60, check=False)
     assert ended.returncode == EXIT_BROKEN

@@ -13,13 +13,13 @@ from folders import Tale
 from no_spark import NoSpark
 from txn_tales import began, ended
 
-from checkers.judge import two_passes
-from checkers.judge.report import as_json
-from checkers.judge.two_passes import Layout, judged_in_pieces
-from checkers.judge.whole_runs import RunWork
-from checkers.laws.unit import Unit
-from checkers.read import seqs
-from checkers.read.folder import open_folder
+from floodmark.checkers.judge import two_passes
+from floodmark.checkers.judge.report import as_json
+from floodmark.checkers.judge.two_passes import Layout, judged_in_pieces
+from floodmark.checkers.judge.whole_runs import RunWork
+from floodmark.checkers.laws.unit import Unit
+from floodmark.checkers.read import seqs
+from floodmark.checkers.read.folder import open_folder
 
 RANGE_BYTES = 4000
 GOLDEN = Path(__file__).parents[2] / "histories" / "golden"

@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from harness import catalog
-from harness.client.codec import Led, Told
-from harness.client.leaders import Leaders
-from harness.errors import UsageError
-from harness.op import Intent
-from harness.protocols import PartitionSpec, Workload, WorkloadSettings
-from harness.runner import first_free_value, spread
-from harness.schedule.entry import Entry
-from workloads.log import intents, reading_share
+from floodmark.harness import catalog
+from floodmark.harness.client.codec import Led, Told
+from floodmark.harness.client.leaders import Leaders
+from floodmark.harness.errors import UsageError
+from floodmark.harness.op import Intent
+from floodmark.harness.protocols import PartitionSpec, Workload, WorkloadSettings
+from floodmark.harness.runner import first_free_value, spread
+from floodmark.harness.schedule.entry import Entry
+from floodmark.workloads.log import intents, reading_share
 
 PARTITIONS = tuple(
     PartitionSpec(key=key, topic="log", partition=key, replicas=("n1", "n2", "n3")) for key in range(4))

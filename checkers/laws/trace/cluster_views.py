@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.laws.trace.so_far import (
+from floodmark.checkers.laws.trace.so_far import (
     Flags,
     Rows,
     as_of,
@@ -30,7 +30,7 @@ from checkers.laws.trace.so_far import (
     latest_row,
     numbers,
 )
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws.unit import Unit
 
 ANY_EPOCH = 2**63 - 1
 # A start that found more than the node had spoken of may have appended it in any epoch.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, groupby
 from typing import Any
 
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws.unit import Unit
 
 Key = tuple[int, int]  # run, partition
 Row = Mapping[str, Any]

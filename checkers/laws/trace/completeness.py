@@ -40,13 +40,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.laws import finding_names
-from checkers.laws.tables import FINDINGS
-from checkers.laws.trace.active_brokers import only_active
-from checkers.laws.trace.commits import Commits, commits_of
-from checkers.laws.trace.excuses import Case, Excuses, excuses_of
-from checkers.laws.trace.isr_times import isr_times_of
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.tables import FINDINGS
+from floodmark.checkers.laws.trace.active_brokers import only_active
+from floodmark.checkers.laws.trace.commits import Commits, commits_of
+from floodmark.checkers.laws.trace.excuses import Case, Excuses, excuses_of
+from floodmark.checkers.laws.trace.isr_times import isr_times_of
+from floodmark.checkers.laws.unit import Unit
 
 Key = tuple[int, int]  # run, partition
 Row = dict[str, Any]

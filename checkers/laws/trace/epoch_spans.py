@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws.unit import Unit
 
 _HIGHEST = (1 << 63) - 1
 

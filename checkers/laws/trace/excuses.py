@@ -14,8 +14,8 @@ from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from checkers.laws.permits import BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
+from floodmark.checkers.laws.unit import Unit
 
 Key = tuple[int, int]  # run, partition
 _MAYBE = {UNCLEAN: UNCLEAN_MAYBE, BUDGET: BUDGET_MAYBE}

@@ -9,7 +9,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws.unit import Unit
 
 Key = tuple[int, int]  # run, partition
 Time = tuple[int, int]

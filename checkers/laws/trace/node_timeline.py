@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.laws.trace.so_far import (
+from floodmark.checkers.laws.trace.so_far import (
     Flags,
     Rows,
     before,
@@ -26,7 +26,7 @@ from checkers.laws.trace.so_far import (
     nullable,
     numbers,
 )
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws.unit import Unit
 
 FAR = 1 << 60  # ns: later times are taken for this one where ticks are twice the time
 _RULING = "(t.event = 'elect' or (t.event = 'isr' and t.leo is null))"

@@ -21,9 +21,9 @@ controller has accepted, until it hears of a later word: its ISR covers the cont
 (VL's ReplicationQuorumSuperset).
 """
 
-from checkers.laws import finding_names
-from checkers.laws.trace.active_brokers import only_active
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.trace.active_brokers import only_active
+from floodmark.checkers.laws.unit import Unit
 
 
 def quorums(unit: Unit) -> None:

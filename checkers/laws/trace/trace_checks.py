@@ -9,8 +9,8 @@ two-leaders        the controller gives each epoch to one leader (any two lines 
 A finding is: of hw-regressed and epoch-regressed a line; of two-leaders an epoch.
 """
 
-from checkers.laws import finding_names
-from checkers.laws.unit import Unit
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.unit import Unit
 
 
 def trace_checks(unit: Unit) -> None:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.protocol import errors
-from broker.protocol.cluster_state import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.cluster_state import (
     Broker,
     ClusterState,
     Partition,
@@ -31,8 +31,8 @@ from broker.protocol.cluster_state import (
     topic_deleted_record,
     topic_record,
 )
-from broker.protocol.elections import elect_leader, elect_named_leader, remove_broker
-from broker.protocol.messages import (
+from floodmark.broker.protocol.elections import elect_leader, elect_named_leader, remove_broker
+from floodmark.broker.protocol.messages import (
     NO_LEADER,
     AllocateProducerIds,
     AlterPartition,
@@ -58,9 +58,9 @@ from broker.protocol.messages import (
     Tick,
     TopicAnswer,
 )
-from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo, build_metadata
-from broker.protocol.rules import KIP_320, Rules
-from broker.protocol.topic_placement import TopicDefaults, plan_partitions, plan_topic
+from floodmark.broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo, build_metadata
+from floodmark.broker.protocol.rules import KIP_320, Rules
+from floodmark.broker.protocol.topic_placement import TopicDefaults, plan_partitions, plan_topic
 
 __all__ = ["BrokerInfo", "Controller", "ControllerConfig", "Metadata", "PartitionInfo", "TopicInfo"]
 

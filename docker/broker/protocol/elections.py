@@ -12,9 +12,9 @@ Rules
 from collections.abc import Callable
 from dataclasses import replace
 
-from broker.protocol.cluster_state import Partition
-from broker.protocol.messages import NO_LEADER
-from broker.protocol.rules import Rules
+from floodmark.broker.protocol.cluster_state import Partition
+from floodmark.broker.protocol.messages import NO_LEADER
+from floodmark.broker.protocol.rules import Rules
 
 Active = Callable[[int], bool]
 

@@ -10,9 +10,9 @@ Rules
    has answered where the last epoch of this log ends in its own.
 """
 
-from broker.protocol import errors
-from broker.protocol.errors import IllegalEvent
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.errors import IllegalEvent
+from floodmark.broker.protocol.messages import (
     NO_EPOCH,
     NO_LEADER,
     Batch,
@@ -25,7 +25,7 @@ from broker.protocol.messages import (
     LogEndsRequest,
     LogEndsResponse,
 )
-from broker.protocol.replica_state import ReplicaState
+from floodmark.broker.protocol.replica_state import ReplicaState
 
 
 class Follower:

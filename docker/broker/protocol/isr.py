@@ -14,9 +14,9 @@ Rules
 
 from dataclasses import dataclass, replace
 
-from broker.protocol import errors
-from broker.protocol.messages import AlterPartitionResponse, ProposeIsr
-from broker.protocol.rules import Rules
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import AlterPartitionResponse, ProposeIsr
+from floodmark.broker.protocol.rules import Rules
 
 _MEMBER_REFUSED = frozenset({errors.INELIGIBLE_REPLICA, errors.OPERATION_NOT_ATTEMPTED})
 _EPOCH_REFUSED = frozenset(

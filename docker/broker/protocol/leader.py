@@ -11,9 +11,9 @@ Rules
 
 from bisect import insort
 
-from broker.protocol import errors
-from broker.protocol.isr import Isr
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.isr import Isr
+from floodmark.broker.protocol.messages import (
     CONSUMER,
     NO_EPOCH,
     AlterPartitionResponse,
@@ -30,8 +30,8 @@ from broker.protocol.messages import (
     ProduceAnswer,
     ProposeIsr,
 )
-from broker.protocol.producer_state_manager import BatchMetadata
-from broker.protocol.replica_state import DelayedProduce, ReplicaState
+from floodmark.broker.protocol.producer_state_manager import BatchMetadata
+from floodmark.broker.protocol.replica_state import DelayedProduce, ReplicaState
 
 NEVER_MS = -(2**62)  # caught up: never
 

@@ -14,7 +14,7 @@ Rules
 
 from collections.abc import Iterable
 
-from broker.protocol.messages import NO_EPOCH, EpochEnd
+from floodmark.broker.protocol.messages import NO_EPOCH, EpochEnd
 
 
 class LeaderEpochFileCache:

@@ -11,8 +11,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
-from broker.protocol.errors import IllegalEvent
-from broker.protocol.messages import NO_EPOCH, Batch
+from floodmark.broker.protocol.errors import IllegalEvent
+from floodmark.broker.protocol.messages import NO_EPOCH, Batch
 
 
 class Log:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.protocol.cluster_state import ClusterState, Topic
+from floodmark.broker.protocol.cluster_state import ClusterState, Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from broker.protocol import errors
-from broker.protocol.messages import Batch
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import Batch
 
 REMEMBERED_BATCHES = 5
 SEQUENCES = 2**31

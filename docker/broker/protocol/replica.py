@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from broker.protocol import errors
-from broker.protocol.errors import IllegalEvent
-from broker.protocol.follower import Follower
-from broker.protocol.leader import Leader
-from broker.protocol.leader_epoch_cache import LeaderEpochFileCache, rebuild_cache
-from broker.protocol.log import Log
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.errors import IllegalEvent
+from floodmark.broker.protocol.follower import Follower
+from floodmark.broker.protocol.leader import Leader
+from floodmark.broker.protocol.leader_epoch_cache import LeaderEpochFileCache, rebuild_cache
+from floodmark.broker.protocol.log import Log
+from floodmark.broker.protocol.messages import (
     CONSUMER,
     NO_EPOCH,
     NO_LEADER,
@@ -48,9 +48,9 @@ from broker.protocol.messages import (
     RoleChanged,
     Tick,
 )
-from broker.protocol.producer_state_manager import ProducerStateManager
-from broker.protocol.replica_state import ReplicaConfig, ReplicaState
-from broker.protocol.rules import Rules
+from floodmark.broker.protocol.producer_state_manager import ProducerStateManager
+from floodmark.broker.protocol.replica_state import ReplicaConfig, ReplicaState
+from floodmark.broker.protocol.rules import Rules
 
 __all__ = ["RecoveredState", "Replica", "ReplicaConfig"]
 

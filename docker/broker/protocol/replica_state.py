@@ -10,10 +10,10 @@ Rules
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker.protocol import errors
-from broker.protocol.leader_epoch_cache import LeaderEpochFileCache
-from broker.protocol.log import Log
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.leader_epoch_cache import LeaderEpochFileCache
+from floodmark.broker.protocol.log import Log
+from floodmark.broker.protocol.messages import (
     NO_EPOCH,
     NO_LEADER,
     Append,
@@ -24,8 +24,8 @@ from broker.protocol.messages import (
     SaveEpochs,
     Truncate,
 )
-from broker.protocol.producer_state_manager import ProducerStateManager
-from broker.protocol.rules import Rules
+from floodmark.broker.protocol.producer_state_manager import ProducerStateManager
+from floodmark.broker.protocol.rules import Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from broker.protocol import errors
-from broker.protocol.cluster_state import ClusterState, Partition, Topic
-from broker.protocol.messages import CreateAnswer, CreateTopic, GrowTopic, TopicAnswer
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.cluster_state import ClusterState, Partition, Topic
+from floodmark.broker.protocol.messages import CreateAnswer, CreateTopic, GrowTopic, TopicAnswer
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 USE_DEFAULT = -1

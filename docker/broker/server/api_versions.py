@@ -12,11 +12,11 @@ Rules
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from broker.protocol import errors
-from broker.protocol.messages import NO_LEADER
-from broker.protocol.metadata import Metadata, PartitionInfo
-from broker.wire import api_keys, codec
-from broker.wire.codec import error_code, make, response_parts
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import NO_LEADER
+from floodmark.broker.protocol.metadata import Metadata, PartitionInfo
+from floodmark.broker.wire import api_keys, codec
+from floodmark.broker.wire.codec import error_code, make, response_parts
 
 NO_TIME = codec.milliseconds(0)
 

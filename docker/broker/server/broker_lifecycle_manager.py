@@ -13,14 +13,14 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from broker.process_log import halt_process, log
-from broker.protocol import errors
-from broker.server.config import Config
-from broker.server.node_connection import NodeConnection, Unreachable
-from broker.testing.failpoint_requests import FailpointSite
-from broker.testing.failpoints import Failpoints
-from broker.wire.api_keys import BROKER_HEARTBEAT, BROKER_REGISTRATION
-from broker.wire.codec import make, request_parts
+from floodmark.broker.process_log import halt_process, log
+from floodmark.broker.protocol import errors
+from floodmark.broker.server.config import Config
+from floodmark.broker.server.node_connection import NodeConnection, Unreachable
+from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker.testing.failpoints import Failpoints
+from floodmark.broker.wire.api_keys import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from floodmark.broker.wire.codec import make, request_parts
 
 UNREGISTERED = -1
 _GONE = (errors.STALE_BROKER_EPOCH, errors.BROKER_ID_NOT_REGISTERED)

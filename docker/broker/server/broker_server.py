@@ -12,55 +12,55 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from broker.process_log import log
-from broker.protocol import errors
-from broker.protocol.messages import ProposeIsr
-from broker.protocol.metadata import Metadata
-from broker.server.api_versions import (
+from floodmark.broker.process_log import log
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import ProposeIsr
+from floodmark.broker.protocol.metadata import Metadata
+from floodmark.broker.server.api_versions import (
     OFFERED,
     is_served,
     write_api_versions_response,
     write_metadata_response,
 )
-from broker.server.broker_lifecycle_manager import UNREGISTERED, BrokerLifecycleManager
-from broker.server.config import Address, Config
-from broker.server.controller_client import AlterPartitionManager, ProducerIdManager
-from broker.server.controller_forwarder import ControllerForwarder
-from broker.server.describe_configs import describe_configs
-from broker.server.effect_runner import HostedPartition
-from broker.server.fetch_requests import DelayedFetch, FetchRequests, RequestedPartition
-from broker.server.group_requests import GroupRequests
-from broker.server.node_connection import NodeConnection, Unreachable
-from broker.server.offset_requests import (
+from floodmark.broker.server.broker_lifecycle_manager import UNREGISTERED, BrokerLifecycleManager
+from floodmark.broker.server.config import Address, Config
+from floodmark.broker.server.controller_client import AlterPartitionManager, ProducerIdManager
+from floodmark.broker.server.controller_forwarder import ControllerForwarder
+from floodmark.broker.server.describe_configs import describe_configs
+from floodmark.broker.server.effect_runner import HostedPartition
+from floodmark.broker.server.fetch_requests import DelayedFetch, FetchRequests, RequestedPartition
+from floodmark.broker.server.group_requests import GroupRequests
+from floodmark.broker.server.node_connection import NodeConnection, Unreachable
+from floodmark.broker.server.offset_requests import (
     handle_list_offsets,
     handle_offset_for_leader_epoch,
     requesting_replica,
 )
-from broker.server.produce_requests import handle_produce
-from broker.server.replica_fetcher import ReplicaFetcher, ReplicaFetcherManager
-from broker.server.replica_manager import ReplicaListeners, ReplicaManager, now_ms
-from broker.server.socket_server import Connection, SocketServer
-from broker.storage.checkpoint_files import (
+from floodmark.broker.server.produce_requests import handle_produce
+from floodmark.broker.server.replica_fetcher import ReplicaFetcher, ReplicaFetcherManager
+from floodmark.broker.server.replica_manager import ReplicaListeners, ReplicaManager, now_ms
+from floodmark.broker.server.socket_server import Connection, SocketServer
+from floodmark.broker.storage.checkpoint_files import (
     UNKNOWN_BROKER_EPOCH,
     ensure_meta_properties,
     take_clean_shutdown_marker,
     write_clean_shutdown_marker,
 )
-from broker.storage.log_directory import LogDirectory
-from broker.testing.bugs import rules_for
-from broker.testing.control_socket import ControlSocket
-from broker.testing.failpoint_requests import parse_arms
-from broker.testing.failpoints import Failpoints
-from broker.testing.trace import Trace
-from broker.wire import api_keys
-from broker.wire.codec import (
+from floodmark.broker.storage.log_directory import LogDirectory
+from floodmark.broker.testing.bugs import rules_for
+from floodmark.broker.testing.control_socket import ControlSocket
+from floodmark.broker.testing.failpoint_requests import parse_arms
+from floodmark.broker.testing.failpoints import Failpoints
+from floodmark.broker.testing.trace import Trace
+from floodmark.broker.wire import api_keys
+from floodmark.broker.wire.codec import (
     RequestHeader,
     WireError,
     read_request,
     read_request_header,
     write_response,
 )
-from broker.wire.leader_and_isr_codec import read_leader_and_isr, write_leader_and_isr_response
+from floodmark.broker.wire.leader_and_isr_codec import read_leader_and_isr, write_leader_and_isr_response
 
 CLUSTER_ID = "floodmark"
 _TICK_S = 0.025

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
-from broker.testing.bugs import rules_for
-from broker.testing.failpoint_requests import FailpointError, parse_arms, parse_failpoint_setting
+from floodmark.broker.testing.bugs import rules_for
+from floodmark.broker.testing.failpoint_requests import FailpointError, parse_arms, parse_failpoint_setting
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1

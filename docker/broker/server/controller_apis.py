@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker.protocol import errors
-from broker.protocol.messages import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import (
     AllocateProducerIds,
     AlterPartition,
     AlterTopic,
@@ -24,14 +24,14 @@ from broker.protocol.messages import (
     Heartbeat,
     Register,
 )
-from broker.protocol.metadata import Metadata, TopicInfo
-from broker.server.api_versions import NO_TIME, SERVED_BY_CONTROLLER, write_api_versions_response
-from broker.server.socket_server import Connection
-from broker.server.topic_configs import TOPIC_RESOURCE, alter_configs, check_topic_configs
-from broker.testing.failpoint_requests import FailpointSite
-from broker.testing.failpoints import Failpoints, Fate
-from broker.wire import api_keys
-from broker.wire.codec import (
+from floodmark.broker.protocol.metadata import Metadata, TopicInfo
+from floodmark.broker.server.api_versions import NO_TIME, SERVED_BY_CONTROLLER, write_api_versions_response
+from floodmark.broker.server.socket_server import Connection
+from floodmark.broker.server.topic_configs import TOPIC_RESOURCE, alter_configs, check_topic_configs
+from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker.testing.failpoints import Failpoints, Fate
+from floodmark.broker.wire import api_keys
+from floodmark.broker.wire.codec import (
     RequestHeader,
     WireError,
     error_code,

@@ -13,17 +13,17 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from broker.process_log import halt_process, log
-from broker.protocol import errors
-from broker.protocol.messages import AlterPartitionResponse, ProposeIsr
-from broker.server.config import Config
-from broker.server.effect_runner import HostedPartition
-from broker.server.node_connection import NodeConnection, Unreachable
-from broker.server.replica_manager import ReplicaManager, now_ms
-from broker.testing.failpoint_requests import FailpointSite
-from broker.testing.failpoints import Fate
-from broker.wire.api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
-from broker.wire.codec import make, request_parts
+from floodmark.broker.process_log import halt_process, log
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import AlterPartitionResponse, ProposeIsr
+from floodmark.broker.server.config import Config
+from floodmark.broker.server.effect_runner import HostedPartition
+from floodmark.broker.server.node_connection import NodeConnection, Unreachable
+from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
+from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker.testing.failpoints import Fate
+from floodmark.broker.wire.api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
+from floodmark.broker.wire.codec import make, request_parts
 
 _ALTER, _ALLOCATE = 3, 0
 _PAUSE_S = 0.05  # after a request that failed

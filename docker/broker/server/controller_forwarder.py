@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from broker.process_log import halt_process, log
-from broker.protocol import errors
-from broker.protocol.metadata import Metadata
-from broker.server.config import Config
-from broker.server.controller_client import ProducerIdManager
-from broker.server.group_requests import TRANSACTION_REFUSED, GroupRequests
-from broker.server.node_connection import NodeConnection, Unreachable
-from broker.server.socket_server import Connection
-from broker.wire.api_keys import (
+from floodmark.broker.process_log import halt_process, log
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.metadata import Metadata
+from floodmark.broker.server.config import Config
+from floodmark.broker.server.controller_client import ProducerIdManager
+from floodmark.broker.server.group_requests import TRANSACTION_REFUSED, GroupRequests
+from floodmark.broker.server.node_connection import NodeConnection, Unreachable
+from floodmark.broker.server.socket_server import Connection
+from floodmark.broker.wire.api_keys import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -27,7 +27,7 @@ from broker.wire.api_keys import (
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
 )
-from broker.wire.codec import (
+from floodmark.broker.wire.codec import (
     RequestHeader,
     convert_version,
     error_code,

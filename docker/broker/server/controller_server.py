@@ -14,10 +14,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from broker.process_log import halt_process, log
-from broker.protocol import errors
-from broker.protocol.controller import Controller, ControllerConfig
-from broker.protocol.messages import (
+from floodmark.broker.process_log import halt_process, log
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.controller import Controller, ControllerConfig
+from floodmark.broker.protocol.messages import (
     NO_LEADER,
     ControllerEvent,
     Elect,
@@ -26,19 +26,19 @@ from broker.protocol.messages import (
     Publish,
     Tick,
 )
-from broker.protocol.metadata import Metadata
-from broker.server.config import Config
-from broker.server.controller_apis import ControllerApis
-from broker.server.controller_clock import ControllerClock
-from broker.server.metadata_publisher import MetadataPublisher
-from broker.server.socket_server import SocketServer
-from broker.storage.controller_journal import Journal
-from broker.testing.bugs import rules_for
-from broker.testing.control_socket import ControlError, ControlSocket
-from broker.testing.failpoint_requests import parse_arms
-from broker.testing.failpoints import Failpoints
-from broker.testing.trace import Trace, latest_metadata_version
-from broker.testing.trace_events import controller_lines, missing_lines
+from floodmark.broker.protocol.metadata import Metadata
+from floodmark.broker.server.config import Config
+from floodmark.broker.server.controller_apis import ControllerApis
+from floodmark.broker.server.controller_clock import ControllerClock
+from floodmark.broker.server.metadata_publisher import MetadataPublisher
+from floodmark.broker.server.socket_server import SocketServer
+from floodmark.broker.storage.controller_journal import Journal
+from floodmark.broker.testing.bugs import rules_for
+from floodmark.broker.testing.control_socket import ControlError, ControlSocket
+from floodmark.broker.testing.failpoint_requests import parse_arms
+from floodmark.broker.testing.failpoints import Failpoints
+from floodmark.broker.testing.trace import Trace, latest_metadata_version
+from floodmark.broker.testing.trace_events import controller_lines, missing_lines
 
 _TICK_S = 0.025
 _TICK_LATE_MS = 200  # a tick later than this: we were away

@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from broker.protocol import errors
-from broker.protocol.metadata import Metadata
-from broker.server.config import Config
-from broker.server.topic_configs import (
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.metadata import Metadata
+from floodmark.broker.server.config import Config
+from floodmark.broker.server.topic_configs import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     DescribedConfig,
     describe_broker_configs,
     describe_topic_configs,
 )
-from broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
+from floodmark.broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
 
 
 def describe_configs(request: Any, head: RequestHeader, metadata: Metadata, config: Config) -> Any:

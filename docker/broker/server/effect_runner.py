@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from broker.process_log import halt_process, log
-from broker.protocol.messages import (
+from floodmark.broker.process_log import halt_process, log
+from floodmark.broker.protocol.messages import (
     Append,
     Fetch,
     ReplicaEffect,
@@ -31,13 +31,13 @@ from broker.protocol.messages import (
     Tick,
     Truncate,
 )
-from broker.protocol.replica import Replica
-from broker.storage.local_log import LocalLog
-from broker.testing.failpoint_requests import FailpointSite
-from broker.testing.failpoint_sites import Stop, find_stops
-from broker.testing.failpoints import Failpoints, Fate
-from broker.testing.trace import Trace
-from broker.testing.trace_events import replica_lines, take_snapshot
+from floodmark.broker.protocol.replica import Replica
+from floodmark.broker.storage.local_log import LocalLog
+from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker.testing.failpoint_sites import Stop, find_stops
+from floodmark.broker.testing.failpoints import Failpoints, Fate
+from floodmark.broker.testing.trace import Trace
+from floodmark.broker.testing.trace_events import replica_lines, take_snapshot
 
 Key = tuple[str, int]  # topic, partition
 _BEFORE_THEIR_LINES = (Truncate, Reset, SaveEpochs)  # on disk before the trace has their lines

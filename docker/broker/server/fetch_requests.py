@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.process_log import halt_process
-from broker.protocol import errors
-from broker.protocol.messages import CONSUMER, Fetch, FetchAnswer
-from broker.protocol.purgatory import DelayedFetchPurgatory
-from broker.server.effect_runner import HostedPartition, Key
-from broker.server.replica_manager import ReplicaManager, now_ms
-from broker.server.socket_server import Connection
-from broker.wire.codec import RequestHeader
-from broker.wire.fast_codec import FetchedPartition, write_fetch_response
+from floodmark.broker.process_log import halt_process
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import CONSUMER, Fetch, FetchAnswer
+from floodmark.broker.protocol.purgatory import DelayedFetchPurgatory
+from floodmark.broker.server.effect_runner import HostedPartition, Key
+from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
+from floodmark.broker.server.socket_server import Connection
+from floodmark.broker.wire.codec import RequestHeader
+from floodmark.broker.wire.fast_codec import FetchedPartition, write_fetch_response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ Rules
 from collections.abc import Callable
 from functools import partial
 
-from broker.protocol.messages import EndOffsetRequest, FollowerRequest, LogEndsRequest
-from broker.server.effect_runner import HostedPartition, Key
-from broker.testing.failpoint_requests import FailpointSite
-from broker.testing.failpoints import Failpoints, Fate
+from floodmark.broker.protocol.messages import EndOffsetRequest, FollowerRequest, LogEndsRequest
+from floodmark.broker.server.effect_runner import HostedPartition, Key
+from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker.testing.failpoints import Failpoints, Fate
 
 
 class FetcherFailpoints:

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from broker.process_log import halt_process
-from broker.protocol.messages import (
+from floodmark.broker.process_log import halt_process
+from floodmark.broker.protocol.messages import (
     NO_EPOCH,
     EndOffsetRequest,
     EndOffsetResponse,
@@ -20,14 +20,14 @@ from broker.protocol.messages import (
     LogEndsRequest,
     LogEndsResponse,
 )
-from broker.protocol.rules import Rules
-from broker.server.config import Config
-from broker.server.effect_runner import HostedPartition, Key
-from broker.server.node_connection import NodeConnection, Unreachable
-from broker.server.replica_manager import ReplicaManager, now_ms
-from broker.storage.offsets_by_timestamp import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from broker.wire.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from broker.wire.codec import make, request_parts
+from floodmark.broker.protocol.rules import Rules
+from floodmark.broker.server.config import Config
+from floodmark.broker.server.effect_runner import HostedPartition, Key
+from floodmark.broker.server.node_connection import NodeConnection, Unreachable
+from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
+from floodmark.broker.storage.offsets_by_timestamp import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from floodmark.broker.wire.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from floodmark.broker.wire.codec import make, request_parts
 
 _LINES_MAX = 8
 OffsetRequest = EndOffsetRequest | LogEndsRequest

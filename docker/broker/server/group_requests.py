@@ -13,11 +13,11 @@ Rules
 from collections.abc import Callable
 from typing import Any
 
-from broker.process_log import log
-from broker.protocol import errors
-from broker.server.config import Config
-from broker.wire import api_keys
-from broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
+from floodmark.broker.process_log import log
+from floodmark.broker.protocol import errors
+from floodmark.broker.server.config import Config
+from floodmark.broker.wire import api_keys
+from floodmark.broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
 
 GROUP_REFUSED = errors.GROUP_AUTHORIZATION_FAILED
 TRANSACTION_REFUSED = errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

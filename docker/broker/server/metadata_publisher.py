@@ -13,15 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from broker.process_log import halt_process, log
-from broker.protocol import errors
-from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo
-from broker.server.config import Config
-from broker.server.node_connection import NodeConnection, Unreachable
-from broker.testing.failpoint_requests import CarriedEpochs, FailpointSite
-from broker.testing.failpoints import Failpoints, Fate
-from broker.wire.codec import WireError
-from broker.wire.leader_and_isr_codec import read_leader_and_isr_response, write_leader_and_isr
+from floodmark.broker.process_log import halt_process, log
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo
+from floodmark.broker.server.config import Config
+from floodmark.broker.server.node_connection import NodeConnection, Unreachable
+from floodmark.broker.testing.failpoint_requests import CarriedEpochs, FailpointSite
+from floodmark.broker.testing.failpoints import Failpoints, Fate
+from floodmark.broker.wire.codec import WireError
+from floodmark.broker.wire.leader_and_isr_codec import read_leader_and_isr_response, write_leader_and_isr
 
 _AGAIN_S = 0.05  # after a refusal
 _AGAIN_S_MAX = 0.5  # after the last of several that did not get through

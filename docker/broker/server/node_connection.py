@@ -12,8 +12,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from broker.server.config import Address
-from broker.wire.codec import WireError, read_response, write_request
+from floodmark.broker.server.config import Address
+from floodmark.broker.wire.codec import WireError, read_response, write_request
 
 _SIZE = struct.Struct(">i")
 _ANSWER_BYTES_MAX = 1 << 30

@@ -9,20 +9,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.process_log import halt_process
-from broker.protocol import errors
-from broker.protocol.messages import CONSUMER, ListOffsets, OffsetsForLeaderEpoch
-from broker.server.effect_runner import HostedPartition
-from broker.server.replica_manager import ReplicaManager, now_ms
-from broker.server.socket_server import Connection
-from broker.storage.offsets_by_timestamp import (
+from floodmark.broker.process_log import halt_process
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import CONSUMER, ListOffsets, OffsetsForLeaderEpoch
+from floodmark.broker.server.effect_runner import HostedPartition
+from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
+from floodmark.broker.server.socket_server import Connection
+from floodmark.broker.storage.offsets_by_timestamp import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     find_offset,
 )
-from broker.wire.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from broker.wire.codec import (
+from floodmark.broker.wire.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from floodmark.broker.wire.codec import (
     RequestHeader,
     error_code,
     make,

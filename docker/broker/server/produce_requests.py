@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.protocol import errors
-from broker.protocol.messages import Batch, Produce
-from broker.server.effect_runner import HostedPartition
-from broker.server.replica_manager import ReplicaManager, now_ms
-from broker.server.socket_server import Connection
-from broker.wire.codec import RequestHeader, read_request
-from broker.wire.fast_codec import write_produce_response
-from broker.wire.record_batch import HEADER_BYTES, MAGIC, BatchTooLarge, CorruptBatch, parse_batches
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import Batch, Produce
+from floodmark.broker.server.effect_runner import HostedPartition
+from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
+from floodmark.broker.server.socket_server import Connection
+from floodmark.broker.wire.codec import RequestHeader, read_request
+from floodmark.broker.wire.fast_codec import write_produce_response
+from floodmark.broker.wire.record_batch import HEADER_BYTES, MAGIC, BatchTooLarge, CorruptBatch, parse_batches
 
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # of the attributes the low byte
 _CODEC, _ZSTD, _TRANSACTIONAL, _CONTROL = 0x07, 4, 0x10, 0x20

@@ -15,18 +15,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.process_log import halt_process, log
-from broker.protocol import errors
-from broker.protocol.messages import Batch, EpochEnd, FetchRequest, FetchResponse, FollowerRequest
-from broker.server.config import Config
-from broker.server.effect_runner import HostedPartition, Key
-from broker.server.fetcher_failpoints import FetcherFailpoints
-from broker.server.follower_offset_requests import FollowerOffsetRequests, epoch_to_send
-from broker.server.node_connection import NodeConnection, Unreachable
-from broker.server.replica_manager import ReplicaManager, now_ms
-from broker.wire.api_keys import FETCH
-from broker.wire.fast_codec import FOLLOWER_FETCH_VERSION, FetchPartition, write_follower_fetch
-from broker.wire.record_batch import CorruptBatch, parse_batches
+from floodmark.broker.process_log import halt_process, log
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import Batch, EpochEnd, FetchRequest, FetchResponse, FollowerRequest
+from floodmark.broker.server.config import Config
+from floodmark.broker.server.effect_runner import HostedPartition, Key
+from floodmark.broker.server.fetcher_failpoints import FetcherFailpoints
+from floodmark.broker.server.follower_offset_requests import FollowerOffsetRequests, epoch_to_send
+from floodmark.broker.server.node_connection import NodeConnection, Unreachable
+from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
+from floodmark.broker.wire.api_keys import FETCH
+from floodmark.broker.wire.fast_codec import FOLLOWER_FETCH_VERSION, FetchPartition, write_follower_fetch
+from floodmark.broker.wire.record_batch import CorruptBatch, parse_batches
 
 _RESPONSE_BYTES_MAX = 10 << 20  # replica.fetch.response.max.bytes
 _OFFSET_REQUESTS_S = 0.05  # a fetch waits so long for those that first ask something else, to go together

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from broker.process_log import halt_process, log
-from broker.protocol.messages import (
+from floodmark.broker.process_log import halt_process, log
+from floodmark.broker.protocol.messages import (
     NO_LEADER,
     Append,
     EndOffsetAnswer,
@@ -31,12 +31,12 @@ from broker.protocol.messages import (
     Tick,
     Truncate,
 )
-from broker.protocol.metadata import Metadata, TopicInfo
-from broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
-from broker.protocol.rules import Rules
-from broker.server.config import LONG_MAX, Config
-from broker.server.effect_runner import EffectHandlers, EffectRunner, HostedPartition, Key
-from broker.storage.checkpoint_files import (
+from floodmark.broker.protocol.metadata import Metadata, TopicInfo
+from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
+from floodmark.broker.protocol.rules import Rules
+from floodmark.broker.server.config import LONG_MAX, Config
+from floodmark.broker.server.effect_runner import EffectHandlers, EffectRunner, HostedPartition, Key
+from floodmark.broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
@@ -44,12 +44,17 @@ from broker.storage.checkpoint_files import (
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
-from broker.storage.local_log import LocalLog
-from broker.storage.log_directory import LogDirectory
-from broker.testing.failpoint_requests import FailpointSite
-from broker.testing.failpoints import Failpoints
-from broker.testing.trace import Trace
-from broker.testing.trace_events import RecoveredLogSummary, checkpoint_line, start_lines, take_snapshot
+from floodmark.broker.storage.local_log import LocalLog
+from floodmark.broker.storage.log_directory import LogDirectory
+from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker.testing.failpoints import Failpoints
+from floodmark.broker.testing.trace import Trace
+from floodmark.broker.testing.trace_events import (
+    RecoveredLogSummary,
+    checkpoint_line,
+    start_lines,
+    take_snapshot,
+)
 
 CLOSE_DELETED_AFTER_MS = 60_000  # as long as Kafka keeps the files of a deleted topic
 MIN_INSYNC, FLUSH_MESSAGES, SEGMENT_BYTES = "min.insync.replicas", "flush.messages", "segment.bytes"

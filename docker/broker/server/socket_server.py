@@ -11,8 +11,8 @@ import asyncio
 import struct
 from collections.abc import Callable
 
-from broker.process_log import halt_process, log
-from broker.wire.codec import WireError
+from floodmark.broker.process_log import halt_process, log
+from floodmark.broker.wire.codec import WireError
 
 _SIZE = struct.Struct(">i")
 _READ_AHEAD_BYTES = 1 << 20  # of requests behind the one in hand

@@ -10,8 +10,8 @@ Rules
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from broker.protocol import errors
-from broker.server.config import Config
+from floodmark.broker.protocol import errors
+from floodmark.broker.server.config import Config
 
 NUMERIC_CONFIGS = {  # topic config -> the broker's own of the same meaning
     "min.insync.replicas": "min.insync.replicas",

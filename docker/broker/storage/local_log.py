@@ -18,19 +18,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from broker.protocol.messages import Batch
-from broker.protocol.rules import Rules
-from broker.storage.checkpoint_files import (
+from floodmark.broker.protocol.messages import Batch
+from floodmark.broker.protocol.rules import Rules
+from floodmark.broker.storage.checkpoint_files import (
     EPOCHS,
     PARTITION_METADATA,
     ensure_partition_metadata,
     read_epoch_checkpoint,
     write_epoch_checkpoint,
 )
-from broker.storage.log_directory import DiskError, LogDirectory
-from broker.storage.log_recovery import DEFAULT_RULES, Epochs, mend_epochs, scan_segment
-from broker.storage.log_segment import LogSegment, segment_base_offset, segment_name
-from broker.wire.record_batch import stamp_batch
+from floodmark.broker.storage.log_directory import DiskError, LogDirectory
+from floodmark.broker.storage.log_recovery import DEFAULT_RULES, Epochs, mend_epochs, scan_segment
+from floodmark.broker.storage.log_segment import LogSegment, segment_base_offset, segment_name
+from floodmark.broker.wire.record_batch import stamp_batch
 
 DEFAULT_SEGMENT_BYTES = 1 << 30  # log.segment.bytes
 

@@ -26,7 +26,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from broker.storage.durability_side_file import DurabilitySideFile
+from floodmark.broker.storage.durability_side_file import DurabilitySideFile
 
 LOCK = ".lock"  # as Kafka has it
 _TMP = ".tmp"

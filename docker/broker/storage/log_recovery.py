@@ -12,10 +12,10 @@ import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from broker.protocol.leader_epoch_cache import rebuild_cache
-from broker.protocol.messages import Batch
-from broker.protocol.rules import KIP_320, Rules
-from broker.wire.record_batch import CorruptBatch, batch_end, read_frame, read_unverified_frame
+from floodmark.broker.protocol.leader_epoch_cache import rebuild_cache
+from floodmark.broker.protocol.messages import Batch
+from floodmark.broker.protocol.rules import KIP_320, Rules
+from floodmark.broker.wire.record_batch import CorruptBatch, batch_end, read_frame, read_unverified_frame
 
 DEFAULT_RULES = KIP_320  # of a log that is opened without naming its rules
 

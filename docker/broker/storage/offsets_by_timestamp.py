@@ -11,8 +11,8 @@ import zlib
 from dataclasses import dataclass
 from struct import Struct
 
-from broker.storage.local_log import LocalLog
-from broker.wire.record_batch import HEADER_BYTES
+from floodmark.broker.storage.local_log import LocalLog
+from floodmark.broker.wire.record_batch import HEADER_BYTES
 
 EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP = -2, -1, -3  # ListOffsets' timestamps that are none
 _HEAD = Struct(">q4xi5xhiqq")  # base offset, epoch, attributes, last offset delta, base and max timestamp

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from broker.protocol.rules import GENERATIONS, SWITCHES, Rules
+from floodmark.broker.protocol.rules import GENERATIONS, SWITCHES, Rules
 
 BUGS: Mapping[str, Mapping[str, object]] = {
     # truncation

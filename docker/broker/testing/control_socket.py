@@ -21,8 +21,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from broker.process_log import log
-from broker.testing.failpoints import Failpoints
+from floodmark.broker.process_log import log
+from floodmark.broker.testing.failpoints import Failpoints
 
 WAIT_S = 10.0
 _GLANCE_S = 0.02  # how often it is looked whether the loop stands still

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from broker.protocol.messages import (
+from floodmark.broker.protocol.messages import (
     Append,
     HwMoved,
     Produce,
@@ -20,8 +20,8 @@ from broker.protocol.messages import (
     SaveEpochs,
     Truncate,
 )
-from broker.protocol.replica import Replica
-from broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker.protocol.replica import Replica
+from floodmark.broker.testing.failpoint_requests import FailpointSite
 
 Line = Mapping[str, Any]
 

@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.process_log import log
-from broker.testing.failpoint_requests import (
+from floodmark.broker.process_log import log
+from floodmark.broker.testing.failpoint_requests import (
     BROKER,
     Arm,
     CarriedEpochs,

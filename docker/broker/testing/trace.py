@@ -18,8 +18,8 @@ from typing import Any
 
 import orjson
 
-from broker import process_log
-from broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker import process_log
+from floodmark.broker.testing.failpoint_requests import FailpointSite
 
 Line = Mapping[str, Any]
 # of a replica: leader epoch, LEO, HW; None where there is none

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from broker.protocol.cluster_state import ClusterState, Record
-from broker.protocol.messages import (
+from floodmark.broker.protocol.cluster_state import ClusterState, Record
+from floodmark.broker.protocol.messages import (
     CONSUMER,
     AlterPartition,
     Append,
@@ -46,8 +46,8 @@ from broker.protocol.messages import (
     Tick,
     Truncate,
 )
-from broker.protocol.metadata import Metadata, build_metadata
-from broker.protocol.replica import Replica
+from floodmark.broker.protocol.metadata import Metadata, build_metadata
+from floodmark.broker.protocol.replica import Replica
 
 Line = Mapping[str, Any]
 _ACKS = {-1: "all", 0: "0", 1: "1"}

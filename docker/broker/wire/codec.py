@@ -23,7 +23,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from broker.wire.frame_validation import InvalidFrame, make_readable
+from floodmark.broker.wire.frame_validation import InvalidFrame, make_readable
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 

@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker.protocol.messages import EpochEnd
-from broker.wire.api_keys import FETCH
-from broker.wire.codec import frame_request, frame_response
-from broker.wire.frame_validation import write_varint
+from floodmark.broker.protocol.messages import EpochEnd
+from floodmark.broker.wire.api_keys import FETCH
+from floodmark.broker.wire.codec import frame_request, frame_response
+from floodmark.broker.wire.frame_validation import write_varint
 
 _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")

@@ -4,9 +4,9 @@ incarnation of one broker."""
 import json
 from typing import Any
 
-from broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
-from broker.wire.api_keys import LEADER_AND_ISR, LEADER_AND_ISR_VERSION
-from broker.wire.codec import RequestHeader, WireError, frame_request, frame_response
+from floodmark.broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo, TopicInfo
+from floodmark.broker.wire.api_keys import LEADER_AND_ISR, LEADER_AND_ISR_VERSION
+from floodmark.broker.wire.codec import RequestHeader, WireError, frame_request, frame_response
 
 
 def write_leader_and_isr(correlation: int, broker: int, broker_epoch: int, metadata: Metadata) -> bytes:

@@ -18,7 +18,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from broker.protocol.messages import Batch
+from floodmark.broker.protocol.messages import Batch
 
 HEADER_BYTES = 61
 LENGTH_END = 12  # base offset and length: what must be there to know how long a batch is

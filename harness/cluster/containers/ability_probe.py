@@ -26,9 +26,9 @@ from docker.errors import APIError
 from docker.types import LogConfig, Mount
 
 import docker
-from harness.cluster.containers.engine_client import address, engine_errors
-from harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster.containers.engine_client import address, engine_errors
+from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN
+from floodmark.harness.errors import FloodmarkError
 
 # What is looked for, in the order in which it is told.
 FOLDER = "folder"  # the harness's folders are seen in containers

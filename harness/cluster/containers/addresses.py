@@ -13,11 +13,11 @@ Rules
 
 from pathlib import Path
 
-from harness.cluster.broker_properties import CONTROLLER_ID, Address, ProcessAddresses
-from harness.cluster.containers.engine_resources import MOUNTED, EngineResources
-from harness.cluster.layout import Layout
-from harness.cluster.ports import HOST, Ports
-from harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.cluster.broker_properties import CONTROLLER_ID, Address, ProcessAddresses
+from floodmark.harness.cluster.containers.engine_resources import MOUNTED, EngineResources
+from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
 LISTENER = 9092
 CONTROL_SOCKET = 9090

@@ -11,8 +11,8 @@ import asyncio
 import os
 from pathlib import Path
 
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.errors import FloodmarkError
 
 RIGHT_MS = 900  # off by less is right: on a busy machine so much may pass between two looks
 # Nanoseconds as a process there sees them that preloads the library, and as one does that does not.

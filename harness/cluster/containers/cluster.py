@@ -13,21 +13,21 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from harness.cluster.broker_cluster import BrokerCluster
-from harness.cluster.containers import ability_probe, engine_client
-from harness.cluster.containers.addresses import lay_out
-from harness.cluster.containers.clocks import Clocks
-from harness.cluster.containers.disks import Volumes
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.cluster.containers.images import tools_image
-from harness.cluster.containers.memory_limits import MemoryLimits
-from harness.cluster.containers.network import Rules
-from harness.cluster.containers.pods import Pods
-from harness.cluster.hosts import House
-from harness.cluster.layout import node_names
-from harness.cluster.ports import Ports
-from harness.cluster.power_loss import Lost
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster.broker_cluster import BrokerCluster
+from floodmark.harness.cluster.containers import ability_probe, engine_client
+from floodmark.harness.cluster.containers.addresses import lay_out
+from floodmark.harness.cluster.containers.clocks import Clocks
+from floodmark.harness.cluster.containers.disks import Volumes
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.images import tools_image
+from floodmark.harness.cluster.containers.memory_limits import MemoryLimits
+from floodmark.harness.cluster.containers.network import Rules
+from floodmark.harness.cluster.containers.pods import Pods
+from floodmark.harness.cluster.hosts import House
+from floodmark.harness.cluster.layout import node_names
+from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.power_loss import Lost
+from floodmark.harness.errors import FloodmarkError
 
 Mend = Callable[[], Awaitable[list[str]]]
 

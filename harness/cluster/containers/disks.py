@@ -18,15 +18,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import log_damage, power_loss
-from harness.cluster.containers import archives
-from harness.cluster.containers.addresses import DATA
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.cluster.containers.loop_devices import Loops
-from harness.cluster.containers.pods import Pods
-from harness.cluster.waiting import wait_until
-from harness.errors import FloodmarkError
-from harness.protocols import CONTROLLER
+from floodmark.harness.cluster import log_damage, power_loss
+from floodmark.harness.cluster.containers import archives
+from floodmark.harness.cluster.containers.addresses import DATA
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.loop_devices import Loops
+from floodmark.harness.cluster.containers.pods import Pods
+from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CONTROLLER
 
 ANYWHERE = frozenset({"corrupt", "truncated"})
 OWN_DISK = frozenset({"full", "failing", "read-only"})

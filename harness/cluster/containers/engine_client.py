@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from docker.errors import APIError, DockerException
 
 import docker
-from harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError
 
 REQUEST_TIMEOUT_S = 60  # a start on a busy machine took 3 s; more than this is an engine that hangs
 OLDEST_API = (1, 41)  # of Docker 20.10, the oldest that was ever tried

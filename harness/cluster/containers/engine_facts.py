@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from docker.errors import DockerException
 
 import docker
-from harness.cluster.containers.engine_client import engine_errors
-from harness.cluster.containers.images import (
+from floodmark.harness.cluster.containers.engine_client import engine_errors
+from floodmark.harness.cluster.containers.images import (
     BASE_VARIABLE,
     OFFICIAL_BASE,
     found_base,

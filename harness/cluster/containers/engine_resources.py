@@ -31,11 +31,19 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import IPAMConfig, IPAMPool, LogConfig, Mount
 
 import docker
-from harness.cluster.containers import engine_client, images
-from harness.cluster.containers.sweep import KEEPER, LABEL, LABEL_ROLE, LABEL_RUN, Hook, remove_run, sweep
-from harness.cluster.waiting import wait_until
-from harness.errors import FloodmarkError
-from harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.cluster.containers import engine_client, images
+from floodmark.harness.cluster.containers.sweep import (
+    KEEPER,
+    LABEL,
+    LABEL_ROLE,
+    LABEL_RUN,
+    Hook,
+    remove_run,
+    sweep,
+)
+from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
 IN_IMAGE = "10001:10001"  # the image's own user
 MOUNTED = "/floodmark"  # FOLDER/work, in every container

@@ -30,8 +30,8 @@ from pathlib import Path
 from docker.errors import DockerException, ImageNotFound
 
 import docker
-from harness.cluster.containers.engine_client import address, engine_errors
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster.containers.engine_client import address, engine_errors
+from floodmark.harness.errors import FloodmarkError
 
 OFFICIAL_BASE = "python:3.11-slim-bookworm"
 STAND_IN_BASE = "floodmark-base:1"  # made by docker/base.sh
@@ -60,7 +60,7 @@ def broker_image(client: docker.DockerClient, say: Say) -> str:
 
 def context_folder() -> Path:
     """docker/, beside the installed package `broker`. FloodmarkError where only the package is there."""
-    found = importlib.util.find_spec("broker")
+    found = importlib.util.find_spec("floodmark.broker")
     places = list(found.submodule_search_locations or ()) if found else []
     for place in places:
         folder = Path(place).resolve().parent

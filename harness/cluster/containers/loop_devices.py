@@ -19,9 +19,9 @@ from docker.errors import ContainerError, NotFound
 from docker.types import LogConfig
 
 import docker
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.cluster.waiting import wait_until
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.errors import FloodmarkError
 
 DISK_BYTES = 2 << 30  # sparse: what is not written takes no room
 TOOLS = "floodmark-tools"  # the image, without its tag

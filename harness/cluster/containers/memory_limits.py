@@ -16,8 +16,8 @@ from typing import Any
 
 from docker.errors import APIError
 
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.errors import FloodmarkError
 
 WHY = "memory limit"
 LEAST_MB = 6  # Docker's own

@@ -15,12 +15,12 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.cluster.containers import packet_rules as packets
-from harness.cluster.containers.engine_resources import EngineResources
-from harness.cluster.containers.packet_rules import QUIET, NetworkFaults, Pair, WantedRules
-from harness.errors import FloodmarkError
-from harness.protocols import CLIENTS
-from harness.schedule.json_form import QUALITIES
+from floodmark.harness.cluster.containers import packet_rules as packets
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.packet_rules import QUIET, NetworkFaults, Pair, WantedRules
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CLIENTS
+from floodmark.harness.schedule.json_form import QUALITIES
 
 PROGRAM = ("sh", "/opt/floodmark/faults/network.sh")
 PROGRAM_S = 20.0  # it may start a queue's program and end another

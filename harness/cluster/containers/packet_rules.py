@@ -15,10 +15,10 @@ Rules
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from harness.cluster.containers.addresses import LISTENER
-from harness.errors import FloodmarkError
-from harness.protocols import CLIENTS
-from harness.schedule.json_form import QUALITIES
+from floodmark.harness.cluster.containers.addresses import LISTENER
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CLIENTS
+from floodmark.harness.schedule.json_form import QUALITIES
 
 Pair = tuple[str, str]  # (says, hears)
 Address = Callable[[str], str]  # a name's IPv4; CLIENTS': where published ports come from

@@ -29,14 +29,14 @@ from testcontainers.core.exceptions import ContainerConnectException
 from testcontainers.core.labels import create_labels
 
 import docker
-from harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER
-from harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources, all_of
-from harness.cluster.exit_reports import exit_report, log_tail
-from harness.cluster.hosts import FaultedExit, Foreseen, never_foreseen
-from harness.cluster.layout import Layout
-from harness.cluster.waiting import wait_until
-from harness.errors import FloodmarkError
-from harness.protocols import CONTROLLER
+from floodmark.harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER
+from floodmark.harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources, all_of
+from floodmark.harness.cluster.exit_reports import exit_report, log_tail
+from floodmark.harness.cluster.hosts import FaultedExit, Foreseen, never_foreseen
+from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CONTROLLER
 
 STOPPED_S = 10.0
 GONE_S = 20.0  # from a kill to the event that tells of the end: a busy engine once took 3 s
@@ -44,7 +44,7 @@ LAST_WORDS_LINES = 5
 STARVED = "the kernel killed it for want of memory"
 FAKETIME = "/opt/floodmark/libfaketime.so.1"
 # The log is appended to by the process itself: it is in the run's folder however the process ends.
-BEGIN = 'exec python -m broker --config "$1" >>"$2" 2>&1'
+BEGIN = 'exec python -m floodmark.broker --config "$1" >>"$2" 2>&1'
 EXITED_BY_SIGNAL = 128
 
 Step = Callable[[], Awaitable[None]]

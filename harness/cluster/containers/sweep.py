@@ -22,7 +22,7 @@ from typing import Any
 from docker.errors import APIError, DockerException, NotFound
 
 import docker
-from harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError
 
 LABEL = "org.floodmark"
 LABEL_RUN = "org.floodmark.run"

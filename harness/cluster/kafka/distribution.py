@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.cluster.kafka import jars
-from harness.errors import FloodmarkError, UsageError
+from floodmark.harness.cluster.kafka import jars
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 Form = Literal["zookeeper", "kraft"]
 Say = Callable[[str], None]

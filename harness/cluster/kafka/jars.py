@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from xml.etree import ElementTree
 
-from harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 Say = Callable[[str], None]
 

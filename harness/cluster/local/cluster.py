@@ -12,14 +12,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.cluster import control_client, power_loss
-from harness.cluster.broker_cluster import START_S, BrokerCluster
-from harness.cluster.hosts import FaultedExit, Foreseen, House, never_foreseen
-from harness.cluster.layout import LINKS, Layout, lay_out, node_names
-from harness.cluster.local.link_cuts import LinkCuts
-from harness.cluster.local.supervisor_client import SupervisedProcesses
-from harness.cluster.ports import Ports
-from harness.errors import FloodmarkError, UsageError
+from floodmark.harness.cluster import control_client, power_loss
+from floodmark.harness.cluster.broker_cluster import START_S, BrokerCluster
+from floodmark.harness.cluster.hosts import FaultedExit, Foreseen, House, never_foreseen
+from floodmark.harness.cluster.layout import LINKS, Layout, lay_out, node_names
+from floodmark.harness.cluster.local.link_cuts import LinkCuts
+from floodmark.harness.cluster.local.supervisor_client import SupervisedProcesses
+from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 CAN_BE_CUT = ("direct", "proxied")
 
@@ -70,12 +70,13 @@ class Processes:
         if self._layout.links:
             lines = await control_client.over(self._processes.links_socket(), "the links process")
             self.network.cutting = LinkCuts(lines)
-            argv = [sys.executable, "-P", "-m", "harness.cluster.local.link_proxies"]
+            argv = [sys.executable, "-P", "-m", "floodmark.harness.cluster.local.link_proxies"]
             await self._processes.spawn(LINKS, argv, self._layout.log_of(LINKS), links=True)
             await lines.ask("listen", timeout_s=START_S, links=self._layout.links_told())
 
     async def spawn(self, name: str) -> None:
-        argv = [sys.executable, "-P", "-m", "broker", "--config", str(self._layout.properties_of(name))]
+        config = str(self._layout.properties_of(name))
+        argv = [sys.executable, "-P", "-m", "floodmark.broker", "--config", config]
         await self._kept.spawn(name, argv, self._layout.log_of(name))
 
     async def kill(self, name: str) -> None:

@@ -5,7 +5,7 @@ Rule: cuts add up until the heal; a fault in force does not vanish because anoth
 
 from collections.abc import Mapping, Sequence
 
-from harness.cluster import control_client
+from floodmark.harness.cluster import control_client
 
 ASK_S = 10.0
 

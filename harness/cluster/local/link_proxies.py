@@ -1,6 +1,6 @@
 """Proxies every connection: a listening port for each ordered pair (dialer, listener), cut by direction.
 
-Run as `python -m harness.cluster.local.link_proxies`, a process of its own (in the harness's loop a
+Run as `python -m floodmark.harness.cluster.local.link_proxies`, a process of its own (in the harness's loop a
 stalled harness would stall replication). It takes orders as JSON lines on its standard input, a socket.
 
 Rules

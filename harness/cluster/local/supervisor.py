@@ -1,7 +1,7 @@
 """The parent process of brokers, controller and links: it sees to it that none outlives the harness.
 
-Run as `python -m harness.cluster.local.supervisor HARNESS_PID`, with one end of a socket pair as its
-standard input. It imports the standard library only: it must be up at once.
+Run as `python -m floodmark.harness.cluster.local.supervisor HARNESS_PID`, with one end of a socket pair as
+its standard input. It imports the standard library only: it must be up at once.
 
 Rules
 1. When the socket from the harness closes, or the harness is no longer our parent, every child is killed

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import control_client
-from harness.cluster.exit_reports import exit_report, log_tail
-from harness.cluster.hosts import Foreseen, never_foreseen
-from harness.errors import FloodmarkError
+from floodmark.harness.cluster import control_client
+from floodmark.harness.cluster.exit_reports import exit_report, log_tail
+from floodmark.harness.cluster.hosts import Foreseen, never_foreseen
+from floodmark.harness.errors import FloodmarkError
 
 ANSWER_S = 10.0
 LAST_WORDS_LINES = 5
@@ -63,7 +63,7 @@ class SupervisedProcesses:
         to_links, links_stdin = socket.socketpair()
         with its, links_stdin, log.open("ab") as errors:
             supervisor = subprocess.Popen(
-                [sys.executable, "-P", "-m", "harness.cluster.local.supervisor", str(os.getpid())],
+                [sys.executable, "-P", "-m", "floodmark.harness.cluster.local.supervisor", str(os.getpid())],
                 stdin=its.fileno(),
                 stdout=errors,
                 stderr=errors,

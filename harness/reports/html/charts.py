@@ -19,10 +19,10 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from harness.errors import FloodmarkError
-from harness.reports.html.elements import own
-from harness.reports.html.facts import RunFacts
-from harness.run import write_whole
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.reports.html.elements import own
+from floodmark.harness.reports.html.facts import RunFacts
+from floodmark.harness.run import write_whole
 
 LEFT = 92  # pixels for the names of lanes and axes
 LANE = 34

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness import catalog
-from harness.reports.html.lines import Line
-from harness.reports.run_files import fields_of
-from harness.run import Run
+from floodmark.harness import catalog
+from floodmark.harness.reports.html.lines import Line
+from floodmark.harness.reports.run_files import fields_of
+from floodmark.harness.run import Run
 
 OPS_AT_MOST = 500_000  # on a page; with more it would be too large to send
 BYTES_AT_MOST = 1 << 31

@@ -6,9 +6,9 @@ Pure.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.campaign.signatures import Signature
-from harness.commands.campaign_results import KNOWN, Cause, Cell
-from harness.reports.html.elements import Markup, text
+from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.commands.campaign_results import KNOWN, Cause, Cell
+from floodmark.harness.reports.html.elements import Markup, text
 
 Key = tuple[str, str]  # system, nemesis or scenario
 

@@ -6,8 +6,8 @@ Times are milliseconds of the run with three digits, so that a browser's numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.reports.html.facts import RunFacts
-from harness.reports.html.lines import items, text, whole
+from floodmark.harness.reports.html.facts import RunFacts
+from floodmark.harness.reports.html.lines import items, text, whole
 
 MARKS = 4_000
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 
 import orjson
 
-from harness.reports.safe_text import harmless
+from floodmark.harness.reports.safe_text import harmless
 
 PLAIN_BYTES = 20_000  # data above this is compressed
 BYTES_OF_A_NIGHT = 1_000_000  # that the page of a night has at most, whatever it found

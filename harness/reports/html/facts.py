@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.errors import FloodmarkError
-from harness.reports import verdict_text
-from harness.reports.case_names import case_name
-from harness.reports.finding_evidence import Gathering
-from harness.reports.html.clients import Clients, clients
-from harness.reports.html.lines import whole
-from harness.reports.html.reproduced import Standing, standing_of
-from harness.reports.html.spans import Span, spans_of
-from harness.reports.html.stories import final_story, focus_of, near_of, story
-from harness.reports.html.traced import Traced, traced
-from harness.reports.record_story import Course, course_of
-from harness.reports.run_outcome import Ruling, ruling
-from harness.reports.safe_text import harmless_data
-from harness.reports.saved_verdict import read_about, read_verdict
-from harness.reports.trace_text import TraceLine
-from harness.run import Run
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.case_names import case_name
+from floodmark.harness.reports.finding_evidence import Gathering
+from floodmark.harness.reports.html.clients import Clients, clients
+from floodmark.harness.reports.html.lines import whole
+from floodmark.harness.reports.html.reproduced import Standing, standing_of
+from floodmark.harness.reports.html.spans import Span, spans_of
+from floodmark.harness.reports.html.stories import final_story, focus_of, near_of, story
+from floodmark.harness.reports.html.traced import Traced, traced
+from floodmark.harness.reports.record_story import Course, course_of
+from floodmark.harness.reports.run_outcome import Ruling, ruling
+from floodmark.harness.reports.safe_text import harmless_data
+from floodmark.harness.reports.saved_verdict import read_about, read_verdict
+from floodmark.harness.reports.trace_text import TraceLine
+from floodmark.harness.run import Run
 
 STORIES = 6  # findings with a viewer of their own
 FINALS = 12

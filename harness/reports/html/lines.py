@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.reports.run_files import fields_of
-from harness.run import Run
+from floodmark.harness.reports.run_files import fields_of
+from floodmark.harness.run import Run
 
 BYTES_AT_MOST = 1 << 30
 LINE_BYTES = 1 << 24

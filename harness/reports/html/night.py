@@ -14,15 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.text.explain import EXPLANATIONS
-from harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
-from harness.campaign.journal import RECORDED, RunState, State
-from harness.campaign.ledger import Entry, Ledger
-from harness.campaign.quantities import brief_words, count_words, time_words
-from harness.campaign.rates import two_digits
-from harness.campaign.signatures import Signature
-from harness.campaign.trend import trend
-from harness.commands.campaign_results import (
+from floodmark.checkers.text.explain import EXPLANATIONS
+from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
+from floodmark.harness.campaign.journal import RECORDED, RunState, State
+from floodmark.harness.campaign.ledger import Entry, Ledger
+from floodmark.harness.campaign.quantities import brief_words, count_words, time_words
+from floodmark.harness.campaign.rates import two_digits
+from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.campaign.trend import trend
+from floodmark.harness.commands.campaign_results import (
     ABSENT,
     KNOWN,
     NEW,
@@ -34,12 +34,12 @@ from harness.commands.campaign_results import (
     totals_of,
     why_of,
 )
-from harness.commands.explain import in_short
-from harness.reports.html import coverage
-from harness.reports.html.elements import Markup, document, esc, table, text, typed
-from harness.reports.html.sparks import Rate, bar, scale_of, spark
-from harness.reports.phrases import PERMITS, many
-from harness.reports.safe_text import harmless
+from floodmark.harness.commands.explain import in_short
+from floodmark.harness.reports.html import coverage
+from floodmark.harness.reports.html.elements import Markup, document, esc, table, text, typed
+from floodmark.harness.reports.html.sparks import Rate, bar, scale_of, spark
+from floodmark.harness.reports.phrases import PERMITS, many
+from floodmark.harness.reports.safe_text import harmless
 
 ROWS = 60  # of a table of runs
 SIGNATURES = 200  # of a table of signatures

@@ -15,18 +15,18 @@ from collections.abc import Mapping, Sequence
 from string import Template
 from typing import Any
 
-from harness import __version__
-from harness.faults import FAULTS, MENDING, UNSEEN
-from harness.reports import verdict_text
-from harness.reports.html import charts
-from harness.reports.html.data import data_of, nodes_of
-from harness.reports.html.elements import block, document, esc, own, packed, table, typed
-from harness.reports.html.facts import Event, RunFacts, counted_elections
-from harness.reports.html.lines import whole
-from harness.reports.html.reproduced import Standing
-from harness.reports.phrases import PERMITS, many, seconds
-from harness.reports.safe_text import harmless
-from harness.verdict import BUG
+from floodmark.harness import __version__
+from floodmark.harness.faults import FAULTS, MENDING, UNSEEN
+from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.html import charts
+from floodmark.harness.reports.html.data import data_of, nodes_of
+from floodmark.harness.reports.html.elements import block, document, esc, own, packed, table, typed
+from floodmark.harness.reports.html.facts import Event, RunFacts, counted_elections
+from floodmark.harness.reports.html.lines import whole
+from floodmark.harness.reports.html.reproduced import Standing
+from floodmark.harness.reports.phrases import PERMITS, many, seconds
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.verdict import BUG
 
 UNBROKEN = 30  # letters: a line of a phone has more
 LONG = re.compile(r"(?<![\w.:])[1-9]\d{3,}(?![\w.:]|\.\d)")

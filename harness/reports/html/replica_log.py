@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.reports.html.lines import items, whole
+from floodmark.harness.reports.html.lines import items, whole
 
 Stretch = tuple[int, int, int]  # epoch, first offset, the offset behind the last
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.campaign import ledger
-from harness.campaign.journal import CampaignAt, State
-from harness.campaign.signatures import Signature
-from harness.errors import FloodmarkError
-from harness.reports.safe_text import harmless
+from floodmark.harness.campaign import ledger
+from floodmark.harness.campaign.journal import CampaignAt, State
+from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.reports.safe_text import harmless
 
 DAY = len("2026-11-20")
 

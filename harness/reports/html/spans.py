@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harness.faults import FAULTS, MENDING, UNSEEN, undoes
-from harness.reports.html.lines import Line, items, text, whole
+from floodmark.harness.faults import FAULTS, MENDING, UNSEEN, undoes
+from floodmark.harness.reports.html.lines import Line, items, text, whole
 
 DOWN = frozenset({"kill", "stop", "power_cut", "disk"})
 

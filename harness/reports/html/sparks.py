@@ -9,9 +9,9 @@ Rules
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.campaign.rates import wilson
-from harness.campaign.trend import Point
-from harness.reports.html.elements import Markup, text
+from floodmark.harness.campaign.rates import wilson
+from floodmark.harness.campaign.trend import Point
+from floodmark.harness.reports.html.elements import Markup, text
 
 BAR_WIDTH, BAR_HEIGHT = 120, 12
 LINE_WIDTH, LINE_HEIGHT = 104, 30

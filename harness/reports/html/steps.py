@@ -9,18 +9,18 @@ Rules
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from checkers.laws import finding_names as names
-from checkers.text.explain import EXPLANATIONS
-from checkers.text.semantics import FACTS
-from harness.op import Op
-from harness.reports.finding_evidence import Evidence
-from harness.reports.finding_narrative import facts_at_hand, meaning
-from harness.reports.html.lines import text, whole
-from harness.reports.html.spans import DOWN
-from harness.reports.html.traced import Shown
-from harness.reports.phrases import Record, fault_text, seconds
-from harness.reports.record_story import Course, began, short
-from harness.reports.trace_text import TraceLine, told
+from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.text.explain import EXPLANATIONS
+from floodmark.checkers.text.semantics import FACTS
+from floodmark.harness.op import Op
+from floodmark.harness.reports.finding_evidence import Evidence
+from floodmark.harness.reports.finding_narrative import facts_at_hand, meaning
+from floodmark.harness.reports.html.lines import text, whole
+from floodmark.harness.reports.html.spans import DOWN
+from floodmark.harness.reports.html.traced import Shown
+from floodmark.harness.reports.phrases import Record, fault_text, seconds
+from floodmark.harness.reports.record_story import Course, began, short
+from floodmark.harness.reports.trace_text import TraceLine, told
 
 STEPS, FEW = 8, 4
 CURES = {  # what the protocol has done since, by the step's event

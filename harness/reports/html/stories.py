@@ -11,17 +11,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.reports.finding_evidence import Evidence, leader_of, replicas_of
-from harness.reports.html.clients import Acked, Near
-from harness.reports.html.lines import Line, items, text, whole
-from harness.reports.html.replica_log import ReplicaLog
-from harness.reports.html.spans import DOWN
-from harness.reports.html.steps import Step, steps_of
-from harness.reports.html.traced import Focus, Shown
-from harness.reports.phrases import cut_text, seconds
-from harness.reports.record_story import Course
-from harness.reports.run_files import RunFiles, fields_of, place_of
-from harness.reports.trace_text import TraceLine, told
+from floodmark.harness.reports.finding_evidence import Evidence, leader_of, replicas_of
+from floodmark.harness.reports.html.clients import Acked, Near
+from floodmark.harness.reports.html.lines import Line, items, text, whole
+from floodmark.harness.reports.html.replica_log import ReplicaLog
+from floodmark.harness.reports.html.spans import DOWN
+from floodmark.harness.reports.html.steps import Step, steps_of
+from floodmark.harness.reports.html.traced import Focus, Shown
+from floodmark.harness.reports.phrases import cut_text, seconds
+from floodmark.harness.reports.record_story import Course
+from floodmark.harness.reports.run_files import RunFiles, fields_of, place_of
+from floodmark.harness.reports.trace_text import TraceLine, told
 
 Told = Mapping[str, Any]
 

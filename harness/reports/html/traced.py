@@ -14,9 +14,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.reports.html.lines import Line, Lines, text, whole
-from harness.reports.html.replica_log import ReplicaLog
-from harness.run import Run
+from floodmark.harness.reports.html.lines import Line, Lines, text, whole
+from floodmark.harness.reports.html.replica_log import ReplicaLog
+from floodmark.harness.run import Run
 
 # A line that may be read by its bytes: time, node, partition, event, LEO, HW. Names beyond these are parsed.
 _STATE = re.compile(

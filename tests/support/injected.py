@@ -53,7 +53,7 @@ def numbers_and_names(what: object) -> set[object]:
         return set(what["run"].to_pylist()) if "run" in what.column_names else set()
     if isinstance(what, Path):
         return {what.name, what.parent.name}
-    if isinstance(what, Mapping):
+    if isinstance(what, dict):
         keys = {what["run"]} if "run" in what else set(what)
         return keys.union(*map(numbers_and_names, what.values()))
     if isinstance(what, (list, tuple)):
@@ -96,7 +96,7 @@ def injected(stages: Mapping[str, set[object]], act: Act) -> Iterator[None]:
         for stage, run in stages.items():
             if stage not in families.values():
                 module, name = stage.rsplit(".", 1)
-                home = importlib.import_module(f"checkers.{module}")
+                home = importlib.import_module(f"floodmark.checkers.{module}")
                 broken = failing_on(run, getattr(home, name), stage, act)
                 mended.enter_context(patch.object(home, name, broken))
         yield
@@ -126,7 +126,7 @@ class Injection:
         """Into whatever runs while one of these functions does, each a task's, MODULE.FUNCTION."""
         for entry in entries:
             module, name = entry.rsplit(".", 1)
-            self.patch.setattr(f"checkers.{entry}", self.shipped(module, name))
+            self.patch.setattr(f"floodmark.checkers.{entry}", self.shipped(module, name))
 
     def shipped(self, module: str, name: str) -> Callable[..., Iterator[Any]]:
         broken, numbers, jvm, act = self.broken, self.numbers, self.jvm, self.act
@@ -138,7 +138,7 @@ class Injection:
                 act(stage)
 
             stages = {stage: {run, numbers[run]} for run, stage in broken.items() if run in numbers}
-            whole = getattr(importlib.import_module(f"checkers.{module}"), name)
+            whole = getattr(importlib.import_module(f"floodmark.checkers.{module}"), name)
             if f"whole {module}.{name}" in stages:
                 doing(f"whole {module}.{name}")
             with injected(stages, doing):

@@ -313,12 +313,12 @@ def test_requirements_are_what_the_broker_imports() -> None:
     pins = set(pinned(DOCKER / "requirements.txt"))
     imported = {
         name.split(".")[0]
-        for path in (DOCKER / "broker").glob("*.py")
+        for path in (DOCKER / "broker").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         for name in imports(node)
     }
 
-    assert imported - set(sys.stdlib_module_names) - {"broker"} == {"crc32c", "kio", "orjson"}
+    assert imported - set(sys.stdlib_module_names) - {"floodmark"} == {"crc32c", "kio", "orjson"}
     assert {pin.partition("==")[0] for pin in pins} == {"crc32c", "kio", "orjson", "typing_extensions"}
     assert pins <= set(pinned(DOCKER.parent / "constraints.txt"))
 

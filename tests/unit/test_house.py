@@ -84,7 +84,7 @@ def test_every_package_on_disk_is_installed() -> None:
     listed = set(config["options"]["packages"].split())
 
     on_disk = {
-        name_of(init.parent).replace("docker/", "").replace("/", ".")
+        "floodmark." + name_of(init.parent).replace("docker/", "").replace("/", ".")
         for folder in PRODUCT
         for init in (ROOT / folder).rglob("__init__.py")
     }

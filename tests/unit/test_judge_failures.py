@@ -64,7 +64,7 @@ PIECES_TASKS = tuple(
 PIECES_WORKER = (
     *READING, "judge.two_passes.read_range", "judge.two_passes.by_unit", "judge.two_passes.dealt",
     "judge.pieces.packed", "judge.pieces.unpacked", "judge.two_passes.joined", "judge.two_passes.pairing",
-    "judge.two_passes.repeats", "judge.two_passes.database", "judge.two_passes.answers",
+    "judge.two_passes.repeats", "judge.two_passes.answers",
     "judge.two_passes.worst", "judge.two_passes.unsearched", "judge.two_passes.sent_on",
     "judge.two_passes.seq_facts", "judge.two_passes.for_driver", "judge.two_passes.part_of",
     "judge.two_passes.tables_of_partitions", "judge.run_tables.partitions_of",
@@ -156,8 +156,9 @@ def test_unharmed_it_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     cut_up: list[int] = []
     whole = many_runs.judged_in_pieces
     monkeypatch.setattr(
-        many_runs, "judged_in_pieces", lambda spark, works: cut_up.append(len(works)) or whole(spark, works)
-    )
+        many_runs, "judged_in_pieces",
+        lambda spark, works, *more: cut_up.append(len(works)) or whole(spark, works, *more),
+    )  # fmt: skip
     assert floodmark("check", folder).code == 0
     assert cut_up == ([] if size == BAGS else [1])
     is_judged(folder)
@@ -191,7 +192,7 @@ def test_a_stage_fails_in_the_driver_on_a_run(
 @pytest.mark.parametrize("stage", [*DRIVER, *PIECES_DRIVER])
 def test_a_stage_fails_in_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     monkeypatch.setattr(bags, "BIG_BYTES", PIECES if stage in PIECES_DRIVER else BAGS)
-    monkeypatch.setattr(f"checkers.{stage}", failing)
+    monkeypatch.setattr(f"floodmark.checkers.{stage}", failing)
     refused(run_in(tmp_path / "run"), f"RuntimeError: {INJECTED}")
 
 

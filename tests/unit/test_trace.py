@@ -209,7 +209,7 @@ def test_a_failpoint_is_told_with_what_is_known_of_it(tmp_path: Path) -> None:
 
 def test_a_process_that_ends_itself_says_so_last(tmp_path: Path) -> None:
     """A broken invariant, a disk that refuses: the trace has the reason."""
-    dies = "from broker import process_log; from floodmark.broker.testing import trace\n"
+    dies = "from floodmark.broker import process_log; from floodmark.broker.testing import trace\n"
     dies += "from pathlib import Path; import sys\n"
     dies += "trace.Trace(Path(sys.argv[1]), 1); process_log.halt_process('disk-refused', OSError('no'))"
     ended = subprocess.run(

@@ -16,7 +16,7 @@ demo: setup  ## see Kafka's two historical disasters happen and be caught, and l
 	@$(BIN)/python -m floodmark.checkers.spark.jvm_cds
 
 test: setup  ## all tests that need neither Docker nor root, then what was left out
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not docker and not kafka" $(ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not docker and not kafka" $(ARGS)
 
 test-docker: setup  ## the tests that need a Docker engine: a running one, or (root, Debian) one installed and started for them
 	@docker/engine.sh run -- env FLOODMARK_ENGINE=1 $(BIN)/python -m pytest -q -m docker $(ARGS)

@@ -116,7 +116,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
             copy = shutil.copytree if place.is_dir() else shutil.copy
             copy(place, packages / top)
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, packages / Path(name).name)
+        shutil.copytree(ROOT / name, packages / "floodmark" / Path(name).name)
     with tarfile.open(folder / "floodmark-env.tar.gz", "w:gz", compresslevel=1) as archive:
         archive.add(folder / "env", ".")
     return folder

@@ -29,11 +29,11 @@ LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only when they are
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
-from floodmark.harness.cluster.containers.engine_resources import Lab
+from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.cluster import containers_cluster
 
 async def lab_only(folder):
-    lab = Lab(folder, ("n1",))
+    lab = EngineResources(folder, ("n1",))
     await lab.open()
     return lab.run
 

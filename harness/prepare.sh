@@ -45,7 +45,7 @@ stamp="$venv/.floodmark-$extra"
 if [ ! -f "$stamp" ] || [ setup.cfg -nt "$stamp" ] || [ constraints.txt -nt "$stamp" ]; then
   say "setting up $venv: the first time downloads about 450 MB of Spark; later runs are quick"
   [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-  "$venv/bin/python" -m pip install --disable-pip-version-check ${FLOODMARK_CONSTRAINTS:+-c "$FLOODMARK_CONSTRAINTS"} \
+  "$venv/bin/python" -m pip install --disable-pip-version-check -c constraints.txt \
     --editable ".[$extra]" >&2
   touch "$stamp"
 fi

@@ -15,6 +15,8 @@ from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import (
     Cluster,
     Judge,
+    MakeClient,
+    MakesClients,
     Measures,
     PartitionSpec,
     ScheduleRunner,
@@ -43,6 +45,7 @@ OFFERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.cluster:offers",
 }
 ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
+WIRE_CLIENTS = "floodmark.harness.client.client:wire_clients"
 JUDGE = "floodmark.checkers.judge.job:SparkJudge"
 MEASURE = "floodmark.checkers.stats.job:measure"
 SEEN = "floodmark.checkers.stats.seen:seen"
@@ -76,6 +79,14 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
     made: Cluster = _named("cluster", name, CLUSTERS)(
         folder, nodes, rules=rules, bugs=bugs, config=config, links=links,
         first_port=first_port, trace=trace)
+    return made
+
+
+def clients(cluster: Cluster) -> MakeClient:
+    """What makes clients of this cluster: its own, or those that speak Kafka's wire to its addresses."""
+    if isinstance(cluster, MakesClients):
+        return cluster.client
+    made: MakeClient = _load(WIRE_CLIENTS)(cluster.addresses)
     return made
 
 

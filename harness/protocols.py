@@ -5,13 +5,14 @@ which cluster can suffer what, and the catalogue offers only those. All waits in
 FloodmarkError saying what was waited for.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol, runtime_checkable
 
-from floodmark.harness.op import Intent, Op, Outcome
+from floodmark.harness.client.settings import ClientSettings
+from floodmark.harness.op import Intent, Op, Outcome, Send
 from floodmark.harness.run_location import Place
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.trace import Raw
@@ -306,6 +307,37 @@ class Written(Protocol):
     async def __call__(self) -> None: ...
 
 
+class LogClient(Protocol):
+    """One process's client: each request is tried once, and what is answered says what is known of it."""
+
+    @property
+    def over(self) -> bool: ...  # what it had read is no longer what the log holds: it asks nothing more
+    async def send(
+        self,
+        sends: tuple[Send, ...],
+        *,
+        node: str | None = None,
+        acks: str | None = None,
+        patience_s: float | None = None,
+    ) -> Outcome: ...  # all to one partition, in one batch
+    def assign(self, keys: Iterable[int]) -> None: ...  # one that is new is read from offset 0
+    def seek(self, keys: Iterable[int], offset: int) -> None: ...
+    async def poll(self, *, node: str | None = None) -> Outcome: ...
+    async def list_offsets(self, keys: Iterable[int], *, node: str | None = None) -> Outcome: ...
+    async def close(self) -> None: ...
+
+
+MakeClient = Callable[[ClientSettings, Random], LogClient]
+Addresses = Callable[[], Mapping[str, tuple[str, int]]]  # node -> (host, port), as Cluster gives them
+
+
+@runtime_checkable
+class MakesClients(Protocol):
+    """A cluster without addresses: its own clients alone reach it."""
+
+    def client(self, settings: ClientSettings, random: Random) -> LogClient: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSettings:
     """What a workload is made from."""
@@ -313,7 +345,8 @@ class WorkloadSettings:
     run_id: str  # 16 hex digits, in a header of every record of the run
     seed: int
     partitions: tuple[PartitionSpec, ...]
-    addresses: Callable[[], Mapping[str, tuple[str, int]]]  # node -> (host, port), as Cluster gives them
+    clients: MakeClient
+    addresses: Addresses | None  # None: nothing is reached by the wire, no library of Kafka's can be used
     acks: str  # all, 1 or 0
     concurrency: int  # processes at a time; process % concurrency is a process's place among them
     first_value: int  # values below are the schedule's

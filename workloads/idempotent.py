@@ -175,6 +175,7 @@ class IdempotentSession:
         return self._consumer
 
     def _bootstrap(self) -> str:
+        assert self._settings.addresses is not None, "the workload is made with addresses alone"
         return ",".join(f"{host}:{port}" for host, port in self._settings.addresses().values())
 
     def _close(self) -> None:
@@ -197,6 +198,9 @@ class IdempotentWorkload:
     name = NAME
 
     def __init__(self, settings: WorkloadSettings) -> None:
+        if settings.addresses is None:
+            raise UsageError("the idempotent workload speaks Kafka's wire through a library, and this "
+                             "cluster has no addresses: use --workload log")
         if settings.acks != "all":
             raise UsageError(f"the idempotent workload needs acks all, not {settings.acks}")
         self._settings = settings

@@ -11,7 +11,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from floodmark.harness.client.client import Client, ClientConfig
+from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.op import Intent, Outcome, Send, Type
 from floodmark.harness.protocols import Session, Workload, WorkloadSettings, Written
 
@@ -38,10 +38,9 @@ class LogSession:
         # A reader among others waits for a good piece; one who also writes would wait for itself.
         waits = not final and settings.concurrency >= _READERS_EVERY
         self._acks = "all" if final else settings.acks  # a probe is to be acked, whatever the load asks for
-        self._client = Client(ClientConfig(
+        self._client = settings.clients(ClientSettings(
             run_id=settings.run_id,
             keys={spec.key: (spec.topic, spec.partition) for spec in settings.partitions},
-            bootstrap=settings.addresses,
             acks=self._acks,
             fetch_max_bytes=_FINAL_FETCH_BYTES if final else _LOAD_FETCH_BYTES,
             fetch_wait_ms=_LOAD_FETCH_WAIT_MS if waits else _SHORT_FETCH_WAIT_MS,

@@ -19,28 +19,13 @@ from floodmark.harness.client import batch, classify, codec
 from floodmark.harness.client.connection import Connection, Lost, Unsent, connect
 from floodmark.harness.client.error_names import NONE, OFFSET_OUT_OF_RANGE, name_of
 from floodmark.harness.client.leaders import Leaders
+from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.op import Outcome, Read, Send, Type
 
 Address = tuple[str, int]
 ACKS = {"all": -1, "1": 1, "0": 0}
 _NO_LEADER = "LEADER_NOT_AVAILABLE"
 _UNSPOKEN = "UNSUPPORTED_VERSION"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
-    run_id: str
-    keys: Mapping[int, tuple[str, int]]  # the history's partition -> (topic, partition)
-    bootstrap: Callable[[], Mapping[str, Address]]  # node -> where clients reach it
-    acks: str = "all"
-    request_timeout_s: float = 1.5
-    produce_timeout_ms: int = 1000  # how long the leader waits for the ISR
-    connect_timeout_s: float = 0.5
-    metadata_timeout_s: float = 0.5
-    fetch_wait_ms: int = 200
-    fetch_min_bytes: int = 1
-    fetch_max_bytes: int = 32 << 10  # of one partition
-    pause_s: tuple[float, float] = (0.02, 0.4)  # after a definite failure: the first wait, the longest
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +41,7 @@ class _How:
     acks: str
     patience_s: float | None = None
 
-    def longer_s(self, config: ClientConfig) -> float:
+    def longer_s(self, config: ClientSettings) -> float:
         """How much longer than configured leader and client wait."""
         return 0.0 if self.patience_s is None else max(0.0, self.patience_s - config.request_timeout_s)
 
@@ -70,12 +55,14 @@ class _Part:
 
 
 class Client:
-    """random shuffles whom to ask for metadata and spreads the waits; now_ms stamps records."""
+    """bootstrap: node -> where clients reach it. random shuffles whom to ask for metadata and spreads the
+    waits; now_ms stamps records."""
 
-    def __init__(self, config: ClientConfig, random: Random,
+    def __init__(self, config: ClientSettings, bootstrap: Callable[[], Mapping[str, Address]], random: Random,
                  now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self.over = False
         self._config = config
+        self._bootstrap = bootstrap
         self._random = random
         self._now_ms = now_ms
         self._ending = batch.ending(config.run_id)
@@ -264,7 +251,7 @@ class Client:
         """Asks two brokers at most; what the first tells is taken. Brokers that metadata leaves out (fenced
         when it was told) stay candidates by their bootstrap address, under a negative id."""
         addresses = dict(self._addresses)
-        for number, address in enumerate(self._config.bootstrap().values(), start=1):
+        for number, address in enumerate(self._bootstrap().values(), start=1):
             if address not in self._addresses.values():
                 addresses[-number] = address
         nodes = list(addresses)
@@ -288,7 +275,7 @@ class Client:
         if connection is not None and connection.usable:
             return connection
         known = address or (
-            self._config.bootstrap().get(node) if isinstance(node, str) else self._addresses.get(node))
+            self._bootstrap().get(node) if isinstance(node, str) else self._addresses.get(node))
         if known is None:
             raise Unsent
         connection = await connect(*known, self._config.connect_timeout_s)
@@ -305,6 +292,13 @@ class Client:
         self._failures += 1
         await asyncio.sleep(wait_s * self._random.uniform(0.5, 1.0))
         return outcome
+
+
+def wire_clients(
+    bootstrap: Callable[[], Mapping[str, Address]],
+) -> Callable[[ClientSettings, Random], Client]:
+    """What makes clients that reach the brokers at these addresses."""
+    return lambda settings, random: Client(settings, bootstrap, random)
 
 
 def _silence(problem: Exception) -> str:

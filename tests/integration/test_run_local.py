@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from floodmark.harness import catalog, runner
+from floodmark.harness.client.client import wire_clients
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import read
 from floodmark.harness.op import Op, Type
@@ -34,6 +35,7 @@ def made(folder: Path, *, workload: str = "log", schedule: Schedule = (), **chan
         "schedule_runner": catalog.schedule_runner(cluster, partitions),
         "workload": catalog.workload(workload, WorkloadSettings(
             run_id=RUN_ID, seed=5, partitions=partitions, addresses=cluster.addresses, acks="all",
+            clients=wire_clients(cluster.addresses),
             concurrency=concurrency, first_value=runner.first_free_value(schedule))),
         **changes,
     })

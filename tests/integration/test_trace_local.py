@@ -9,6 +9,7 @@ import pytest
 import trace_laws
 
 from floodmark.harness import catalog, runner, trace
+from floodmark.harness.client.client import wire_clients
 from floodmark.harness.protocols import Traces, WorkloadSettings
 from floodmark.harness.schedule.entry import Entry, Schedule
 
@@ -23,7 +24,7 @@ def made(folder: Path, schedule: Schedule = (), *, traced: bool = True, **change
     partitions = runner.spread(cluster.nodes, "log", 2, 3)
     settings = WorkloadSettings(
         run_id="00c0ffee00c0ffee", seed=5, partitions=partitions, addresses=cluster.addresses, acks="all",
-        concurrency=8, first_value=0,
+        concurrency=8, first_value=0, clients=wire_clients(cluster.addresses),
     )  # fmt: skip
     plan: dict[str, Any] = {
         "folder": folder, "run_id": settings.run_id, "version": "0", "commit": "0", "seed": 5,

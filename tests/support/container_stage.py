@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
-from floodmark.harness.client.client import Client, ClientConfig
+from floodmark.harness.client.client import Client
+from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.containers.cluster import containers_cluster
 from floodmark.harness.cluster.containers.engine_client import connect
@@ -145,9 +146,8 @@ class Stage:
         return dict(self.lab.client.api.inspect_container(container))
 
     def _client(self) -> Client:
-        return Client(ClientConfig(
-            run_id="0" * 16, bootstrap=self.cluster.addresses,
-            keys={spec.key: (spec.topic, spec.partition) for spec in self.cluster.partitions}), Random(1))
+        keys = {spec.key: (spec.topic, spec.partition) for spec in self.cluster.partitions}
+        return Client(ClientSettings(run_id="0" * 16, keys=keys), self.cluster.addresses, Random(1))
 
 
 def argv_of_harness(what: str, folder: Path) -> list[str]:

@@ -22,7 +22,8 @@ from canned_broker import (
 from canned_broker import canned_broker as canned
 
 from floodmark.harness.client import batch
-from floodmark.harness.client.client import Client, ClientConfig
+from floodmark.harness.client.client import Client
+from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.op import Outcome, Read, Send, Type
 
 RUN = "0123456789abcdef"
@@ -30,17 +31,17 @@ SENDS = (Send(partition=7, value=17), Send(partition=7, value=18))
 Story = Callable[[CannedBroker, Client], Awaitable[Any]]
 
 
-def config(broker: CannedBroker, **changes: Any) -> ClientConfig:
+def made(broker: CannedBroker, **changes: Any) -> Client:
     """Partition 7 of the history is partition 0 of the topic."""
-    return ClientConfig(**{
-        "run_id": RUN, "keys": {7: (TOPIC, 0)}, "bootstrap": lambda: {"n1": ("127.0.0.1", broker.port)},
-        "pause_s": (0.0, 0.0), "request_timeout_s": 5.0, **changes})
+    settings = ClientSettings(**{
+        "run_id": RUN, "keys": {7: (TOPIC, 0)}, "pause_s": (0.0, 0.0), "request_timeout_s": 5.0, **changes})
+    return Client(settings, lambda: {"n1": ("127.0.0.1", broker.port)}, Random(1))
 
 
 def told(story: Story, **changes: Any) -> Any:
     async def run() -> Any:
         async with canned() as broker:
-            client = Client(config(broker, **changes), Random(1))
+            client = made(broker, **changes)
             try:
                 return await story(broker, client)
             finally:

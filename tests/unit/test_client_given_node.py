@@ -10,7 +10,8 @@ import pytest
 from canned_broker import FETCH, LIST_OFFSETS, METADATA, PRODUCE, TOPIC, Act, CannedBroker, Ended, Produced
 from canned_broker import canned_broker as canned
 
-from floodmark.harness.client.client import Client, ClientConfig
+from floodmark.harness.client.client import Client, wire_clients
+from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.op import Intent, Send, Type
 from floodmark.harness.protocols import PartitionSpec, WorkloadSettings
 from floodmark.workloads.log import LogSession
@@ -40,8 +41,9 @@ def told(story: Callable[[Two], Awaitable[Any]]) -> Any:
 
 
 def client(two: Two, **changes: Any) -> Client:
-    return Client(ClientConfig(run_id=RUN, keys={7: (TOPIC, 0)}, bootstrap=two.addresses, pause_s=(0.0, 0.0),
-                               **{"request_timeout_s": 5.0, **changes}), Random(1))
+    settings = ClientSettings(run_id=RUN, keys={7: (TOPIC, 0)}, pause_s=(0.0, 0.0),
+                              **{"request_timeout_s": 5.0, **changes})
+    return Client(settings, two.addresses, Random(1))
 
 
 @pytest.mark.parametrize(("answer", "expected"), [
@@ -123,6 +125,7 @@ def test_an_ack_that_means_less_than_the_run_promises_is_no_ok(promised: str, as
     async def story(two: Two) -> Any:
         session = LogSession(WorkloadSettings(
             run_id=RUN, seed=1, addresses=two.addresses, acks=promised, concurrency=1, first_value=0,
+            clients=wire_clients(two.addresses),
             partitions=(PartitionSpec(key=7, topic=TOPIC, partition=0, replicas=("n1",)),)), 3)
 
         async def written() -> None:

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from floodmark.harness import catalog
+from floodmark.harness.client.client import wire_clients
 from floodmark.harness.client.codec import Led, Told
 from floodmark.harness.client.leaders import Leaders
 from floodmark.harness.errors import UsageError
@@ -23,7 +24,7 @@ PARTITIONS = tuple(
 def made(name: str, acks: str = "all", concurrency: int = 8) -> Workload:
     return catalog.workload(name, WorkloadSettings(
         run_id="0" * 16, seed=1, partitions=PARTITIONS, addresses=dict, acks=acks, concurrency=concurrency,
-        first_value=100))
+        first_value=100, clients=wire_clients(dict)))
 
 
 def drawn(workload: Workload, process: int, size: int = 3000) -> list[Intent]:

@@ -1,0 +1,21 @@
+"""What a client of the log is made from, whatever it reaches the brokers by: values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """One process's; times are seconds where they do not say otherwise."""
+
+    run_id: str
+    keys: Mapping[int, tuple[str, int]]  # the history's partition -> (topic, partition)
+    acks: str = "all"
+    request_timeout_s: float = 1.5
+    produce_timeout_ms: int = 1000  # how long the leader waits for the ISR
+    connect_timeout_s: float = 0.5
+    metadata_timeout_s: float = 0.5
+    fetch_wait_ms: int = 200
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 32 << 10  # of one partition
+    pause_s: tuple[float, float] = (0.02, 0.4)  # after a definite failure: the first wait, the longest

@@ -17,8 +17,8 @@ Intervals = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryFacts:
-    """Of a range of history.jsonl. `first` is of the first good line, in file order."""
+class RangeFacts:
+    """Of any range."""
 
     run: int
     number: int
@@ -26,6 +26,12 @@ class HistoryFacts:
     lines: int = 0
     broken: int = 0
     first_broken: int | None = None  # its place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryFacts(RangeFacts):
+    """Of a range of history.jsonl. `first` is of the first good line, in file order."""
+
     first_index: int | None = None
     least_index: int | None = None
     highest_index: int | None = None
@@ -55,45 +61,26 @@ class HistoryFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DumpFacts:
+class DumpFacts(RangeFacts):
     """Of a range of a node's dump; of Parquet a row group is a range, and a row is a line."""
 
-    run: int
-    number: int
     node: str
-    places: int = 0
-    lines: int = 0
-    broken: int = 0
-    first_broken: int | None = None
     partitions: Intervals = ()
     flaw: str | None = None  # why this range of a Parquet file cannot be read; then nothing else is told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaFacts:
+class ReplicaFacts(RangeFacts):
     """Of a range of replicas.jsonl."""
-
-    run: int
-    number: int
-    places: int = 0
-    lines: int = 0
-    broken: int = 0
-    first_broken: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceFacts:
+class TraceFacts(RangeFacts):
     """Of a range of trace.jsonl. `nodes`: how many good lines each has (with which seqs: seqs.py).
     `rulings`: what the controller said (elect, register, fence, unfence, and the isr lines without a LEO) and
     every start, each as {at, time, node, seq, event, partition, epoch, isr, leader, broker, clean}, in file
     order."""
 
-    run: int
-    number: int
-    places: int = 0
-    lines: int = 0
-    broken: int = 0
-    first_broken: int | None = None
     nodes: Mapping[str, int]
     rulings: tuple[Mapping[str, Any], ...] = ()
 

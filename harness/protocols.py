@@ -294,17 +294,13 @@ class ScheduleRunner(Protocol):
 
 
 class Session(Protocol):
-    """One process's hold on the system. `written` is awaited before the first byte of a request leaves, when
-    the op's invoke line has been handed to the kernel."""
+    """One process's hold on the system. Who calls `apply` has recorded the op before: its line is with the
+    kernel, and the first byte of a request may leave at once."""
 
-    async def apply(self, process: int, intent: Intent, written: "Written") -> Outcome: ...
+    async def apply(self, intent: Intent) -> Outcome: ...
     @property
     def over(self) -> bool: ...  # true: this process asks nothing more, a new one must begin
     async def close(self) -> None: ...
-
-
-class Written(Protocol):
-    async def __call__(self) -> None: ...
 
 
 class LogClient(Protocol):

@@ -21,7 +21,7 @@ from floodmark.harness.client.batch import HEADER
 from floodmark.harness.client.classify import CONNECTION, TIMEOUT
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.op import Intent, Outcome, Read, Send, Type
-from floodmark.harness.protocols import Session, Workload, WorkloadSettings, Written
+from floodmark.harness.protocols import Session, Workload, WorkloadSettings
 from floodmark.workloads.log import intents, reading_share, send
 
 NAME = "idempotent"
@@ -57,11 +57,10 @@ class IdempotentSession:
         self._consumer: Consumer | None = None
         self._positions: dict[int, int] = {}
 
-    async def apply(self, process: int, intent: Intent, written: Written) -> Outcome:
+    async def apply(self, intent: Intent) -> Outcome:
         if intent.node is not None or intent.acks is not None or intent.offset is not None:
             raise FloodmarkError(f"a scripted {intent.f} with to, from, acks or offset needs the log "
                                  "workload: the library of the idempotent one chooses whom it asks, and how")
-        await written()
         match intent.f:
             case "send":
                 return await self._in_thread(lambda: self._send(intent.sends, intent.patience_s or 0.0))

@@ -13,7 +13,7 @@ from typing import Any
 
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.op import Intent, Outcome, Send, Type
-from floodmark.harness.protocols import Session, Workload, WorkloadSettings, Written
+from floodmark.harness.protocols import Session, Workload, WorkloadSettings
 
 NAME = "log"
 _READERS_EVERY = 4
@@ -51,8 +51,7 @@ class LogSession:
     def over(self) -> bool:
         return self._client.over
 
-    async def apply(self, process: int, intent: Intent, written: Written) -> Outcome:
-        await written()
+    async def apply(self, intent: Intent) -> Outcome:
         match intent.f:
             case "send":
                 return self._promised(intent, await self._client.send(

@@ -183,9 +183,11 @@ async def _drive(load: Load, process: int, recorder: Recorder, pace: _Pace, stop
 
 
 async def ask(session: Session, process: int, intent: Intent, recorder: Recorder) -> Outcome:
-    """One op, from its invocation in the history to its completion there."""
+    """One op, from its invocation in the history to its completion there. Nothing of a request leaves before
+    the kernel has the line of its invocation: who kills the harness loses no op that a broker may have seen."""
     invoked = recorder.invoke(process, intent)
-    outcome = await session.apply(process, intent, recorder.written)
+    await recorder.written()
+    outcome = await session.apply(intent)
     recorder.complete(invoked, outcome)
     return outcome
 
@@ -258,8 +260,9 @@ class ScriptedClients:
             await ask(session, one.process, Intent(f="assign", partitions=intent.partitions), recorder)
             one.assigned = intent.partitions
         invoked = recorder.invoke(one.process, intent)
+        await recorder.written()
         while True:
-            outcome = await session.apply(one.process, intent, recorder.written)
+            outcome = await session.apply(intent)
             passing = (outcome.type is Type.FAIL and outcome.error in _PASSING
                        and intent.node is None)  # what a given node answers is what was asked for
             if not passing or asyncio.get_running_loop().time() > deadline_s:

@@ -128,10 +128,7 @@ def test_an_ack_that_means_less_than_the_run_promises_is_no_ok(promised: str, as
             clients=wire_clients(two.addresses),
             partitions=(PartitionSpec(key=7, topic=TOPIC, partition=0, replicas=("n1",)),)), 3)
 
-        async def written() -> None:
-            return None
-
-        outcome = await session.apply(3, Intent(f="send", sends=SENDS, node="n2", acks=asked), written)
+        outcome = await session.apply(Intent(f="send", sends=SENDS, node="n2", acks=asked))
         await session.close()
         return outcome
 

@@ -7,8 +7,8 @@ import pytest
 
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, Op, Outcome, Send, Type
-from floodmark.harness.phases.main_phase import ScriptedClients
-from floodmark.harness.protocols import Session, Written
+from floodmark.harness.phases.main_phase import ScriptedClients, ask
+from floodmark.harness.protocols import Session
 
 SENDS = (Send(partition=0, value=5),)
 
@@ -24,8 +24,7 @@ class Leaderless:
     def session(self, process: int) -> Session:
         return self
 
-    async def apply(self, process: int, intent: Intent, written: Written) -> Outcome:
-        await written()
+    async def apply(self, intent: Intent) -> Outcome:
         self.asked.append(intent)
         if intent.f == "assign":
             return Outcome(type=Type.OK, partitions=intent.partitions)
@@ -85,8 +84,7 @@ class _Counted:
     def __init__(self, counting: Counting, process: int) -> None:
         self._counting, self._process = counting, process
 
-    async def apply(self, process: int, intent: Intent, written: Written) -> Outcome:
-        await written()
+    async def apply(self, intent: Intent) -> Outcome:
         unlucky = any(send.value == 13 for send in intent.sends)
         return Outcome(type=Type.INFO if unlucky else Type.OK, sends=intent.sends,
                        partitions=intent.partitions)
@@ -135,3 +133,37 @@ def test_a_numbered_client_reads_on_from_where_it_stood(tmp_path: Path) -> None:
     assert [(op.f, op.type) for op in read(tmp_path / "history.jsonl")] == [
         ("assign", Type.INVOKE), ("assign", Type.OK), ("poll", Type.INVOKE), ("poll", Type.OK),
         ("poll", Type.INVOKE), ("poll", Type.OK)]
+
+
+class _Reading:
+    """A session that says how many lines of the history the file has when it is asked."""
+
+    over = False
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.lines: list[int] = []
+
+    def session(self, process: int) -> Session:
+        return self
+
+    async def apply(self, intent: Intent) -> Outcome:
+        self.lines.append(self._path.read_bytes().count(b"\n"))
+        return Outcome(type=Type.OK, sends=intent.sends)
+
+    async def close(self) -> None:
+        return None
+
+
+def test_the_line_of_an_invocation_is_with_the_kernel_before_its_session_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    reading = _Reading(path)
+
+    async def run() -> None:
+        recorder = Recorder(path)
+        await ask(reading, 0, sent(1, None), recorder)
+        await ScriptedClients(reading, recorder).send(sent(2, None))  # type: ignore[arg-type]
+        recorder.close()
+
+    asyncio.run(run())
+    assert reading.lines == [1, 3]

@@ -11,7 +11,7 @@ import pytest
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, Outcome, Read, Type
 from floodmark.harness.phases.settle import Reach, read_all, reading, uneven_replicas, what_moved
-from floodmark.harness.protocols import PartitionSpec, PartitionView, ReplicaView, Session, View, Written
+from floodmark.harness.protocols import PartitionSpec, PartitionView, ReplicaView, Session, View
 from floodmark.harness.reports.progress import line_of
 from floodmark.harness.runner import Progress
 
@@ -104,8 +104,7 @@ class Reader:
     def __init__(self, log: Log) -> None:
         self.log, self.at = log, 0
 
-    async def apply(self, process: int, intent: Intent, written: Written) -> Outcome:
-        await written()
+    async def apply(self, intent: Intent) -> Outcome:
         await asyncio.sleep(0.001)  # as an answer over a wire takes
         match intent.f:
             case "assign":

@@ -183,8 +183,8 @@ async def _drive(load: Load, process: int, recorder: Recorder, pace: _Pace, stop
 
 
 async def ask(session: Session, process: int, intent: Intent, recorder: Recorder) -> Outcome:
-    """One op, from its invocation in the history to its completion there. Nothing of a request leaves before
-    the kernel has the line of its invocation: who kills the harness loses no op that a broker may have seen."""
+    """One op, from its invocation in the history to its completion there. No request leaves before the kernel
+    has the line of its invocation: who kills the harness loses no op that a broker may have seen."""
     invoked = recorder.invoke(process, intent)
     await recorder.written()
     outcome = await session.apply(intent)

@@ -15,6 +15,7 @@ from typing import Any
 from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.quantities import brief_words
 
+GATE = "gate"  # what came of a run that is valid and breaks a gate of its plan
 MAX_UNAVAILABLE_S, MAX_RECOVERY_S, MIN_ACKED = GATES = ("max_unavailable_s", "max_recovery_s", "min_acked")
 _WHEN = {MAX_UNAVAILABLE_S: "while a fault was in force", MAX_RECOVERY_S: "after a fault was mended"}
 

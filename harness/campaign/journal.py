@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.errors import FloodmarkError, UsageError
 
 FORMAT = 1
@@ -87,6 +88,14 @@ class State:
     def judged_by_system(self) -> Counter[str]:
         """How many runs of each system say something of it: those that the harness spoilt do not."""
         return Counter(run.case.system for run in self.runs.values() if run.counts)
+
+    def runs_by_signature(self) -> dict[Signature, list[RunState]]:
+        """Each signature and the runs that showed it."""
+        found: dict[Signature, list[RunState]] = {}
+        for run in self.runs.values():
+            for row in (run.judged or {}).get("signatures", ()):
+                found.setdefault(Signature(**row), []).append(run)
+        return found
 
     def take(self, line: Line) -> None:
         """One line more. KeyError, TypeError or ValueError where it is none of a journal's."""

@@ -21,6 +21,7 @@ import orjson
 from floodmark.harness import __version__, catalog
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.gates import GATE
 from floodmark.harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.plan import PRESETS, Plan, load, presets, read
@@ -30,7 +31,13 @@ from floodmark.harness.commands.campaign_junit import campaign_junit
 from floodmark.harness.commands.campaign_markdown import campaign_markdown
 from floodmark.harness.commands.campaign_play import options_of, scenario_options
 from floodmark.harness.commands.campaign_processes import JudgeProcess
-from floodmark.harness.commands.campaign_results import (
+from floodmark.harness.commands.campaign_run import Bounds, Conductor
+from floodmark.harness.commands.check import refuse_no_files, written
+from floodmark.harness.commands.error_exits import sigterm_kept, told
+from floodmark.harness.commands.run import commit, planned
+from floodmark.harness.commands.scenario import aligned, named
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports.campaign_results import (
     STUCK,
     Cause,
     Results,
@@ -39,12 +46,6 @@ from floodmark.harness.commands.campaign_results import (
     told_apart,
     why_of,
 )
-from floodmark.harness.commands.campaign_run import GATE, Bounds, Conductor, found_in
-from floodmark.harness.commands.check import refuse_no_files, written
-from floodmark.harness.commands.error_exits import sigterm_kept, told
-from floodmark.harness.commands.run import commit, planned
-from floodmark.harness.commands.scenario import aligned, named
-from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.gate_outcomes import one_line
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.run_outcome import EXITS, HARNESS, INVALID
@@ -297,7 +298,7 @@ def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
 
 def exit_code(state: State, ledger: Ledger) -> int:
     """By what is not known yet; see the module's head."""
-    if any(signature.klass == BUG and not ledger.knows(signature) for signature in found_in(state)):
+    if any(signature.klass == BUG and not ledger.knows(signature) for signature in state.runs_by_signature()):
         return EXIT_INVALID
     runs = state.runs.values()
     judged = [run.judged for run in runs if run.judged is not None]

@@ -16,9 +16,8 @@ from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.difference import Change, Counted, kind_of, p_same
 from floodmark.harness.campaign.journal import CampaignAt
 from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.commands.campaign_results import STUCK, results_of, told_apart
-from floodmark.harness.commands.campaign_run import found_in
 from floodmark.harness.commands.scenario import aligned
+from floodmark.harness.reports.campaign_results import STUCK, results_of, told_apart
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.verdict import EXIT_INVALID, EXIT_VALID
 
@@ -52,7 +51,7 @@ def diff_campaigns(before: Path, after: Path, ledger_path: Path | None) -> int:
 def night_of(folder: Path) -> Night:
     at = CampaignAt(folder=folder)
     about, state = at.about(), at.state()
-    found = {one: len(showing) for one, showing in found_in(state).items()}
+    found = {one: len(showing) for one, showing in state.runs_by_signature().items()}
     results = results_of(state, Ledger(), about, (), folder=str(folder))
     return Night(
         about=about, runs=len(state.runs), counted=Counted(runs=state.judged_by_system(), found=found),

@@ -18,10 +18,9 @@ from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.journal import CampaignAt, State
 from floodmark.harness.campaign.plan import read
-from floodmark.harness.commands.campaign_results import Results, results_of
-from floodmark.harness.commands.campaign_run import found_in
 from floodmark.harness.commands.report import AT_ONCE_BYTES, REPORT, size_of, write_report
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports.campaign_results import Results, results_of
 from floodmark.harness.reports.html.night import NightFacts, page_of_night
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import write_whole
@@ -48,7 +47,7 @@ def write_index(folder: Path, file: Path | None = None, *, state: State | None =
     write_whole(file, page_of_night(NightFacts(
         results=results, state=state, about={**about, "ledger": str(path)}, ledger=ledger,
         has_ledger=path.is_file(), pages=dict(pages_of(results, file.parent)),
-        made_at=datetime.datetime.now().astimezone(), showing=found_in(state))))
+        made_at=datetime.datetime.now().astimezone(), showing=state.runs_by_signature())))
     return file
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from floodmark.harness.campaign.journal import RunState
-from floodmark.harness.commands.campaign_results import ABSENT, KNOWN, Cause, Cell, Results, gates_of, why_of
+from floodmark.harness.reports.campaign_results import ABSENT, KNOWN, Cause, Cell, Results, gates_of, why_of
 from floodmark.harness.reports.gate_outcomes import one_line
 from floodmark.harness.reports.junit_report import document, junit_case
 from floodmark.harness.reports.phrases import many

@@ -10,7 +10,7 @@ Rules
 from collections.abc import Iterable, Sequence
 
 from floodmark.harness.campaign.journal import RunState
-from floodmark.harness.commands.campaign_results import ABSENT, Cause, Results, gates_of, why_of
+from floodmark.harness.reports.campaign_results import ABSENT, Cause, Results, gates_of, why_of
 from floodmark.harness.reports.markdown_report import LIMIT, RESERVED, cell, fenced, fitting, text
 from floodmark.harness.reports.phrases import many
 

@@ -35,7 +35,6 @@ from floodmark.harness.campaign.journal import (
     REPRODUCED,
     CampaignAt,
     Journal,
-    RunState,
     State,
     smallest,
 )
@@ -59,7 +58,6 @@ SETTLING_S = 15.0  # what a run takes besides its load, until one was seen
 ROOM_BYTES = 256 << 20  # on the disk, for a run, until one was seen
 NO_SPACE = os.strerror(errno.ENOSPC)
 KEPT = ("run.json", "verdict.json", MEASURES)  # of a valid run
-GATE = "gate"  # a run that is valid and breaks a gate of the plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +235,7 @@ class Conductor:
             if answer["kind"] == VALID and not self.bounds.keep:
                 shrink(self.at.folder / folder)
         for job, answer in zip(again, answers[len(folders):], strict=True):
-            shown = any(_signature(row).id == job.signature for row in answer["signatures"])
+            shown = any(Signature(**row).id == job.signature for row in answer["signatures"])
             self._say(REPRODUCED, signature=job.signature, number=job.number, shown=shown,
                       folder=str(job.folder.relative_to(self.at.folder)))
             if not shown and not self.bounds.keep:
@@ -275,7 +273,7 @@ class Conductor:
     def _reproductions(self) -> Iterator[Job]:
         """Of each bug that nobody has marked as known: what is lacking to the plan's number."""
         ledger = ledgers.load(self.ledger_path)
-        for signature, runs in found_in(self.state).items():
+        for signature, runs in self.state.runs_by_signature().items():
             entry = ledger.of(signature)
             if signature.klass != BUG or entry is None or entry.known is not None:
                 continue
@@ -355,7 +353,7 @@ class Conductor:
     def how_far(self) -> str:
         runs = self.state.runs.values()
         done, unjudged = sum(run.recorded or run.done for run in runs), len(self.state.unjudged)
-        bugs = {signature for signature in found_in(self.state) if signature.klass == BUG}
+        bugs = {signature for signature in self.state.runs_by_signature() if signature.klass == BUG}
         rate = 3600 * done / self.state.spent_s if self.state.spent_s > 1 else 0.0
         parts = [f"{done} done{f' ({unjudged} to be judged)' if unjudged else ''}",
                  f"{len(self.in_flight)} in flight", f"{many(len(bugs), 'bug')} found",
@@ -366,15 +364,6 @@ class Conductor:
 # -- pure ---------------------------------------------------------------------------------------------------
 
 
-def found_in(state: State) -> dict[Signature, list[RunState]]:
-    """Each signature and the runs that showed it."""
-    found: dict[Signature, list[RunState]] = {}
-    for run in state.runs.values():
-        for row in (run.judged or {}).get("signatures", ()):
-            found.setdefault(_signature(row), []).append(run)
-    return found
-
-
 def gated(answer: Mapping[str, Any], asked: Mapping[str, float]) -> dict[str, Any]:
     """The judge's summary with the gates that the run breaks (`gates`). A valid one that breaks some is of
     the kind GATE; one of which nobody can tell is unknown."""
@@ -382,7 +371,7 @@ def gated(answer: Mapping[str, Any], asked: Mapping[str, float]) -> dict[str, An
     broken = gates.broken(asked, {**(measures or {}), gates.MIN_ACKED: answer["acked"]})
     kind = answer["kind"]
     if kind == VALID and broken:
-        kind = GATE
+        kind = gates.GATE
     elif kind == VALID and measures is None and gates.asks_for_measures(asked):
         kind = UNKNOWN
     return {**answer, "kind": kind, "gates": broken}
@@ -393,7 +382,7 @@ def noted(ledger: Ledger, state: State, about: Mapping[str, Any], folder: Path) 
     name = str(about["id"])
     ledger = ledger.noting(name, Night(began=str(about["began"]), version=str(about["version"]),
                                        commit=about["commit"], runs=dict(state.judged_by_system())))
-    for signature, showing in found_in(state).items():
+    for signature, showing in state.runs_by_signature().items():
         faults = Counter(run.case.faults for run in showing)
         least = smallest(showing)
         kept = Smallest(folder=str(folder / least.folder), case=least.case.as_json(), seed=least.seed,
@@ -405,10 +394,6 @@ def noted(ledger: Ledger, state: State, about: Mapping[str, Any], folder: Path) 
         if tried:
             ledger = ledger.reproducing(entry.id, sum(tried), len(tried))
     return ledger
-
-
-def _signature(row: Mapping[str, str]) -> Signature:
-    return Signature(**row)
 
 
 def shrink(folder: Path) -> None:

@@ -11,8 +11,8 @@ from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.journal import BEGAN, ENDED, FAILED, JUDGED, OPENED, RECORDED, State, state_of
 from floodmark.harness.campaign.ledger import Ledger, Night, save
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.commands.campaign_results import Results, results_of
 from floodmark.harness.commands.campaign_run import noted
+from floodmark.harness.reports.campaign_results import Results, results_of
 
 ABOUT: Mapping[str, Any] = {"id": "night2", "began": "2026-03-01T02:00:00+00:00", "version": "0.1.0",
                             "commit": None}

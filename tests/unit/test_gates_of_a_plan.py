@@ -16,8 +16,8 @@ from floodmark.harness.commands.campaign import exit_code, summary
 from floodmark.harness.commands.campaign_judge import figures
 from floodmark.harness.commands.campaign_junit import campaign_junit
 from floodmark.harness.commands.campaign_markdown import campaign_markdown
-from floodmark.harness.commands.campaign_results import Results, results_of
 from floodmark.harness.commands.campaign_run import gated
+from floodmark.harness.reports.campaign_results import Results, results_of
 
 NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)
 ASKED = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0, "min_acked": 100.0}

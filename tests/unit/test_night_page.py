@@ -19,9 +19,9 @@ from floodmark.harness.campaign.trend import Point, trend
 from floodmark.harness.commands import campaign, campaign_index
 from floodmark.harness.commands.campaign import Reports
 from floodmark.harness.commands.campaign_index import index_beside, write_index
-from floodmark.harness.commands.campaign_results import results_of
 from floodmark.harness.commands.campaign_run import noted
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.reports.campaign_results import results_of
 from floodmark.harness.reports.html.coverage import Grid, Square, drawn, grid_of
 from floodmark.harness.reports.html.elements import BYTES_OF_A_NIGHT
 from floodmark.harness.reports.html.sparks import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.commands.campaign_results import KNOWN, Cause, Cell
+from floodmark.harness.reports.campaign_results import KNOWN, Cause, Cell
 from floodmark.harness.reports.html.elements import Markup, text
 
 Key = tuple[str, str]  # system, nemesis or scenario

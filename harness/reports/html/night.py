@@ -22,7 +22,7 @@ from floodmark.harness.campaign.quantities import brief_words, count_words, time
 from floodmark.harness.campaign.rates import two_digits
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.trend import trend
-from floodmark.harness.commands.campaign_results import (
+from floodmark.harness.reports.campaign_results import (
     ABSENT,
     KNOWN,
     NEW,
@@ -34,12 +34,12 @@ from floodmark.harness.commands.campaign_results import (
     totals_of,
     why_of,
 )
-from floodmark.harness.commands.explain import in_short
 from floodmark.harness.reports.html import coverage
 from floodmark.harness.reports.html.elements import Markup, document, esc, table, text, typed
 from floodmark.harness.reports.html.sparks import Rate, bar, scale_of, spark
 from floodmark.harness.reports.phrases import PERMITS, many
 from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.reports.short_meanings import in_short
 
 ROWS = 60  # of a table of runs
 SIGNATURES = 200  # of a table of signatures

@@ -16,14 +16,13 @@ from typing import Any
 
 from floodmark.checkers.laws import finding_names as checks
 from floodmark.harness.campaign.cases import Case
-from floodmark.harness.campaign.gates import sentences
+from floodmark.harness.campaign.gates import GATE, sentences
 from floodmark.harness.campaign.journal import RECORDED, RunState, State, smallest
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.quantities import time_words
 from floodmark.harness.campaign.rates import per_100
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.trend import earlier_than
-from floodmark.harness.commands.campaign_run import GATE, found_in
 from floodmark.harness.reports.case_names import numbered
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
@@ -206,7 +205,7 @@ def causes_of(state: State, ledger: Ledger, about: Mapping[str, Any], folder: st
     """Those that the campaign saw, the new ones first; then those of the ledger that its systems did not show
     this time."""
     judged = state.judged_by_system()
-    found = found_in(state)
+    found = state.runs_by_signature()
     earlier = earlier_than(ledger, about)
     absent = [entry.signature for entry in ledger.entries.values()
               if entry.signature not in found and entry.signature.system in judged]

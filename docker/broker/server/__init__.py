@@ -1,6 +1,7 @@
 """The two processes, broker and controller: sockets, requests, fetchers, and the replicas they run.
 
 It is the only folder that runs an event loop for Kafka's requests, and imports all the others; nobody
-imports it but the programs beside it (`python -m broker`) and tests. Begin in broker_server.py, which joins
-the parts, then replica_manager.py and effect_runner.py; controller_server.py is the other process.
+imports it but the programs beside it (`python -m floodmark.broker`) and tests. Begin in process.py, then
+broker_server.py, which joins the parts, replica_manager.py and effect_runner.py; controller_server.py is the
+other process.
 """

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from floodmark.harness.cli_options import RUN_FOLDER, exits, file_option
+from floodmark.harness.cli.options import RUN_FOLDER, exits, file_option
 
 PLAN_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 LEDGER_FILE = click.Path(path_type=Path, dir_okay=False)

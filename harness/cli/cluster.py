@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from floodmark.harness.cli_options import RUN_FOLDER, cluster_options, exits
+from floodmark.harness.cli.options import RUN_FOLDER, cluster_options, exits
 from floodmark.harness.faults import FAULTS
 
 FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, show_default="the latest",

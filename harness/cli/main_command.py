@@ -1,4 +1,4 @@
-"""The command line: options and help, nothing else; each command is a function in harness.commands."""
+"""`floodmark` and its commands: options and help, nothing else."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from floodmark.harness import __version__, catalog
-from floodmark.harness.cli_campaign import campaign
-from floodmark.harness.cli_cluster import cluster
-from floodmark.harness.cli_kafka import kafka
-from floodmark.harness.cli_options import (
+from floodmark.harness.cli.campaign import campaign
+from floodmark.harness.cli.cluster import cluster
+from floodmark.harness.cli.options import (
     RUN_FOLDER,
     cluster_options,
     exits,
@@ -306,7 +305,32 @@ def scenario_run(name: str | None, **options: Any) -> int:
 
 main.add_command(cluster)
 main.add_command(campaign)
-main.add_command(kafka)
+
+
+# -- Apache Kafka itself -------------------------------------------------------------------------------
+
+
+@main.group()
+def kafka() -> None:
+    """Apache Kafka itself: get its jars."""
+
+
+@kafka.command("get")
+@click.argument("version_or_folder", metavar="VERSION|FOLDER")
+@exits
+def kafka_get(version_or_folder: str) -> int:
+    """Get the jars of Apache Kafka VERSION with Maven and keep them, each with its checksum, in the user's
+    cache folder. Where they are there, they are held against their checksums; no network is needed then.
+
+    Of a FOLDER, that of an unpacked distribution, it is only said what it holds. A word like 4.3.1 is a
+    version, ./4.3.1 a folder. Tested: 2.8.2, 3.9.2, 4.3.1; others are tried.
+
+    Exit codes: 0 it can be run; 2 there is no such version or folder; 4 Java, Maven, the network or the
+    folder is at fault.
+    """
+    from floodmark.harness.commands.kafka import get
+
+    return get(version_or_folder)
 
 
 # -- this machine ----------------------------------------------------------------------------------------

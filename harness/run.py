@@ -25,6 +25,7 @@ from floodmark.harness.run_location import (
     open_inside,
     read_inside,
     replacing,
+    sync,
 )
 
 FORMAT = 1
@@ -198,10 +199,10 @@ def system_of(about: Mapping[str, Any]) -> str:
     return "+".join((str(about.get("rules", "?")), *sorted(bugs)))
 
 
-def write_whole(path: Place, data: bytes) -> None:
-    """The file with all of this data, or as it was before."""
+def write_whole(path: Place, data: bytes, *, durable: bool = False) -> None:
+    """The file with all of this data, or as it was before; durable: also over a loss of power."""
     if isinstance(path, Path):
-        write_pieces(path, (data,))
+        write_pieces(path, (data,), durable=durable)
         return
     try:
         cast(Far, path).write_whole(data)
@@ -209,14 +210,30 @@ def write_whole(path: Place, data: bytes) -> None:
         raise FloodmarkError(f"cannot write {path}: {error.strerror}") from error
 
 
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False) -> None:
     """The file with all of these pieces, or as it was before, also when making a piece fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
+        with replacing(path, durable=durable) as file:
             file.writelines(pieces)
     except OSError as error:
         raise FloodmarkError(f"cannot write {path}: {error.strerror}") from error
+
+
+def sync_run(folder: Path) -> None:
+    """Returns when whatever a judge reads of this run, and says of it, is on disk: it can be told then that
+    the run was made, or judged. FloodmarkError where the disk fails."""
+    run = Run(folder=folder)
+    try:
+        for inside in (run.logs_folder, run.folder):
+            for path in sorted(inside.glob("*")):
+                if path.is_file() and not path.is_symlink():
+                    sync(path)
+            if inside.is_dir():
+                sync(inside)
+        sync(run.folder.parent)
+    except OSError as error:
+        raise FloodmarkError(f"cannot put {folder} on disk: {error.strerror}") from error
 
 
 def _pretty(about: Mapping[str, Any]) -> bytes:

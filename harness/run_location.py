@@ -84,9 +84,10 @@ def path_of(address: str) -> Path:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """A new file that takes the path's place when the block ends well, and is gone where it does not: whoever
-    looks sees the file whole, or as it was before. A link at the path is replaced, not followed.
+    looks sees the file whole, or as it was before. A link at the path is replaced, not followed. durable:
+    that holds over a loss of power, too, and what was written is on disk when the block has ended.
 
     Raises: OSError where it cannot be written.
     """
@@ -95,10 +96,27 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(number, "wb") as file:
             yield file
+            if durable:  # a rename may reach the disk before the data does
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(fresh, path)
+        if durable:
+            sync(path.parent)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def sync(path: Path) -> None:
+    """Returns when this file's data, or this folder's names, are on disk. Raises: OSError."""
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno != errno.EINVAL or not path.is_dir():
+            raise  # else a file system that has no such thing as a folder's data
+    finally:
+        os.close(number)
 
 
 # -- folders of strangers -----------------------------------------------------------------------------------

@@ -8,7 +8,8 @@
     OUT/lock                held while somebody runs the campaign
 
 Rules
-1. A line is written after what it says is on disk. A last line without its line feed never happened.
+1. A line is written after what it says is on disk: the machine may lose its power. A last line without its
+   line feed never happened.
 2. The state is a fold over the lines: what has no line has not happened, whatever lies in the folder.
 3. One process at a time runs a campaign.
 """
@@ -28,10 +29,12 @@ import orjson
 from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.run_location import sync
 
 FORMAT = 1
 BEGAN, RECORDED, FAILED, JUDGED, REPRODUCED, OPENED, ENDED = (
     "began", "recorded", "failed", "judged", "reproduced", "opened", "ended")  # fmt: skip
+JUDGE_FAILED = "judge_failed"  # of a line JUDGED: the judge itself did, and says nothing of the run
 Line = Mapping[str, Any]
 
 
@@ -45,12 +48,17 @@ class RunState:
     folder: str  # inside the campaign's
     recorded: bool = False  # its folder is whole
     why: str | None = None  # the harness failed: what it said
-    judged: Line | None = None  # the line that says how (keys: journal line JUDGED)
+    judged: Line | None = None  # the line that says how (keys: journal line JUDGED); the last, if several
+    judge_failures: int = 0  # how often the judge itself failed on it
 
     @property
     def done(self) -> bool:
         """Whether nothing is left to be done with it."""
         return self.judged is not None or self.why is not None
+
+    @property
+    def judge_failed(self) -> bool:
+        return bool((self.judged or {}).get(JUDGE_FAILED))
 
     @property
     def counts(self) -> bool:
@@ -85,6 +93,13 @@ class State:
         """Begun, and neither recorded nor failed: whoever ran them was killed."""
         return [run for run in self.runs.values() if not run.recorded and run.why is None]
 
+    @property
+    def to_be_judged(self) -> list[RunState]:
+        """Those that nobody has judged, and those that the judge itself failed on a first time: it may have
+        been the machine's state then."""
+        return [run for run in self.runs.values()
+                if (run.recorded and not run.done) or (run.judge_failed and run.judge_failures == 1)]
+
     def judged_by_system(self) -> Counter[str]:
         """How many runs of each system say something of it: those that the harness spoilt do not."""
         return Counter(run.case.system for run in self.runs.values() if run.counts)
@@ -96,6 +111,10 @@ class State:
             for row in (run.judged or {}).get("signatures", ()):
                 found.setdefault(Signature(**row), []).append(run)
         return found
+
+    def spent_at(self, now_s: float) -> float:
+        """spent_s of a session that goes on, at that time (seconds since the epoch)."""
+        return self.spent_s + max(0.0, now_s - self.last_s)
 
     def take(self, line: Line) -> None:
         """One line more. KeyError, TypeError or ValueError where it is none of a journal's."""
@@ -116,8 +135,10 @@ class State:
             self.why_ended, self.ended_early = str(line["why"]), bool(line.get("early"))
         elif event != OPENED:
             run = self.runs[int(line["run"])]
+            failures = run.judge_failures + bool(line.get(JUDGE_FAILED))
             further: Mapping[str, Mapping[str, Any]] = {
-                RECORDED: {"recorded": True}, FAILED: {"why": str(line.get("why"))}, JUDGED: {"judged": line},
+                RECORDED: {"recorded": True}, FAILED: {"why": str(line.get("why"))},
+                JUDGED: {"judged": line, "judge_failures": failures},
             }  # fmt: skip
             self.runs[run.number] = replace(run, **further[event])
         self.lines.append(line)
@@ -244,6 +265,7 @@ def _without_torn_end(path: Path) -> BinaryIO:
         data = file.read()
         file.truncate(data.rfind(b"\n") + 1)
         file.seek(0, os.SEEK_END)
+        sync(path.parent)  # a file made just now has its name only then
     except OSError as error:
         raise FloodmarkError(f"cannot write {path}: {error.strerror}") from error
     return file

@@ -11,7 +11,7 @@ Rules
    nothing twice. merged(a, b) == merged(b, a).
 2. A signature keeps the id it came with. It is found by its fields, in which findings bear today's names.
 3. Keys are sorted and every value has its line, so that git can merge what two nights added.
-4. Who writes holds the lock beside the file; the file is replaced by rename.
+4. Who writes holds the lock beside the file; the file is replaced by rename, once its data is on disk.
 """
 
 import fcntl
@@ -202,8 +202,8 @@ def load(path: Path) -> Ledger:
 
 
 def save(path: Path, ledger: Ledger) -> None:
-    """In the place of what is there, by rename."""
-    write_whole(path, as_bytes(ledger))
+    """In the place of what is there, by rename; on disk when this returns."""
+    write_whole(path, as_bytes(ledger), durable=True)
 
 
 def as_bytes(ledger: Ledger) -> bytes:

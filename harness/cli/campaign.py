@@ -53,14 +53,25 @@ def campaign_run(junit_file: Path | None, markdown_file: Path | None, **options:
 
 @campaign.command("resume")
 @click.argument("folder", type=RUN_FOLDER)
+@click.option("--for", "budget", metavar="TIME", show_default="as before",
+              help="How long, all in all, with what is behind it: more makes a campaign go on whose time was "
+                   "over.")
+@click.option("--runs", type=click.IntRange(1), show_default="as before",
+              help="At most so many, with those that are made; reproductions not counted.")
+@click.option("--ledger", type=LEDGER_FILE, show_default="as before",
+              help="Another one, from now on; it learns all that this campaign has found.")
 @junit_option
 @markdown_option
 @exits
-def campaign_resume(folder: Path, junit_file: Path | None, markdown_file: Path | None) -> int:
-    """Go on with the campaign in FOLDER, however it ended. Exit codes as of run."""
-    from floodmark.harness.commands.campaign import Reports, resume_campaign
+def campaign_resume(folder: Path, junit_file: Path | None, markdown_file: Path | None, **changes: Any) -> int:
+    """Go on with the campaign in FOLDER, however it ended. Plan, seed, ledger and bounds are remembered.
 
-    return resume_campaign(folder, Reports(junit_file=junit_file, markdown_file=markdown_file))
+    A run on which the judge itself failed is judged once more. Exit codes as of run.
+    """
+    from floodmark.harness.commands.campaign import Changes, Reports, resume_campaign
+
+    reports = Reports(junit_file=junit_file, markdown_file=markdown_file)
+    return resume_campaign(folder, reports, Changes(**changes))
 
 
 @campaign.command("diff")

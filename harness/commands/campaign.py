@@ -51,6 +51,7 @@ from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.run_outcome import EXITS, HARNESS, INVALID
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import RUNS, refuse_full, write_whole
+from floodmark.harness.run_location import sync
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 
 LEDGER = "ledger.json"
@@ -84,6 +85,28 @@ class Asked:
     reports: Reports = Reports()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What is to be otherwise from now on in a campaign that is resumed. None: as it was."""
+
+    budget: str | None = None  # all in all, with what was spent
+    runs: int | None = None
+    ledger: Path | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """In campaign.json's words. UsageError for what is no time; FloodmarkError for a ledger that cannot
+        be read, before it is anybody's."""
+        changed: dict[str, Any] = {}
+        if self.budget is not None:
+            changed["budget_s"] = time_of(self.budget)
+        if self.runs is not None:
+            changed["runs"] = self.runs
+        if self.ledger is not None:
+            ledgers.load(self.ledger)
+            changed["ledger"] = str(self.ledger.absolute())
+        return changed
+
+
 # -- run and resume -----------------------------------------------------------------------------------------
 
 
@@ -112,25 +135,27 @@ def run_campaign(asked: Asked) -> int:
         "plan": plan.text,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "campaign.json", orjson.dumps(
-        about, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    write_about(folder, about)
     click.echo(f"{many(len(plan.cases), 'case')}, {time_words(budget_s)}, seed {about['seed']}; folder "
                f"{harmless(str(folder))}", err=True)
     return carried_on(folder, asked.reports)
 
 
-def resume_campaign(folder: Path, reports: Reports) -> int:
+def resume_campaign(folder: Path, reports: Reports, changes: Changes | None = None) -> int:
     """A campaign that was ended somehow goes on; one that is done says so."""
-    return carried_on(folder, reports)
+    return carried_on(folder, reports, changes)
 
 
-def carried_on(folder: Path, reports: Reports) -> int:
+def carried_on(folder: Path, reports: Reports, changes: Changes | None = None) -> int:
     """The reports are written however the campaign ends, and say how."""
     at = CampaignAt(folder=folder.resolve())
-    about = at.about()
+    changed = changes.as_json() if changes is not None else {}
+    about = {**at.about(), **changed}
     plan = read(str(about["plan"]), f"the plan in {at.about_path}")
     matrix = [one.case for one in plan.cases]
     with alone(at.folder):
+        if changed:
+            write_about(at.folder, about)
         try:
             state = conducted(at, plan, about, lambda state: index_beside(folder, state, about))
             ledger = ledgers.load(Path(about["ledger"]))
@@ -151,6 +176,13 @@ def carried_on(folder: Path, reports: Reports) -> int:
     if state.ended_early:
         told(str(state.why_ended), EXIT_HARNESS)
     return worst([exit_code(state, ledger), *unwritten])
+
+
+def write_about(folder: Path, about: Mapping[str, Any]) -> None:
+    """campaign.json, on disk when this returns: without it there is nothing to go on with."""
+    sync(folder.parent)
+    write_whole(folder / "campaign.json", orjson.dumps(
+        about, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE), durable=True)
 
 
 def as_it_stands(at: CampaignAt, about: Mapping[str, Any], matrix: Sequence[Case], folder: str,
@@ -221,10 +253,7 @@ def plan_of(asked: Asked) -> Plan:
 
 def budget_of(words: str | None, plan: Plan) -> float:
     """Seconds. UsageError where not even the shortest run has room in them."""
-    try:
-        budget_s = seconds(words) if words is not None else plan.budget_s
-    except ValueError as error:
-        raise UsageError(f"--for: {error}") from error
+    budget_s = time_of(words) if words is not None else plan.budget_s
     if budget_s is None:
         raise UsageError("how long? Say --for 20min, or `for = \"20min\"` in the plan")
     least_s = min(one.case.duration for one in plan.cases)
@@ -232,6 +261,14 @@ def budget_of(words: str | None, plan: Plan) -> float:
         raise UsageError(f"{time_words(budget_s)} has no room for one run of {time_words(least_s)}: give the "
                          "campaign more time (--for), or its runs less (`duration`)")
     return budget_s
+
+
+def time_of(words: str) -> float:
+    """Seconds, of --for; UsageError where it is no time."""
+    try:
+        return seconds(words)
+    except ValueError as error:
+        raise UsageError(f"--for: {error}") from error
 
 
 def refuse_what_cannot_be(plan: Plan) -> None:

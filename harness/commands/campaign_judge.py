@@ -26,11 +26,12 @@ from floodmark.checkers.judge import report
 from floodmark.checkers.laws import finding_names
 from floodmark.harness import catalog
 from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
+from floodmark.harness.campaign.journal import JUDGE_FAILED
 from floodmark.harness.campaign.signatures import events_of, signatures
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import MENDING, UNSEEN
 from floodmark.harness.reports.run_outcome import UNKNOWN, Ruling, ruling
-from floodmark.harness.run import Run
+from floodmark.harness.run import Run, sync_run
 from floodmark.harness.schedule.entry import ACTS
 from floodmark.harness.verdict import BUG, Verdict
 
@@ -72,13 +73,16 @@ def _say(out: Any, answer: Mapping[str, Any]) -> None:
 
 
 def answer(folder: Path, verdict: Verdict) -> dict[str, Any]:
-    """The summary, once the verdict is on disk; `unsaved`: why it is not."""
+    """The summary, once the verdict and the measures are on disk, for the history of a valid run goes then;
+    `unsaved`: why they are not."""
     try:
         report.write(folder, verdict)
+        sync_run(folder)
         unsaved = None
     except FloodmarkError as error:
         unsaved = str(error)
-    return {**summary_of(Run(folder=folder), report.as_json(verdict)), "unsaved": unsaved}
+    return {**summary_of(Run(folder=folder), report.as_json(verdict)), "unsaved": unsaved,
+            JUDGE_FAILED: verdict.failure is not None}
 
 
 def figures(folders: Sequence[Path]) -> list[dict[str, Any]]:

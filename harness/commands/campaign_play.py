@@ -28,7 +28,7 @@ from floodmark.harness.commands.scenario import named
 from floodmark.harness.commands.scenario_runs import Part, missed
 from floodmark.harness.commands.scenario_runs import options_of as options_of_part
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.run import DONE
+from floodmark.harness.run import DONE, sync_run
 from floodmark.harness.runner import RunPlan, RunResult, carry_out
 from floodmark.nemesis.expectations import Row
 from floodmark.nemesis.scenario import Scenario
@@ -56,6 +56,7 @@ def played(asked: Mapping[str, Any]) -> dict[str, Any]:
         plan, scenario = plan_of(asked)
         result = asyncio.run(carry_out(plan, lambda _: None))
         ended, why = result.ended, trouble(result, scenario)
+        sync_run(plan.folder)
     except FloodmarkError as error:
         why = str(error)
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

@@ -5,7 +5,8 @@ Rules
 2. What has happened is in the journal before anything is built on it; from the journal alone a campaign goes
    on. A run that was under way when somebody killed the campaign is made anew, with its number and seed.
 3. A new cause is reproduced before anything else is played.
-4. Before each run: is there time for it, is there room for it on the disk?
+4. Before each run: is there time for it, its judging and what it may find (pacing.py), is there room for it
+   on the disk?
 5. A full disk is nobody's outcome: a run or a verdict that it spoilt has not happened; the campaign stops.
 """
 
@@ -29,16 +30,19 @@ from floodmark.harness.campaign.journal import (
     BEGAN,
     ENDED,
     FAILED,
+    JUDGE_FAILED,
     JUDGED,
     OPENED,
     RECORDED,
     REPRODUCED,
     CampaignAt,
     Journal,
+    RunState,
     State,
     smallest,
 )
 from floodmark.harness.campaign.ledger import Ledger, Night, Smallest
+from floodmark.harness.campaign.pacing import Batch, Pace, pace_of
 from floodmark.harness.campaign.plan import Plan
 from floodmark.harness.campaign.quantities import size_words, time_words
 from floodmark.harness.campaign.signatures import Signature
@@ -54,7 +58,6 @@ from floodmark.harness.verdict import BUG
 BATCH_S = 240.0  # of playing at most, then they are judged
 BATCHES = 8  # at least, where that leaves LEAST_BATCH_S for each: what is new is to be reproduced in time
 LEAST_BATCH_S = 60.0
-SETTLING_S = 15.0  # what a run takes besides its load, until one was seen
 ROOM_BYTES = 256 << 20  # on the disk, for a run, until one was seen
 NO_SPACE = os.strerror(errno.ENOSPC)
 KEPT = ("run.json", "verdict.json", MEASURES)  # of a valid run
@@ -97,6 +100,8 @@ class Conductor:
     judge: JudgeProcess
     look: Callable[[State], object]  # is called after each batch, while no cluster runs
     in_flight: dict[str, float] = field(default_factory=dict)  # title -> when it began
+    pace: Pace = field(default_factory=Pace)
+    after_s: list[float] = field(default_factory=list)  # of each batch, what came behind its judging
     why: str = ""
     is_full: bool = False  # the disk, and not by the plan: that ends it early
 
@@ -109,7 +114,7 @@ class Conductor:
         self._note()  # whoever was killed may have judged more than the ledger has
         await self.judge.start()
         try:
-            await self._judge_batch([run.folder for run in self.state.unjudged], [])
+            await self._judge_batch([run.folder for run in self.state.to_be_judged], [])
             while (jobs := self._next_batch()):
                 await self._play_batch(jobs)
         finally:
@@ -121,15 +126,17 @@ class Conductor:
         """Reproductions first, then draws, as many as a batch holds; [] at the end, for which self.why is the
         reason."""
         size_bytes = _size(self.at.folder)
-        room_s = min(self._batch_s, self.left_s) * self.at_once if self.is_measured else 0.0
+        self.pace = pace_of(self.state, map(len, self._bugs().values()), self.after_s)
+        batch = Batch(pace=self.pace, at_once=self.at_once, left_s=self.left_s, reproduce=self.plan.reproduce)
+        room_s = min(self._batch_s, self.left_s) if self.is_measured else 0.0
         jobs: list[Job] = []
         for job in self._jobs():
-            self.why = self._no_room(job, jobs, size_bytes)
+            self.why = self._no_room(job, batch, size_bytes)
             if self.why:
                 break
+            batch.add(job.expected_s, draw=job.draw is not None)
             jobs.append(job)
-            room_s -= job.expected_s
-            if room_s <= 0:
+            if batch.free_s >= room_s:
                 break
         return jobs
 
@@ -143,15 +150,14 @@ class Conductor:
                 return
             yield self._job_of(draw)
 
-    def _no_room(self, job: Job, before: Sequence[Job], size_bytes: int) -> str:
-        """Why this job is not begun any more, after these before it and with so many bytes in the campaign's
-        folder; "" where it is."""
-        rounds = sum(one.expected_s for one in before) / self.at_once
-        if rounds + job.expected_s > self.left_s:
+    def _no_room(self, job: Job, batch: Batch, size_bytes: int) -> str:
+        """Why this job is not begun any more, after those of the batch and with so many bytes in the
+        campaign's folder; "" where it is."""
+        if not batch.has_time_for(job.expected_s, draw=job.draw is not None):
             return "the time is over"
-        wanted = self._bytes_of_a_run * (len(before) + 1)
+        wanted = self._bytes_of_a_run * (batch.runs + 1)
         if full := self._full(wanted):
-            self.is_full = not before  # else those that have room are made first
+            self.is_full = not batch.runs  # else those that have room are made first
             return full
         if self.plan.disk_bytes is not None and size_bytes + wanted > self.plan.disk_bytes:
             return f"the campaign's folder has the {size_words(self.plan.disk_bytes)} that the plan allows"
@@ -236,12 +242,15 @@ class Conductor:
                 shrink(self.at.folder / folder)
         for job, answer in zip(again, answers[len(folders):], strict=True):
             shown = any(Signature(**row).id == job.signature for row in answer["signatures"])
-            self._say(REPRODUCED, signature=job.signature, number=job.number, shown=shown,
-                      folder=str(job.folder.relative_to(self.at.folder)))
-            if not shown and not self.bounds.keep:
+            untold = {"shown": None, "why": answer["why"]} if answer[JUDGE_FAILED] else {"shown": shown}
+            self._say(REPRODUCED, signature=job.signature, number=job.number, judge_s=each_s,
+                      folder=str(job.folder.relative_to(self.at.folder)), **untold)
+            if untold["shown"] is False and not self.bounds.keep:
                 shrink(job.folder)
+        began_s = time.monotonic()
         self._note()
         self.look(self.state)
+        self.after_s.append(time.monotonic() - began_s)
 
     def _note(self) -> None:
         """What the campaign has found up to now goes into the ledger."""
@@ -267,15 +276,15 @@ class Conductor:
         folder = self.at.runs_folder / draw.name
         return Job(
             folder=folder, draw=draw, title=f"{draw.number} {draw.case.title} seed {draw.seed}",
-            expected_s=self._expected_s(draw.case),
+            expected_s=self.pace.of_run(draw.case),
             asked={"case": draw.case.as_json(), "seed": draw.seed, "folder": str(folder)})
 
     def _reproductions(self) -> Iterator[Job]:
         """Of each bug that nobody has marked as known: what is lacking to the plan's number."""
         ledger = ledgers.load(self.ledger_path)
-        for signature, runs in self.state.runs_by_signature().items():
+        for signature, runs in self._bugs().items():
             entry = ledger.of(signature)
-            if signature.klass != BUG or entry is None or entry.known is not None:
+            if entry is None or entry.known is not None:
                 continue
             tried = len(self.state.reproductions.get(entry.id, ()))
             if entry.reproduced[1] >= self.plan.reproduce > 0 and not tried:
@@ -285,10 +294,14 @@ class Conductor:
                 folder = self.at.reproductions_of(entry.id) / str(number)
                 shutil.rmtree(folder, ignore_errors=True)  # of a session that was killed
                 yield Job(
-                    folder=folder, signature=entry.id, number=number, expected_s=self._expected_s(first.case),
+                    folder=folder, signature=entry.id, number=number, expected_s=self.pace.of_run(first.case),
                     title=f"reproduction {number} of {entry.id} ({signature.finding})",
                     asked={"again": str(self.at.folder / first.folder), "finding": signature.finding,
                            "number": number, "folder": str(folder)})
+
+    def _bugs(self) -> dict[Signature, list[RunState]]:
+        return {one: runs for one, runs in self.state.runs_by_signature().items()
+                if one.klass == BUG}
 
     def _tidy(self) -> None:
         """What a killed session left half made goes; what it had judged and not shrunk is shrunk."""
@@ -308,7 +321,7 @@ class Conductor:
 
     @property
     def left_s(self) -> float:
-        return max(0.0, self.bounds.budget_s - self.state.spent_s)
+        return max(0.0, self.bounds.budget_s - self.state.spent_at(time.time()))
 
     @property
     def at_once(self) -> int:
@@ -330,12 +343,6 @@ class Conductor:
     def is_measured(self) -> bool:
         return self.plan.at_once is not None or any(line["event"] == RECORDED for line in self.state.lines)
 
-    def _expected_s(self, case: Case) -> float:
-        """How long a run of this case takes: as the longest one before, or a guess."""
-        before = [line["took_s"] for line in self.state.lines if line["event"] == RECORDED
-                  and self.state.runs[line["run"]].case == case]
-        return float(max(before)) if before else case.duration + SETTLING_S
-
     @property
     def _bytes_of_a_run(self) -> int:
         seen = [int(run.judged["size_bytes"]) for run in self.state.runs.values() if run.judged is not None]
@@ -353,10 +360,9 @@ class Conductor:
     def how_far(self) -> str:
         runs = self.state.runs.values()
         done, unjudged = sum(run.recorded or run.done for run in runs), len(self.state.unjudged)
-        bugs = {signature for signature in self.state.runs_by_signature() if signature.klass == BUG}
         rate = 3600 * done / self.state.spent_s if self.state.spent_s > 1 else 0.0
         parts = [f"{done} done{f' ({unjudged} to be judged)' if unjudged else ''}",
-                 f"{len(self.in_flight)} in flight", f"{many(len(bugs), 'bug')} found",
+                 f"{len(self.in_flight)} in flight", f"{many(len(self._bugs()), 'bug')} found",
                  f"{time_words(self.left_s)} left"]
         return ", ".join(parts + ([f"{rate:.0f} runs/h"] if done else []))
 

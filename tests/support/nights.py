@@ -35,7 +35,7 @@ def night(*outcomes: tuple[Case, str, tuple[Signature, ...]], why: str | None = 
         if kind == "not made":
             lines.append({"event": FAILED, "why": "n1 did not start\nits log", **of})
             continue
-        lines.append({"event": RECORDED, "took_s": 9.5, **of})
+        lines.append({"event": RECORDED, "took_s": 9.5, "cpu_s": 9.5, "resident_bytes": 1 << 28, **of})
         lines.append({"event": JUDGED, "kind": kind, "acked": 1000, "faults": {"kill": 2},
                       "size_bytes": 5000 - number, "signatures": [asdict(one) for one in shown], **of})
     return state_of([*lines, *([{"event": ENDED, "why": why, "time_s": 100}] if why else [])])

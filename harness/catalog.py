@@ -13,20 +13,22 @@ from typing import Any
 
 from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import (
+    Addressed,
     Cluster,
     Judge,
     MakeClient,
     MakesClients,
-    Measures,
     PartitionSpec,
     ScheduleRunner,
-    Seen,
     Workload,
     WorkloadSettings,
+    ability,
+    why_not,
 )
 from floodmark.harness.run_location import Far, Place
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spark_options import HERE, Workers
+from floodmark.harness.statistics_seams import Measures, Seen
 
 RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")  # the protocol generations, oldest first
 
@@ -59,6 +61,7 @@ CHECK_JAVA = "floodmark.checkers.spark.session:check_version"
 PLANNER = "floodmark.nemesis.random_plans:plan"
 BUDGET = "floodmark.nemesis.budget:overspends"
 ARSENAL = "floodmark.nemesis.compose:arsenal"
+LIMITS = "floodmark.nemesis.refusals:limits_of"
 SCHEDULE_RUNNER = "floodmark.nemesis.schedule_runner:ScheduleRunner"
 BROKER_WORDS = "floodmark.broker.rule_names"  # run, never imported: which rules, bugs and switches there are
 BROKER_CHECK = "floodmark.broker.check_config"  # likewise: whether a broker would serve these settings
@@ -84,9 +87,12 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
 
 def clients(cluster: Cluster) -> MakeClient:
     """What makes clients of this cluster: its own, or those that speak Kafka's wire to its addresses."""
-    if isinstance(cluster, MakesClients):
-        return cluster.client
-    made: MakeClient = _load(WIRE_CLIENTS)(cluster.addresses)
+    own, addressed = ability(cluster, MakesClients), ability(cluster, Addressed)
+    if own is not None:
+        return own.client
+    if addressed is None:
+        raise UsageError(f"no client can ask this cluster: {why_not(cluster, Addressed)}")
+    made: MakeClient = _load(WIRE_CLIENTS)(addressed.addresses)
     return made
 
 
@@ -129,7 +135,8 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int) -> Sequence[Any]
 
 def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec]) -> ScheduleRunner:
     """What carries out schedules against this cluster, with every fault the cluster can suffer."""
-    made: ScheduleRunner = _load(SCHEDULE_RUNNER)(_load(ARSENAL)(cluster), partitions)
+    made: ScheduleRunner = _load(SCHEDULE_RUNNER)(
+        _load(ARSENAL)(cluster), partitions, _load(LIMITS)(cluster))
     return made
 
 

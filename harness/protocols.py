@@ -1,15 +1,17 @@
 """EVERY SEAM ON ONE PAGE: what clusters, nemeses, workloads and judges owe one another.
 
-A nemesis asks for the narrowest ability it needs (Kills, Pauses, Cuts, ...), so that the type checker knows
-which cluster can suffer what, and the catalogue offers only those. All waits inside have time-outs and raise
-FloodmarkError saying what was waited for.
+What not every system has is an ability (Kills, Freezes, ReadsLogs, ...), asked for by its narrowest name with
+ability(): the type checker knows which cluster can suffer what. A missing ability makes a check unknown or a
+nemesis unavailable, with the reason in words. All waits inside have time-outs and raise FloodmarkError saying
+what was waited for.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.op import Intent, Op, Outcome, Send
@@ -18,11 +20,23 @@ from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.trace import Raw
 from floodmark.harness.verdict import Verdict
 
+if TYPE_CHECKING:
+    from floodmark.harness.logdir import LogState  # whose module reads compressed files, which few need
+
 CLIENTS = "clients"  # in a grudge: every client of the harness, as one pseudo-node
 CONTROLLER = "controller"  # the controller's process, by name
 
 
 # -- what can be seen -----------------------------------------------------------------------------------
+
+
+class Unknown(Enum):
+    """The type of UNKNOWN: what a system does not show. None is something else: that there is none."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +51,21 @@ class PartitionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaView:
-    """One replica as its own broker sees it."""
+    """One replica as its own broker sees it, as far as its system shows that. LEO and HW are what the wire
+    tells where anything does."""
 
     node: str
     partition: int  # the history's key
-    leader: str | None  # whom it believes to lead
-    epoch: int
-    log_start: int
-    leo: int
-    hw: int
-    isr: tuple[str, ...]  # as it believes
-    checkpointed_hw: int  # what a restart would begin with
-    epochs: tuple[tuple[int, int], ...] | None  # leader-epoch cache; None where the rules keep none
-    clean: bool  # its last stop was orderly
-    proposing: bool = False  # it leads, has asked the controller for another ISR and has no answer yet
+    leo: int | Unknown = UNKNOWN
+    hw: int | Unknown = UNKNOWN
+    leader: str | Unknown | None = UNKNOWN  # whom it believes to lead
+    epoch: int | Unknown = UNKNOWN
+    log_start: int | Unknown = UNKNOWN
+    isr: tuple[str, ...] | Unknown = UNKNOWN  # as it believes
+    checkpointed_hw: int | Unknown = UNKNOWN  # what a restart would begin with
+    epochs: tuple[tuple[int, int], ...] | Unknown | None = UNKNOWN  # leader-epoch cache; None: none is kept
+    clean: bool | Unknown = UNKNOWN  # its last stop was orderly
+    proposing: bool | Unknown = UNKNOWN  # it leads, has asked for another ISR and has no answer yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +110,13 @@ class View:
 
 @runtime_checkable
 class Cluster(Protocol):
-    """n brokers and a controller. `start` returns when every broker is registered and unfenced."""
+    """n brokers and a controller: a system (what runs) at a place (where it lives). `start` returns when
+    every broker is registered and unfenced. What not every system has is an ability, below."""
 
     @property
-    def name(self) -> str: ...  # local, containers, sim, kafka
+    def name(self) -> str: ...  # where it lives: local, containers, memory
+    @property
+    def system(self) -> Mapping[str, Any]: ...  # run.json's `system`: what runs, at least its `name`
     @property
     def nodes(self) -> tuple[str, ...]: ...
     @property
@@ -106,25 +124,69 @@ class Cluster(Protocol):
     @property
     def config(self) -> Mapping[str, Mapping[str, Any]]: ...  # run.json's `config`: node -> Kafka's keys
     @property
-    def abilities(self) -> Sequence[object]: ...  # what it can suffer besides the protocols it has itself
+    def abilities(self) -> Sequence[object]: ...  # objects with abilities that the cluster has not itself
+    @property
+    def lacks(self) -> Mapping[type, str]: ...  # abilities that it has not, whatever its class has, and why
+    @property
+    def not_shown(self) -> frozenset[str]: ...  # fields of ReplicaView that are UNKNOWN at every look
 
     async def start(self) -> None: ...
-    async def create(
-        self, partitions: Sequence[PartitionSpec]
-    ) -> None: ...  # and wait until each is led, ISR full
-    def addresses(self) -> Mapping[str, tuple[str, int]]: ...  # node -> (host, port) for clients
+    async def create(self, partitions: Sequence[PartitionSpec]) -> None: ...  # until each is led, ISR full
     async def observe(self) -> View: ...
-    async def freeze(
-        self,
-    ) -> View: ...  # controller first, then all brokers at once; they stay so until stop()
     async def mend(self) -> list[str]: ...  # heal, resume, start all; safe twice; returns what is left behind
     async def stop(self) -> None: ...  # kill everything; safe twice
     def died(self) -> list[str]: ...  # nodes that ended by themselves once all were up, by no fault in force
     def died_words(self) -> Mapping[str, str]: ...  # of each: how it ended and the end of its log, in lines
     def broken(self) -> Sequence[str]: ...  # what else ended that the run stands on: the harness's trouble
-    async def log_dir(
-        self, node: str
-    ) -> Path: ...  # its Kafka log directory, or a copy of it as it is now; not after stop()
+
+
+# -- abilities ------------------------------------------------------------------------------------------
+
+
+Ability = TypeVar("Ability")
+
+
+def ability(cluster: Cluster, kind: type[Ability]) -> Ability | None:
+    """What does this for the cluster: itself, or one of its `abilities`; None: nothing does. What it `lacks`
+    it does not do, although its class has the methods: one class drives many systems."""
+    if kind in cluster.lacks:
+        return None
+    return next((one for one in (cluster, *cluster.abilities) if isinstance(one, kind)), None)
+
+
+def why_not(cluster: Cluster, kind: type) -> str:
+    """Why the cluster has not this ability, in words."""
+    return cluster.lacks.get(kind) or f"the {cluster.name} cluster has no such ability ({kind.__name__})"
+
+
+@runtime_checkable
+class Addressed(Protocol):
+    """Clients reach it by Kafka's wire."""
+
+    def addresses(self) -> Mapping[str, tuple[str, int]]: ...  # node -> (host, port) for clients
+
+
+@runtime_checkable
+class Adopts(Protocol):
+    async def adopt(self) -> None: ...  # numbers the partitions that applications made
+
+
+@runtime_checkable
+class Freezes(Protocol):
+    async def freeze(self) -> View: ...  # the controller first, then all brokers at once, until stop()
+
+
+@runtime_checkable
+class ReadsLogs(Protocol):
+    async def log_dir(self, node: str) -> Path: ...  # Kafka's, or a copy of it; not after stop()
+
+
+@runtime_checkable
+class KeepsLogs(Protocol):
+    """A cluster without files: its replicas' logs as they are now, in the words of harness/logdir."""
+
+    def log_rows(self, node: str, run_id: str) -> Iterator[dict[str, Any]]: ...  # as logdir.dump gives them
+    def log_state(self, node: str, partition: int) -> "LogState": ...  # partition: by its key
 
 
 @runtime_checkable
@@ -164,12 +226,19 @@ class Expires(Protocol):
 
 @runtime_checkable
 class Elects(Protocol):
-    """Asks the controller: for the preferred leaders, or an unclean one; or, with `leader`, for that replica,
-    which must be an ISR member (any live replica if unclean), and nobody leaves the ISR for it. Returns
-    {"elected": [keys], "refused": {key: why}}; who leads already stands in neither."""
+    """Asks the controller for the preferred leaders, or unclean ones, of these partitions (none: of all).
+    Returns {"elected": [keys], "refused": {key: why}}; who leads already stands in neither."""
 
-    async def elect(
-        self, partitions: Sequence[int], *, unclean: bool = False, leader: str | None = None
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]: ...
+
+
+@runtime_checkable
+class ElectsReplica(Protocol):
+    """As Elects, but for this replica, which must be an ISR member (any live replica if unclean), and nobody
+    leaves the ISR for it."""
+
+    async def elect_replica(
+        self, partitions: Sequence[int], leader: str, *, unclean: bool = False
     ) -> Mapping[str, Any]: ...
 
 
@@ -216,6 +285,8 @@ class Failpoints(Protocol):
     """Named places inside a process where it can be stopped, ended or robbed of a message. A point is as
     harness/schedule/entry.py has it: names of nodes, the history's partitions. `node` may be CONTROLLER."""
 
+    @property
+    def points(self) -> frozenset[str]: ...  # the names that it has
     async def arm(self, node: str, point: Mapping[str, Any]) -> None: ...  # down: armed at its next start
     async def release(self, node: str, point: Mapping[str, Any] | None) -> int: ...  # how many it held
     async def met(self, node: str) -> Sequence[Met]: ...  # in order, also by its former incarnations
@@ -282,6 +353,7 @@ Sender = Callable[[Intent], Awaitable[Outcome]]
 class ScheduleRunner(Protocol):
     """Carries out a schedule, entry by entry: awaits the moment, resolves roles, strikes, records the op."""
 
+    def refuse(self, schedule: Schedule) -> None: ...  # UsageError: what this cluster cannot carry out
     async def carry_out(
         self, schedule: Schedule, sight: Sight, recording: "Recording", send: Sender
     ) -> tuple[int, ...]: ...  # positions whose moment never came
@@ -309,11 +381,7 @@ class LogClient(Protocol):
     @property
     def over(self) -> bool: ...  # what it had read is no longer what the log holds: it asks nothing more
     async def send(
-        self,
-        sends: tuple[Send, ...],
-        *,
-        node: str | None = None,
-        acks: str | None = None,
+        self, sends: tuple[Send, ...], *, node: str | None = None, acks: str | None = None,
         patience_s: float | None = None,
     ) -> Outcome: ...  # all to one partition, in one batch
     def assign(self, keys: Iterable[int]) -> None: ...  # one that is new is read from offset 0
@@ -378,84 +446,3 @@ class Judge(Protocol):
     """Reads run folders, gives a verdict for each, in order; a rotten folder spoils nobody else's."""
 
     def judge(self, folders: Sequence[Place]) -> list[Verdict]: ...
-
-
-class Answers(Protocol):
-    """What the measures of many runs say together; rows by their columns, None for null."""
-
-    @property
-    def runs(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def faults(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def by_kind(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def nights(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def trend(self) -> Sequence[Mapping[str, Any]]: ...
-
-    def write(self, folder: Path) -> None:
-        """All runs and all faults as Parquet files."""
-        ...
-
-
-class Seen(Protocol):
-    """What the page of a run draws of its clients. Times: ns since the run began, but for the columns'."""
-
-    @property
-    def lines(self) -> int: ...
-    @property
-    def broken(self) -> int: ...
-    @property
-    def last_ns(self) -> int: ...
-    @property
-    def ops(self) -> int:
-        """How many there are; the columns may have fewer."""
-        ...
-
-    @property
-    def columns(self) -> Mapping[str, Sequence[int]]:
-        """By their beginnings: `began` (us since the op before), `lasted` (us), `what` (ok, fail, info: 0, 1,
-        2; of polls 3 more, of what is neither send nor poll 6), `records` sent and read by ok ones."""
-        ...
-
-    @property
-    def acked(self) -> Sequence[tuple[int, int, int, int, int]]:
-        """Near a finding: partition, offset, value, when its op was invoked and when it was acked."""
-        ...
-
-    @property
-    def nemesis(self) -> Sequence[str]:
-        """Its lines."""
-        ...
-
-    @property
-    def faults(self) -> Sequence[Mapping[str, Any]]:
-        """What each cost, as checkers/stats has it."""
-        ...
-
-    @property
-    def unmeasured(self) -> str:
-        """Why there are no faults; empty: there are all."""
-        ...
-
-
-class Measures(Protocol):
-    """What faults cost clients, of each run of a call by its position in it; checkers/stats says what each
-    figure is."""
-
-    @property
-    def failures(self) -> Mapping[int, str]:
-        """Those that could not be measured, and why."""
-        ...
-
-    @property
-    def unsaved(self) -> Mapping[int, str]:
-        """Those whose folders could not keep their measures, and why."""
-        ...
-
-    def run_rows(self) -> Mapping[int, Mapping[str, Any]]: ...
-
-    def answers(self, names: Mapping[int, tuple[str, str]]) -> Answers:
-        """names: of each position the night and the run."""
-        ...

@@ -18,7 +18,7 @@ from typing import Any
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Type
-from floodmark.harness.phases.collect import collect
+from floodmark.harness.phases.collect import collect, observes_of
 from floodmark.harness.phases.main_phase import Load, end_all, main_phase
 from floodmark.harness.phases.settle import Reach, read_all, reading, settle, what_moved
 from floodmark.harness.protocols import Cluster, PartitionSpec, ScheduleRunner, View, Workload
@@ -101,7 +101,9 @@ def first_free_value(schedule: Schedule) -> int:
 
 
 async def carry_out(plan: RunPlan, progress: Tell) -> RunResult:
-    """Runs the plan. Raises FloodmarkError where no run came about; what went wrong later is in `ended`."""
+    """Runs the plan. UsageError, and no folder, where the cluster cannot carry out its schedule;
+    FloodmarkError where no run came about; what went wrong later is in `ended`."""
+    plan.schedule_runner.refuse(plan.schedule)
     about = _head(plan)
     run = create(plan.folder, about)
     carrying = _Carrying(plan, run, about, progress)
@@ -206,7 +208,7 @@ class _Carrying:
         if settled.settled:
             why = "the cluster could not be observed before it was read"
             if before is not None and collected.frozen is not None:
-                why = what_moved(before, collected.frozen, plan.partitions)
+                why = what_moved(before, collected.frozen, plan.partitions) or collected.moved
             self._about["settle"]["why"] = why
         self._about["settled"] = why is None
         problems = [ended] if ended != DONE else []
@@ -292,7 +294,8 @@ def _head(plan: RunPlan) -> dict[str, Any]:
     return {
         "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
         "seed": plan.seed, "cluster": plan.cluster.name, "rules": plan.rules, "workload": plan.workload.name,
-        "links": plan.links, **linked, **plan.asked, **unstruck,
+        "system": dict(plan.cluster.system), "links": plan.links, **linked, **plan.asked, **unstruck,
+        **observes_of(plan.cluster),
         "nodes": list(plan.cluster.nodes),
         "partitions": {
             str(spec.key): {"topic": spec.topic, "partition": spec.partition,

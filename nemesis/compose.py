@@ -1,13 +1,16 @@
 """Joins several nemeses into one, and builds all those that a cluster is able to suffer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import (
     BadDisks,
     Clocks,
     Cluster,
     Cuts,
     Elects,
+    ElectsReplica,
     Expires,
     Failpoints,
     Kills,
@@ -19,6 +22,8 @@ from floodmark.harness.protocols import (
     Resets,
     Struck,
     Wipes,
+    ability,
+    why_not,
 )
 from floodmark.harness.schedule.entry import Entry
 from floodmark.nemesis.clock import Clock
@@ -53,39 +58,36 @@ class Composed:
 
 
 def arsenal(cluster: Cluster) -> tuple[Nemesis, ...]:
-    """Every nemesis whose ability this cluster has, itself or besides."""
-    bad_disks = next((part for part in cluster.abilities if isinstance(part, BadDisks)), None)
-    found: list[Nemesis] = []
-    if isinstance(cluster, Kills):
-        found.append(Crash(cluster))
-    if isinstance(cluster, Pauses):
-        found.append(Pause(cluster))
-    if isinstance(cluster, Cuts):
-        found.append(Cut(cluster, cluster.nodes))
-    if isinstance(cluster, PowerCuts):
-        found.append(Power(cluster, cluster.observe))
-    if isinstance(cluster, Expires):
-        found.append(Expire(cluster))
-    if isinstance(cluster, Elects):
-        found.append(Elect(cluster))
-    if isinstance(cluster, Wipes):
-        found.append(Disk(cluster, bad_disks))
-    if isinstance(cluster, Failpoints):
-        found.append(Failpoint(cluster))
-    for part in cluster.abilities:
-        found += _besides(part, cluster.nodes)
-    return tuple(found)
+    """Every nemesis whose ability this cluster has."""
+    return tuple(nemesis for kind, made in _MAKERS if (part := ability(cluster, kind)) is not None
+                 for nemesis in [made(part, cluster)])
 
 
-def _besides(part: object, nodes: Sequence[str]) -> list[Nemesis]:
-    """What one of a cluster's abilities lets it suffer."""
-    found: list[Nemesis] = []
-    if isinstance(part, Packets):
-        found.append(Packet(part, nodes))
-    if isinstance(part, Resets):
-        found.append(Reset(part, nodes))
-    if isinstance(part, Clocks):
-        found.append(Clock(part))
-    if isinstance(part, MemoryLimits):
-        found.append(Memory(part))
-    return found
+def unavailable(cluster: Cluster) -> Mapping[str, str]:
+    """f -> why this cluster cannot suffer it, in words."""
+    return {f: why_not(cluster, kind) for kind, fs in _FAULTS_OF.items()
+            if ability(cluster, kind) is None for f in sorted(fs)}
+
+
+# What each nemesis is made of: the ability it strikes by, and what the cluster lends it besides.
+_MAKERS: tuple[tuple[type, Callable[[Any, Cluster], Nemesis]], ...] = (
+    (Kills, lambda part, _: Crash(part)),
+    (Pauses, lambda part, _: Pause(part)),
+    (Cuts, lambda part, cluster: Cut(part, cluster.nodes)),
+    (PowerCuts, lambda part, cluster: Power(part, cluster.observe)),
+    (Expires, lambda part, _: Expire(part)),
+    (Elects, lambda part, cluster: Elect(part, ability(cluster, ElectsReplica))),
+    (Wipes, lambda part, cluster: Disk(part, ability(cluster, BadDisks))),
+    (Failpoints, lambda part, _: Failpoint(part)),
+    (Packets, lambda part, cluster: Packet(part, cluster.nodes)),
+    (Resets, lambda part, cluster: Reset(part, cluster.nodes)),
+    (Clocks, lambda part, _: Clock(part)),
+    (MemoryLimits, lambda part, _: Memory(part)),
+)
+_FAULTS_OF: Mapping[type, frozenset[str]] = {
+    Kills: Crash.answers, Pauses: Pause.answers, Cuts: Cut.answers, PowerCuts: Power.answers,
+    Expires: Expire.answers, Elects: Elect.answers, Wipes: frozenset({"disk"}),
+    BadDisks: frozenset({"bad_disk", "mend_disk"}), Failpoints: Failpoint.answers, Packets: Packet.answers,
+    Resets: Reset.answers, Clocks: Clock.answers, MemoryLimits: Memory.answers,
+}
+assert frozenset().union(*_FAULTS_OF.values()) == frozenset(FAULTS), "a fault that nobody can strike"

@@ -12,7 +12,7 @@ from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.protocols import Met, PartitionView, ReplicaView, Sight, View
+from floodmark.harness.protocols import UNKNOWN, Met, PartitionView, ReplicaView, Sight, View
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.json_form import OF_BROKER, point_matches
 from floodmark.nemesis.moment_text import asked_words, partitions_of
@@ -98,10 +98,13 @@ def condition(node: str, view: View, stage: Stage) -> str:
 
 
 def _replica(own: ReplicaView) -> str:
+    """As far as its system shows it."""
     role = "leads" if own.leader == own.node else f"follows {own.leader}" if own.leader else "has no leader"
-    epochs = "" if own.epochs is None else ", epochs " + (
-        ", ".join(f"{epoch} from {start}" for epoch, start in own.epochs) or "none")
-    return f"{role} in epoch {own.epoch}, LEO {own.leo}, HW {own.hw}{epochs}"
+    told = [] if own.leader is UNKNOWN else [role if own.epoch is UNKNOWN else f"{role} in epoch {own.epoch}"]
+    told += [f"{word} {value}" for word, value in (("LEO", own.leo), ("HW", own.hw)) if value is not UNKNOWN]
+    if own.epochs is not UNKNOWN and own.epochs is not None:
+        told.append("epochs " + (", ".join(f"{epoch} from {start}" for epoch, start in own.epochs) or "none"))
+    return ", ".join(told) or "its system shows nothing of it"
 
 
 # -- why: pure -----------------------------------------------------------------------------------------------
@@ -122,6 +125,9 @@ def likely(moment: Mapping[str, Any], keys: list[int], view: View, stage: Stage,
             yield from _of_partition(moment, truth, view, stage)
     for node in _named(moment, view, stage):
         yield from _unseen(node, view, stage)
+    for name in sorted({leaf["field"] for leaf in _leaves(moment) if "replica" in leaf} - {*OF_BROKER}):
+        if any(getattr(own, name) is UNKNOWN for own in view.replicas.values()):
+            yield f"this system does not show the {name} of a replica"
     if moment.get("healthy") and not healthy(view, stage):
         for f, on in stage.ledger.lasting:
             undo = FAULTS[f].undone_by or ""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from floodmark.harness.protocols import Met, Sight, View
+from floodmark.harness.protocols import UNKNOWN, Met, Sight, View
 from floodmark.harness.schedule.json_form import CONDITIONS, OF_BROKER, point_matches
 from floodmark.nemesis.roles import Stage, needs_a_look, players
 
@@ -23,7 +23,6 @@ POLL_S = 0.01
 EAGER_S = 0.003
 NS = 1_000_000_000
 _ALWAYS = frozenset({"time", "after"})
-_UNSEEN = object()
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -220,7 +219,7 @@ def holds(state: Mapping[str, Any], view: View, stage: Stage) -> bool:
     value = state["value"]
     if isinstance(value, Mapping):
         wanted = [seen for _, seen in _observed({"partition": state.get("partition"), **value}, view, stage)]
-        if len(wanted) != 1 or wanted[0] is _UNSEEN:
+        if len(wanted) != 1 or wanted[0] is UNKNOWN:
             return False
         value = wanted[0]
     return bool(found) and all(_compares(seen, state["is"], value) for _, seen in found)
@@ -244,7 +243,8 @@ def _whole(partition: int, replicas: tuple[str, ...], view: View) -> bool:
         return False
     own = [view.replicas.get((node, partition)) for node in replicas]
     return all(
-        one is not None and (one.leader, one.epoch) == (truth.leader, truth.epoch) and not one.proposing
+        one is not None and one.leader in (truth.leader, UNKNOWN) and one.epoch in (truth.epoch, UNKNOWN)
+        and one.proposing is not True
         for one in own
     )
 
@@ -255,18 +255,18 @@ def _observed(fields: Mapping[str, Any], view: View, stage: Stage) -> Iterator[t
     replica = fields.get("replica")
     if replica is None:
         seen = view.partitions.get(partition) if partition is not None else None
-        yield None, _UNSEEN if seen is None else getattr(seen, name)
+        yield None, UNKNOWN if seen is None else getattr(seen, name)
         return
     for node in players(replica, partition or 0, view, stage):
         if name in OF_BROKER:
             yield node, node in getattr(view, name)
             continue
         own = view.replicas.get((node, partition)) if partition is not None else None
-        yield node, _UNSEEN if own is None else getattr(own, name)
+        yield node, UNKNOWN if own is None else getattr(own, name)
 
 
 def _compares(seen: Any, how: str, value: Any) -> bool:
-    if seen is _UNSEEN:
+    if seen is UNKNOWN:
         return False
     if how == "contains":
         return value in seen
@@ -281,7 +281,7 @@ def _witness(state: Mapping[str, Any], view: View, stage: Stage) -> dict[str, An
     """What was seen of everything the state names: {"seen": [{"replica", "field", "value"}, ...]}."""
     lines = [
         {**({"replica": node} if node is not None else {}), "field": leaf["field"],
-         "value": None if seen is _UNSEEN else list(seen) if isinstance(seen, tuple) else seen}
+         "value": None if seen is UNKNOWN else list(seen) if isinstance(seen, tuple) else seen}
         for leaf in _leaves(state)
         for node, seen in _observed(leaf, view, stage)
     ]

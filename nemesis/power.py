@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from floodmark.harness.protocols import PowerCuts, Struck, View
+from floodmark.harness.protocols import UNKNOWN, PowerCuts, Struck, View
 from floodmark.harness.schedule.entry import Entry
 from floodmark.nemesis.on_each_node import on_each_node
 
@@ -43,7 +43,7 @@ class Power:
         view = await self._look()
         keeps: dict[str, dict[int, int]] = {}
         for (node, partition), replica in view.replicas.items():
-            if node in nodes:
-                held = replica.leo - replica.log_start
-                keeps.setdefault(node, {})[partition] = replica.log_start + int(share * held)
+            if node in nodes and replica.leo is not UNKNOWN and replica.log_start is not UNKNOWN:
+                records = replica.leo - replica.log_start
+                keeps.setdefault(node, {})[partition] = replica.log_start + int(share * records)
         return keeps

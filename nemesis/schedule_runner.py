@@ -25,6 +25,7 @@ from floodmark.nemesis.compose import Composed
 from floodmark.nemesis.failpoint import death
 from floodmark.nemesis.missed_moments import Miss, miss_of_moment, miss_of_role
 from floodmark.nemesis.moment_watch import POLL_S, Watch, reach
+from floodmark.nemesis.refusals import Limits, refuse_schedule
 from floodmark.nemesis.roles import Stage
 from floodmark.nemesis.scripted_ops import Scripted
 from floodmark.nemesis.target_resolution import ResolvedEntry, asked_moment, resolve_targets, strike_state
@@ -42,8 +43,12 @@ class _RunContext:
 class ScheduleRunner:
     """protocols.ScheduleRunner over these nemeses."""
 
-    def __init__(self, nemeses: Sequence[Nemesis], partitions: Sequence[PartitionSpec]) -> None:
+    def __init__(self, nemeses: Sequence[Nemesis], partitions: Sequence[PartitionSpec],
+                 limits: Limits | None = None) -> None:
         self._nemesis = Composed(nemeses)
+        able = ", ".join(sorted(self._nemesis.answers)) or "nothing"
+        self._limits = limits or Limits(
+            faults=dict.fromkeys(frozenset(FAULTS) - self._nemesis.answers, f"it can suffer {able}"))
         self._replicas = {spec.key: spec.replicas for spec in partitions}
         self._ledger = ActiveFaults()
         self._striking = False
@@ -61,9 +66,13 @@ class ScheduleRunner:
         """The cluster was mended from outside: nothing is in force any more."""
         self._ledger = ActiveFaults()
 
+    def refuse(self, schedule: Schedule) -> None:
+        """UsageError for an entry that this cluster cannot carry out."""
+        refuse_schedule(schedule, self._limits)
+
     async def carry_out(self, schedule: Schedule, sight: Sight, recording: Recording,
                         send: Sender) -> tuple[int, ...]:
-        self._refuse_what_nobody_answers(schedule)
+        self.refuse(schedule)
         self._ledger, self._started_ns, self._deaths = ActiveFaults(), {}, len(sight.crashes())
         around = _RunContext(sight=sight, recording=recording, scripted=Scripted(send))
         watching = asyncio.create_task(self._notice_deaths(around), name="deaths by armed crashes")
@@ -94,13 +103,6 @@ class ScheduleRunner:
             await around.scripted.end()
             if watching.cancelled():  # else the history can no longer be written, as its owner says
                 self._record_deaths(around)
-
-    def _refuse_what_nobody_answers(self, schedule: Schedule) -> None:
-        for position, entry in enumerate(schedule):
-            if entry.f in FAULTS and entry.f not in self._nemesis.answers:
-                able = ", ".join(sorted(self._nemesis.answers)) or "nothing"
-                raise FloodmarkError(f"entry {position}: this cluster cannot suffer {entry.f} "
-                                     f"(it can {able})")
 
     async def _carry_out(self, entry: Entry, around: _RunContext, done_ns: int) -> Miss | None:
         """What was missed: its moment, or whoever it means; None: nothing."""

@@ -24,6 +24,7 @@ from floodmark.harness.cluster.layout import LINKS, Layout, node_names
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CLIENTS, CONTROLLER, Met, PartitionSpec, View
+from floodmark.harness.schedule.failpoints import POINTS
 from floodmark.harness.trace import Raw
 
 START_S = 60.0  # for all processes to be up and unfenced: long, a busy machine starts slowly
@@ -38,8 +39,9 @@ Build = Callable[[], Awaitable[House]]  # lays out a house; called once, by star
 
 
 class BrokerCluster:
-    """See harness.protocols: Cluster, Kills, Pauses, Cuts, PowerCuts, Expires, Elects, Wipes, Failpoints,
-    Traces. abilities: what the house can do besides; known before it is built."""
+    """See harness.protocols: Cluster, Addressed, Adopts, Freezes, ReadsLogs, Kills, Pauses, Cuts, PowerCuts,
+    Expires, Elects, ElectsReplica, Wipes, Failpoints, Traces. abilities: what the house can do besides; known
+    before it is built."""
 
     def __init__(
         self,
@@ -57,6 +59,10 @@ class BrokerCluster:
         self.name = name
         self.nodes = node_names(nodes)
         self.abilities = tuple(abilities)
+        self.system = {"name": "reference", "rules": rules}
+        self.lacks: Mapping[type, str] = {}
+        self.not_shown = frozenset[str]()
+        self.points = frozenset(POINTS)
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.config = {
             node: typed_config(broker_settings(config, nodes=nodes), rules=rules,
@@ -283,19 +289,18 @@ class BrokerCluster:
         self._known(node)
         await self._asking.ask(CONTROLLER, "expire", timeout_s=ASK_S, broker=self._at.places[node].node_id)
 
-    async def elect(
-        self, partitions: Sequence[int], *, unclean: bool = False, leader: str | None = None
-    ) -> Mapping[str, Any]:
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
         """Ask the controller. Empty: all partitions."""
-        specs = [spec for spec in self.partitions if not partitions or spec.key in partitions]
-        if unknown := sorted(set(partitions) - {spec.key for spec in specs}):
-            raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
-        if leader is None:
-            return await elections.elect_as_kafka_does(self._at.places[CONTROLLER].reached, specs,
-                                                       unclean=unclean)
+        return await elections.elect_as_kafka_does(
+            self._at.places[CONTROLLER].reached, self._specs(partitions), unclean=unclean)
+
+    async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
+                            ) -> Mapping[str, Any]:
+        """Likewise, for this replica and no other."""
         self._known(leader)
         number = self._at.places[leader].node_id
-        return await elections.elect_one_replica(self._asking, specs, number, unclean=unclean)
+        return await elections.elect_one_replica(
+            self._asking, self._specs(partitions), number, unclean=unclean)
 
     async def wipe(self, node: str) -> Mapping[str, Any]:
         """Kill, then empty its log directory; what was fsynced is gone too."""
@@ -353,6 +358,13 @@ class BrokerCluster:
         if self._points is None:
             raise FloodmarkError("the cluster was not started")
         return self._points
+
+    def _specs(self, partitions: Sequence[int]) -> list[PartitionSpec]:
+        """Of these keys; none: all."""
+        specs = [spec for spec in self.partitions if not partitions or spec.key in partitions]
+        if unknown := sorted(set(partitions) - {spec.key for spec in specs}):
+            raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
+        return specs
 
     def _number(self, partitions: Sequence[PartitionSpec]) -> None:
         self.partitions += tuple(partitions)

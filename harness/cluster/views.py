@@ -11,7 +11,15 @@ from typing import Any
 
 from floodmark.harness.cluster.broker_properties import CONTROLLER_ID
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER, Met, PartitionSpec, PartitionView, ReplicaView, View
+from floodmark.harness.protocols import (
+    CONTROLLER,
+    UNKNOWN,
+    Met,
+    PartitionSpec,
+    PartitionView,
+    ReplicaView,
+    View,
+)
 
 State = Mapping[str, Any]  # the `ok` of a `state` (docker/README.md)
 
@@ -169,6 +177,6 @@ def healthy(look: View, partitions: Sequence[PartitionSpec], nodes: Sequence[str
         own = look.replicas.get((truth.leader, spec.key))
         if own is None or own.leader != truth.leader or own.epoch != truth.epoch:
             return f"{truth.leader} does not yet know that it leads {where}"
-        if set(own.isr) != set(spec.replicas):
+        if own.isr is UNKNOWN or set(own.isr) != set(spec.replicas):
             return f"{truth.leader} does not yet know the full ISR of {where}"
     return None

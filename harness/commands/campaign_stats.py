@@ -17,11 +17,11 @@ from floodmark.harness.campaign.quantities import brief_words
 from floodmark.harness.commands.folder_arguments import chosen
 from floodmark.harness.commands.scenario import aligned
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import Answers
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import refuse_full, write_whole
 from floodmark.harness.run_location import Place
+from floodmark.harness.statistics_seams import Answers
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 FORMAT = 1  # of --json

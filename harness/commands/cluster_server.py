@@ -15,32 +15,32 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from floodmark.harness.cluster.ports import private_folder
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
     CLIENTS,
     CONTROLLER,
+    UNKNOWN,
+    Ability,
+    Addressed,
+    Adopts,
     Cluster,
     Cuts,
     Expires,
     Kills,
     Pauses,
     PowerCuts,
+    ReplicaView,
     View,
+    ability,
+    why_not,
 )
 from floodmark.harness.reports.phrases import many
 
 _WANTS_IT_UP = ("kill", "stop", "pause", "resume")
 _ENDS_A_PAUSE = ("kill", "stop", "resume", "power_cut", "start")
-
-
-@runtime_checkable
-class Adopts(Protocol):
-    """Learns of partitions that applications made."""
-
-    async def adopt(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +97,8 @@ class ClusterServer:
             self._refuse(f, node, look)
         said = []
         for node in dict.fromkeys(nodes):
-            if f == "power_cut" and isinstance(self.cluster, Adopts):
-                await self.cluster.adopt()  # what is lost is told by partition
+            if f == "power_cut":
+                await self._adopt()  # what is lost is told by partition
             result = await strike(node)
             self._paused -= {node} if f in _ENDS_A_PAUSE else set()
             self._paused |= {node} if f == "pause" else set()
@@ -135,23 +135,28 @@ class ClusterServer:
         return f"{told}; its logs now end: {', '.join(ends)}" if ends else told
 
     def _strike(self, f: str) -> Callable[[str], Awaitable[Any]]:
-        cluster, acts = self.cluster, dict[str, Callable[[str], Awaitable[Any]]]()
-        if isinstance(cluster, Kills):
-            acts |= {"kill": cluster.kill, "start": cluster.start_node, "stop": cluster.stop_node}
-        if isinstance(cluster, Pauses):
-            acts |= {"pause": cluster.pause, "resume": cluster.resume}
-        if isinstance(cluster, Expires):
-            acts["expire"] = cluster.expire
-        if isinstance(cluster, PowerCuts):
-            acts["power_cut"] = cluster.power_cut
-        if f not in acts:
-            raise FloodmarkError(f"this cluster cannot {f!r}; it can {', '.join(sorted(acts))}")
-        return acts[f]
+        """How it is done; FloodmarkError with the reason where this cluster has not the ability."""
+        if f in ("kill", "start", "stop"):
+            kills = self._able(f, Kills)
+            return {"kill": kills.kill, "start": kills.start_node, "stop": kills.stop_node}[f]
+        if f in ("pause", "resume"):
+            pauses = self._able(f, Pauses)
+            return pauses.pause if f == "pause" else pauses.resume
+        return self._able(f, Expires).expire if f == "expire" else self._able(f, PowerCuts).power_cut
 
     def _cutting(self) -> Cuts:
-        if not isinstance(self.cluster, Cuts):
-            raise FloodmarkError("this cluster's links cannot be cut")
-        return self.cluster
+        return self._able("cut", Cuts)
+
+    def _able(self, f: str, kind: type[Ability]) -> Ability:
+        able = ability(self.cluster, kind)
+        if able is None:
+            raise FloodmarkError(f"this cluster cannot suffer {f}: {why_not(self.cluster, kind)}")
+        return able
+
+    async def _adopt(self) -> None:
+        adopts = ability(self.cluster, Adopts)
+        if adopts is not None:
+            await adopts.adopt()
 
     async def _cut(self, request: Mapping[str, Any]) -> str:
         if "grudge" in request:
@@ -179,8 +184,7 @@ class ClusterServer:
         return done
 
     async def _state(self) -> Mapping[str, Any]:
-        if isinstance(self.cluster, Adopts):
-            await self.cluster.adopt()
+        await self._adopt()
         return describe_cluster(self.cluster, await self.cluster.observe(), self._cuts, self._paused)
 
 
@@ -203,7 +207,7 @@ def describe_cluster(cluster: Cluster, look: View, cuts: Sequence[str], paused: 
                 "replicas": list(spec.replicas),
                 "truth": asdict(look.partitions[spec.key]) if spec.key in look.partitions else None,
                 "views": {
-                    node: asdict(look.replicas[node, spec.key])
+                    node: _shown(look.replicas[node, spec.key])
                     for node in spec.replicas
                     if (node, spec.key) in look.replicas
                 },
@@ -214,8 +218,16 @@ def describe_cluster(cluster: Cluster, look: View, cuts: Sequence[str], paused: 
     }
 
 
+def _shown(replica: ReplicaView) -> dict[str, Any]:
+    return {name: value for name, value in asdict(replica).items() if value is not UNKNOWN}
+
+
 def bootstrap(cluster: Cluster) -> str:
-    return ",".join(f"{host}:{port}" for host, port in cluster.addresses().values())
+    """Where Kafka's clients reach it; FloodmarkError where the wire does not."""
+    addressed = ability(cluster, Addressed)
+    if addressed is None:
+        raise FloodmarkError(f"no Kafka client reaches this cluster: {why_not(cluster, Addressed)}")
+    return ",".join(f"{host}:{port}" for host, port in addressed.addresses().values())
 
 
 @contextlib.asynccontextmanager

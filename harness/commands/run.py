@@ -22,7 +22,7 @@ from floodmark.harness.commands.check import Gate, judge_folders, not_judged
 from floodmark.harness.commands.error_exits import sigterm_kept
 from floodmark.harness.commands.planned_schedule import PlannedSchedule
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import Cluster, MakesClients, PartitionSpec, WorkloadSettings
+from floodmark.harness.protocols import Addressed, Cluster, PartitionSpec, WorkloadSettings, ability
 from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.progress import ProgressLine
@@ -120,13 +120,14 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     for remark in strikes.remarks:
         click.echo(remark, err=True)
     cluster = cluster_of(options, folder, config, links)
+    addressed = ability(cluster, Addressed)
     run_id = secrets.token_hex(8)
     settings = WorkloadSettings(
         run_id=run_id,
         seed=seed,
         partitions=specs,
         clients=catalog.clients(cluster),
-        addresses=None if isinstance(cluster, MakesClients) else cluster.addresses,
+        addresses=None if addressed is None else addressed.addresses,
         acks=options.acks,
         concurrency=max(1, options.concurrency),
         first_value=first_free_value(schedule),

@@ -27,6 +27,7 @@ from floodmark.harness.protocols import (
     Traces,
     View,
     Workload,
+    ability,
 )
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.trace import Feed
@@ -61,7 +62,7 @@ class RunSight:
     def __init__(self, recorder: Recorder, cluster: Cluster) -> None:
         self._recorder = recorder
         self._cluster = cluster
-        self._points = cluster if isinstance(cluster, Failpoints) else None
+        self._points = ability(cluster, Failpoints)
         self._given: AcksGiven | None = None
 
     def now_ns(self) -> int:
@@ -75,7 +76,8 @@ class RunSight:
 
     def acks_given(self, partition: int, leader: str) -> int:
         if self._given is None:
-            raw = self._cluster.traces() if isinstance(self._cluster, Traces) else None
+            traces = ability(self._cluster, Traces)
+            raw = None if traces is None else traces.traces()
             if raw is None:
                 raise FloodmarkError(f"without a trace nobody can say what {leader} has acked")
             self._given = AcksGiven(Feed(raw, self._recorder.origin_ns, AcksGiven.EVENTS))

@@ -18,7 +18,15 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Type
 from floodmark.harness.phases.main_phase import ask, end_all, raise_first
-from floodmark.harness.protocols import Cluster, PartitionSpec, Session, View, Workload
+from floodmark.harness.protocols import (
+    UNKNOWN,
+    Cluster,
+    PartitionSpec,
+    ReplicaView,
+    Session,
+    View,
+    Workload,
+)
 
 PROBES = 2_000_000  # processes that probe are numbered from here on
 READERS = 3_000_000
@@ -149,9 +157,13 @@ def what_moved(before: View, after: View, specs: Sequence[PartitionSpec]) -> str
             old, new = before.replicas.get((node, spec.key)), after.replicas.get((node, spec.key))
             if old is None or new is None:
                 return f"{node} did not say how partition {spec.key} stands"
-            if (old.epoch, set(old.isr), old.leo, old.hw) != (new.epoch, set(new.isr), new.leo, new.hw):
+            if _standing(old) != _standing(new):
                 return f"partition {spec.key} moved on {node} while it was read"
     return None
+
+
+def _standing(own: ReplicaView) -> tuple[object, ...]:
+    return own.epoch, own.isr if own.isr is UNKNOWN else frozenset(own.isr), own.leo, own.hw
 
 
 def uneven_replicas(look: View, specs: Sequence[PartitionSpec]) -> list[str]:
@@ -172,9 +184,11 @@ def uneven_replicas(look: View, specs: Sequence[PartitionSpec]) -> list[str]:
             replica = look.replicas.get((node, spec.key))
             if led is None or replica is None:
                 told.append(f"{leader if led is None else node} did not say how partition {spec.key} stands")
-            elif replica.leader != leader or replica.epoch != truth.epoch:
+            elif replica.leader not in (leader, UNKNOWN) or replica.epoch not in (truth.epoch, UNKNOWN):
                 told.append(f"{node} has not learnt who leads partition {spec.key}")
-            elif not replica.leo == replica.hw == led.leo == led.hw:
+            elif UNKNOWN in (replica.leo, led.leo, led.hw):
+                told.append(f"nobody can see LEO and HW of partition {spec.key} on {node}")
+            elif not replica.leo == led.leo == led.hw or replica.hw not in (led.hw, UNKNOWN):
                 told.append(f"{node} has LEO {replica.leo} and HW {replica.hw} of partition {spec.key}, "
                             f"the leader {leader} {led.leo} and {led.hw}")
     return told

@@ -11,6 +11,7 @@ from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import NEMESIS, Intent, Op, Outcome, Type
 from floodmark.harness.protocols import Met, PartitionSpec, PartitionView, ReplicaView, View
 from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.failpoints import POINTS
 from floodmark.nemesis.crash import Crash
 from floodmark.nemesis.cut import Cut
 from floodmark.nemesis.disk import Disk
@@ -80,15 +81,23 @@ class Small:
         self.running.discard(node)
         return {"keep": {0: 5}, "lost_records": 5}
 
-    async def elect(self, partitions: Sequence[int], *, unclean: bool = False,
-                    leader: str | None = None) -> Mapping[str, Any]:
-        self.did.append(f"elect {list(partitions)} {unclean}{f' {leader}' if leader else ''}")
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
+        self.did.append(f"elect {list(partitions)} {unclean}")
+        return {"elected": [0], "refused": {}}
+
+    async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
+                            ) -> Mapping[str, Any]:
+        self.did.append(f"elect {list(partitions)} {unclean} {leader}")
         return {"elected": [0], "refused": {}}
 
     async def wipe(self, node: str) -> Mapping[str, Any]:
         await self._do("wipe", node)
         self.running.discard(node)
         return {"lost_records": 12}
+
+    @property
+    def points(self) -> frozenset[str]:
+        return frozenset(POINTS)
 
     async def arm(self, node: str, point: Mapping[str, Any]) -> None:
         await self._do(f"arm {point['name']} {point['action']}", node)
@@ -145,7 +154,7 @@ class Stand:
         self.answers: Callable[[Intent], Awaitable[None]] | None = None  # waited for before an answer comes
         self.schedule_runner = ScheduleRunner(
             [Crash(self.small), Pause(self.small), Cut(self.small, NODES), Expire(self.small),
-             Elect(self.small), Power(self.small, self.small.observe), Disk(self.small),
+             Elect(self.small, self.small), Power(self.small, self.small.observe), Disk(self.small),
              Failpoint(self.small)], SPECS)
 
     def run(self, *schedule: Entry) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from schedule_runner_stand import HEALTHY, NODES, SPECS, Small, Stand, sent
 
-from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.op import NEMESIS, Type
 from floodmark.harness.schedule.entry import Entry
 from floodmark.nemesis.compose import Composed, arsenal
@@ -187,7 +187,7 @@ def test_what_nobody_answers_is_refused_before_anything_strikes(tmp_path: Path) 
     """A cluster that cannot be cut, and a schedule that cuts at its end."""
     stand = Stand(tmp_path)
     stand.schedule_runner = ScheduleRunner([Crash(stand.small)], SPECS)
-    with pytest.raises(FloodmarkError, match="entry 1: this cluster cannot suffer heal"):
+    with pytest.raises(UsageError, match=r"entry 1 of .* \(heal\) .*: this cluster cannot suffer heal"):
         stand.run(Entry(f="kill", nodes=("n1",)), Entry(f="heal"))
 
     assert stand.small.did == []

@@ -2,35 +2,18 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from looks import SPEC, look, replica
 
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, Outcome, Read, Type
 from floodmark.harness.phases.settle import Reach, read_all, reading, uneven_replicas, what_moved
-from floodmark.harness.protocols import PartitionSpec, PartitionView, ReplicaView, Session, View
+from floodmark.harness.protocols import Session, View
 from floodmark.harness.reports.progress import line_of
 from floodmark.harness.runner import Progress
-
-NODES = ("n1", "n2", "n3")
-SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)
-
-
-def replica(node: str, **changes: object) -> ReplicaView:
-    whole = ReplicaView(node=node, partition=0, leader="n1", epoch=2, log_start=0, leo=6, hw=6, isr=NODES,
-                        checkpointed_hw=6, epochs=((0, 0), (2, 5)), clean=True)
-    return replace(whole, **changes)  # type: ignore[arg-type]
-
-
-def look(*replicas: ReplicaView, leader: str | None = "n1", epoch: int = 2,
-         isr: tuple[str, ...] = NODES) -> View:
-    there = replicas or tuple(map(replica, NODES))
-    truth = PartitionView(partition=0, leader=leader, epoch=epoch, isr=isr, partition_epoch=3)
-    return View(time_ns=0, replicas={(one.node, 0): one for one in there}, partitions={0: truth},
-                running=frozenset(NODES), unfenced=frozenset(NODES))
 
 
 def test_a_whole_cluster_lacks_nothing() -> None:

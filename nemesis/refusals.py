@@ -1,0 +1,76 @@
+"""Refuses, before a run begins, the first entry of a schedule that its cluster cannot carry out.
+
+Rules
+1. What a cluster can do is known before it starts: its abilities, and which fields of a replica it shows.
+2. A schedule written for one system is refused on another as a whole: a step left out would make it another
+   experiment, and the run would prove something else than was asked.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from floodmark.harness.errors import UsageError
+from floodmark.harness.faults import DISKS_DAMAGED, FAULTS
+from floodmark.harness.protocols import Cluster, ElectsReplica, Failpoints, Traces, ability, why_not
+from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.json_form import OF_BROKER
+from floodmark.nemesis.compose import unavailable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a cluster cannot do, each with the reason in words; the default: nothing."""
+
+    faults: Mapping[str, str] = field(default_factory=dict)  # by f
+    points: frozenset[str] | None = None  # failpoints that it has; None: all
+    leader: str | None = None  # why no election of a named replica
+    trace: str | None = None  # why nobody can count what one leader has acked
+    not_shown: frozenset[str] = frozenset()  # fields of a replica
+
+
+def limits_of(cluster: Cluster) -> Limits:
+    failpoints = ability(cluster, Failpoints)
+    return Limits(
+        faults=unavailable(cluster),
+        points=None if failpoints is None else failpoints.points,
+        leader=None if ability(cluster, ElectsReplica) is not None else why_not(cluster, ElectsReplica),
+        trace=None if ability(cluster, Traces) is not None else why_not(cluster, Traces),
+        not_shown=cluster.not_shown,
+    )
+
+
+def refuse_schedule(schedule: Schedule, limits: Limits) -> None:
+    """UsageError that names the entry and the reason."""
+    for position, entry in enumerate(schedule):
+        for why in _refusals(entry, limits):
+            on = f" {' '.join(entry.nodes)}" if entry.nodes else ""
+            raise UsageError(f"entry {position} of the schedule ({entry.f}{on}) cannot be carried out: {why}")
+
+
+def _refusals(entry: Entry, limits: Limits) -> Iterator[str]:
+    if entry.f in FAULTS and entry.f in limits.faults:
+        yield f"this cluster cannot suffer {entry.f}: {limits.faults[entry.f]}"
+    if "leader" in entry.args and limits.leader is not None:
+        yield f"no replica can be elected by name: {limits.leader}"
+    name = (entry.args.get("point") or {}).get("name")
+    if name is not None and limits.points is not None and name not in limits.points:
+        yield f"this cluster has no failpoint {name}; it has {', '.join(sorted(limits.points)) or 'none'}"
+    if "keep_share" in entry.args and (hidden := {"leo", "log_start"} & limits.not_shown):
+        yield f"keep_share is of what a log holds; this system does not show {' and '.join(sorted(hidden))}"
+    if entry.f == "disk" and entry.args.get("kind") in DISKS_DAMAGED[1:] and "bad_disk" in limits.faults:
+        yield f"its disks can only be {DISKS_DAMAGED[0]}: {limits.faults['bad_disk']}"
+    if entry.moment is not None:
+        yield from _of_moment(entry.moment, limits)
+
+
+def _of_moment(moment: Mapping[str, Any], limits: Limits) -> Iterator[str]:
+    for group in ("of", "all", "any"):
+        for part in moment.get(group, ()):
+            yield from _of_moment(part, limits)
+    if moment.get("at") == "ack" and "leader" in moment and limits.trace is not None:
+        yield f"what one leader has acked is read from the trace: {limits.trace}"
+    for fields in (moment, moment.get("value")):
+        if isinstance(fields, Mapping) and "replica" in fields and fields["field"] not in OF_BROKER and (
+                fields["field"] in limits.not_shown):
+            yield f"its moment waits for the {fields['field']} of a replica, which this system does not show"

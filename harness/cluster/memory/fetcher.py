@@ -1,0 +1,246 @@
+"""Asks the leaders for what one node's followers want next: one request a replica at a time.
+
+Rules
+1. The replica says what to ask (Replica.next_request), just before it is sent, and drops an answer that it
+   no longer wants. A request that changes while one is under way ends that one.
+2. A leader that answers with an error, or not at all, is asked the same again after replica.fetch.backoff.ms.
+3. At a failpoint the message is held: once its replica wants something else that is sent; an answer that was
+   held is given when it is let go, late.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import (
+    NO_EPOCH,
+    EndOffsetRequest,
+    EndOffsetResponse,
+    EpochEnd,
+    FetchRequest,
+    FetchResponse,
+    FollowerRequest,
+    LogEndsRequest,
+    LogEndsResponse,
+    ReplicaEvent,
+)
+from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.harness.cluster.memory.failpoints import Failpoints, Fate
+from floodmark.harness.cluster.memory.network import Call
+from floodmark.harness.cluster.memory.process import Process
+from floodmark.harness.cluster.memory.replicas import HostedPartition, Replicas
+from floodmark.harness.cluster.memory.requests import Fetched, FetchPartition, FetchQuery, Requests
+from floodmark.harness.cluster.memory.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What every fetcher of a node needs. `ask` sends a request to a broker: what that one does with it, what
+    is done with its answer, and what if there is none."""
+
+    node: int
+    process: Process
+    settings: Settings
+    replicas: Replicas
+    failpoints: Failpoints
+    broker_epoch: Callable[[], int]
+    ask: Callable[
+        [int, Callable[[Requests, Call], None], Callable[[object], None], Callable[[bool], None]], Call
+    ]
+
+
+class Fetcher:
+    """Of one replica."""
+
+    def __init__(self, asking: Asking, hosted: HostedPartition) -> None:
+        self._asking = asking
+        self._hosted = hosted
+        self._call: Call | None = None
+        self._asked: FollowerRequest | None = None  # what is under way
+        self._delay: tuple[FollowerRequest, int] | None = None  # failed, and not sent again until then
+        self._waiting: FollowerRequest | None = None  # held at a failpoint, or its answer is
+        self._let_go: FollowerRequest | None = None  # may go now, unasked
+        self._begun = NO_EPOCH - 1  # the leader epoch in which something was last answered
+
+    def look(self) -> None:
+        """Send the request of now, and do not wait for an earlier one."""
+        request = self._hosted.replica.next_request()
+        if self._call is not None and self._asked != request:
+            self._call.close()
+            self._call = None
+        if request is None or self._call is not None:
+            return
+        if self._hosted.held_step is not None or self._waiting == request:
+            return
+        if self._delay is not None and self._delay[0] == request:
+            if self._asking.process.clock.now_ms() < self._delay[1]:
+                return
+        if self._may_send(request):
+            self._send(request)
+
+    def _send(self, request: FollowerRequest) -> None:
+        self._asked = request
+        if isinstance(request, FetchRequest):
+            self._call = self._send_fetch(request)
+        elif isinstance(request, EndOffsetRequest):
+            self._call = self._send_end_offset(request)
+        else:
+            self._call = self._send_list_offsets(request, latest=False, log_start=-1)
+
+    def _lost(self, request: FollowerRequest) -> None:
+        self._call = None
+        self._back_off(request)
+        self.look()
+
+    def _back_off(self, request: FollowerRequest) -> None:
+        wait_ms = self._asking.settings.fetch_backoff_ms
+        self._delay = request, self._asking.process.clock.now_ms() + wait_ms
+        self._asking.process.later((wait_ms + 1) / 1000, self.look)
+
+    # -- failpoints --------------------------------------------------------------------------------------
+
+    def _may_send(self, request: FollowerRequest) -> bool:
+        let_go, self._let_go = self._let_go, None
+        if let_go == request or isinstance(request, LogEndsRequest) or not self._asking.failpoints.armed:
+            return True
+        first = isinstance(request, EndOffsetRequest) or self._begun != request.leader_epoch
+        name = "F.epoch_req" if first else "F.before_refetch"
+        fate = self._asking.failpoints.meet(self._site(name, request), lambda: self._release(request))
+        if fate is Fate.HELD:
+            self._waiting = request
+        elif fate is Fate.DROPPED:
+            self._back_off(request)
+        return fate is Fate.GO
+
+    def _release(self, request: FollowerRequest) -> None:
+        if self._waiting == request:
+            self._waiting = None
+        self._let_go = request
+        self.look()
+
+    def _take(self, request: FollowerRequest, take: Callable[[], None]) -> None:
+        """An answer has come: `take` gives it to the replica, now or when a failpoint lets it go."""
+        self._call = None
+
+        def late() -> None:
+            if self._waiting == request:
+                self._waiting = None
+            take()
+            self.look()
+
+        fate = Fate.GO
+        if self._asking.failpoints.armed:
+            fate = self._asking.failpoints.meet(self._site("F.fetch_resp", request), late)
+        if fate is Fate.HELD:
+            self._waiting = request
+        elif fate is Fate.DROPPED:
+            self._back_off(request)
+        else:
+            take()
+        self.look()
+
+    def _site(self, name: str, request: FollowerRequest) -> FailpointSite:
+        return FailpointSite(
+            name=name, topic=self._hosted.topic, partition=self._hosted.partition, epoch=request.leader_epoch,
+            peer=request.leader, offset=request.offset if isinstance(request, FetchRequest) else -1,
+        )  # fmt: skip
+
+    # -- requests and answers ----------------------------------------------------------------------------
+
+    def _epoch_to_send(self, request: FollowerRequest) -> int:
+        """What the generations that do not fence could not send."""
+        rules = self._asking.settings.rules
+        fenced = rules.fences_followers or rules.credits_this_epoch_only
+        return request.leader_epoch if fenced else NO_EPOCH
+
+    def _send_fetch(self, request: FetchRequest) -> Call:
+        asking, settings, key = self._asking, self._asking.settings, self._hosted.key
+        part = FetchPartition(
+            key=key, offset=request.offset, current_leader_epoch=self._epoch_to_send(request),
+            last_fetched_epoch=request.last_fetched_epoch, max_bytes=settings.fetch_max_bytes,
+        )  # fmt: skip
+        query = FetchQuery(
+            replica=asking.node, broker_epoch=asking.broker_epoch(), partitions=(part,),
+            max_wait_ms=settings.fetch_wait_max_ms, min_bytes=1,
+        )  # fmt: skip
+
+        def answered(answer: object) -> None:
+            assert isinstance(answer, dict), answer
+            found = answer[key]
+            assert isinstance(found, Fetched), found
+            self._take(request, lambda: self._give_fetched(request, found))
+
+        return asking.ask(
+            request.leader, lambda leader, call: leader.fetch(call, query), answered,
+            lambda _: self._lost(request),
+        )  # fmt: skip
+
+    def _give_fetched(self, request: FetchRequest, found: Fetched) -> None:
+        self._give(
+            request,
+            FetchResponse(
+                now_ms=self._asking.process.clock.now_ms(), leader=request.leader, asked=request,
+                error=found.error, hw=found.hw, log_start=found.log_start, diverging=found.diverging,
+                batches=found.batches,
+            ),
+            found.error,
+        )  # fmt: skip
+
+    def _send_end_offset(self, request: EndOffsetRequest) -> Call:
+        asking, key = self._asking, self._hosted.key
+
+        def answered(answer: object) -> None:
+            assert isinstance(answer, tuple), answer
+            error, end = answer
+            assert end is None or isinstance(end, EpochEnd), end
+            self._call = None
+            response = EndOffsetResponse(
+                now_ms=asking.process.clock.now_ms(), leader=request.leader, asked=request, error=error, end=end
+            )
+            self._give(request, response, error)
+            self.look()
+
+        return asking.ask(
+            request.leader,
+            lambda leader, call: leader.end_offset(
+                call, key, replica=asking.node, current_leader_epoch=self._epoch_to_send(request),
+                epoch=request.epoch,
+            ),
+            answered,
+            lambda _: self._lost(request),
+        )  # fmt: skip
+
+    def _send_list_offsets(self, request: LogEndsRequest, *, latest: bool, log_start: int) -> Call:
+        """Where the leader's log begins, then where it ends."""
+        asking, key = self._asking, self._hosted.key
+
+        def answered(answer: object) -> None:
+            assert isinstance(answer, tuple), answer
+            error, offset = answer
+            if not error and not latest:
+                self._call = self._send_list_offsets(request, latest=True, log_start=offset)
+                return
+            self._call = None
+            response = LogEndsResponse(
+                now_ms=asking.process.clock.now_ms(), leader=request.leader, asked=request, error=error,
+                log_start=log_start, log_end=offset,
+            )  # fmt: skip
+            self._give(request, response, error)
+            self.look()
+
+        return asking.ask(
+            request.leader,
+            lambda leader, call: leader.list_offsets(
+                call, key, replica=asking.node, current_leader_epoch=self._epoch_to_send(request),
+                latest=latest,
+            ),
+            answered,
+            lambda _: self._lost(request),
+        )  # fmt: skip
+
+    def _give(self, request: FollowerRequest, event: ReplicaEvent, error: int) -> None:
+        self._asking.replicas.post(self._hosted, event)
+        if error == errors.NONE:
+            self._begun = request.leader_epoch
+        elif self._hosted.replica.next_request() == request:
+            self._back_off(request)

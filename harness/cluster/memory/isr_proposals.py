@@ -1,0 +1,99 @@
+"""Sends the ISR changes that a node's leaders propose to the controller, and gives them the answers.
+
+Rules
+1. Each is a request of its own; its replica gets the answer, or NETWORK_EXCEPTION when none came.
+2. What a failpoint takes away is heard of when its time is up.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from floodmark.broker.protocol import errors
+from floodmark.broker.protocol.messages import AlterPartitionAnswer, AlterPartitionResponse, ProposeIsr
+from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.harness.cluster.memory.failpoints import Failpoints, Fate
+from floodmark.harness.cluster.memory.process import Process
+from floodmark.harness.cluster.memory.replicas import HostedPartition, Replicas
+from floodmark.harness.cluster.memory.settings import Settings
+
+_PAUSE_S = 0.05  # after a request that failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One proposal on its way."""
+
+    hosted: HostedPartition
+    proposal: ProposeIsr
+    broker_epoch: int
+    peer: int  # the replica that would join or leave
+
+    def site(self, name: str) -> FailpointSite:
+        return FailpointSite(
+            name=name, topic=self.hosted.topic, partition=self.hosted.partition,
+            epoch=self.proposal.leader_epoch, peer=self.peer,
+        )  # fmt: skip
+
+
+# To the controller: what is proposed, what is done with its answer, and what if there is none.
+Ask = Callable[[Proposal, Callable[[Any], None], Callable[[bool], None], float], None]
+
+
+class IsrProposals:
+    """Of one incarnation of a node."""
+
+    def __init__(
+        self, process: Process, settings: Settings, replicas: Replicas, failpoints: Failpoints, ask: Ask
+    ) -> None:
+        self._process = process
+        self._replicas = replicas
+        self._failpoints = failpoints
+        self._ask = ask
+        self._timeout_s = max(settings.heartbeat_interval_ms, settings.session_timeout_ms / 2) / 1000
+
+    def submit(self, hosted: HostedPartition, proposal: ProposeIsr, broker_epoch: int) -> None:
+        changes = {broker for broker, _ in proposal.isr} ^ set(hosted.replica.isr)
+        one = Proposal(
+            hosted=hosted, proposal=proposal, broker_epoch=broker_epoch, peer=min(changes, default=-1)
+        )
+        self._process.soon(lambda: self._send_past_failpoint(one))
+
+    def _send_past_failpoint(self, one: Proposal) -> None:
+        fate = Fate.GO
+        if self._failpoints.armed:
+            fate = self._failpoints.meet(one.site("L.alter_sent"), lambda: self._send(one))
+        if fate is Fate.DROPPED:
+            self._time_out(one)
+        elif fate is not Fate.HELD:
+            self._send(one)
+
+    def _time_out(self, one: Proposal) -> None:
+        self._process.later(self._timeout_s, lambda: self._give(one, errors.NETWORK_EXCEPTION))
+
+    def _send(self, one: Proposal) -> None:
+        def lost(_began: bool) -> None:
+            self._process.later(_PAUSE_S, lambda: self._give(one, errors.NETWORK_EXCEPTION))
+
+        self._ask(one, lambda answer: self._answered(one, answer), lost, self._timeout_s)
+
+    def _answered(self, one: Proposal, answer: AlterPartitionAnswer) -> None:
+        def give() -> None:
+            self._give(one, answer.error, answer)
+
+        fate = Fate.GO
+        if self._failpoints.armed:
+            fate = self._failpoints.meet(one.site("L.alter_answer"), give)
+        if fate is Fate.DROPPED:
+            self._time_out(one)
+        elif fate is not Fate.HELD:
+            give()
+
+    def _give(self, one: Proposal, error: int, answer: AlterPartitionAnswer | None = None) -> None:
+        done = answer if answer is not None and not error else None
+        event = AlterPartitionResponse(
+            now_ms=self._process.clock.now_ms(), proposal=one.proposal, error=error,
+            leader_epoch=done.leader_epoch if done else -1, isr=done.isr if done else (),
+            partition_epoch=done.partition_epoch if done else -1,
+        )  # fmt: skip
+        self._replicas.post(one.hosted, event)

@@ -1,0 +1,71 @@
+"""Writes the raw trace of one process in memory, in the format of the broker's own (its files are merged alike).
+
+Rules
+1. The lines of a step stand in the file before any effect of that step leaves the process.
+2. `seq` counts from 0 and goes on over restarts. Times are the cluster's monotonic clock, one stamp a write.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.harness.cluster.memory.clock import Clock
+
+Line = Mapping[str, Any]
+# of a replica: leader epoch, LEO, HW; None where there is none
+ReadPosition = Callable[[str, int], tuple[int, int, int] | None]
+
+
+class TraceFile:
+    """Of one process, over all its incarnations. Without a path nothing is written."""
+
+    def __init__(self, path: Path | None, node: int, clock: Clock) -> None:
+        self.path = path
+        self.read_position: ReadPosition = lambda _topic, _partition: None
+        self._node = node
+        self._clock = clock
+        self._seq = 0
+        self._file = -1
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def write_replica_lines(self, topic: str, partition: int, lines: Sequence[Line]) -> None:
+        self._write(lines, {"topic": topic, "partition": partition})
+
+    def write_process_lines(self, lines: Sequence[Line]) -> None:
+        """Each names its topic and partition, if any."""
+        self._write(lines, {})
+
+    def write_failpoint(self, site: FailpointSite, action: str) -> None:
+        line: dict[str, Any] = {"event": "failpoint"}
+        if site.topic is not None:
+            line |= {"topic": site.topic, "partition": site.partition, "epoch": site.epoch}
+            position = self.read_position(site.topic, site.partition)
+            if position is not None:
+                line["epoch"], line["leo"], line["hw"] = position
+        line |= {"name": site.name, "action": action}
+        if site.peer >= 0:
+            line["peer"] = site.peer
+        if site.offset >= 0:
+            line["offset"] = site.offset
+        self.write_process_lines([line])
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _write(self, lines: Sequence[Line], where: Line) -> None:
+        if self._file < 0 or not lines:
+            return
+        stamp, data = self._clock.now_ns(), b""
+        for line in lines:
+            head = {"time": stamp, "node": self._node, "seq": self._seq, **where}
+            data += orjson.dumps({**head, **line}, option=orjson.OPT_APPEND_NEWLINE)
+            self._seq += 1
+        os.write(self._file, data)

@@ -39,6 +39,7 @@ WORKLOADS: Mapping[str, str] = {
 CLUSTERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.cluster:containers_cluster",
     "local": "floodmark.harness.cluster.local.cluster:local_cluster",
+    "memory": "floodmark.harness.cluster.memory.cluster:memory_cluster",
 }
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect")
 # What only some clusters can suffer, and who knows whether this machine lets them.
@@ -46,7 +47,7 @@ MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
 OFFERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.cluster:offers",
 }
-ALWAYS_CUT = frozenset({"containers"})  # clusters whose links need no proxies to be cut
+ALWAYS_CUT = frozenset({"containers", "memory"})  # clusters whose links need no proxies to be cut
 WIRE_CLIENTS = "floodmark.harness.client.client:wire_clients"
 JUDGE = "floodmark.checkers.judge.job:SparkJudge"
 MEASURE = "floodmark.checkers.stats.job:measure"

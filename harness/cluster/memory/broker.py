@@ -65,8 +65,8 @@ class BrokerNode:
         around.disk.clean_epoch = None
         self.metadata = Metadata(version=0, brokers=(), topics={})
         listeners = Listeners(
-            appended=lambda key, size: self.requests.appended(key, size),
-            hw_moved=lambda key: self.requests.hw_moved(key),
+            appended=self._appended,
+            hw_moved=self._hw_moved,
             role_changed=self._role_changed,
             propose=self._propose,
             resumed=self._role_changed,
@@ -209,6 +209,12 @@ class BrokerNode:
         call.reply((live, partitions))
 
     # -- what the replicas bring about ---------------------------------------------------------------------
+
+    def _appended(self, key: Key, size: int) -> None:
+        self.requests.appended(key, size)
+
+    def _hw_moved(self, key: Key) -> None:
+        self.requests.hw_moved(key)
 
     def _role_changed(self, hosted: HostedPartition) -> None:
         self.requests.role_changed(hosted.key)

@@ -1,8 +1,8 @@
 """The client of record for the cluster in memory: tries once and says exactly what it knows.
 
-Its rules are those of harness/client/client.py, which speaks Kafka's wire: a definite failure is answered after
-a wait that doubles, OFFSET_OUT_OF_RANGE or a diverging epoch under a reader ends the process, a request that
-may have arrived and is not answered is an info. What an answer proves is the same classify.py's matter.
+Its rules are those of harness/client/client.py, which speaks Kafka's wire: a definite failure is answered
+after a wait that doubles, OFFSET_OUT_OF_RANGE or a diverging epoch under a reader ends the process, a request
+that may have arrived and is not answered is an info. What an answer proves is the same classify.py's matter.
 """
 
 import asyncio

@@ -61,6 +61,7 @@ class ControllerNode:
 
     def __init__(
         self,
+        *,
         process: Process,
         settings: Settings,
         journal: Journal,

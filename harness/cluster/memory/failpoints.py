@@ -1,8 +1,8 @@
 """Holds what is armed at the failpoints of one process in memory, and what is held at them now.
 
 Rules
-1. Sites, conditions and actions are the broker's own (floodmark.broker.testing); what a hold, a drop or a copy
-   means to a step or a message is its caller's matter.
+1. Sites, conditions and actions are the broker's own (floodmark.broker.testing); what a hold, a drop or a
+   copy means to a step or a message is its caller's matter.
 2. The trace has a line for a point before anything is done there; a crash ends the process at once.
 3. A hold of scope broker stops the process: it goes on from there when that is released.
 4. A hold at C.elected closes the way to that peer: every later message to it is held as well, whatever the

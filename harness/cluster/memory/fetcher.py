@@ -72,9 +72,9 @@ class Fetcher:
             return
         if self._hosted.held_step is not None or self._waiting == request:
             return
-        if self._delay is not None and self._delay[0] == request:
-            if self._asking.process.clock.now_ms() < self._delay[1]:
-                return
+        now_ms = self._asking.process.clock.now_ms()
+        if self._delay is not None and self._delay[0] == request and now_ms < self._delay[1]:
+            return
         if self._may_send(request):
             self._send(request)
 
@@ -195,8 +195,9 @@ class Fetcher:
             assert end is None or isinstance(end, EpochEnd), end
             self._call = None
             response = EndOffsetResponse(
-                now_ms=asking.process.clock.now_ms(), leader=request.leader, asked=request, error=error, end=end
-            )
+                now_ms=asking.process.clock.now_ms(), leader=request.leader, asked=request, error=error,
+                end=end,
+            )  # fmt: skip
             self._give(request, response, error)
             self.look()
 

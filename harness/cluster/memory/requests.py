@@ -1,8 +1,8 @@
 """Serves what clients and followers ask a node in memory about its replicas, and keeps delayed fetches.
 
 Rules
-1. A fetch is asked of all its partitions before it is looked at; it is answered if it has its bytes, an error,
-   a diverging epoch or no more time, else parked; one that wakes is asked again with `again`.
+1. A fetch is asked of all its partitions before it is looked at; it is answered if it has its bytes, an
+   error, a diverging epoch or no more time, else parked; one that wakes is asked again with `again`.
 2. A partition that gives no answer (a failpoint holds it) is left out of the answer; a fetch that gets no
    answer at all waits on.
 3. A partition that is not here: error 6 where the cluster has it, 3 where it has not.

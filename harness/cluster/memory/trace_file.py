@@ -1,4 +1,4 @@
-"""Writes the raw trace of one process in memory, in the format of the broker's own (its files are merged alike).
+"""Writes the raw trace of one process in memory, in the format of the broker's own; merged alike.
 
 Rules
 1. The lines of a step stand in the file before any effect of that step leaves the process.

@@ -7,3 +7,7 @@ class FloodmarkError(Exception):
 
 class UsageError(FloodmarkError):
     """The call's words are off: exit code 2."""
+
+
+class UnfitCluster(UsageError):
+    """What is asked for is right, and this cluster cannot do it: it lacks an ability. The text says which."""

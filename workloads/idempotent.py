@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from floodmark.harness.client.batch import HEADER
 from floodmark.harness.client.classify import CONNECTION, TIMEOUT
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.op import Intent, Outcome, Read, Send, Type
 from floodmark.harness.protocols import Session, Workload, WorkloadSettings
 from floodmark.workloads.log import intents, reading_share, send
@@ -198,8 +198,8 @@ class IdempotentWorkload:
 
     def __init__(self, settings: WorkloadSettings) -> None:
         if settings.addresses is None:
-            raise UsageError("the idempotent workload speaks Kafka's wire through a library, and this "
-                             "cluster has no addresses: use --workload log")
+            raise UnfitCluster("the idempotent workload speaks Kafka's wire through a library, and this "
+                               "cluster has no addresses: use --workload log")
         if settings.acks != "all":
             raise UsageError(f"the idempotent workload needs acks all, not {settings.acks}")
         self._settings = settings

@@ -19,7 +19,7 @@ from floodmark.harness import catalog
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario_runs import Part, Played, options_of, play
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import align_columns, many
 from floodmark.harness.reports.safe_text import harmless
@@ -95,8 +95,7 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
                          f"{', '.join(sorted({row.rules for one in chosen for row in one.rows}))}")
     parent = out or RUNS / f"scenario-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     refuse_full(parent)
-    for part in parts:
-        refuse_what_no_broker_would_serve(part, cluster, parent)
+    parts = parts_that_fit(parts, cluster, parent)
     catalog.can_judge()
     click.echo(f"{many(len(parts), 'run')}, {at_once} at a time; folders in {parent}", err=True)
     outcomes = judged(play(parts, cluster, parent, at_once=at_once, say=lambda text: click.echo(
@@ -109,12 +108,23 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
     return EXIT_HARNESS if any(outcome.off for outcome in outcomes) else EXIT_VALID
 
 
-def refuse_what_no_broker_would_serve(part: Part, cluster: str, parent: Path) -> None:
-    """UsageError that names the file and the row, before any row is played."""
-    try:
-        planned(options_of(part, cluster, parent / part.folder_name), part.scenario.schedule)
-    except UsageError as error:
-        raise UsageError(f"{part.scenario.source}: on {part.row.label}: {error}") from error
+def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Part]:
+    """Those that this cluster can play; each of the others is told with its reason. UsageError where none is
+    left, or that names the file and the row, where no broker would serve what it asks for."""
+    fit, unfit = [], []
+    for part in parts:
+        try:
+            planned(options_of(part, cluster, parent / part.folder_name), part.scenario.schedule)
+            fit.append(part)
+        except UnfitCluster as error:
+            unfit.append(f"not played: {part.title}: {error}")
+        except UsageError as error:
+            raise UsageError(f"{part.scenario.source}: on {part.row.label}: {error}") from error
+    if not fit:
+        raise UsageError(unfit[0])
+    for line in unfit:
+        click.echo(line, err=True)
+    return fit
 
 
 def rows_of(one: Scenario, rules: str | None, *, sample: bool) -> list[Row]:

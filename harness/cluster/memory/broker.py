@@ -3,8 +3,8 @@
 Rules
 1. Logs are recovered before the node registers.
 2. A leader-and-isr message counts only for this incarnation (KIP-380), and never for an older version.
-3. An orderly stop: ask the controller to be released, flush, checkpoint, and only then mark the disk clean. Any
-   other end leaves no such mark.
+3. An orderly stop: ask the controller to be released, flush, checkpoint, and only then mark the disk clean.
+   Any other end leaves no such mark.
 """
 
 from collections.abc import Callable

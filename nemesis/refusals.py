@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import UnfitCluster
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS
 from floodmark.harness.protocols import Cluster, ElectsReplica, Failpoints, Traces, ability, why_not
 from floodmark.harness.schedule.entry import Entry, Schedule
@@ -41,11 +41,12 @@ def limits_of(cluster: Cluster) -> Limits:
 
 
 def refuse_schedule(schedule: Schedule, limits: Limits) -> None:
-    """UsageError that names the entry and the reason."""
+    """UnfitCluster that names the entry and the reason."""
     for position, entry in enumerate(schedule):
         for why in _refusals(entry, limits):
             on = f" {' '.join(entry.nodes)}" if entry.nodes else ""
-            raise UsageError(f"entry {position} of the schedule ({entry.f}{on}) cannot be carried out: {why}")
+            what = f"entry {position} of the schedule ({entry.f}{on})"
+            raise UnfitCluster(f"{what} cannot be carried out: {why}")
 
 
 def _refusals(entry: Entry, limits: Limits) -> Iterator[str]:

@@ -114,7 +114,8 @@ def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Pa
     fit, unfit = [], []
     for part in parts:
         try:
-            planned(options_of(part, cluster, parent / part.folder_name), part.scenario.schedule)
+            plan = planned(options_of(part, cluster, parent / part.folder_name), part.scenario.schedule)
+            plan.schedule_runner.refuse(plan.schedule)
             fit.append(part)
         except UnfitCluster as error:
             unfit.append(f"not played: {part.title}: {error}")

@@ -28,7 +28,6 @@ from floodmark.broker.testing.failpoint_requests import (
 )
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.cluster.broker_properties import CONTROLLER_ID, broker_settings, typed_config
-from floodmark.harness.cluster.layout import node_names
 from floodmark.harness.cluster.memory import views
 from floodmark.harness.cluster.memory.broker import BrokerNode, Surroundings
 from floodmark.harness.cluster.memory.client import MemoryClient, Reached
@@ -42,15 +41,39 @@ from floodmark.harness.cluster.memory.settings import Settings, read_settings
 from floodmark.harness.cluster.memory.trace_file import TraceFile
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.logdir.rows import LogState
-from floodmark.harness.protocols import CLIENTS, CONTROLLER, LogClient, Met, PartitionSpec, View
-from floodmark.harness.schedule.failpoints import CRASH
+from floodmark.harness.logdir import LogState
+from floodmark.harness.protocols import (
+    CLIENTS,
+    CONTROLLER,
+    Addressed,
+    BadDisks,
+    Clocks,
+    LogClient,
+    MemoryLimits,
+    Met,
+    Packets,
+    PartitionSpec,
+    ReadsLogs,
+    View,
+)
+from floodmark.harness.schedule.failpoints import CRASH, POINTS
 from floodmark.harness.trace import Raw
 
 START_S = 10.0
 CREATE_S = 10.0
 STOP_S = 20.0
 ASK_S = 10.0  # for a controller that is paused to go on
+
+
+_NOT_HERE = "the cluster in memory has no {}: use --cluster containers"
+LACKS: Mapping[type, str] = {
+    Addressed: "the cluster in memory has no sockets: its own clients alone reach it",
+    BadDisks: _NOT_HERE.format("disks that could fail or hold damaged bytes"),
+    Clocks: _NOT_HERE.format("wall clocks"),
+    MemoryLimits: _NOT_HERE.format("processes of its own whose memory could be limited"),
+    Packets: _NOT_HERE.format("packets that could be lost or late"),
+    ReadsLogs: "the cluster in memory keeps no files",
+}
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -82,8 +105,8 @@ def memory_cluster(
 
 
 class MemoryCluster:
-    """See harness.protocols: Cluster, Kills, Pauses, Cuts, Resets, PowerCuts, Expires, Elects, Wipes,
-    Failpoints, Traces, MakesClients, KeepsLogs."""
+    """See harness.protocols: Cluster, Freezes, KeepsLogs, Kills, Pauses, Cuts, PowerCuts, Expires, Elects,
+    ElectsReplica, Resets, Wipes, Failpoints, Traces, MakesClients."""
 
     name = "memory"
 
@@ -99,9 +122,13 @@ class MemoryCluster:
     ) -> None:
         if nodes < 1:
             raise UsageError("a cluster has at least one node")
-        self.nodes = node_names(nodes)
+        self.nodes = tuple(f"n{number}" for number in range(1, nodes + 1))
         self.partitions: tuple[PartitionSpec, ...] = ()
-        self.abilities = (self.Resetting(self),)
+        self.abilities = ()
+        self.system = {"name": "reference", "rules": rules}
+        self.lacks: Mapping[type, str] = dict(LACKS)
+        self.not_shown = frozenset[str]()
+        self.points = frozenset(POINTS)
         keys = broker_settings(config, nodes=nodes)
         self.config = {node: typed_config(keys, rules=rules, bugs=bugs) for node in self.nodes}
         try:
@@ -121,15 +148,6 @@ class MemoryCluster:
         self._died: dict[str, str] = {}
         self._client_failures: list[str] = []
         self._was_up = self._frozen = False
-
-    @dataclass(frozen=True, slots=True)
-    class Resetting:
-        """See harness.protocols: Resets."""
-
-        cluster: "MemoryCluster"
-
-        async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
-            return self.cluster._network.reset(pairs_of(grudge))
 
     # -- Cluster -------------------------------------------------------------------------------------------
 
@@ -166,9 +184,6 @@ class MemoryCluster:
         )
         if answer.error:
             raise FloodmarkError(f"no topic {topic!r}: {errors.error_name(answer.error)} {answer.message}")
-
-    def addresses(self) -> Mapping[str, tuple[str, int]]:
-        raise FloodmarkError("the cluster in memory has no addresses: its own clients alone reach it")
 
     async def observe(self) -> View:
         return self._view()
@@ -211,9 +226,6 @@ class MemoryCluster:
 
     def broken(self) -> list[str]:
         return list(self._client_failures)
-
-    async def log_dir(self, node: str) -> Path:
-        raise FloodmarkError("the cluster in memory keeps no log directories")
 
     def log_rows(self, node: str, run_id: str) -> Iterator[dict[str, Any]]:
         """See harness.protocols: KeepsLogs. All records are this run's."""
@@ -301,6 +313,9 @@ class MemoryCluster:
     async def heal(self) -> None:
         self._network.heal()
 
+    async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
+        return self._network.reset(pairs_of(grudge))
+
     async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]:
         if node == CONTROLLER:
             raise FloodmarkError("a power cut strikes brokers; the controller's journal is durable")
@@ -319,9 +334,16 @@ class MemoryCluster:
         if answer.error:
             raise FloodmarkError(f"{node} cannot be expired: {errors.error_name(answer.error)}")
 
-    async def elect(
-        self, partitions: Sequence[int], *, unclean: bool = False, leader: str | None = None
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
+        return await self._elect(partitions, NO_LEADER, unclean=unclean)
+
+    async def elect_replica(
+        self, partitions: Sequence[int], leader: str, *, unclean: bool = False
     ) -> Mapping[str, Any]:
+        self._known(leader)
+        return await self._elect(partitions, self._ids[leader], unclean=unclean)
+
+    async def _elect(self, partitions: Sequence[int], leader: int, *, unclean: bool) -> Mapping[str, Any]:
         """Ask the controller. Empty: all partitions."""
         by_place = {
             (spec.topic, spec.partition): spec.key
@@ -330,11 +352,8 @@ class MemoryCluster:
         }
         if unknown := sorted(set(partitions) - set(by_place.values())):
             raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
-        if leader is not None:
-            self._known(leader)
-        number = NO_LEADER if leader is None else self._ids[leader]
         answer = await self._ask_controller(
-            lambda controller: controller.elect(list(by_place), number, unclean=unclean)
+            lambda controller: controller.elect(list(by_place), leader, unclean=unclean)
         )
         told = {by_place[topic, index]: error for topic, index, error in answer.results}
         return {

@@ -78,6 +78,7 @@ def unready(view: View, specs: Sequence[PartitionSpec]) -> str | None:
         if truth is None or truth.leader is None or set(truth.isr) != set(spec.replicas):
             return f"{spec.topic}-{spec.partition} is not led with its ISR full: {truth}"
         own = view.replicas.get((truth.leader, spec.key))
-        if own is None or own.epoch != truth.epoch or set(own.isr) != set(spec.replicas):
+        knows = own is not None and own.epoch == truth.epoch and own.leader == truth.leader
+        if own is None or not knows or not isinstance(own.isr, tuple) or set(own.isr) != set(spec.replicas):
             return f"{truth.leader} does not yet know that it leads {spec.topic}-{spec.partition}"
     return None

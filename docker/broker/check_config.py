@@ -1,7 +1,7 @@
 """`python -m floodmark.broker.check_config KEY=VALUE...` says whether a broker would accept these settings.
 
 It starts no broker. Exit codes: 0 a broker would accept them; 2 it would not, and the reason is on stdout.
-What each broker has of its own (its id, its addresses, its folder) need not be named.
+A broker's own settings (its id, its addresses, its folder) need not be named.
 """
 
 import sys

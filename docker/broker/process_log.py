@@ -9,14 +9,14 @@ from typing import NoReturn
 
 EXIT_CONFIG = 2
 EXIT_BROKEN = 70  # a broken invariant, a disk that refuses: the process must not go on
-_last_acts: list[Callable[[str], None]] = []
+_calls_before_halt: list[Callable[[str], None]] = []
 
 
-def log(level: str, what: str, **besides: object) -> None:
-    """`time level what key=value ...`; a value with a space in it is quoted."""
+def log(level: str, event: str, **fields: object) -> None:
+    """Write `time level event key=value ...`; a value with a space in it is quoted."""
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
-    words = "".join(f" {key}={_format_value(value)}" for key, value in besides.items())
-    print(f"{stamp} {level} {what}{words}", flush=True)
+    words = "".join(f" {key}={_format_value(value)}" for key, value in fields.items())
+    print(f"{stamp} {level} {event}{words}", flush=True)
 
 
 def _format_value(value: object) -> str:
@@ -26,15 +26,15 @@ def _format_value(value: object) -> str:
 
 def call_before_halt(act: Callable[[str], None]) -> None:
     """Register a call to be made, with the reason, when the process halts itself."""
-    _last_acts.append(act)
+    _calls_before_halt.append(act)
 
 
-def halt_process(what: str, error: BaseException) -> NoReturn:
+def halt_process(event: str, error: BaseException) -> NoReturn:
     """Log the error and end the process at once: nothing half-done is answered or written."""
-    log("error", what, error=f"{type(error).__name__}: {error}", where=_innermost_frames(error))
-    for act in _last_acts:
+    log("error", event, error=f"{type(error).__name__}: {error}", where=_innermost_frames(error))
+    for act in _calls_before_halt:
         with contextlib.suppress(Exception):
-            act(what)
+            act(event)
     sys.stdout.flush()
     os._exit(EXIT_BROKEN)
 

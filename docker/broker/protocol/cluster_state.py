@@ -2,7 +2,7 @@
 
 Rules
 1. The state is a function of the records: `apply` is used when they are made and when they are replayed.
-2. Every record moves the metadata version by one, but for those that no broker needs to hear of.
+2. Every record moves the metadata version by one, except those that brokers do not need (producer ids).
 3. Broker epochs and producer ids only rise.
 """
 
@@ -24,12 +24,14 @@ class Broker:
     port: int
     fenced: bool
     stopping: bool  # in controlled shutdown
-    registered_version: int  # the metadata version of its registration: below, it has not heard of itself
+    # the metadata version of its registration; at any lower one it does not know of it
+    registered_version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """The truth about one partition. Invariant: leader in ISR, ISR among the replicas and never empty."""
+    """The committed state of one partition. Invariant: leader in ISR, ISR among the replicas and never
+    empty."""
 
     replicas: tuple[int, ...]
     leader: int
@@ -57,7 +59,7 @@ class ClusterState:
     topics: dict[str, Topic] = field(default_factory=dict)
 
     def active(self, broker: int) -> bool:
-        """Registered, not fenced, not stopping: may lead and may be in an ISR."""
+        """Whether it may lead and be in an ISR: registered, not fenced, not stopping."""
         known = self.brokers.get(broker)
         return known is not None and not known.fenced and not known.stopping
 
@@ -68,7 +70,7 @@ class ClusterState:
         return found.partitions[index]
 
     def apply(self, record: Record) -> None:
-        """One record of the journal; KeyError or ValueError if it is none of ours."""
+        """Apply one record of the journal; KeyError or ValueError if it is none of ours."""
         _APPLY[record["type"]](self, record)
 
 

@@ -1,7 +1,7 @@
 """Runs the controller as a pure machine: sessions, elections, ISR changes, epochs; step(event) -> effects.
 
 Rules
-1. Every change is a record; Persist stands before Publish and before every answer that rests on it.
+1. Every change is a record; Persist comes before Publish and before every answer that rests on it.
 2. The state is what the records say: a controller started again from them goes on where it was. What is not
    in them (when a broker was last heard of) begins anew.
 3. A registration is a new incarnation (KIP-380, KIP-903): it gets a new broker epoch, leaves every ISR of
@@ -10,7 +10,7 @@ Rules
    the incarnation that the leader has seen catch up.
 5. Sessions that end together are ended one by one, the longest silent first, each from the ISR that the one
    before left (KAFKA-13173): the broker heard of last is the ISR's last member.
-6. A controller that was itself asleep does not count that time as a broker's silence.
+6. A controller that did not run for a while does not count that time as a broker's silence.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -76,15 +76,15 @@ class ControllerConfig:
 
 @dataclass(slots=True, kw_only=True)
 class _Session:
-    """What is known of a broker's life and not worth a record."""
+    """What the controller knows of a broker's session; it is in no record."""
 
     heard_ms: int
-    metadata_version: int = -1  # that it has taken, by its last heartbeat
+    metadata_version: int = -1  # that it has applied, by its last heartbeat
     stop_version: int = -1  # the metadata version that took its leaderships away, once it stops
 
 
 class Controller:
-    """The machine; `records` are those that an earlier one asked to persist, in order."""
+    """The controller's state and its handlers; `records` are those persisted before this start, in order."""
 
     def __init__(
         self, config: ControllerConfig, records: Iterable[Record] = (), rules: Rules = KIP_320
@@ -95,21 +95,21 @@ class Controller:
         for record in records:
             self._state.apply(record)
         self._sessions: dict[int, _Session] = {}
-        self._stepped_ms: int | None = None  # when, last
+        self._stepped_ms: int | None = None  # the time of the last step
         self._records: list[Record] = []  # of this step
         self._metadata: Metadata | None = None
         self._handlers: dict[type, Callable[[Any], ControllerEffect | None]] = {
-            Register: self._register,
-            Heartbeat: self._heartbeat,
+            Register: self._register_broker,
+            Heartbeat: self._handle_heartbeat,
             AlterPartition: self._alter_partition,
-            Elect: self._elect,
+            Elect: self._elect_leaders,
             CreateTopic: self._create_topic,
             AlterTopic: self._alter_topic,
             GrowTopic: self._grow_topic,
             DeleteTopic: self._delete_topic,
             AllocateProducerIds: self._allocate_producer_ids,
-            Expire: self._expire,
-            Tick: self._tick,
+            Expire: self._expire_session,
+            Tick: self._expire_sessions,
         }
 
     def step(self, event: ControllerEvent) -> list[ControllerEffect]:
@@ -117,7 +117,8 @@ class Controller:
         self._records = []
         version = self._state.version
         self._extend_sessions_after_sleep(event.now_ms)
-        for broker in self._state.brokers:  # a session begins when first thought of, after a restart too
+        # a session begins at the first step that knows the broker, after a restart too
+        for broker in self._state.brokers:
             if broker not in self._sessions:
                 self._sessions[broker] = _Session(heard_ms=event.now_ms)
         answer = self._handlers[type(event)](event)
@@ -131,12 +132,12 @@ class Controller:
         return effects
 
     def _extend_sessions_after_sleep(self, now_ms: int) -> None:
-        """Move the sessions by the time in which nothing at all was heard or done here (rule 6)."""
-        asleep_ms = now_ms - self._stepped_ms if self._stepped_ms is not None else 0
+        """Extend every session by the time in which this controller did not run (rule 6)."""
+        gap_ms = now_ms - self._stepped_ms if self._stepped_ms is not None else 0
         self._stepped_ms = now_ms
-        if asleep_ms > self._config.session_timeout_ms // 2:
+        if gap_ms > self._config.session_timeout_ms // 2:
             for session in self._sessions.values():
-                session.heard_ms += asleep_ms
+                session.heard_ms += gap_ms
 
     def metadata(self) -> Metadata:
         """The whole metadata as of now."""
@@ -146,30 +147,30 @@ class Controller:
 
     # -- brokers ---------------------------------------------------------------------------------------
 
-    def _register(self, event: Register) -> ControllerEffect:
+    def _register_broker(self, event: Register) -> ControllerEffect:
         state = self._state
         known = state.brokers.get(event.broker)
         if known is not None and known.incarnation == event.incarnation:  # asked again: the answer was lost
             self._sessions[event.broker].heard_ms = event.now_ms
             return Registered(token=event.token, error=errors.NONE, broker_epoch=known.epoch)
-        unnoticed = known is not None and not known.fenced and not self._rules.bounce_is_a_failure
+        bounce_ignored = known is not None and not known.fenced and not self._rules.bounce_is_a_failure
         broker = Broker(
             id=event.broker,
             epoch=state.next_broker_epoch,
             incarnation=event.incarnation,
             host=event.host,
             port=event.port,
-            fenced=not unnoticed,
+            fenced=not bounce_ignored,
             stopping=False,
             registered_version=0,  # the record's own
         )
         self._write_record(broker_record(broker))
         self._sessions[event.broker] = _Session(heard_ms=event.now_ms)
-        if not unnoticed:
+        if not bounce_ignored:
             self._remove_from_partitions(event.broker)
         return Registered(token=event.token, error=errors.NONE, broker_epoch=broker.epoch)
 
-    def _heartbeat(self, event: Heartbeat) -> ControllerEffect:
+    def _handle_heartbeat(self, event: Heartbeat) -> ControllerEffect:
         broker = self._state.brokers.get(event.broker)
         error = _check_broker_epoch(broker, event.broker_epoch)
         if error or broker is None:
@@ -186,7 +187,7 @@ class Controller:
         return HeartbeatAnswer(token=event.token, error=errors.NONE, fenced=broker.fenced, may_stop=False)
 
     def _shut_down_broker(self, event: Heartbeat, broker: Broker, session: _Session) -> ControllerEffect:
-        """Controlled shutdown: nothing is led by it any more, and the others know, before it may stop."""
+        """Controlled shutdown: it may stop once it leads nothing and the other brokers know that."""
         if not broker.stopping:
             broker = replace(broker, stopping=True)
             self._write_record(broker_record(broker))
@@ -202,27 +203,27 @@ class Controller:
             token=event.token, error=errors.NONE, fenced=broker.fenced, may_stop=others_know
         )
 
-    def _tick(self, event: Tick) -> None:
+    def _expire_sessions(self, event: Tick) -> None:
         late_ms = event.now_ms - self._config.session_timeout_ms
         silent = [
             (self._sessions[broker.id].heard_ms, broker.id)
             for broker in self._state.brokers.values()
             if not broker.fenced and self._sessions[broker.id].heard_ms < late_ms
         ]
-        self._fence(broker for _, broker in sorted(silent))
+        self._fence_brokers(broker for _, broker in sorted(silent))
 
-    def _expire(self, event: Expire) -> ControllerEffect:
+    def _expire_session(self, event: Expire) -> ControllerEffect:
         broker = self._state.brokers.get(event.broker)
         if broker is None:
             return ExpireAnswer(token=event.token, error=errors.BROKER_ID_NOT_REGISTERED)
         if not broker.fenced:
-            self._fence([event.broker])
+            self._fence_brokers([event.broker])
         return ExpireAnswer(token=event.token, error=errors.NONE)
 
-    def _fence(self, brokers: Iterable[int]) -> None:
-        """End these sessions."""
+    def _fence_brokers(self, brokers: Iterable[int]) -> None:
+        """End these brokers' sessions: fence each, and take it out of its ISRs and leaderships."""
         expired = list(brokers)
-        stale = None if self._rules.expires_one_by_one else dict(self._partitions())
+        stale = None if self._rules.expires_one_by_one else dict(self._all_partitions())
         for broker in expired:
             self._write_record(broker_record(replace(self._state.brokers[broker], fenced=True)))
             self._remove_from_partitions(broker, stale)
@@ -230,8 +231,8 @@ class Controller:
     def _remove_from_partitions(
         self, broker: int, stale: Mapping[tuple[str, int], Partition] | None = None
     ) -> None:
-        """Out of every ISR of which it is not the last member, and out of every leadership."""
-        for (topic, index), partition in list(self._partitions()):
+        """Remove the broker from every ISR of which it is not the last member, and from every leadership."""
+        for (topic, index), partition in list(self._all_partitions()):
             was = partition
             if stale is not None:  # the mutant's rule
                 was = replace(stale[topic, index], leader_epoch=partition.leader_epoch)
@@ -301,8 +302,8 @@ class Controller:
             return False
         return known.epoch == epoch or not self._rules.checks_broker_epochs
 
-    def _elect(self, event: Elect) -> ControllerEffect:
-        named = event.partitions or tuple(key for key, _ in self._partitions())
+    def _elect_leaders(self, event: Elect) -> ControllerEffect:
+        named = event.partitions or tuple(key for key, _ in self._all_partitions())
         results = []
         for topic, index in named:
             if event.leader == NO_LEADER:
@@ -333,7 +334,7 @@ class Controller:
         return errors.NONE
 
     def _elect_named_leader(self, topic: str, index: int, leader: int, *, unclean: bool) -> int:
-        """Elect this one: an active member of the ISR or, unclean, an active replica."""
+        """Elect this replica: an active member of the ISR or, in an unclean election, an active replica."""
         partition = self._state.partition(topic, index)
         if partition is None:
             return errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -346,8 +347,8 @@ class Controller:
         return errors.NONE
 
     def _elect_leaderless(self) -> None:
-        """A broker is back: partitions without a leader may have one again."""
-        for (topic, index), partition in list(self._partitions()):
+        """Elect leaders for partitions without one: a broker has come back, or a config allows more."""
+        for (topic, index), partition in list(self._all_partitions()):
             if partition.leader == NO_LEADER:
                 now = elect_leader(
                     partition, self._state.active, self._rules, unclean=self._allows_unclean_election(topic)
@@ -408,7 +409,7 @@ class Controller:
         self._state.apply(record)
         self._records.append(record)
 
-    def _partitions(self) -> Iterable[tuple[tuple[str, int], Partition]]:
+    def _all_partitions(self) -> Iterable[tuple[tuple[str, int], Partition]]:
         for name, topic in self._state.topics.items():
             for index, partition in enumerate(topic.partitions):
                 yield (name, index), partition

@@ -1,7 +1,7 @@
 """Chooses the leader and the ISR of a partition: pure functions from a partition to its next value.
 
 Rules
-1. Order of preference (KRaft's): the leader there is, if it may still lead; the first assigned replica that
+1. Order of preference (KRaft's): the current leader, if it may still lead; the first assigned replica that
    is in the ISR and active; only where an unclean election is allowed, the first assigned replica that is
    active, and the ISR is then that one alone.
 2. The ISR is never emptied: its last member stays, without a leader if it cannot lead.
@@ -41,7 +41,8 @@ def elect_leader(
     was: Partition | None = None,
     preferred: bool = False,
 ) -> Partition | None:
-    """The partition with the leader it should have; None if that is what `was` (or it) says already."""
+    """The partition with the leader it should have; None if `was` (or the partition) has that leader
+    already."""
     was = was or partition
     leader, isr = _choose_leader(partition, active, rules, unclean=unclean, preferred=preferred)
     if leader == was.leader and isr == was.isr:

@@ -1,11 +1,12 @@
 """Follows a leader for one leader epoch: what to request next, what to append, where to truncate.
 
 Rules
-1. An answer counts only if it answers what would be asked now; a late one is dropped (KAFKA-18991).
+1. An answer counts only if it answers the request that would be sent now; a late one is dropped
+   (KAFKA-18991).
 2. The leader's batches are appended as they are, and continue the log without a gap.
 3. A diverging answer truncates and does nothing else: neither records nor HW of it are used (KAFKA-14704).
 4. HW = min(LEO, leader's HW); it may fall.
-5. A follower whose leader epoch is fenced asks nothing until it hears of a newer one.
+5. A follower whose leader epoch is fenced sends nothing until it receives a newer one.
 6. In the generations that ask before they fetch (OffsetsForLeaderEpoch), nothing is fetched until the leader
    has answered where the last epoch of this log ends in its own.
 """
@@ -29,20 +30,18 @@ from floodmark.broker.protocol.replica_state import ReplicaState
 
 
 class Follower:
-    """One leader epoch under another's lead, or under nobody's."""
+    """The follower's role in one leader epoch; the leader may be NO_LEADER."""
 
     __slots__ = ("_deferred_divergence", "_halted", "_must_ask_end_offset", "_must_ask_log_ends", "state")
 
     def __init__(self, state: ReplicaState) -> None:
         self.state = state
-        self._must_ask_log_ends = (
-            False  # after OFFSET_OUT_OF_RANGE: where does the leader's log begin and end?
-        )
+        # set by OFFSET_OUT_OF_RANGE: ask where the leader's log begins and ends
+        self._must_ask_log_ends = False
         self._halted = False  # fenced, or (without epochs) stuck on a batch that does not fit
         self._must_ask_end_offset = state.rules.asks_before_fetching
-        self._deferred_divergence: EpochEnd | None = (
-            None  # only by the rule hw_before_trunc: where to truncate at the next tick
-        )
+        # only by the rule hw_before_trunc: where to truncate at the next tick
+        self._deferred_divergence: EpochEnd | None = None
         if state.leader == NO_LEADER:
             return  # KAFKA-1647: while nobody leads nothing is known to be wrong
         if state.rules.truncates_to_hw:
@@ -51,7 +50,7 @@ class Follower:
             self._truncate_to_hw("there is no epoch to ask for")
 
     def next_request(self) -> FollowerRequest | None:
-        """The request to send to the leader now; None: nothing."""
+        """The request to send to the leader now; None if there is none."""
         state = self.state
         rules = state.rules
         if state.leader == NO_LEADER or self._halted or self._deferred_divergence is not None:
@@ -80,7 +79,7 @@ class Follower:
         elif event.error == errors.FENCED_LEADER_EPOCH:
             self._halted = True
         elif event.error:
-            return  # the server backs off and asks again
+            return  # the server backs off and sends the request again
         elif event.diverging is not None and state.rules.truncates_before_hw:
             self._truncate_diverging(event.diverging)
         elif event.diverging is not None:
@@ -120,9 +119,9 @@ class Follower:
             state.hw = event.hw
 
     def _cannot_continue_log(self, batches: tuple[Batch, ...]) -> bool:
-        """Whether the batches cannot continue this log. With epochs that cannot be; without them a log
-        that has parted from its leader's unnoticed may meet a batch that begins below its LEO (Z05), and
-        Kafka gives up on the partition until the next leader epoch."""
+        """Whether the batches cannot continue this log. With epochs this is impossible; without them a log
+        that has diverged unnoticed from its leader's may receive a batch that begins below its LEO (Z05),
+        and Kafka gives up on the partition until the next leader epoch."""
         state = self.state
         strict = state.rules.keeps_lineage
         end, epoch = state.log.end, state.log.last_epoch
@@ -142,7 +141,7 @@ class Follower:
         return False
 
     def _truncate_diverging(self, end: EpochEnd) -> None:
-        """A fetch that parted from the leader's log: there is something to cut, or it had not parted."""
+        """Truncate after a diverging fetch: there is something to cut, or the logs had not diverged."""
         state = self.state
         before = (state.log.end, state.epochs.latest_epoch)
         self._truncate_to_common_epoch(end)
@@ -151,8 +150,8 @@ class Follower:
         )
 
     def _truncate_to_common_epoch(self, end: EpochEnd) -> bool:
-        """Truncate to the end of the largest epoch both logs know (KIP-279); whether that was it, or is to
-        be asked again. An end without its epoch (KIP-101) is taken as it is."""
+        """Truncate to the end of the largest epoch that both logs have (KIP-279). Returns whether it was
+        found; if not, the follower asks again. An end without its epoch (KIP-101) is taken as it is."""
         state = self.state
         to, found = end.end_offset, True
         if end.epoch == NO_EPOCH:
@@ -160,14 +159,14 @@ class Follower:
         else:
             why = f"epoch {end.epoch} ends at {end.end_offset} on the leader"
             mine = state.epochs.end_offset_for(end.epoch, state.log.end)
-            if mine is not None:  # else nothing so old here
+            if mine is not None:  # else this log has no epoch that old
                 found = mine.epoch == end.epoch
                 to = min(mine.end_offset, end.end_offset) if found else mine.end_offset
         state.truncate(min(to, state.log.end), why)
         return found
 
     def handle_end_offset_response(self, event: EndOffsetResponse) -> None:
-        """What the leader knows of this log's last epoch: truncate, then fetch, or ask again."""
+        """Take where the leader says this log's last epoch ends: truncate, then fetch, or ask again."""
         if not self._answers_current_epoch_request(event):
             return
         if event.error:
@@ -180,18 +179,19 @@ class Follower:
             self._truncate_to_hw("there is no epoch left to ask for")
 
     def _truncate_to_hw(self, why: str) -> None:
-        """What KIP-101 falls back to; the truncation is complete then."""
+        """Truncate to the HW, KIP-101's fallback; no end offset need be asked for any more."""
         self._must_ask_end_offset = False
         self.state.truncate(self.state.hw, f"to the high watermark: {why}")
 
     def tick(self) -> None:
-        """The mutant truncates now what it should have truncated before it believed the HW."""
+        """Truncate (a mutant only) what should have been truncated before the HW was taken over."""
         if self._deferred_divergence is not None:
-            parting, self._deferred_divergence = self._deferred_divergence, None
-            self._truncate_diverging(parting)
+            diverging, self._deferred_divergence = self._deferred_divergence, None
+            self._truncate_diverging(diverging)
 
     def handle_log_ends_response(self, event: LogEndsResponse) -> None:
-        """After OFFSET_OUT_OF_RANGE: begin where the leader begins, or (without epochs) end where it ends."""
+        """Recover from OFFSET_OUT_OF_RANGE: begin where the leader begins, or (no epochs) end where it
+        ends."""
         state = self.state
         if event.asked != self.next_request():
             return
@@ -201,6 +201,6 @@ class Follower:
         self._must_ask_log_ends = False
         leo = state.log.end
         if event.log_start > leo or (leo > event.log_end and leo == state.log.start):
-            state.reset(event.log_start)  # nothing here that the leader's log continues
+            state.reset(event.log_start)  # this log has nothing that the leader's log continues
         elif event.log_end < leo and state.rules.truncates_by_log_end:
             state.truncate(event.log_end, f"the leader's log ends at {event.log_end}")

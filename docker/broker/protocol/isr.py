@@ -4,11 +4,11 @@ Rules
 1. One proposal is in flight at a time, a compare-and-set on leader epoch and partition epoch.
 2. Until its fate is known the HW counts every replica that may be in the ISR: an expansion counts at once, a
    shrink not before it is confirmed. `maximal` is what is counted.
-3. A proposal that was certainly refused for a member's sake (INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED)
-   is undone. One refused for an epoch's sake stays counted until the controller's metadata overrides it:
-   somebody else has written, perhaps an earlier sending of this very proposal.
-4. A sending without an answer may still arrive. A later refusal then proves nothing about it, so the
-   committed ISR itself is proposed: once that is accepted the partition epoch has moved and the old sending
+3. A proposal that was certainly refused because of a member (INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED)
+   is undone. One refused because of an epoch stays counted until the controller's metadata overrides it:
+   another request has changed the partition, perhaps an earlier attempt of this very proposal.
+4. An attempt without an answer may still arrive. A later refusal then proves nothing about it, so the
+   committed ISR itself is proposed: once that is accepted the partition epoch has moved and the old attempt
    is void.
 """
 
@@ -39,12 +39,12 @@ class PendingIsr:
     proposal: ProposeIsr
     counted: tuple[int, ...]  # the maximal ISR while it is pending
     to_send: bool = False  # at the next tick
-    unanswered: bool = False  # some sending of this partition epoch had no answer
-    overruled: bool = False  # refused for an epoch's sake: wait for metadata
+    unanswered: bool = False  # some attempt at this partition epoch had no answer
+    overruled: bool = False  # refused because of an epoch: wait for metadata
 
 
 class Isr:
-    """One leader epoch's view."""
+    """The ISR as the leader of one leader epoch knows it."""
 
     __slots__ = ("committed", "partition_epoch", "pending", "rules")
 
@@ -56,7 +56,7 @@ class Isr:
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """What the HW waits for."""
+        """The replicas that the HW waits for."""
         if self.pending is None:
             return self.committed
         proposed = tuple(broker for broker, _ in self.pending.proposal.isr)
@@ -65,20 +65,20 @@ class Isr:
         return self.pending.counted if self.rules.counts_pending_expand else self.committed
 
     def propose(self, proposal: ProposeIsr) -> None:
-        """Remember what is being asked; its members and the committed ones are all counted from now on."""
+        """Remember the proposal; its members and the committed ones are all counted from now on."""
         assert self.pending is None, f"a second proposal in flight: {proposal} beside {self.pending}"
         added = tuple(broker for broker, _ in proposal.isr if broker not in self.committed)
         self.pending = PendingIsr(proposal=proposal, counted=self.committed + added)
 
     def apply_metadata(self, isr: tuple[int, ...], partition_epoch: int) -> bool:
-        """The controller's word, if it is newer than what is known here."""
+        """Adopt the controller's ISR if it is newer than the one known here; returns whether it was."""
         if partition_epoch <= self.partition_epoch:
             return False
         self.committed, self.partition_epoch, self.pending = isr, partition_epoch, None
         return True
 
     def handle_response(self, answer: AlterPartitionResponse) -> bool:
-        """Take the answer to the proposal in flight; whether the effective ISR may have changed."""
+        """Take the answer to the proposal in flight; returns whether the maximal ISR may have changed."""
         pending = self.pending
         if pending is None or answer.proposal != pending.proposal or pending.to_send:
             return False
@@ -103,7 +103,7 @@ class Isr:
         return True
 
     def take_resend(self) -> ProposeIsr | None:
-        """The proposal to be sent again now, if any."""
+        """Return the proposal that is to be sent again now, if any."""
         pending = self.pending
         if pending is None or not pending.to_send:
             return None

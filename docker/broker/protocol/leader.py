@@ -1,11 +1,11 @@
-"""Leads a partition for one leader epoch: appends, answers reads, moves the HW and keeps the ISR.
+"""Leads a partition for one leader epoch: appends, answers fetches, moves the HW and maintains the ISR.
 
 Rules
 1. What an ack rests on is decided in `_answer_acks`; when the HW moves, in `maybe_increment_hw`.
 2. A follower's LEO is the offset it fetched from in this leader epoch and this incarnation of it; before
    that it is unknown (-1), and a replica of unknown LEO that is counted holds the HW where it is.
 3. A fetch is answered with the HW as it was before the fetch was credited: a follower learns the HW one fetch
-   late.
+   expired.
 4. A fetch that is refused, out of range or diverging is not credited (KAFKA-13141, KAFKA-8400).
 """
 
@@ -33,11 +33,11 @@ from floodmark.broker.protocol.messages import (
 from floodmark.broker.protocol.producer_state_manager import BatchMetadata
 from floodmark.broker.protocol.replica_state import DelayedProduce, ReplicaState
 
-NEVER_MS = -(2**62)  # caught up: never
+NEVER_MS = -(2**62)  # the time of something that has never happened
 
 
 class RemoteReplica:
-    """What the leader knows of one follower in this leader epoch."""
+    """The fetch state of one follower in this leader epoch, as the leader knows it."""
 
     __slots__ = ("broker", "broker_epoch", "caught_up_ms", "fetched_ms", "leader_leo", "leo")
 
@@ -45,13 +45,14 @@ class RemoteReplica:
         self.broker = broker
         self.leo = -1
         self.broker_epoch = -1  # of the incarnation that fetched
-        self.caught_up_ms = caught_up_ms  # when it last held all that the leader held
-        self.fetched_ms = NEVER_MS  # its last fetch,
-        self.leader_leo = -1  # and the leader's LEO then
+        self.caught_up_ms = caught_up_ms  # when its log last reached the leader's LEO
+        self.fetched_ms = NEVER_MS  # its last fetch
+        self.leader_leo = -1  # the leader's LEO at its last fetch
 
 
 class Leader:
-    """One leader epoch. The log and the HW live in ReplicaState, because they outlive it."""
+    """The leader's role in one leader epoch. The log and the HW are in ReplicaState, because they outlive
+    it."""
 
     __slots__ = ("_isr_remotes", "_other_remotes", "isr", "remotes", "start", "state")
 
@@ -80,7 +81,7 @@ class Leader:
             batches = self._assign_offsets(event.batches)
             state.append(batches, leading=True)
             required = state.log.end
-        else:  # a retry of what is here: the answer it would have had
+        else:  # a retry of a batch that is in the log: the answer it would have had
             base, required = known.base_offset, known.last_offset + 1
         parked = DelayedProduce(
             token=event.token,
@@ -97,7 +98,7 @@ class Leader:
         self.maybe_increment_hw(event.now_ms)
 
     def _check_produce(self, event: Produce) -> tuple[int, BatchMetadata | None]:
-        """Why nothing may be appended, or the earlier batch that this one repeats."""
+        """The error that refuses the produce, or the earlier batch that this one repeats."""
         state = self.state
         if event.acks == -1 and len(self.isr.committed) < state.min_insync:
             return errors.NOT_ENOUGH_REPLICAS, None
@@ -117,7 +118,7 @@ class Leader:
         )
 
     def _assign_offsets(self, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
-        """The batches with the offsets and the epoch that this leader gives them."""
+        """Copy the batches with the offsets and the epoch that this leader assigns."""
         base, epoch = self.state.log.end, self.state.leader_epoch
         stamped = []
         for batch in batches:
@@ -139,7 +140,7 @@ class Leader:
     # -- reading -----------------------------------------------------------------------------------------
 
     def handle_fetch(self, event: Fetch) -> None:
-        """Answer a read; credit the follower that made it, unless it is asked again out of the purgatory."""
+        """Answer a fetch; credit the follower that sent it, unless the purgatory only tries it again."""
         state = self.state
         log, rules = state.log, state.rules
         hw, leo = state.hw, log.end  # read before this fetch is credited
@@ -183,7 +184,8 @@ class Leader:
         return max(remote.broker_epoch, self.state.broker_epochs.get(remote.broker, -1))
 
     def _find_divergence(self, event: Fetch) -> tuple[int, EpochEnd | None]:
-        """Compare the asker's last epoch with this log (Fetch v12): where it parts from it, if it does."""
+        """Compare the fetcher's last epoch with this log (Fetch v12): (error, where its log diverges or
+        None)."""
         state = self.state
         by_epoch = state.rules.truncates_by_epoch and state.rules.truncates_on_fetch
         if event.last_fetched_epoch == NO_EPOCH or not by_epoch:
@@ -208,7 +210,7 @@ class Leader:
         )  # fmt: skip
 
     def handle_offsets_for_leader_epoch(self, event: OffsetsForLeaderEpoch) -> None:
-        """OffsetsForLeaderEpoch: where the epoch asked ends here."""
+        """Answer OffsetsForLeaderEpoch: where the requested epoch ends in this log."""
         self.state.emit(
             EndOffsetAnswer(token=event.token, error=errors.NONE, end=self._end_offset_for(event.epoch))
         )
@@ -220,7 +222,8 @@ class Leader:
         return state.epochs.kip_101_end_offset_for(epoch, state.log.end)
 
     def handle_list_offsets(self, event: ListOffsets) -> None:
-        """ListOffsets: a client gets the HW, and not before it covers what this epoch found (KIP-207)."""
+        """Answer ListOffsets: a client gets the HW, but not before the HW covers this epoch's start
+        (KIP-207)."""
         state = self.state
         error, offset = errors.NONE, state.log.start
         if event.latest:
@@ -233,7 +236,7 @@ class Leader:
     # -- credit, HW, acks ----------------------------------------------------------------------------------
 
     def _update_fetch_state(self, remote: RemoteReplica, event: Fetch, leo: int) -> None:
-        """A follower that asks for an offset holds all below it."""
+        """Credit a follower: one that fetches from an offset has every record below it."""
         state = self.state
         if event.current_leader_epoch != state.leader_epoch and state.rules.credits_this_epoch_only:
             return
@@ -254,7 +257,8 @@ class Leader:
         self.maybe_increment_hw(event.now_ms)
 
     def _can_join_isr(self, remote: RemoteReplica) -> bool:
-        """KAFKA-7128, KIP-841, KIP-903: it holds all that is or may be committed, and is who it says."""
+        """Whether it has all that is or may be committed (KAFKA-7128) and is that incarnation (KIP-841,
+        KIP-903)."""
         state, rules = self.state, self.state.rules
         if rules.expand_needs_hw and remote.leo < state.hw:
             return False
@@ -269,7 +273,8 @@ class Leader:
         return registered == remote.broker_epoch or not self.state.rules.checks_broker_epochs
 
     def maybe_increment_hw(self, now_ms: int) -> None:
-        """HW = max(HW, the least LEO of the ISR as counted and of caught-up replicas about to join it)."""
+        """HW = max(HW, the least LEO of the maximal ISR and of caught-up replicas that are about to join
+        it)."""
         state = self.state
         if state.rules.hw_needs_min_insync and len(self.isr.committed) < state.min_insync:
             return  # KAFKA-15583
@@ -291,7 +296,7 @@ class Leader:
             self._answer_acks()
 
     def _answer_acks(self) -> None:
-        """Answer the acks=all produces that the HW has passed: that, and nothing else, is an ack."""
+        """Answer the acks=all produces that the HW has passed; nothing else is a reason for an ack."""
         state = self.state
         parked = state.delayed_produces
         if state.rules.ack_rule == "min-insync-copies":
@@ -308,11 +313,11 @@ class Leader:
         del parked[:passed]
 
     def _answer_acks_by_copies(self) -> None:
-        """The mutant's rule: min.insync.replicas copies exist."""
+        """Answer by the mutant's rule: min.insync.replicas copies exist."""
         state = self.state
         leos = sorted((state.log.end, *(remote.leo for remote in self.remotes.values())), reverse=True)
-        held = leos[state.min_insync - 1]
-        done = [one for one in state.delayed_produces if one.required <= max(held, state.hw)]
+        copied = leos[state.min_insync - 1]
+        done = [one for one in state.delayed_produces if one.required <= max(copied, state.hw)]
         state.answer_produces(done, errors.NONE)
         del state.delayed_produces[: len(done)]
 
@@ -329,21 +334,22 @@ class Leader:
         state.emit(proposal)
 
     def _broker_epoch(self, broker: int) -> int:
-        """The incarnation that a proposal names: the one that earned the fetch state, where there is any."""
+        """The broker epoch that a proposal names: that of the incarnation whose fetches were credited, if
+        any."""
         remote = self.remotes.get(broker)
         if remote is not None and (remote.leo >= 0 or broker not in self.isr.committed):
             return remote.broker_epoch
         return self.state.broker_epochs.get(broker, -1)
 
     def tick(self, now_ms: int) -> None:
-        """Expire produces, send again what had no answer, let laggards go."""
+        """Expire produces, repeat a proposal that had no answer, propose an ISR without the laggards."""
         state = self.state
-        late = [parked for parked in state.delayed_produces if parked.deadline_ms <= now_ms]
-        if late:
+        expired = [parked for parked in state.delayed_produces if parked.deadline_ms <= now_ms]
+        if expired:
             state.delayed_produces[:] = [
                 parked for parked in state.delayed_produces if parked.deadline_ms > now_ms
             ]
-            state.answer_produces(late, errors.REQUEST_TIMED_OUT)
+            state.answer_produces(expired, errors.REQUEST_TIMED_OUT)
         again = self.isr.take_resend()
         if again is not None:
             state.emit(again)
@@ -365,12 +371,12 @@ class Leader:
         }
 
     def handle_alter_partition_response(self, event: AlterPartitionResponse) -> None:
-        """The controller's answer to a proposal."""
+        """Take the controller's answer to a proposal."""
         if self.isr.handle_response(event):
             self._adopt_isr(event.now_ms)
 
     def handle_metadata(self, isr: tuple[int, ...], partition_epoch: int, now_ms: int) -> None:
-        """The controller's metadata, in this same leader epoch."""
+        """Take the controller's metadata for this same leader epoch."""
         if self.isr.apply_metadata(isr, partition_epoch):
             self._adopt_isr(now_ms)
 
@@ -381,7 +387,8 @@ class Leader:
         self.maybe_increment_hw(now_ms)
 
     def assert_committed(self) -> None:
-        """The HW has moved: everyone counted holds what it covers, and there are enough of them."""
+        """Assert, after the HW has moved, that every counted replica has all below it and that they are
+        enough."""
         rules, hw = self.state.rules, self.state.hw
         if rules.counts_pending_expand and not rules.adopts_unconfirmed_shrink:
             short = [remote.broker for remote in self._isr_remotes if remote.leo < hw]
@@ -391,9 +398,9 @@ class Leader:
             assert len(members) >= self.state.min_insync, f"HW {hw} moved with an ISR of {members}"
 
     def _recompute_isr_members(self) -> None:
-        effective = self.isr.maximal
-        self._isr_remotes = [self.remotes[broker] for broker in effective if broker != self.state.me]
-        self._other_remotes = [remote for broker, remote in self.remotes.items() if broker not in effective]
+        maximal = self.isr.maximal
+        self._isr_remotes = [self.remotes[broker] for broker in maximal if broker != self.state.me]
+        self._other_remotes = [remote for broker, remote in self.remotes.items() if broker not in maximal]
 
 
 def _required(parked: DelayedProduce) -> int:

@@ -2,7 +2,7 @@
 
 Rules
 1. Every event carries `now_ms`, the server's monotonic clock; a machine reads no clock of its own.
-2. Effects are carried out in the order given, synchronously: when a ReadAnswer is carried out, the bytes
+2. Effects are carried out in the order given, synchronously: when a FetchAnswer is carried out, the bytes
    it names are in storage, and when a ProduceAnswer is, so is everything the ack rests on.
 3. `token` is the server's name for a waiting request; a machine returns it unread.
 4. LEO and HW are exclusive (the next offset; the first offset not committed). -1 means "none" as on the wire.
@@ -23,8 +23,8 @@ CONSUMER = -1  # the replica id of a client's fetch
 class Batch:
     """One record batch v2, of which the machine reads the frame and never the records.
 
-    base_offset and epoch rule over what `data` holds in their place: a leader assigns them by
-    `dataclasses.replace`, and storage writes them into the header (both lie outside the CRC).
+    base_offset and epoch take precedence over those in the header in `data`: a leader assigns them, and
+    storage writes them into the header (both lie outside the CRC).
     Invariant: last_offset >= base_offset.
     """
 
@@ -84,17 +84,17 @@ class Produce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:
-    """FOLLOWER or CLIENT -> leader: read from `offset`. Answered at once by a ReadAnswer; whether an empty
-    answer waits is the purgatory's matter, which asks again with `again` set: then nobody is credited and
-    the HW is read afresh."""
+    """FOLLOWER or CLIENT -> leader: read from `offset`. Answered at once by a FetchAnswer; the purgatory
+    decides whether an empty answer waits, and tries again with `again` set: then nobody is credited and
+    the HW is read anew."""
 
     now_ms: int
     token: object
     replica: int  # CONSUMER for a client
     broker_epoch: int  # of the follower's incarnation; -1 unknown
     offset: int
-    current_leader_epoch: int  # -1: the asker names none
-    last_fetched_epoch: int  # -1: the asker names none
+    current_leader_epoch: int  # -1: the request names none
+    last_fetched_epoch: int  # -1: the request names none
     again: bool = False
 
 
@@ -176,7 +176,7 @@ ReplicaEvent = (
 )
 
 
-# -- requests: what a follower sends its leader next (Replica.next_request()) ---------------------
+# -- requests that a follower sends to its leader (Replica.next_request()) --------------------------
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
@@ -190,7 +190,7 @@ class FetchRequest:
 class EndOffsetRequest:
     leader: int
     leader_epoch: int
-    epoch: int  # whose end is asked
+    epoch: int  # whose end is requested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +224,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """Throw the whole log away and begin anew at `start` (the leader's log start lies above our LEO)."""
+    """Delete the whole log and begin a new one at `start` (the leader's log start is above our LEO)."""
 
     start: int
 
@@ -245,7 +245,7 @@ class HwMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleChanged:
-    """Leader or epoch is new: parked fetches are asked again (to find an error), fetchers look again."""
+    """The leader or the epoch is new: try parked fetches again (they get an error), refresh the fetchers."""
 
     leading: bool
     leader: int
@@ -260,8 +260,8 @@ class ProduceAnswer:
     error: int
     base_offset: int
     log_start: int
-    last_offset: int = -1  # of the last record appended, and
-    acks: int = -1  # as the client asked for them; the trace shows them
+    last_offset: int = -1  # of the last record appended; for the trace
+    acks: int = -1  # as the client requested them; for the trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,11 +55,11 @@ def build_metadata(state: ClusterState) -> Metadata:
             )
             for _, broker in sorted(state.brokers.items())
         ),
-        topics={name: _topic(topic) for name, topic in state.topics.items()},
+        topics={name: _copy_topic(topic) for name, topic in state.topics.items()},
     )
 
 
-def _topic(topic: Topic) -> TopicInfo:
+def _copy_topic(topic: Topic) -> TopicInfo:
     return TopicInfo(
         name=topic.name,
         id=topic.id,

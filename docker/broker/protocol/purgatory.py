@@ -55,7 +55,7 @@ class DelayedFetchPurgatory:
             self._by_key.setdefault(key, {})[token] = None
 
     def appended(self, key: Hashable, size: int) -> list[object]:
-        """`size` bytes were appended by the leader: followers' fetches that now have enough."""
+        """The leader has appended `size` bytes: wake followers' fetches that now have enough."""
         woken = []
         for waiting in self._watching(key):
             if not waiting.consumer:
@@ -65,22 +65,22 @@ class DelayedFetchPurgatory:
         return self._wake(woken)
 
     def hw_moved(self, key: Hashable) -> list[object]:
-        """The leader's high watermark rose: clients' fetches only."""
+        """The leader's high watermark has risen: wake clients' fetches only."""
         return self._wake([waiting for waiting in self._watching(key) if waiting.consumer])
 
     def role_changed(self, key: Hashable) -> list[object]:
-        """Leader, epoch or role is new: every fetch of that partition."""
+        """The leader, the epoch or the role is new: wake every fetch of that partition."""
         return self._wake(self._watching(key))
 
     def expired(self, now_ms: int) -> list[object]:
-        """Fetches whose time is up."""
+        """Wake the fetches whose deadline has passed."""
         return self._wake([waiting for waiting in self._waiting.values() if waiting.deadline_ms <= now_ms])
 
     def next_deadline_ms(self) -> int | None:
         return min((waiting.deadline_ms for waiting in self._waiting.values()), default=None)
 
     def forget(self, token: Hashable) -> bool:
-        """The asker is gone; whether it was parked."""
+        """Drop a fetch whose client has left; returns whether it was parked."""
         waiting = self._waiting.get(token)
         return bool(waiting and self._wake([waiting]))
 

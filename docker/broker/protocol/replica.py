@@ -10,8 +10,8 @@ Rules
 5. After every step the invariants of the rule set in force are asserted. A mutant's broken rule is not, or it
    would kill itself before it harms.
 
-Theory of operation: State is what outlives a role (log, epochs, HW); a role (Leader, Follower) is made anew
-for each leader epoch, so that nothing learnt in one epoch is credited in another (KIP-320).
+Theory of operation: ReplicaState is what outlives a role (log, epochs, HW); a role (Leader, Follower) is made
+anew for each leader epoch, so that nothing learnt in one epoch is credited in another (KIP-320).
 """
 
 from collections.abc import Callable, Sequence
@@ -114,14 +114,14 @@ class Replica:
         return state.effects
 
     def configure(self, config: ReplicaConfig) -> None:
-        """The topic's configs have changed: what is asked from now on is judged by the new ones."""
+        """Use the topic's new configs for every request from now on."""
         self._state.config = config
 
     def next_request(self) -> FollowerRequest | None:
-        """What this replica, if it follows, would ask its leader now; None while it has nothing to ask."""
+        """The request that this replica, if it follows, sends to its leader next; None if it has none."""
         return self._follower.next_request() if self._follower is not None else None
 
-    # -- what others may see -------------------------------------------------------------------------------
+    # -- state that others may read -------------------------------------------------------------------------
 
     @property
     def leading(self) -> bool:
@@ -141,17 +141,17 @@ class Replica:
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """As committed by the controller, as far as is known here."""
+        """The ISR as committed by the controller, as far as this replica knows."""
         return self._state.isr
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """What a leader's HW waits for: the committed ISR and what it has proposed."""
+        """The replicas that a leader's HW waits for: the committed ISR and the proposed one."""
         return self._leader.isr.maximal if self._leader is not None else self._state.isr
 
     @property
     def proposing(self) -> bool:
-        """Whether a leader waits to learn the fate of an ISR that it has proposed."""
+        """Whether this leader has proposed an ISR and does not know yet whether it was accepted."""
         return self._leader is not None and self._leader.isr.pending is not None
 
     @property
@@ -173,7 +173,7 @@ class Replica:
 
     @property
     def remote_leos(self) -> dict[int, int]:
-        """What a leader knows of its followers' LEO; -1 unknown. Empty unless leading."""
+        """Each follower's LEO as this leader knows it; -1 unknown. Empty unless leading."""
         remotes = self._leader.remotes.values() if self._leader is not None else ()
         return {remote.broker: remote.leo for remote in remotes}
 
@@ -188,18 +188,19 @@ class Replica:
             return
         if event.leader == state.me and not self._may_lead(event):
             return
-        stays = self._keeps_following(event)
+        keeps_role = self._keeps_following(event)
         state.leader, state.leader_epoch = event.leader, event.leader_epoch
         state.seen_epoch = event.leader_epoch
         self._copy_metadata(event)
         if event.leader == state.me:
             self._become_leader(event)
-        elif not stays:
+        elif not keeps_role:
             self._become_follower()
         state.emit(RoleChanged(leading=self.leading, leader=event.leader, leader_epoch=event.leader_epoch))
 
     def _has_other_leader(self, event: LeaderAndIsr) -> bool:
-        """Another leader in the same epoch, which only a controller that bumps no epochs can make."""
+        """Whether the event names another leader for the same epoch, as only a controller that bumps no
+        epochs does."""
         state = self._state
         if event.leader == state.leader:
             return False
@@ -208,7 +209,7 @@ class Replica:
         return event.partition_epoch > state.partition_epoch
 
     def _keeps_following(self, event: LeaderAndIsr) -> bool:
-        """Whether a follower takes a new epoch of its leader for the old one (KAFKA-7164)."""
+        """Whether a follower treats a new epoch of the same leader as the old one (KAFKA-7164)."""
         state, rules = self._state, self._state.rules
         if self._follower is None or event.leader != state.leader or rules.follows_same_leader_anew:
             return False
@@ -216,7 +217,7 @@ class Replica:
         return event.leader != NO_LEADER and not (missed and rules.sees_missed_epochs)
 
     def _update_same_epoch(self, event: LeaderAndIsr) -> None:
-        """The ISR or the brokers have changed, the leader has not."""
+        """Take over a new ISR or new broker epochs; the leader has not changed."""
         state = self._state
         if event.leader != state.leader:
             return  # older metadata than this replica has
@@ -233,7 +234,8 @@ class Replica:
         state.replicas, state.broker_epochs = event.replicas, event.broker_epochs
 
     def _may_lead(self, event: LeaderAndIsr) -> bool:
-        """Nobody leads an epoch twice: its records of then and now could not be told apart."""
+        """Whether this replica may lead: nobody leads an epoch twice, for its records could not be
+        distinguished."""
         state = self._state
         legal = state.me in event.isr or not state.rules.alter_compares_epochs
         if not legal or state.me not in event.replicas:
@@ -251,13 +253,14 @@ class Replica:
         if not state.rules.recovers_producers:
             state.producers.clear()
         self._follower, self._leader = None, Leader(state, event.now_ms)
-        epoch_noted = state.rules.keeps_epochs and state.rules.epoch_at_election
-        if epoch_noted and state.epochs.assign(event.leader_epoch, state.log.end):
+        assigns_epoch = state.rules.keeps_epochs and state.rules.epoch_at_election
+        if assigns_epoch and state.epochs.assign(event.leader_epoch, state.log.end):
             state.save_epochs()
         self._leader.maybe_increment_hw(event.now_ms)
 
     def _become_follower(self) -> None:
-        """Parked produces fail with their offset: they are in this log, and may yet be in the leader's."""
+        """Follow. Parked produces fail with their offset: they are in this log, and may yet be in the
+        leader's."""
         state = self._state
         self._leader = None
         if state.rules.fails_parked_on_demotion:
@@ -265,7 +268,7 @@ class Replica:
             state.delayed_produces.clear()
         self._follower = Follower(state)
 
-    # -- asked of a leader ---------------------------------------------------------------------------------
+    # -- requests to a leader ------------------------------------------------------------------------------
 
     def _handle_produce(self, event: Produce) -> None:
         if not event.batches:
@@ -311,7 +314,7 @@ class Replica:
         )
 
     def _may_serve_consumer(self, event: Fetch, error: int) -> bool:
-        """KIP-392: a follower answers clients, below the HW that it knows."""
+        """Whether this follower answers a client (KIP-392), below the HW that it knows."""
         reads = event.replica == CONSUMER and error == errors.NOT_LEADER_OR_FOLLOWER
         return reads and self._follower is not None and self._state.rules.followers_serve_clients
 
@@ -333,7 +336,7 @@ class Replica:
                 ListOffsetsAnswer(token=event.token, error=error, offset=-1, leader_epoch=NO_EPOCH)
             )
 
-    # -- answers -------------------------------------------------------------------------------------------
+    # -- responses to a follower and from the controller ---------------------------------------------------
 
     def _handle_fetch_response(self, event: FetchResponse) -> None:
         if self._follower is not None:
@@ -367,8 +370,8 @@ class Replica:
         assert state.leader_epoch >= epoch_before, f"epoch {epoch_before} -> {state.leader_epoch}"
         leader = self._leader
         if leader is None:
-            gone = not state.delayed_produces or not rules.fails_parked_on_demotion
-            assert gone, f"{state.delayed_produces=} but not leading"
+            none_parked = not state.delayed_produces or not rules.fails_parked_on_demotion
+            assert none_parked, f"{state.delayed_produces=} but not leading"
             return
         if state.leader_epoch == epoch_before:
             assert hw >= hw_before, f"a leader's HW fell in epoch {epoch_before}: {hw_before} -> {hw}"

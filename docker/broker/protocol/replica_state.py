@@ -56,18 +56,16 @@ class ReplicaState:
     epochs: LeaderEpochFileCache
     producers: ProducerStateManager
     hw: int
-    seen_epoch: int = (
-        NO_EPOCH  # the highest leader epoch ever heard of or written down: none below is obeyed
-    )
+    # the highest leader epoch that this replica has ever received or written: it obeys none below
+    seen_epoch: int = NO_EPOCH
     leader: int = NO_LEADER
     leader_epoch: int = NO_EPOCH  # of the role taken; NO_EPOCH until the first one since the start
     partition_epoch: int = -1
-    isr: tuple[int, ...] = ()  # as committed by the controller, as far as is known here
+    isr: tuple[int, ...] = ()  # as committed by the controller, as far as this replica knows
     replicas: tuple[int, ...] = ()
     broker_epochs: Mapping[int, int] = field(default_factory=dict)
-    delayed_produces: list[DelayedProduce] = field(
-        default_factory=list
-    )  # ascending by `required`; empty unless leading
+    # ascending by `required`; empty unless leading
+    delayed_produces: list[DelayedProduce] = field(default_factory=list)
     effects: list[ReplicaEffect] = field(default_factory=list)
 
     @property
@@ -78,16 +76,17 @@ class ReplicaState:
     def emit(self, effect: ReplicaEffect) -> None:
         self.effects.append(effect)
 
-    def check_leader_epoch(self, asked: int) -> int:
-        """How Kafka compares a request's current_leader_epoch, before it asks who leads: 74, 75 or none."""
-        if asked in (NO_EPOCH, self.leader_epoch):
+    def check_leader_epoch(self, epoch: int) -> int:
+        """Compare a request's current_leader_epoch as Kafka does, before it checks who leads: error 74, 75
+        or 0."""
+        if epoch in (NO_EPOCH, self.leader_epoch):
             return errors.NONE
-        return errors.FENCED_LEADER_EPOCH if asked < self.leader_epoch else errors.UNKNOWN_LEADER_EPOCH
+        return errors.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else errors.UNKNOWN_LEADER_EPOCH
 
     # -- the log ---------------------------------------------------------------------------------------
 
     def append(self, batches: tuple[Batch, ...], *, leading: bool) -> None:
-        """Add batches whose offsets and epochs are final and known to continue the log."""
+        """Append batches whose offsets and epochs are final and known to continue the log."""
         if self.rules.keeps_epochs:
             changed = False
             for batch in batches:
@@ -101,7 +100,8 @@ class ReplicaState:
         self.effects.append(Append(batches=batches, leading=leading))
 
     def truncate(self, to: int, why: str) -> None:
-        """Cut the log at the batch boundary at or below `to`; at or above the LEO only the epochs are cut."""
+        """Truncate the log to the batch boundary at or below `to`; at or above the LEO only the epoch
+        cache."""
         was = self.log.end
         if to < self.log.start:
             self.reset(to)
@@ -115,7 +115,7 @@ class ReplicaState:
             self.save_epochs()
 
     def reset(self, start: int) -> None:
-        """Begin anew at `start`."""
+        """Drop the whole log and begin a new one at `start`."""
         self.log.reset(start)
         self.producers.clear()
         self.hw = start
@@ -126,7 +126,7 @@ class ReplicaState:
     def save_epochs(self) -> None:
         self.emit(SaveEpochs(entries=tuple(self.epochs.entries)))
 
-    # -- produces that wait ------------------------------------------------------------------------------
+    # -- delayed produces --------------------------------------------------------------------------------
 
     def answer_produce(self, parked: DelayedProduce, error: int) -> None:
         """Answer a produce that was appended; with an error its offset says that its fate is unknown."""

@@ -18,7 +18,7 @@ class TopicDefaults:
 
 
 def plan_topic(event: CreateTopic, state: ClusterState, defaults: TopicDefaults) -> Topic | CreateAnswer:
-    """The topic, or the answer that refuses it with Kafka's error."""
+    """Build the topic, or the answer that refuses it with Kafka's error."""
     if not _NAME.fullmatch(event.topic) or event.topic in (".", ".."):
         return _refuse_topic(event, errors.INVALID_TOPIC_EXCEPTION, f"illegal topic name {event.topic!r}")
     if event.topic in state.topics:
@@ -39,22 +39,22 @@ def plan_topic(event: CreateTopic, state: ClusterState, defaults: TopicDefaults)
             problem = f"replication factor {factor} with {len(active)} brokers that are not fenced"
             return _refuse_topic(event, errors.INVALID_REPLICATION_FACTOR, problem)
         assignment = place_replicas(active, count, factor)
-    partitions = tuple(_first_state(replicas, state) for replicas in assignment)
+    partitions = tuple(_build_partition(replicas, state) for replicas in assignment)
     return Topic(name=event.topic, id=event.topic_id, configs=dict(event.configs), partitions=partitions)
 
 
 def plan_partitions(
     event: GrowTopic, topic: Topic, state: ClusterState
 ) -> tuple[Partition, ...] | TopicAnswer:
-    """Those that the topic gets, or the answer that refuses them with Kafka's error."""
-    def refused(error: int, message: str) -> TopicAnswer:
+    """Build the partitions that the topic gets, or the answer that refuses them with Kafka's error."""
+    def refuse(error: int, message: str) -> TopicAnswer:
         return TopicAnswer(token=event.token, error=error, message=message)
 
     now, factor = len(topic.partitions), len(topic.partitions[0].replicas)
     more = event.partitions - now
     if more < 1:
         problem = f"topic {topic.name!r} has {now} partitions, and {event.partitions} were asked for"
-        return refused(errors.INVALID_PARTITIONS, problem)
+        return refuse(errors.INVALID_PARTITIONS, problem)
     active = [broker for broker in sorted(state.brokers) if state.active(broker)]
     if event.assignment:
         problem = _check_assignment(event.assignment, state)
@@ -63,14 +63,14 @@ def plan_partitions(
         elif not problem and any(len(replicas) != factor for replicas in event.assignment):
             problem = f"the topic's replication factor is {factor}"
         if problem:
-            return refused(errors.INVALID_REPLICA_ASSIGNMENT, problem)
+            return refuse(errors.INVALID_REPLICA_ASSIGNMENT, problem)
         assignment = event.assignment
     elif factor > len(active):
         problem = f"replication factor {factor} with {len(active)} brokers that are not fenced"
-        return refused(errors.INVALID_REPLICATION_FACTOR, problem)
+        return refuse(errors.INVALID_REPLICATION_FACTOR, problem)
     else:
         assignment = place_replicas(active, event.partitions, factor)[now:]
-    return tuple(_first_state(replicas, state) for replicas in assignment)
+    return tuple(_build_partition(replicas, state) for replicas in assignment)
 
 
 def place_replicas(brokers: list[int], partitions: int, factor: int) -> tuple[tuple[int, ...], ...]:
@@ -79,8 +79,8 @@ def place_replicas(brokers: list[int], partitions: int, factor: int) -> tuple[tu
     return tuple(tuple(brokers[(first + k) % ring] for k in range(factor)) for first in range(partitions))
 
 
-def _first_state(replicas: tuple[int, ...], state: ClusterState) -> Partition:
-    """Led by the first active replica; the ISR is all that are active."""
+def _build_partition(replicas: tuple[int, ...], state: ClusterState) -> Partition:
+    """Build the new partition: led by its first active replica, with all active replicas in the ISR."""
     isr = tuple(broker for broker in replicas if state.active(broker))
     return Partition(replicas=replicas, leader=isr[0], leader_epoch=0, isr=isr, partition_epoch=0)
 

@@ -1,12 +1,12 @@
-"""Says which versions are served (ApiVersions), and writes the Metadata response.
+"""Lists the API versions that are served (ApiVersions), and writes the Metadata response.
 
 Rules
 1. Produce is offered from 0 though 0-2 are refused (KAFKA-18659: librdkafka before 2.11 drops compression
    else).
-2. Metadata stays at 9 or below and Fetch at 12, so that clients name topics, never ids; Fetch 15 is what
-   brokers speak to one another, and is not offered.
+2. Metadata is offered up to 9 and Fetch up to 12, so that clients send topic names, never ids; Fetch 15 is
+   for brokers among themselves, and is not offered.
 3. An ApiVersions of an unknown version is answered with version 0, error 35 and the list (KIP-511).
-4. Brokers that are fenced are not named; a partition without a leader has error 5.
+4. Metadata names no fenced broker; a partition without a leader has error 5.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,10 +15,9 @@ from typing import Any
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.messages import NO_LEADER
 from floodmark.broker.protocol.metadata import Metadata, PartitionInfo
-from floodmark.broker.wire import api_keys, codec
-from floodmark.broker.wire.codec import error_code, make, response_parts
-
-NO_TIME = codec.milliseconds(0)
+from floodmark.broker.server.config import CLUSTER_ID
+from floodmark.broker.wire import api_keys
+from floodmark.broker.wire.codec import NO_THROTTLE_TIME, error_code, make, response_parts
 
 # api key -> (least, greatest) version offered
 OFFERED = {
@@ -43,7 +42,7 @@ OFFERED = {
     api_keys.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     api_keys.CONSUMER_GROUP_HEARTBEAT: (0, 1),
 }
-# what is served beside: Produce 0-2 cannot be read, Fetch 15 comes from brokers
+# Produce 0-2 is offered and not served; Fetch 15, from brokers, is served and not offered
 _SERVED_BY_BROKER = {**OFFERED, api_keys.PRODUCE: (3, 9)}
 SERVED_BY_CONTROLLER = {
     api_keys.API_VERSIONS: (0, 3),
@@ -61,7 +60,8 @@ SERVED_BY_CONTROLLER = {
 
 
 def is_served(key: int, version: int) -> bool:
-    """Whether a broker reads this request. What it does not read closes the connection, as Kafka does."""
+    """Whether a broker serves this version. A request that it does not serve closes the connection, as in
+    Kafka."""
     if key == api_keys.FETCH and version == 15:
         return True
     least, greatest = _SERVED_BY_BROKER.get(key, (1, 0))
@@ -69,7 +69,7 @@ def is_served(key: int, version: int) -> bool:
 
 
 def write_api_versions_response(version: int, offered: dict[int, tuple[int, int]]) -> Any:
-    """The answer's body; of version 0 with an error where the version is unknown."""
+    """Build the response's body; version 0 with an error where the request's version is unknown."""
     least, greatest = offered[api_keys.API_VERSIONS]
     known = least <= version <= greatest
     answer, parts = response_parts(api_keys.API_VERSIONS, version if known else 0)
@@ -78,7 +78,7 @@ def write_api_versions_response(version: int, offered: dict[int, tuple[int, int]
         for key, (low, high) in sorted(offered.items())
     )
     error = errors.NONE if known else errors.UNSUPPORTED_VERSION
-    return make(answer, error_code=error_code(error), api_keys=keys, throttle_time=NO_TIME)
+    return make(answer, error_code=error_code(error), api_keys=keys, throttle_time=NO_THROTTLE_TIME)
 
 
 def write_metadata_response(
@@ -86,10 +86,10 @@ def write_metadata_response(
     names: Iterable[str] | None,
     metadata: Metadata,
     controller: int,
-    unknown: Callable[[str], int],
+    find_error_of_unknown: Callable[[str], int],
 ) -> Any:
-    """The answer's body. `names` None: all topics; `unknown` says what to answer for a topic that is not
-    there."""
+    """Build the response's body. `names` None: all topics; `find_error_of_unknown`
+    returns the error of a topic that does not exist."""
     answer, parts = response_parts(api_keys.METADATA, version)
     live = {broker.id for broker in metadata.brokers if not broker.fenced}
     brokers = [
@@ -105,7 +105,7 @@ def write_metadata_response(
         topics.append(
             make(
                 parts.MetadataResponseTopic,
-                error_code=error_code(unknown(name) if topic is None else errors.NONE),
+                error_code=error_code(find_error_of_unknown(name) if topic is None else errors.NONE),
                 name=name,
                 is_internal=False,
                 partitions=tuple(_write_partition(parts, part, live) for part in found),
@@ -113,9 +113,9 @@ def write_metadata_response(
         )
     return make(
         answer,
-        throttle_time=NO_TIME,
+        throttle_time=NO_THROTTLE_TIME,
         brokers=tuple(brokers),
-        cluster_id="floodmark",
+        cluster_id=CLUSTER_ID,
         controller_id=controller,
         topics=tuple(topics),
     )

@@ -1,10 +1,10 @@
-"""Registers the broker with the controller as a new incarnation, sends heartbeats, and stops in order.
+"""Registers the broker with the controller, sends heartbeats, and asks for a controlled shutdown at the end.
 
 Rules
 1. Every start registers with an incarnation of its own. A registration is repeated, the same, until answered.
-2. A heartbeat carries the metadata version taken; a fenced broker goes on sending, and that unfences it.
+2. A heartbeat carries the applied metadata version; that of a fenced broker makes the controller unfence it.
 3. A broker whose epoch is not the controller's any more (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED)
-   registers anew, as a new incarnation: it may have missed that it was taken out of every ISR.
+   registers as a new incarnation: it may have missed that it was removed from every ISR.
 4. At the end it asks for a controlled shutdown, which moves its leaderships away, and waits a limited time.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from floodmark.broker.process_log import halt_process, log
 from floodmark.broker.protocol import errors
-from floodmark.broker.server.config import Config
+from floodmark.broker.server.config import CLUSTER_ID, Config
 from floodmark.broker.server.node_connection import NodeConnection, Unreachable
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.failpoints import Failpoints
@@ -23,13 +23,13 @@ from floodmark.broker.wire.api_keys import BROKER_HEARTBEAT, BROKER_REGISTRATION
 from floodmark.broker.wire.codec import make, request_parts
 
 UNREGISTERED = -1
-_GONE = (errors.STALE_BROKER_EPOCH, errors.BROKER_ID_NOT_REGISTERED)
+_REGISTRATION_LOST = (errors.STALE_BROKER_EPOCH, errors.BROKER_ID_NOT_REGISTERED)
 _STOP_S_MAX = 10.0
 _REGISTRATION, _HEARTBEAT = 4, 1
 
 
 class BrokerLifecycleManager:
-    """`broker_epoch` is what the controller knows this incarnation by."""
+    """The task that talks to the controller. `broker_epoch` identifies this incarnation."""
 
     def __init__(
         self,
@@ -43,25 +43,25 @@ class BrokerLifecycleManager:
         self.fenced = True
         self._config = config
         self._connection = connection
-        self._clean_epoch = clean_epoch  # of the last, orderly stop; None: it was not orderly
+        self._clean_epoch = clean_epoch  # at the last clean shutdown; None: the last one was not clean
         self._metadata_version = metadata_version
         self._failpoints = failpoints
         self._stopping = False
         self._may_stop = asyncio.Event()
-        self._beat = asyncio.Event()
+        self._send_now = asyncio.Event()
         self._interval_s = config.heartbeat_interval_ms / 1000
-        # Longer than an interval, and short enough that a lost one is made good before the session ends.
+        # Longer than an interval, and short enough for a second heartbeat before the session ends.
         self._timeout_s = max(self._interval_s, config.session_timeout_ms / 3000)
         self._task = asyncio.create_task(self._run(), name="lifecycle")
 
     def heartbeat_now(self) -> None:
-        """Send a heartbeat at once: new metadata was taken."""
-        self._beat.set()
+        """Send a heartbeat at once: new metadata was applied."""
+        self._send_now.set()
 
     async def stop(self) -> bool:
-        """Ask for a controlled shutdown; whether the controller agreed in time."""
+        """Ask for a controlled shutdown; returns whether the controller agreed in time."""
         self._stopping = True
-        self._beat.set()
+        self._send_now.set()
         limit_s = min(_STOP_S_MAX, 2 * self._config.session_timeout_ms / 1000)
         try:
             async with asyncio.timeout(limit_s):
@@ -78,7 +78,7 @@ class BrokerLifecycleManager:
         try:
             while True:
                 await self._register()
-                await self._heartbeats()
+                await self._send_heartbeats()
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -94,7 +94,7 @@ class BrokerLifecycleManager:
         body = make(
             request,
             broker_id=self._config.node_id,
-            cluster_id="floodmark",
+            cluster_id=CLUSTER_ID,
             incarnation_id=incarnation,
             listeners=(listener,),
             features=(),
@@ -102,7 +102,7 @@ class BrokerLifecycleManager:
             log_dirs=(),
             previous_broker_epoch=clean_epoch,
         )
-        said = ""
+        logged = ""
         while True:
             try:
                 answer = await self._connection.send_request(
@@ -114,9 +114,9 @@ class BrokerLifecycleManager:
                 why = errors.error_name(error)
             except Unreachable as unreachable:
                 why = str(unreachable)
-            if why != said:
+            if why != logged:
                 log("warning", "not-registered", why=why)
-            said = why
+            logged = why
             await asyncio.sleep(min(self._interval_s, 0.1))
         self.broker_epoch = answer.broker_epoch
         self._clean_epoch = None
@@ -124,11 +124,11 @@ class BrokerLifecycleManager:
         if self._failpoints.armed:
             await self._failpoints.wait_at(FailpointSite(name="B.registered"))
 
-    async def _heartbeats(self) -> None:
-        """Until the controller says that it does not know this incarnation."""
+    async def _send_heartbeats(self) -> None:
+        """Send heartbeats until the controller does not know this incarnation any more."""
         request, _ = request_parts(BROKER_HEARTBEAT, _HEARTBEAT)
         while True:
-            self._beat.clear()
+            self._send_now.clear()
             body = make(
                 request,
                 broker_id=self._config.node_id,
@@ -145,11 +145,11 @@ class BrokerLifecycleManager:
             except Unreachable as unreachable:
                 log("warning", "heartbeat-unanswered", why=unreachable)
             else:
-                if int(answer.error_code) in _GONE:
+                if int(answer.error_code) in _REGISTRATION_LOST:
                     log("warning", "registration-lost", error=errors.error_name(int(answer.error_code)))
                     return
                 self._handle_heartbeat_response(answer)
-            await self._pause()
+            await self._await_next_heartbeat()
 
     def _handle_heartbeat_response(self, answer: Any) -> None:
         if int(answer.error_code):
@@ -161,11 +161,11 @@ class BrokerLifecycleManager:
         if answer.should_shut_down:
             self._may_stop.set()
 
-    async def _pause(self) -> None:
-        """Until the next beat is due; shorter while the controller is waited for."""
+    async def _await_next_heartbeat(self) -> None:
+        """Wait until the next heartbeat is due: sooner during a controlled shutdown."""
         rest_s = min(self._interval_s, 0.05) if self._stopping else self._interval_s
         try:
             async with asyncio.timeout(rest_s):
-                await self._beat.wait()
+                await self._send_now.wait()
         except TimeoutError:
             pass

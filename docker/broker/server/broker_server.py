@@ -1,10 +1,10 @@
-"""Runs one broker: listens, registers, takes the controller's metadata, and joins all the parts.
+"""Runs one broker: builds its parts, listens, registers, applies the controller's metadata, routes requests.
 
 Rules
 1. Logs are recovered before the broker registers or listens.
 2. A leader-and-isr message counts only for this incarnation (KIP-380), and never for an older version.
-3. SIGTERM: ask the controller to be released, stop asking and answering, flush, checkpoint, and only then
-   write the marker of an orderly stop. Any other end leaves no such marker.
+3. On SIGTERM it asks for a controlled shutdown, stops fetching and answering, flushes, checkpoints, and only
+   then writes the marker of a clean shutdown. Any other end leaves no such marker.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from floodmark.broker.server.api_versions import (
     write_metadata_response,
 )
 from floodmark.broker.server.broker_lifecycle_manager import UNREGISTERED, BrokerLifecycleManager
-from floodmark.broker.server.config import Address, Config
+from floodmark.broker.server.config import CLUSTER_ID, Address, Config
 from floodmark.broker.server.controller_client import AlterPartitionManager, ProducerIdManager
 from floodmark.broker.server.controller_forwarder import ControllerForwarder
 from floodmark.broker.server.describe_configs import describe_configs
@@ -31,11 +31,7 @@ from floodmark.broker.server.effect_runner import HostedPartition
 from floodmark.broker.server.fetch_requests import DelayedFetch, FetchRequests, RequestedPartition
 from floodmark.broker.server.group_requests import GroupRequests
 from floodmark.broker.server.node_connection import NodeConnection, Unreachable
-from floodmark.broker.server.offset_requests import (
-    handle_list_offsets,
-    handle_offset_for_leader_epoch,
-    requesting_replica,
-)
+from floodmark.broker.server.offset_requests import OffsetRequests, requesting_replica
 from floodmark.broker.server.produce_requests import handle_produce
 from floodmark.broker.server.replica_fetcher import ReplicaFetcher, ReplicaFetcherManager
 from floodmark.broker.server.replica_manager import ReplicaListeners, ReplicaManager, now_ms
@@ -62,13 +58,12 @@ from floodmark.broker.wire.codec import (
 )
 from floodmark.broker.wire.leader_and_isr_codec import read_leader_and_isr, write_leader_and_isr_response
 
-CLUSTER_ID = "floodmark"
 _TICK_S = 0.025
-_OLDEST_BY_ID = 13  # from this version a Fetch names topics by id
+_FETCH_BY_ID = 13  # from this version on a Fetch names topics by id
 
 
 class BrokerServer:
-    """One broker process. `run` returns after an orderly stop."""
+    """One broker process. `run` returns after a clean shutdown."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -83,7 +78,7 @@ class BrokerServer:
         self._failpoints = Failpoints(
             config.role,
             parse_arms(config.failpoints, config.role),
-            read_state=self._state,
+            read_state=self._read_state,
             write_trace=trace.write_failpoint,
         )
         self._replica_manager = self._fetch_requests.replica_manager = ReplicaManager(
@@ -101,6 +96,7 @@ class BrokerServer:
             trace=trace,
             failpoints=self._failpoints,
         )
+        self._offset_requests = OffsetRequests(self._replica_manager, self._find_partition)
         self._clean_epoch = clean_epoch
         self._groups = GroupRequests(config)
         self._listener = SocketServer(self._handle_request, config.request_max_bytes)
@@ -122,7 +118,7 @@ class BrokerServer:
             config, self._new_controller_connection(), ids, self._groups, lambda: self._metadata
         )
         self._fetcher_manager = ReplicaFetcherManager(self._new_fetcher, lambda: self._replica_manager)
-        self._control = ControlSocket(self._state, {}, self._failpoints)
+        self._control = ControlSocket(self._read_state, {}, self._failpoints)
         if config.control is not None:
             self._control.open(config.control, config.control_from)
         await self._listener.open(*config.listen)
@@ -133,7 +129,7 @@ class BrokerServer:
             lambda: self._metadata.version,
             self._failpoints,
         )
-        self._call_every(_TICK_S, self._tick)
+        self._call_every(_TICK_S, self._run_tick)
         self._call_every(
             config.hw_checkpoint_interval_ms / 1000, self._replica_manager.checkpoint_high_watermarks
         )
@@ -151,7 +147,7 @@ class BrokerServer:
 
     async def _stop(self) -> None:
         log("info", "stopping")
-        let_go = self._lifecycle_manager is not None and await self._lifecycle_manager.stop()
+        agreed = self._lifecycle_manager is not None and await self._lifecycle_manager.stop()
         broker_epoch = self._broker_epoch()
         self._stopped = True
         await self._fetcher_manager.close()
@@ -162,7 +158,7 @@ class BrokerServer:
         write_clean_shutdown_marker(self._files, broker_epoch if broker_epoch >= 0 else UNKNOWN_BROKER_EPOCH)
         self._control.close()
         self._files.close()
-        log("info", "stopped", let_go=let_go)
+        log("info", "stopped", let_go=agreed)
 
     # -- parts and timers ------------------------------------------------------------------------------------
 
@@ -197,7 +193,7 @@ class BrokerServer:
 
         loop.call_later(interval_s, run)
 
-    def _tick(self) -> None:
+    def _run_tick(self) -> None:
         self._replica_manager.tick()
         self._fetch_requests.tick()
 
@@ -208,7 +204,7 @@ class BrokerServer:
         self._fetch_requests.role_changed(hosted.key)
         self._fetcher_manager.refresh()
 
-    def _state(self) -> dict[str, Any]:
+    def _read_state(self) -> dict[str, Any]:
         return {
             "node": self._config.node_id,
             "broker_epoch": self._broker_epoch(),
@@ -241,11 +237,9 @@ class BrokerServer:
         if head.key == api_keys.METADATA:
             connection.answer(write_response(head.correlation, self._answer_metadata(frame, head)))
         elif head.key == api_keys.LIST_OFFSETS:
-            handle_list_offsets(self._replica_manager, self._find_partition, connection, frame, head)
+            self._offset_requests.handle_list_offsets(connection, frame, head)
         elif head.key == api_keys.OFFSET_FOR_LEADER_EPOCH:
-            handle_offset_for_leader_epoch(
-                self._replica_manager, self._find_partition, connection, frame, head
-            )
+            self._offset_requests.handle_offset_for_leader_epoch(connection, frame, head)
         elif head.key in self._groups.serves:
             body = self._groups.serves[head.key](read_request(frame, head), head)
             connection.answer(write_response(head.correlation, body))
@@ -262,7 +256,7 @@ class BrokerServer:
         return write_api_versions_response(head.version, OFFERED)
 
     def _find_partition(self, topic: str, partition: int) -> tuple[HostedPartition | None, int]:
-        """The replica here, or the error that says why there is none."""
+        """Find the replica here, or the error that says why there is none."""
         hosted = self._replica_manager.partitions.get((topic, partition))
         if hosted is not None:
             return hosted, errors.NONE
@@ -273,7 +267,7 @@ class BrokerServer:
 
     def _handle_fetch(self, connection: Connection, frame: bytes, head: RequestHeader) -> None:
         request = read_request(frame, head)
-        by_id = head.version >= _OLDEST_BY_ID
+        by_id = head.version >= _FETCH_BY_ID
         state = request.replica_state if by_id else None
         wanted = []
         for topic in request.topics:
@@ -313,11 +307,10 @@ class BrokerServer:
             )
         )
 
-    # -- the cluster
-    # -------------------------------------------------------------------------------------------
+    # -- the cluster -----------------------------------------------------------------------------------------
 
     def _handle_leader_and_isr(self, frame: bytes, head: RequestHeader) -> int:
-        """The controller's metadata; the error it is answered with."""
+        """Apply the controller's metadata; returns the error for the response."""
         broker, broker_epoch, metadata = read_leader_and_isr(frame, head)
         mine = self._broker_epoch()
         meant = broker == self._config.node_id and broker_epoch == mine
@@ -342,10 +335,11 @@ class BrokerServer:
             names = [topic.name for topic in request.topics if topic.name is not None]
         may_create = self._config.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
 
-        def unknown(name: str) -> int:
+        def create_unknown(name: str) -> int:
             if not may_create:
                 return errors.UNKNOWN_TOPIC_OR_PARTITION
             self._forwarder.auto_create_topic(name)
             return errors.LEADER_NOT_AVAILABLE
 
-        return write_metadata_response(head.version, names, self._metadata, self._config.node_id, unknown)
+        node_id = self._config.node_id
+        return write_metadata_response(head.version, names, self._metadata, node_id, create_unknown)

@@ -4,8 +4,8 @@ Rules
 1. Kafka's keys keep Kafka's names, meanings and defaults; ours begin with `floodmark.` (docker/README.md
    lists all).
 2. An unknown key is a warning, never an error: a broker's own properties file should start this one too.
-3. What cannot work together is refused here and nowhere later.
-4. An override, as kafka-server-start.sh takes them, rules over the file; errors say which of them it was.
+3. Settings that cannot work together are refused here, and nowhere later.
+4. An override, as of kafka-server-start.sh, takes precedence over the file; errors say which of them it was.
 """
 
 import ipaddress
@@ -16,14 +16,15 @@ from pathlib import Path
 from floodmark.broker.testing.bugs import rules_for
 from floodmark.broker.testing.failpoint_requests import FailpointError, parse_arms, parse_failpoint_setting
 
+CLUSTER_ID = "floodmark"
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 Address = tuple[str, int]
-KeyPlace = tuple[int, str]  # where a key was given: the how-manieth of all, and in words
+KeyPlace = tuple[int, str]  # where a key was given: its position among all lines, and its place in words
 
 
 class ConfigError(Exception):
-    """The file cannot be served; the text says which line and why."""
+    """The settings cannot be served; the text says which line and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,7 @@ class Config:
     listen: Address
     advertised: Address
     controller_id: int
-    controller: Address  # where a broker dials the controller; the controller's own address is `listen`
+    controller: Address  # where a broker connects to it; the controller's own address is `listen`
     log_dir: Path
     session_timeout_ms: int = 9_000
     heartbeat_interval_ms: int = 2_000
@@ -59,14 +60,14 @@ class Config:
     bugs: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
     control: Address | None = None
-    control_from: tuple[str, ...] = ()  # IP addresses that may dial it; none: any address
+    control_from: tuple[str, ...] = ()  # IP addresses that may connect to it; none: any address
     dial: tuple[tuple[int, Address], ...] = ()
     durable: Path | None = None
     trace: Path | None = None
     failpoints: tuple[Mapping[str, object], ...] = ()  # requests to arm, as on the control socket
 
     def describe_kafka_keys(self) -> list[tuple[str, str, str | None]]:
-        """Kafka's keys with their values and defaults (None: there is none), as text."""
+        """List Kafka's keys with their values and defaults (None: there is none), as text."""
         defaults = {each.name: each.default for each in fields(Config)}
         return [
             (
@@ -79,7 +80,8 @@ class Config:
         ]
 
     def address_to_dial(self, node_id: int, advertised: Address) -> Address:
-        """Where to dial a node: its link when there is one, else where it says it listens."""
+        """The address at which to reach a node: its link if there is one (floodmark.dial), else its
+        listener."""
         for known, address in self.dial:
             if known == node_id:
                 return address
@@ -94,7 +96,7 @@ def _format_value(value: object) -> str:
     return str(value)
 
 
-# -- values: text -> value, or ValueError saying what was wanted ------------------------------------------
+# -- values: text -> value, or ValueError saying what is wanted -------------------------------------------
 
 
 def _parse_integer(least: int, most: int = INT_MAX) -> Callable[[str], int]:
@@ -177,7 +179,7 @@ def _parse_folder(text: str) -> Path:
     return Path(text)
 
 
-# Kafka's key -> (our field, reader)
+# key -> (field of Config, parser)
 _KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "process.roles": ("role", _parse_role),
     "node.id": ("node_id", _parse_integer(0)),
@@ -217,8 +219,8 @@ _REQUIRED = ("process.roles", "node.id", "listeners", "log.dirs")
 
 
 def read_properties(text: str) -> list[tuple[int, str, str]]:
-    """The lines of a properties file as (line number, key, value): `#` and `!` begin comments, `=` or `:`
-    parts key and value, a backslash at the end joins the next line."""
+    """Read the lines of a properties file as (line number, key, value): `#` and `!` begin comments, `=` or
+    `:` separates key and value, a backslash at the end joins the next line."""
     found: list[tuple[int, str, str]] = []
     begun, number = "", 0
     for position, raw in enumerate(text.splitlines(), 1):
@@ -238,7 +240,7 @@ def read_properties(text: str) -> list[tuple[int, str, str]]:
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
-    """The config in this file, under overrides (KEY=VALUE), and the warnings."""
+    """Load the config in this file, with overrides (KEY=VALUE): (config, warnings)."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -247,7 +249,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> tuple[Config, list
 
 
 def parse_config(text: str, name: str, overrides: Sequence[str] = ()) -> tuple[Config, list[str]]:
-    """The config in this text; `name` stands in its errors and warnings."""
+    """Parse the config in this text: (config, warnings). `name` is the file's name in both."""
     values, places, warnings = _read_values(text, name, overrides)
     for key in _REQUIRED:
         if key not in places:
@@ -270,7 +272,7 @@ def parse_config(text: str, name: str, overrides: Sequence[str] = ()) -> tuple[C
 def _read_values(
     text: str, name: str, overrides: Sequence[str]
 ) -> tuple[dict[str, object], dict[str, KeyPlace], list[str]]:
-    """Our fields and their values; where each key was given last; the warnings."""
+    """(values by field, where each key was given last, warnings)."""
     values: dict[str, object] = {}
     places: dict[str, KeyPlace] = {}
     warnings: list[str] = []
@@ -300,7 +302,7 @@ def _split_override(given: str) -> tuple[str, str]:
 
 
 def _last_place(places: Mapping[str, KeyPlace], name: str, *keys: str) -> str:
-    """Where the last of these keys was given; the file, if none was."""
+    """Where the last of these keys was given; the file if none was."""
     return max(places.get(key, (-1, name)) for key in keys)[1]
 
 
@@ -318,9 +320,9 @@ def _build_config(values: dict[str, object], name: str) -> Config:
 
 
 def _check_consistency(config: Config, name: str, places: Mapping[str, KeyPlace]) -> None:
-    """Kafka refuses the same: a fetch that may wait longer than a follower may lag never lets it catch up."""
+    """Refuse what Kafka refuses: a fetch that may wait longer than a follower may lag never catches up."""
 
-    def least(short: str, small: int, long: str, large: int) -> None:
+    def require_at_most(short: str, small: int, long: str, large: int) -> None:
         if small > large:
             place = _last_place(places, name, short, long)
             raise ConfigError(f"{place}: {short} ({small}) may not be above {long} ({large})")
@@ -330,9 +332,9 @@ def _check_consistency(config: Config, name: str, places: Mapping[str, KeyPlace]
     if config.node_id == config.controller_id:
         raise ConfigError(f"{places['node.id'][1]}: node.id {config.node_id} is the controller's")
     wait = ("replica.fetch.wait.max.ms", config.fetch_wait_max_ms)
-    least(*wait, "replica.socket.timeout.ms", config.socket_timeout_ms)
-    least(*wait, "replica.lag.time.max.ms", config.replica_lag_time_max_ms)
-    least(
+    require_at_most(*wait, "replica.socket.timeout.ms", config.socket_timeout_ms)
+    require_at_most(*wait, "replica.lag.time.max.ms", config.replica_lag_time_max_ms)
+    require_at_most(
         "broker.heartbeat.interval.ms",
         config.heartbeat_interval_ms,
         "broker.session.timeout.ms",

@@ -1,9 +1,9 @@
-"""Answers the requests that the controller serves: each becomes events of the controller, and an answer.
+"""Serves the controller's requests: turns each into events of the controller, and their answers into a
+response.
 
 Rules
 1. A request may name several topics or partitions: each is a step of its own and has an answer of its own.
-2. Only topics have configs that can be altered while brokers run; a request about anything else is refused at
-   once.
+2. Only a topic's configs can be altered while brokers run; a request about any other is refused at once.
 3. An AlterPartition that was applied meets the failpoint C.alter_applied before its answer is sent.
 """
 
@@ -25,13 +25,14 @@ from floodmark.broker.protocol.messages import (
     Register,
 )
 from floodmark.broker.protocol.metadata import Metadata, TopicInfo
-from floodmark.broker.server.api_versions import NO_TIME, SERVED_BY_CONTROLLER, write_api_versions_response
+from floodmark.broker.server.api_versions import SERVED_BY_CONTROLLER, write_api_versions_response
 from floodmark.broker.server.socket_server import Connection
 from floodmark.broker.server.topic_configs import TOPIC_RESOURCE, alter_configs, check_topic_configs
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.failpoints import Failpoints, Fate
 from floodmark.broker.wire import api_keys
 from floodmark.broker.wire.codec import (
+    NO_THROTTLE_TIME,
     RequestHeader,
     WireError,
     error_code,
@@ -42,7 +43,7 @@ from floodmark.broker.wire.codec import (
     write_response,
 )
 
-PARTITIONS_MAX = 10_000  # of one topic: a typing error must not fill the memory
+PARTITIONS_MAX = 10_000  # of one topic, so that a typing error does not fill the memory
 _UNCLEAN = 1  # election type
 _SET = 0
 
@@ -62,8 +63,8 @@ class ControllerApis:
         self._now_ms = now_ms
         self._failpoints = failpoints
         self._serves: Mapping[int, Callable[[Any, RequestHeader], Any]] = {
-            api_keys.BROKER_REGISTRATION: self._register,
-            api_keys.BROKER_HEARTBEAT: self._heartbeat,
+            api_keys.BROKER_REGISTRATION: self._register_broker,
+            api_keys.BROKER_HEARTBEAT: self._handle_heartbeat,
             api_keys.ALLOCATE_PRODUCER_IDS: self._allocate_producer_ids,
             api_keys.CREATE_TOPICS: self._create_topics,
             api_keys.DELETE_TOPICS: self._delete_topics,
@@ -91,7 +92,7 @@ class ControllerApis:
 
     # -- brokers and partitions ----------------------------------------------------------------------------
 
-    def _register(self, request: Any, head: RequestHeader) -> Any:
+    def _register_broker(self, request: Any, head: RequestHeader) -> Any:
         if not request.listeners or request.incarnation_id is None:
             raise WireError("a registration without a listener or an incarnation")
         listener = request.listeners[0]
@@ -109,12 +110,12 @@ class ControllerApis:
         cls, _ = response_parts(head.key, head.version)
         return make(
             cls,
-            throttle_time=NO_TIME,
+            throttle_time=NO_THROTTLE_TIME,
             error_code=error_code(answer.error),
             broker_epoch=answer.broker_epoch,
         )
 
-    def _heartbeat(self, request: Any, head: RequestHeader) -> Any:
+    def _handle_heartbeat(self, request: Any, head: RequestHeader) -> Any:
         answer = self._step(
             Heartbeat(
                 now_ms=self._now_ms(),
@@ -128,7 +129,7 @@ class ControllerApis:
         cls, _ = response_parts(head.key, head.version)
         return make(
             cls,
-            throttle_time=NO_TIME,
+            throttle_time=NO_THROTTLE_TIME,
             error_code=error_code(answer.error),
             is_caught_up=not answer.fenced,
             is_fenced=answer.fenced,
@@ -136,9 +137,7 @@ class ControllerApis:
         )
 
     def _alter_partition(self, connection: Connection, request: Any, head: RequestHeader) -> None:
-        body, sites = alter_partitions(
-            request, head, self._metadata(), self._step, self._now_ms()
-        )
+        body, sites = alter_partitions(request, head, self._metadata(), self._step, self._now_ms())
 
         def answer() -> None:
             connection.answer(write_response(head.correlation, body))
@@ -161,7 +160,7 @@ class ControllerApis:
         cls, _ = response_parts(head.key, head.version)
         return make(
             cls,
-            throttle_time=NO_TIME,
+            throttle_time=NO_THROTTLE_TIME,
             error_code=error_code(answer.error),
             producer_id_start=answer.first,
             producer_id_len=answer.count,
@@ -192,7 +191,7 @@ class ControllerApis:
             )
         return make(
             cls,
-            throttle_time=NO_TIME,
+            throttle_time=NO_THROTTLE_TIME,
             error_code=error_code(errors.NONE),
             replica_election_results=tuple(
                 make(parts.ReplicaElectionResult, topic=topic, partition_result=tuple(results))
@@ -218,7 +217,7 @@ class ControllerApis:
                     configs=(),
                 )
             )
-        return make(cls, throttle_time=NO_TIME, topics=tuple(results))
+        return make(cls, throttle_time=NO_THROTTLE_TIME, topics=tuple(results))
 
     def _create_topic(
         self, topic: Any, topic_id: uuid.UUID, *, validate_only: bool
@@ -268,7 +267,7 @@ class ControllerApis:
                     error_message=message,
                 )
             )
-        return make(cls, throttle_time=NO_TIME, responses=tuple(results))
+        return make(cls, throttle_time=NO_THROTTLE_TIME, responses=tuple(results))
 
     def _find_topic(self, asked: Any) -> TopicInfo | None:
         topics = self._metadata().topics
@@ -302,15 +301,17 @@ class ControllerApis:
                     error_message=message or None,
                 )
             )
-        return make(cls, throttle_time=NO_TIME, results=tuple(results))
+        return make(cls, throttle_time=NO_THROTTLE_TIME, results=tuple(results))
 
     def _alter_configs(self, request: Any, head: RequestHeader) -> Any:
-        """Both AlterConfigs, which gives all configs anew, and IncrementalAlterConfigs."""
+        """Serve AlterConfigs, which replaces all configs, and IncrementalAlterConfigs."""
         cls, parts = response_parts(head.key, head.version)
-        anew = head.key == api_keys.ALTER_CONFIGS
+        replaces = head.key == api_keys.ALTER_CONFIGS
         results = []
         for resource in request.resources:
-            error, message = self._alter_one(resource, anew=anew, validate_only=request.validate_only)
+            error, message = self._alter_topic_configs(
+                resource, replaces=replaces, validate_only=request.validate_only
+            )
             results.append(
                 make(
                     parts.AlterConfigsResourceResponse,
@@ -320,18 +321,18 @@ class ControllerApis:
                     resource_name=resource.resource_name,
                 )
             )
-        return make(cls, throttle_time=NO_TIME, responses=tuple(results))
+        return make(cls, throttle_time=NO_THROTTLE_TIME, responses=tuple(results))
 
-    def _alter_one(self, resource: Any, *, anew: bool, validate_only: bool) -> tuple[int, str]:
+    def _alter_topic_configs(self, resource: Any, *, replaces: bool, validate_only: bool) -> tuple[int, str]:
         if resource.resource_type != TOPIC_RESOURCE:
             return errors.INVALID_REQUEST, "only a topic's configs can be altered while brokers run"
         topic = self._metadata().topics.get(resource.resource_name)
         if topic is None:
             return errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.resource_name!r}"
         changes = [
-            (each.name, _SET if anew else each.config_operation, each.value) for each in resource.configs
+            (each.name, _SET if replaces else each.config_operation, each.value) for each in resource.configs
         ]
-        configs = alter_configs({} if anew else topic.configs, changes)
+        configs = alter_configs({} if replaces else topic.configs, changes)
         if isinstance(configs, str):
             return errors.INVALID_CONFIG, configs
         error, problem = check_topic_configs(configs)
@@ -346,7 +347,7 @@ class ControllerApis:
 def alter_partitions(
     request: Any, head: RequestHeader, metadata: Metadata, step: Callable[[AlterPartition], Any], now_ms: int
 ) -> tuple[Any, list[FailpointSite]]:
-    """The response, and a failpoint site for each partition whose change was applied."""
+    """(response, a failpoint site for each partition whose change was applied)."""
     cls, parts = response_parts(head.key, head.version)
     names = {topic.id: name for name, topic in metadata.topics.items()}
     topics, sites = [], []
@@ -354,7 +355,7 @@ def alter_partitions(
         name = names.get(topic.topic_id.hex if topic.topic_id else "")
         results_of_topic = []
         for part in topic.partitions:
-            answer = None if name is None else step(_to_event(request, name, part, now_ms))
+            answer = None if name is None else step(_build_alter_event(request, name, part, now_ms))
             error = errors.UNKNOWN_TOPIC_ID if answer is None else answer.error
             if not error and answer is not None:
                 sites.append(
@@ -375,13 +376,12 @@ def alter_partitions(
                 )
             )
         topics.append(make(parts.TopicData, topic_id=topic.topic_id, partitions=tuple(results_of_topic)))
-    body = make(
-        cls, throttle_time=NO_TIME, error_code=error_code(errors.NONE), topics=tuple(topics)
-    )
+    no_error = error_code(errors.NONE)
+    body = make(cls, throttle_time=NO_THROTTLE_TIME, error_code=no_error, topics=tuple(topics))
     return body, sites
 
 
-def _to_event(request: Any, topic: str, part: Any, now_ms: int) -> AlterPartition:
+def _build_alter_event(request: Any, topic: str, part: Any, now_ms: int) -> AlterPartition:
     return AlterPartition(
         now_ms=now_ms,
         token=None,

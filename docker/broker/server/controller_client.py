@@ -1,9 +1,9 @@
-"""Sends what a broker itself asks of the controller: ISR changes and producer ids.
+"""Sends a broker's own requests to the controller: AlterPartition and AllocateProducerIds.
 
 Rules
-1. Each ISR change is a request of its own, so that none waits for another's answer; its replica gets the
-   answer, or NETWORK_EXCEPTION when none came, and then proposes again.
-2. A producer id is given out once: from a block that the controller has made durable, kept in memory only.
+1. Each ISR change is a request of its own, so that none waits for another's response; its replica gets the
+   response, or NETWORK_EXCEPTION when none came, and then proposes again.
+2. A producer id is assigned once: from a block that the controller has made durable, kept in memory only.
 3. Every request has a time-out, and nothing is retried here.
 """
 
@@ -26,18 +26,18 @@ from floodmark.broker.wire.api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITIO
 from floodmark.broker.wire.codec import make, request_parts
 
 _ALTER, _ALLOCATE = 3, 0
-_PAUSE_S = 0.05  # after a request that failed
-_LINES_MAX = 8
+_PAUSE_AFTER_FAILURE_S = 0.05  # after a request that failed
+_CONNECTIONS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlightProposal:
-    """One proposal on its way."""
+    """A proposal that has been sent, or is about to be."""
 
     hosted: HostedPartition
     proposal: ProposeIsr
     broker_epoch: int
-    peer: int  # the replica that would join or leave
+    peer: int  # the broker that would join or leave the ISR
 
     def site(self, name: str) -> FailpointSite:
         return FailpointSite(
@@ -47,22 +47,22 @@ class InFlightProposal:
 
 
 class AlterPartitionManager:
-    """AlterPartition, for all replicas that lead here."""
+    """Sends AlterPartition for all replicas that lead here."""
 
     def __init__(
         self,
         config: Config,
         dial: Callable[[], NodeConnection],
-        host: Callable[[], ReplicaManager],
+        replica_manager: Callable[[], ReplicaManager],
         broker_epoch: Callable[[], int],
     ) -> None:
         self._config = config
         self._dial = dial
-        self._replica_manager = host
+        self._replica_manager = replica_manager
         self._broker_epoch = broker_epoch
         self._timeout_s = max(config.heartbeat_interval_ms, config.session_timeout_ms / 2) / 1000
-        self._room = asyncio.Semaphore(_LINES_MAX)
-        self._free_connections: list[NodeConnection] = []  # free ones
+        self._connection_slots = asyncio.Semaphore(_CONNECTIONS_MAX)
+        self._free_connections: list[NodeConnection] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, hosted: HostedPartition, proposal: ProposeIsr) -> None:
@@ -81,8 +81,8 @@ class AlterPartitionManager:
         for connection in self._free_connections:
             connection.close()
 
-    def _start_task(self, doing: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(doing, name="proposal")
+    def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine, name="proposal")
         self._tasks.add(task)
         task.add_done_callback(self._finish_task)
 
@@ -96,31 +96,31 @@ class AlterPartitionManager:
         failpoints = self._replica_manager().failpoints
         fate = Fate.GO
         if failpoints.armed:
-            going = asyncio.get_running_loop().create_future()
-            fate = failpoints.meet(in_flight.site("L.alter_sent"), lambda: _set_done(going))
+            released = asyncio.get_running_loop().create_future()
+            fate = failpoints.meet(in_flight.site("L.alter_sent"), lambda: _set_done(released))
             if fate is Fate.HELD:
-                await going
+                await released
             elif fate is Fate.DOUBLED:
-                self._start_task(self._send_duplicate(in_flight, going))
+                self._start_task(self._send_duplicate(in_flight, released))
         if fate is Fate.DROPPED:
             await self._time_out(in_flight)
         else:
             await self._send(in_flight)
 
-    async def _send_duplicate(self, in_flight: InFlightProposal, going: asyncio.Future[None]) -> None:
-        """The second of two of the same, when it is let go."""
-        await going
+    async def _send_duplicate(self, in_flight: InFlightProposal, released: asyncio.Future[None]) -> None:
+        """Send the second copy of a duplicated request, when the failpoint releases it."""
+        await released
         await self._send(in_flight)
 
     async def _time_out(self, in_flight: InFlightProposal) -> None:
-        """A request or an answer that a failpoint took: nothing is heard of it until the time is up."""
+        """Report a time-out for a request or a response that a failpoint dropped."""
         await asyncio.sleep(self._timeout_s)
         self._deliver_response(in_flight, errors.NETWORK_EXCEPTION)
 
     async def _send(self, in_flight: InFlightProposal) -> None:
         answer = await self._request(self._build_request(in_flight))
         if answer is None or answer.error_code:
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
             error = errors.NETWORK_EXCEPTION if answer is None else int(answer.error_code)
             self._deliver_response(in_flight, error)
             return
@@ -141,8 +141,8 @@ class AlterPartitionManager:
             deliver()
 
     async def _request(self, body: Any) -> Any:
-        """The answer; None if there was none."""
-        async with self._room:
+        """Send the request; returns the response, or None if there was none."""
+        async with self._connection_slots:
             connection = self._free_connections.pop() if self._free_connections else self._dial()
             try:
                 return await connection.send_request(ALTER_PARTITION, _ALTER, body, timeout_s=self._timeout_s)
@@ -196,7 +196,7 @@ class AlterPartitionManager:
 
 
 def _find_partition(answer: Any, hosted: HostedPartition) -> Any:
-    """What an answer says of this partition; None if it says nothing."""
+    """Find this partition in the response; None if it is not there."""
     for topic in answer.topics:
         if topic.topic_id is not None and topic.topic_id.hex == hosted.topic_id:
             for part in topic.partitions:
@@ -205,13 +205,13 @@ def _find_partition(answer: Any, hosted: HostedPartition) -> Any:
     return None
 
 
-def _set_done(going: "asyncio.Future[None]") -> None:
-    if not going.done():
-        going.set_result(None)
+def _set_done(released: "asyncio.Future[None]") -> None:
+    if not released.done():
+        released.set_result(None)
 
 
 class ProducerIdManager:
-    """The block of producer ids this broker gives out from."""
+    """Assigns producer ids from a block that the controller has allocated."""
 
     def __init__(self, config: Config, connection: NodeConnection, broker_epoch: Callable[[], int]) -> None:
         self._config = config
@@ -221,14 +221,14 @@ class ProducerIdManager:
         self._one_at_a_time = asyncio.Lock()
 
     async def generate_producer_id(self, timeout_s: float) -> tuple[int, int]:
-        """(error, producer id)."""
+        """Assign a producer id: (error, producer id)."""
         async with self._one_at_a_time:
             if self._next == self._end:
                 error = await self._allocate_block(timeout_s)
                 if error:
                     return error, -1
-            taken, self._next = self._next, self._next + 1
-            return errors.NONE, taken
+            producer_id, self._next = self._next, self._next + 1
+            return errors.NONE, producer_id
 
     async def _allocate_block(self, timeout_s: float) -> int:
         request, _ = request_parts(ALLOCATE_PRODUCER_IDS, _ALLOCATE)
@@ -238,7 +238,7 @@ class ProducerIdManager:
                 ALLOCATE_PRODUCER_IDS, _ALLOCATE, body, timeout_s=timeout_s
             )
         except Unreachable:
-            return errors.COORDINATOR_NOT_AVAILABLE  # what clients ask again after
+            return errors.COORDINATOR_NOT_AVAILABLE  # clients retry after this error
         if answer.error_code:
             return errors.COORDINATOR_NOT_AVAILABLE
         self._next, self._end = answer.producer_id_start, answer.producer_id_start + answer.producer_id_len

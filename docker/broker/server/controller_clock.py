@@ -1,4 +1,4 @@
-"""Measures the controller's time, leaving out the time in which the controller itself did not run.
+"""Measures the controller's time without the time in which the controller itself did not run.
 
 A controller that was stopped (SIGSTOP), starved or busy has received no heartbeats, and must not end every
 session because of that: sessions measure the silence of brokers, not its own pauses.
@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 
 class ControllerClock:
-    """Milliseconds that never jump: of a gap between two looks only `longest_ms` is counted. It must be
-    looked at more often than that while all is well."""
+    """A clock in milliseconds that never jumps: of a gap between two readings it counts only `longest_ms`. A
+    controller that runs must read it more often than that."""
 
     def __init__(self, monotonic_ms: Callable[[], int], longest_ms: int) -> None:
         self._monotonic_ms = monotonic_ms
         self._longest_ms = longest_ms
         self._seen_ms = monotonic_ms()
-        self.away_ms = 0  # not counted, in all
+        self.away_ms = 0  # not counted so far
 
     def now_ms(self) -> int:
         seen_ms = self._monotonic_ms()

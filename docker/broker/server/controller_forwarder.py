@@ -1,9 +1,10 @@
-"""Forwards clients' requests about topics, configs and elections to the controller; gives out producer ids.
+"""Forwards clients' requests about topics, configs and elections to the controller; serves InitProducerId.
 
 Rules
-1. The controller's answer is the answer; REQUEST_TIMED_OUT where it gave none in time (the fate is unknown).
-2. A client gets the answer about a topic once this broker knows of the change too, so that its next request
-   finds it.
+1. The client gets the controller's response, or REQUEST_TIMED_OUT where it sent none in time: then nobody
+   knows whether the request was carried out.
+2. A client gets the response about a topic once this broker's metadata has the change, so that the client's
+   next request finds it.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from floodmark.broker.wire.api_keys import (
     INIT_PRODUCER_ID,
 )
 from floodmark.broker.wire.codec import (
+    NO_THROTTLE_TIME,
     RequestHeader,
     convert_version,
     error_code,
@@ -40,10 +42,9 @@ from floodmark.broker.wire.codec import (
 )
 
 _TIMEOUT_S_MAX = 60.0
-_HEARD_S_MAX = 5.0
-_CREATE, _ELECT, _DELETE, _PARTITIONS = 7, 2, 6, 3  # versions spoken with the controller
+_METADATA_WAIT_S_MAX = 5.0
+_CREATE, _ELECT, _DELETE, _PARTITIONS = 7, 2, 6, 3  # versions between broker and controller
 _ALTER = {ALTER_CONFIGS: 2, INCREMENTAL_ALTER_CONFIGS: 1}
-_NO_TIME = milliseconds(0)
 _TIMED_OUT = {
     "error_code": error_code(errors.REQUEST_TIMED_OUT),
     "error_message": "the controller did not answer: nobody knows whether it was done",
@@ -63,10 +64,10 @@ class ControllerForwarder:
     ) -> None:
         self._config = config
         self._controller_connection = controller_connection
-        self._ids = ids
+        self._producer_ids = ids
         self._groups = groups
         self._metadata = metadata
-        self._news = asyncio.Event()
+        self._new_metadata = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._creating: set[str] = set()
         self._serves: dict[int, Callable[[Any, RequestHeader], Coroutine[Any, Any, Any]]] = {
@@ -80,8 +81,8 @@ class ControllerForwarder:
         }
 
     def metadata_changed(self) -> None:
-        """New metadata was taken."""
-        self._news.set()
+        """Wake the requests that wait for new metadata."""
+        self._new_metadata.set()
 
     def close(self) -> None:
         for task in self._tasks:
@@ -118,7 +119,7 @@ class ControllerForwarder:
         )
         return make(
             cls,
-            throttle_time=_NO_TIME,
+            throttle_time=NO_THROTTLE_TIME,
             topics=tuple(
                 make(
                     parts.CreatableTopicResult,
@@ -179,8 +180,7 @@ class ControllerForwarder:
         ]
 
     def auto_create_topic(self, name: str) -> None:
-        """auto.create.topics.enable: a client asked for a topic that is not there; made once, beside the
-        answer."""
+        """Create, once and in the background, a topic that a client asked for (auto.create.topics.enable)."""
         if name in self._creating:
             return
         self._creating.add(name)
@@ -226,7 +226,7 @@ class ControllerForwarder:
             make(answer_parts.DeletableTopicResult, name=each.name, topic_id=each.topic_id, **_TIMED_OUT)
             for each in request.topics
         ]
-        return make(answer_cls, throttle_time=_NO_TIME, responses=tuple(results))
+        return make(answer_cls, throttle_time=NO_THROTTLE_TIME, responses=tuple(results))
 
     async def _create_partitions(self, request: Any, head: RequestHeader) -> Any:
         answer = await self._forward(request, CREATE_PARTITIONS, _PARTITIONS, request.timeout.total_seconds())
@@ -242,10 +242,10 @@ class ControllerForwarder:
         results = [
             make(parts.CreatePartitionsTopicResult, name=topic.name, **_TIMED_OUT) for topic in request.topics
         ]
-        return make(cls, throttle_time=_NO_TIME, results=tuple(results))
+        return make(cls, throttle_time=NO_THROTTLE_TIME, results=tuple(results))
 
     async def _alter_configs(self, request: Any, head: RequestHeader) -> Any:
-        """AlterConfigs and IncrementalAlterConfigs."""
+        """Forward AlterConfigs or IncrementalAlterConfigs."""
         timeout_s = self._config.socket_timeout_ms / 1000
         answer = await self._forward(request, head.key, _ALTER[head.key], timeout_s)
         cls, parts = response_parts(head.key, head.version)
@@ -264,15 +264,15 @@ class ControllerForwarder:
             )
             for each in request.resources
         ]  # fmt: skip
-        return make(cls, throttle_time=_NO_TIME, responses=tuple(results))
+        return make(cls, throttle_time=NO_THROTTLE_TIME, responses=tuple(results))
 
     def _partition_count(self, name: str) -> float:
-        """The partitions that this broker knows of; of a topic that has gone as many as anybody wants."""
+        """The partition count in this broker's metadata; infinite for a topic that has been deleted."""
         topic = self._metadata().topics.get(name)
         return float("inf") if topic is None else len(topic.partitions)
 
     def _has_configs(self, name: str, configs: Any) -> bool:
-        """Whether this broker knows of these configs, or that the topic has gone."""
+        """Whether this broker's metadata has these configs, or the topic no more."""
         topic = self._metadata().topics.get(name)
         return topic is None or all(
             topic.configs.get(each.name) == (None if getattr(each, "config_operation", 0) else each.value)
@@ -280,7 +280,7 @@ class ControllerForwarder:
         )
 
     async def _forward(self, request: Any, key: int, version: int, timeout_s: float) -> Any:
-        """The controller's answer to the same request; None if there was none."""
+        """Forward the request; returns the controller's response, or None if there was none."""
         timeout_s = min(max(timeout_s, 1.0), _TIMEOUT_S_MAX)
         try:
             body = convert_version(request, request_parts(key, version)[0])
@@ -289,18 +289,17 @@ class ControllerForwarder:
             log("warning", "controller-did-not-answer", api_key=key, why=unreachable)
             return None
 
-    async def _await_metadata(self, there: Callable[[], bool], names: list[str]) -> None:
-        """Wait until this broker has heard of what the controller did; but not for ever."""
+    async def _await_metadata(self, arrived: Callable[[], bool], names: list[str]) -> None:
+        """Wait, for a limited time, until this broker's metadata has the change."""
         try:
-            async with asyncio.timeout(_HEARD_S_MAX):
-                while not there():
-                    self._news.clear()
-                    await self._news.wait()
+            async with asyncio.timeout(_METADATA_WAIT_S_MAX):
+                while not arrived():
+                    self._new_metadata.clear()
+                    await self._new_metadata.wait()
         except TimeoutError:
             log("warning", "topics-not-heard-of", topics=",".join(names))
 
-    # -- elections and producer ids
-    # ----------------------------------------------------------------------------
+    # -- elections and producer ids --------------------------------------------------------------------------
 
     async def _elect_leaders(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = request_parts(ELECT_LEADERS, _ELECT)
@@ -325,7 +324,7 @@ class ControllerForwarder:
             log("warning", "elect-leaders-unanswered", why=unreachable)
             return make(
                 answer_cls,
-                throttle_time=_NO_TIME,
+                throttle_time=NO_THROTTLE_TIME,
                 error_code=error_code(errors.REQUEST_TIMED_OUT),
                 replica_election_results=(),
             )
@@ -347,7 +346,7 @@ class ControllerForwarder:
         )
         return make(
             answer_cls,
-            throttle_time=_NO_TIME,
+            throttle_time=NO_THROTTLE_TIME,
             error_code=answer.error_code,
             replica_election_results=results,
         )
@@ -358,10 +357,11 @@ class ControllerForwarder:
         if transactional_id is not None:
             error = self._groups.refuse("transactions", head, TRANSACTION_REFUSED, id=transactional_id)
         else:
-            error, producer_id = await self._ids.generate_producer_id(self._config.socket_timeout_ms / 1000)
+            timeout_s = self._config.socket_timeout_ms / 1000
+            error, producer_id = await self._producer_ids.generate_producer_id(timeout_s)
         return make(
             cls,
-            throttle_time=_NO_TIME,
+            throttle_time=NO_THROTTLE_TIME,
             error_code=error_code(error),
             producer_id=producer_id,
             producer_epoch=-1 if error else 0,

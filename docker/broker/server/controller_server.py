@@ -1,11 +1,12 @@
-"""Runs the controller: steps the machine, makes its records durable, and publishes the metadata to brokers.
+"""Runs the controller: steps the machine, makes its records durable, and publishes the metadata to the
+brokers.
 
 Rules
 1. One event at a time; a step's records are on disk (fsync), and in the trace, before any answer or
    message of that step leaves.
 2. Time in which this process did not run does not count (controller_clock.py).
-3. What cannot be persisted ends the process: its next start reads what is on disk.
-4. A freeze or an expiry asked for on the control socket goes through the same one queue.
+3. A record that cannot be persisted ends the process: its next start reads what is on disk.
+4. An expiry or an election from the control socket is an event like any other.
 """
 
 import asyncio
@@ -41,9 +42,8 @@ from floodmark.broker.testing.trace import Trace, latest_metadata_version
 from floodmark.broker.testing.trace_events import controller_lines, missing_lines
 
 _TICK_S = 0.025
-_TICK_LATE_MS = 200  # a tick later than this: we were away
+_TICK_LATE_MS = 200  # a later tick means that this process did not run
 JOURNAL = "controller.jsonl"
-_UNCLEAN = 1  # election type
 
 
 class ControllerServer:
@@ -64,11 +64,11 @@ class ControllerServer:
             self._journal.records,
             rules_for(config.rules, config.bugs, config.switches),
         )
-        self._trace = self._continue_trace(config)
+        self._trace = self._open_trace(config)
         self._failpoints = Failpoints(
             config.role,
             parse_arms(config.failpoints, config.role),
-            read_state=self._state,
+            read_state=self._read_state,
             write_trace=self._trace.write_failpoint,
         )
         self._publishers: dict[int, MetadataPublisher] = {}
@@ -83,7 +83,8 @@ class ControllerServer:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop_requested.set)
-        control = ControlSocket(self._state, {"expire": self._expire, "elect": self._elect}, self._failpoints)
+        acts = {"expire": self._expire_session, "elect": self._elect_leader}
+        control = ControlSocket(self._read_state, acts, self._failpoints)
         if config.control is not None:
             control.open(config.control, config.control_from)
         await self._listener.open(*config.listen)
@@ -98,7 +99,7 @@ class ControllerServer:
             records=len(self._journal.records),
             torn_bytes=self._journal.torn_bytes,
         )
-        ticking = asyncio.create_task(self._tick())
+        ticking = asyncio.create_task(self._run_ticks())
         await self._stop_requested.wait()
         ticking.cancel()
         self._listener.close()
@@ -111,7 +112,7 @@ class ControllerServer:
     # -- steps -----------------------------------------------------------------------------------------------
 
     def _step(self, event: ControllerEvent) -> Any:
-        """One event; what answers it, or None."""
+        """Step one event; returns the effect that answers it, or None."""
         try:
             answer = None
             before = self._controller.metadata()
@@ -136,8 +137,8 @@ class ControllerServer:
             log("error", "step-failed", by=event)
             halt_process("stopped-by-a-broken-invariant-or-disk", error)
 
-    def _continue_trace(self, config: Config) -> Trace:
-        """Open the trace, and write the lines of durable records that it does not have yet."""
+    def _open_trace(self, config: Config) -> Trace:
+        """Open the trace, and write the lines of durable records that it lacks."""
         trace = Trace(config.trace, config.node_id)
         if config.trace is not None:
             trace.write_process_lines(
@@ -154,7 +155,7 @@ class ControllerServer:
                 )
             self._publishers[broker.id].publish()
 
-    async def _tick(self) -> None:
+    async def _run_ticks(self) -> None:
         away_ms = 0
         while True:
             self._step(Tick(now_ms=self._clock.now_ms()))
@@ -163,13 +164,12 @@ class ControllerServer:
                 away_ms = self._clock.away_ms
             await asyncio.sleep(_TICK_S)
 
-    # -- the control socket
-    # ------------------------------------------------------------------------------------
+    # -- the control socket ----------------------------------------------------------------------------------
 
-    def _state(self) -> dict[str, Any]:
+    def _read_state(self) -> dict[str, Any]:
         return describe_controller(self._controller.metadata())
 
-    async def _expire(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _expire_session(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         broker = request.get("broker")
         if type(broker) is not int:
             raise ControlError("expire wants a broker's id")
@@ -178,13 +178,13 @@ class ControllerServer:
             raise ControlError(errors.error_name(answer.error))
         return {}
 
-    async def _elect(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _elect_leader(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         ((_, _, error),) = self._step(parse_election(request, self._clock.now_ms())).results
         return {"error": errors.error_name(error) if error else None}
 
 
 def describe_controller(metadata: Metadata) -> dict[str, Any]:
-    """The answer to `state`."""
+    """Build the answer to `state`."""
     brokers = [{"id": each.id, "epoch": each.epoch, "fenced": each.fenced} for each in metadata.brokers]
     partitions = [
         {
@@ -203,7 +203,7 @@ def describe_controller(metadata: Metadata) -> dict[str, Any]:
 
 
 def parse_election(request: Mapping[str, Any], now_ms: int) -> Elect:
-    """What the control socket's `elect` asks for, of one partition."""
+    """Parse the control socket's `elect`, for one partition."""
     topic, partition = request.get("topic"), request.get("partition")
     leader, unclean = request.get("leader", NO_LEADER), request.get("unclean", False)
     if not isinstance(topic, str) or type(partition) is not int:

@@ -12,11 +12,11 @@ from floodmark.broker.server.topic_configs import (
     describe_broker_configs,
     describe_topic_configs,
 )
-from floodmark.broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
+from floodmark.broker.wire.codec import NO_THROTTLE_TIME, RequestHeader, error_code, make, response_parts
 
 
 def describe_configs(request: Any, head: RequestHeader, metadata: Metadata, config: Config) -> Any:
-    """The answer's body."""
+    """Build the response's body."""
     cls, parts = response_parts(head.key, head.version)
     results = []
     for resource in request.resources:
@@ -37,7 +37,7 @@ def describe_configs(request: Any, head: RequestHeader, metadata: Metadata, conf
                 ),
             )
         )
-    return make(cls, throttle_time=milliseconds(0), results=tuple(results))
+    return make(cls, throttle_time=NO_THROTTLE_TIME, results=tuple(results))
 
 
 def _describe_resource(

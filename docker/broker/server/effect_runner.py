@@ -1,17 +1,17 @@
-"""Steps the replicas and carries out their effects: one queue of events, effects in order.
+"""Steps the replicas and carries out their effects: one queue of events, effects in their order.
 
 Rules
 1. There is one queue of events. An event is stepped and all its effects are carried out, in order and
-   synchronously, before the next one is looked at; what an effect brings about is queued behind.
-2. A machine that raises, an invariant that does not hold, a disk that refuses: the process dies at once,
-   before anything of that step is answered.
-3. What a step means is written to the trace before anything of it leaves the process, and, so that a process
-   that ends in between never holds more than its trace says, before it appends and after it truncates: what
-   the trace has too much the next start line takes back.
+   synchronously, before the next one is taken; events that an effect causes are queued.
+2. A machine that raises, a broken invariant or a disk that refuses halts the process at once, before anything
+   of that step is answered.
+3. The trace lines of a step are written before any effect leaves the process; before an append, and after a
+   truncation, so that a process that ends in between never has more in its log than in its trace. What the
+   trace has too much, the next start line corrects.
 4. A replica held at a failpoint keeps the rest of its step and its later events, in order, until it is
-   released; what becomes of the others does not depend on it. Fetches do not wait with it: they may be about
-   other replicas as well, so that they get no answer from this one, and ask again when it goes on.
-5. Of a step that is held the trace has what has happened, and the rest once it happens.
+   released; the other replicas go on. Fetches do not wait with it: they may be about other replicas as well,
+   so that they get no answer from this one, and are tried again when it is released.
+5. While a step is held, the trace has the lines of what has happened; the others follow when it happens.
 """
 
 from collections import deque
@@ -40,12 +40,12 @@ from floodmark.broker.testing.trace import Trace
 from floodmark.broker.testing.trace_events import replica_lines, take_snapshot
 
 Key = tuple[str, int]  # topic, partition
-_BEFORE_THEIR_LINES = (Truncate, Reset, SaveEpochs)  # on disk before the trace has their lines
+_BEFORE_THEIR_LINES = (Truncate, Reset, SaveEpochs)  # done on disk before their lines are written
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StepInProgress:
-    """A step whose effects are being carried out, and what is left of it."""
+    """A step whose effects are being carried out, and how far it has come."""
 
     effects: Sequence[ReplicaEffect]
     lines: Sequence[Mapping[str, Any]]  # of the whole step
@@ -68,7 +68,7 @@ class HostedPartition:
     checkpointed_hw: int
     configs: Mapping[str, str] = field(default_factory=dict)  # the topic's own
     held_step: StepInProgress | None = None  # at a failpoint
-    deferred_events: deque[ReplicaEvent] = field(default_factory=deque)  # what has come since
+    deferred_events: deque[ReplicaEvent] = field(default_factory=deque)  # that came since
 
     @property
     def key(self) -> Key:
@@ -76,27 +76,27 @@ class HostedPartition:
 
     @property
     def checkpointable_hw(self) -> int:
-        """What may be written down: of a replica that is held what it was before the step it is held in, as
-        far as that step has left the log."""
-        return (
-            self.replica.hw
-            if self.held_step is None
-            else min(self.held_step.hw, self.replica.leo)
-        )
+        """The HW that may be checkpointed: of a held replica the HW before the held step, but never above its
+        LEO."""
+        if self.held_step is None:
+            return self.replica.hw
+        return min(self.held_step.hw, self.replica.leo)
 
     @property
     def visible_hw(self) -> int:
-        """A follower that is held between its append and its HW has not moved it yet."""
+        """The HW that others may see: a follower held after its append has not moved its HW yet."""
         held_step = self.held_step
         appended = held_step is not None and held_step.at is not None and held_step.at.name == "F.appended"
         return self.checkpointable_hw if appended else self.replica.hw
 
 
 EffectHandlers = Mapping[type, Callable[[HostedPartition, Any], None]]
+# (topic, partition) that a client named -> the replica here, or None and the error that says why
+FindPartition = Callable[[str, int], tuple[HostedPartition | None, int]]
 
 
 class EffectRunner:
-    """All stepping goes through `post`. `on_resume` is called with each replica that goes on."""
+    """Every event goes through `post`. `on_resume` is called with each replica that is released."""
 
     def __init__(
         self,
@@ -114,11 +114,11 @@ class EffectRunner:
         self._closed = False
 
     def close(self) -> None:
-        """The logs are about to be closed: what is held stays where it is."""
+        """Resume no held replica any more: the logs are about to be closed."""
         self._closed = True
 
     def post(self, hosted: HostedPartition, event: ReplicaEvent) -> None:
-        """Step now, or, when called out of an effect, after what is queued."""
+        """Step now or, when called by an effect, after the queued events."""
         self._queue.append((hosted, event))
         if not self._stepping:
             self._run_queue(None)
@@ -131,13 +131,13 @@ class EffectRunner:
                 hosted, StepInProgress(effects=(), lines=(), stops=[stop], hw=hosted.replica.hw)
             )
 
-    def _run_queue(self, goes_on: tuple[HostedPartition, StepInProgress] | None) -> None:
-        """Steps until the queue is empty; first what goes on."""
+    def _run_queue(self, released: tuple[HostedPartition, StepInProgress] | None) -> None:
+        """Finish the released step, if any, then step until the queue is empty."""
         self._stepping = True
         hosted, event = None, None
         try:
-            if goes_on is not None:
-                self._run_effects(*goes_on)
+            if released is not None:
+                self._run_effects(*released)
             while self._queue:
                 hosted, event = self._queue.popleft()
                 if hosted.held_step is None:
@@ -147,8 +147,8 @@ class EffectRunner:
                 elif not isinstance(event, Tick):
                     hosted.deferred_events.append(event)
         except Exception as error:
-            if hosted is None and goes_on is not None:
-                hosted = goes_on[0]
+            if hosted is None and released is not None:
+                hosted = released[0]
             assert hosted is not None
             log("error", "step-failed", topic=hosted.topic, partition=hosted.partition, by=event)
             halt_process("stopped-by-a-broken-invariant-or-disk", error)
@@ -176,10 +176,10 @@ class EffectRunner:
         if lines:
             self._trace.write_replica_lines(hosted.topic, hosted.partition, lines)
 
-    # -- with anything armed -------------------------------------------------------------------------------
+    # -- with armed failpoints -----------------------------------------------------------------------------
 
     def _run_effects(self, hosted: HostedPartition, in_progress: StepInProgress) -> None:
-        """Carries out what is left of a step, up to where it is held."""
+        """Carry out the rest of a step, up to the failpoint that holds it."""
         while True:
             while in_progress.stops and in_progress.stops[0].after <= in_progress.done:
                 if self._hold_at(hosted, in_progress, in_progress.stops.pop(0)):
@@ -197,40 +197,38 @@ class EffectRunner:
             self._carry_out[type(effect)](hosted, effect)
             in_progress.done += 1
             if isinstance(effect, Append) and hosted.log.recovery_point > flushed:
-                in_progress.stops.insert(0, self._fsync_stop(hosted, in_progress))
+                in_progress.stops.insert(0, self._build_fsync_stop(hosted, in_progress))
         self._write_lines(hosted, in_progress, len(in_progress.lines))
 
     def _hold_at(self, hosted: HostedPartition, in_progress: StepInProgress, stop: Stop) -> bool:
         self._write_lines(hosted, in_progress, stop.shown)
-        hosted.held_step, in_progress.at = (
-            in_progress,
-            stop.site,
-        )  # also while the whole process stands still there
+        # also while this failpoint stops the whole process
+        hosted.held_step, in_progress.at = in_progress, stop.site
         if self._failpoints.meet(stop.site, partial(self._resume, hosted)) is Fate.HELD:
             return True
         hosted.held_step = in_progress.at = None
         return False
 
     def _write_lines(self, hosted: HostedPartition, in_progress: StepInProgress, lines: int) -> None:
-        """The first so many lines are in the trace."""
+        """Write the trace lines up to this number of them."""
         if in_progress.lines_written < lines:
             self._trace.write_replica_lines(
                 hosted.topic, hosted.partition, in_progress.lines[in_progress.lines_written : lines]
             )
             in_progress.lines_written = lines
 
-    def _fsync_stop(self, hosted: HostedPartition, in_progress: StepInProgress) -> Stop:
+    def _build_fsync_stop(self, hosted: HostedPartition, in_progress: StepInProgress) -> Stop:
         site = FailpointSite(name="D.fsync", topic=hosted.topic, partition=hosted.partition,
                       epoch=hosted.replica.leader_epoch, offset=hosted.log.recovery_point)  # fmt: skip
         return Stop(after=in_progress.done, shown=in_progress.lines_written, site=site)
 
     def _resume(self, hosted: HostedPartition) -> None:
-        """The rest of the step it was held in, then what has come since."""
+        """Carry out the rest of the held step, then the deferred events."""
         if self._closed:
             return
         in_progress, hosted.held_step = hosted.held_step, None
         assert in_progress is not None, f"{hosted.key} is not held"
-        assert not self._stepping, f"{hosted.key} is let go inside a step"
+        assert not self._stepping, f"{hosted.key} is released inside a step"
         in_progress.at = None
         self._queue.extend((hosted, event) for event in hosted.deferred_events)
         hosted.deferred_events.clear()
@@ -239,6 +237,6 @@ class EffectRunner:
 
 
 def _skip_fetch(token: Any) -> None:
-    """To a fetch: it gets no answer from this replica now."""
-    asker, index = token
-    asker.complete(index, None)
+    """Give a fetch no answer from this replica now."""
+    fetch, index = token
+    fetch.complete(index, None)

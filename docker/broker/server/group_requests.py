@@ -1,11 +1,11 @@
 """Refuses consumer groups and transactions, which this broker lacks, with errors that clients show.
 
 Rules
-1. A client that gets no answer, or an error that is worth another try, waits in silence for a minute. So
-   every broker says that it coordinates whatever it is asked for, and then refuses what would begin a group
-   (JoinGroup, ConsumerGroupHeartbeat), keep an offset (OffsetCommit) or begin a transaction (InitProducerId
-   with an id) with an error that no client tries again.
-2. What needs no group is true and works: there are no groups (ListGroups), and no offset has been committed
+1. A client that gets no response, or a retriable error, waits in silence for a minute. So every broker says
+   that it is the coordinator, and then refuses each request that would join a group (JoinGroup,
+   ConsumerGroupHeartbeat), commit an offset (OffsetCommit) or begin a transaction (InitProducerId with an id)
+   with an error that no client retries.
+2. Requests that need no group work: there are no groups (ListGroups), and no offset has been committed
    (OffsetFetch); so a consumer that assigns partitions to itself begins where its reset policy says.
 3. The broker logs each kind of refusal once for a client id.
 """
@@ -17,17 +17,16 @@ from floodmark.broker.process_log import log
 from floodmark.broker.protocol import errors
 from floodmark.broker.server.config import Config
 from floodmark.broker.wire import api_keys
-from floodmark.broker.wire.codec import RequestHeader, error_code, make, milliseconds, response_parts
+from floodmark.broker.wire.codec import NO_THROTTLE_TIME, RequestHeader, error_code, make, response_parts
 
 GROUP_REFUSED = errors.GROUP_AUTHORIZATION_FAILED
 TRANSACTION_REFUSED = errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _LOGGED_MAX = 1_000  # client ids remembered
 _NO_OFFSET = -1
-_NO_TIME = milliseconds(0)
 
 
 class GroupRequests:
-    """Answers for the groups and transactions that there are not."""
+    """Serves the requests about groups; `serves` maps each API key to its handler."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -41,19 +40,19 @@ class GroupRequests:
             api_keys.LIST_GROUPS: self._list_groups,
         }
 
-    def refuse(self, what: str, head: RequestHeader, error: int, **besides: object) -> int:
+    def refuse(self, request: str, head: RequestHeader, error: int, **besides: object) -> int:
         """Return the error, and log it the first time that this client asks."""
-        if (what, head.client) not in self._logged and len(self._logged) < _LOGGED_MAX:
-            self._logged.add((what, head.client))
+        if (request, head.client) not in self._logged and len(self._logged) < _LOGGED_MAX:
+            self._logged.add((request, head.client))
             name = errors.error_name(error)
-            log("warning", "not-served", asked=what, client=head.client, **besides, error=name)
+            log("warning", "not-served", asked=request, client=head.client, **besides, error=name)
         return error
 
     def _find_coordinator(self, request: Any, head: RequestHeader) -> Any:
         host, port = self._config.advertised
         cls, _ = response_parts(head.key, head.version)
         return make(
-            cls, throttle_time=_NO_TIME, error_code=error_code(errors.NONE), error_message=None,
+            cls, throttle_time=NO_THROTTLE_TIME, error_code=error_code(errors.NONE), error_message=None,
             node_id=self._config.node_id, host=host, port=port,
         )  # fmt: skip
 
@@ -61,18 +60,20 @@ class GroupRequests:
         error = self.refuse("consumer groups", head, GROUP_REFUSED, group=request.group_id)
         cls, _ = response_parts(head.key, head.version)
         return make(
-            cls, throttle_time=_NO_TIME, error_code=error_code(error), generation_id=-1, protocol_type=None,
+            cls, throttle_time=NO_THROTTLE_TIME, error_code=error_code(error), generation_id=-1,
+            protocol_type=None,
             protocol_name="" if head.version < 7 else None, leader="", skip_assignment=False, member_id="",
             members=(),
         )  # fmt: skip
 
     def _consumer_group_heartbeat(self, request: Any, head: RequestHeader) -> Any:
-        """How a member joins by KIP-848."""
+        """Refuse a member that joins by KIP-848."""
         error = self.refuse("consumer groups", head, GROUP_REFUSED, group=request.group_id)
         cls, _ = response_parts(head.key, head.version)
         return make(
-            cls, throttle_time=_NO_TIME, error_code=error_code(error), error_message="there are no groups",
-            member_id=None, member_epoch=0, heartbeat_interval=milliseconds(0), assignment=None,
+            cls, throttle_time=NO_THROTTLE_TIME, error_code=error_code(error),
+            error_message="there are no groups", member_id=None, member_epoch=0,
+            heartbeat_interval=NO_THROTTLE_TIME, assignment=None,
         )  # fmt: skip
 
     def _offset_commit(self, request: Any, head: RequestHeader) -> Any:
@@ -93,7 +94,7 @@ class GroupRequests:
             )
             for topic in request.topics
         )
-        return make(cls, throttle_time=_NO_TIME, topics=topics)
+        return make(cls, throttle_time=NO_THROTTLE_TIME, topics=topics)
 
     def _offset_fetch(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = response_parts(head.key, head.version)
@@ -115,8 +116,8 @@ class GroupRequests:
             )
             for topic in request.topics or ()
         )
-        return make(cls, throttle_time=_NO_TIME, error_code=error_code(errors.NONE), topics=topics)
+        return make(cls, throttle_time=NO_THROTTLE_TIME, error_code=error_code(errors.NONE), topics=topics)
 
     def _list_groups(self, request: Any, head: RequestHeader) -> Any:
         cls, _ = response_parts(head.key, head.version)
-        return make(cls, throttle_time=_NO_TIME, error_code=error_code(errors.NONE), groups=())
+        return make(cls, throttle_time=NO_THROTTLE_TIME, error_code=error_code(errors.NONE), groups=())

@@ -1,29 +1,25 @@
-"""Serves Produce: checks the batches, gives them to the replicas, and answers when each has answered.
+"""Serves Produce: checks the batches, posts them to the replicas, and responds when each has answered.
 
 Rules
 1. Nothing that is refused here was appended: base_offset -1. A replica's answer is passed on as it is.
-2. acks=0 gets no answer; an error closes its connection, so that the client notices (as Kafka does).
-3. One batch a partition, format v2, CRC sound: else the error that Kafka gives.
+2. acks=0 gets no response; an error closes its connection, as in Kafka, so that the client notices.
+3. One batch for a partition, of format v2, with a valid CRC: else the error that Kafka gives.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.messages import Batch, Produce
-from floodmark.broker.server.effect_runner import HostedPartition
+from floodmark.broker.server.effect_runner import FindPartition, HostedPartition
 from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
 from floodmark.broker.server.socket_server import Connection
 from floodmark.broker.wire.codec import RequestHeader, read_request
 from floodmark.broker.wire.fast_codec import write_produce_response
 from floodmark.broker.wire.record_batch import HEADER_BYTES, MAGIC, BatchTooLarge, CorruptBatch, parse_batches
 
-_MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # of the attributes the low byte
+_MAGIC_AT, _ATTRIBUTES_AT = 16, 22  # of the attributes only the low byte
 _CODEC, _ZSTD, _TRANSACTIONAL, _CONTROL = 0x07, 4, 0x10, 0x20
-
-# (hosted, error) of a topic and partition that a client named
-FindPartition = Callable[[str, int], tuple[HostedPartition | None, int]]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -63,7 +59,7 @@ class PendingProduce:
 
 def handle_produce(
     replica_manager: ReplicaManager,
-    find: FindPartition,
+    find_partition: FindPartition,
     connection: Connection,
     frame: bytes,
     head: RequestHeader,
@@ -79,7 +75,7 @@ def handle_produce(
     for topic in request.topic_data:
         for part in topic.partition_data:
             batch, error = _read_batch(part.records, head.version, limit)
-            hosted, unknown = find(topic.name, part.index)
+            hosted, unknown = find_partition(topic.name, part.index)
             error = unknown or error
             if acks not in (-1, 0, 1):
                 error = errors.INVALID_REQUIRED_ACKS
@@ -107,11 +103,10 @@ def handle_produce(
 
 
 def _read_batch(records: Any, version: int, limit: int) -> tuple[Batch | None, int]:
-    """The one batch of a partition's records, or Kafka's error for what is there instead."""
+    """(the one batch of a partition's records, 0), or None and Kafka's error."""
     if records is None or len(records) < HEADER_BYTES:
-        return None, errors.INVALID_RECORD if not records or _is_old_format(
-            records
-        ) else errors.CORRUPT_MESSAGE
+        invalid = not records or _is_old_format(records)
+        return None, errors.INVALID_RECORD if invalid else errors.CORRUPT_MESSAGE
     if _is_old_format(records):
         return None, errors.INVALID_RECORD
     try:
@@ -129,5 +124,5 @@ def _read_batch(records: Any, version: int, limit: int) -> tuple[Batch | None, i
 
 
 def _is_old_format(records: Any) -> bool:
-    """A message set of format v0 or v1, whose magic stands at the same place."""
+    """Whether it is a message set of format v0 or v1, whose magic is at the same position."""
     return len(records) > _MAGIC_AT and records[_MAGIC_AT] < MAGIC

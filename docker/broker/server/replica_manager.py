@@ -1,14 +1,12 @@
-"""Manages the replicas of this broker, each a machine and its log; carries effects to disk and requesters.
+"""Manages the replicas of this broker, each a machine and its log, and carries out their effects.
 
 Rules
 1. Events go in through `post` (effect_runner.py has the rules).
 2. A disk that refuses ends the process before anything is answered.
-3. Which fetch waits for what is the purgatory's matter; the listeners hear what happened.
+3. The purgatory decides which fetch waits for what; the listeners are called when something happened.
 """
 
-import base64
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -38,10 +36,11 @@ from floodmark.broker.server.config import LONG_MAX, Config
 from floodmark.broker.server.effect_runner import EffectHandlers, EffectRunner, HostedPartition, Key
 from floodmark.broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
-    PARTITION_METADATA,
     RECOVERY_POINTS,
+    CheckpointError,
     ensure_partition_metadata,
     read_offset_checkpoint,
+    read_topic_id,
     write_offset_checkpoint,
 )
 from floodmark.broker.storage.local_log import LocalLog
@@ -61,12 +60,12 @@ MIN_INSYNC, FLUSH_MESSAGES, SEGMENT_BYTES = "min.insync.replicas", "flush.messag
 
 
 def now_ms() -> int:
-    """The shell's clock: monotonic, in milliseconds."""
+    """The server's monotonic clock, in milliseconds."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Requester(Protocol):
-    """The request that waits for answers of replicas. The machine returns it with each answer."""
+    """A request that waits for the answers of replicas. The machine returns it with each answer."""
 
     def complete(self, index: int, answer: Any) -> None: ...
 
@@ -75,11 +74,11 @@ class Requester(Protocol):
 class ReplicaListeners:
     """Callbacks for what the replicas do, beside the requesters."""
 
-    appended: Callable[[Key, int], None]  # by a leader: so many bytes
+    appended: Callable[[Key, int], None]  # by a leader, with the number of bytes
     hw_moved: Callable[[Key], None]
     role_changed: Callable[[HostedPartition], None]
     propose: Callable[[HostedPartition, ProposeIsr], None]
-    resumed: Callable[[HostedPartition], None]  # a failpoint had held it
+    resumed: Callable[[HostedPartition], None]  # a failpoint has released it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,15 +88,14 @@ class ReplicaManager:
     config: Config
     rules: Rules
     files: LogDirectory
-    clean: bool  # the last stop was orderly
+    clean: bool  # the last shutdown was clean
     listeners: ReplicaListeners
     partitions: dict[Key, HostedPartition] = field(default_factory=dict)
-    unassigned_logs: dict[Key, LocalLog] = field(
-        default_factory=dict
-    )  # recovered, and no metadata for them yet
+    # recovered, and not in any metadata yet
+    unassigned_logs: dict[Key, LocalLog] = field(default_factory=dict)
     _checkpointed: dict[Key, int] = field(default_factory=dict)
-    _metadata: Metadata = field(default_factory=lambda: Metadata(version=0, brokers=(), topics={}))  # taken
-    _deleted: list[tuple[int, LocalLog]] = field(default_factory=list)  # (when to close it, it), in order
+    _metadata: Metadata = field(default_factory=lambda: Metadata(version=0, brokers=(), topics={}))
+    _deleted: list[tuple[int, LocalLog]] = field(default_factory=list)  # (when to close, log), in order
     trace: Trace = field(default_factory=Trace)
     failpoints: Failpoints = field(default_factory=Failpoints)
     _effect_runner: EffectRunner = field(init=False)
@@ -105,25 +103,25 @@ class ReplicaManager:
     def __post_init__(self) -> None:
         self._checkpointed = read_offset_checkpoint(self.config.log_dir, HIGH_WATERMARKS)
         carry_out: EffectHandlers = {
-            Append: self._append,
-            Truncate: self._truncate,
-            Reset: self._reset,
+            Append: self._append_to_log,
+            Truncate: self._truncate_log,
+            Reset: self._reset_log,
             SaveEpochs: lambda hosted, effect: hosted.log.save_epochs(effect.entries),
             HwMoved: lambda hosted, effect: self.listeners.hw_moved(hosted.key),
-            RoleChanged: self._role_changed,
+            RoleChanged: self._handle_role_change,
             ProduceAnswer: _answer_requester,
             FetchAnswer: _answer_requester,
             EndOffsetAnswer: _answer_requester,
             ListOffsetsAnswer: _answer_requester,
             ProposeIsr: self.listeners.propose,
         }
-        self._effect_runner = EffectRunner(carry_out, self.trace, self.failpoints, self._partition_resumed)
-        self.trace.read_position = self._standing_of
+        self._effect_runner = EffectRunner(carry_out, self.trace, self.failpoints, self._handle_resume)
+        self.trace.read_position = self._read_position
 
     # -- events --------------------------------------------------------------------------------------------
 
     def post(self, hosted: HostedPartition, event: ReplicaEvent) -> None:
-        """Step now, or, when called out of an effect, after what is queued."""
+        """Step now or, when called by an effect, after the queued events."""
         self._effect_runner.post(hosted, event)
 
     def tick(self) -> None:
@@ -135,12 +133,12 @@ class ReplicaManager:
 
     # -- effects -------------------------------------------------------------------------------------------
 
-    def _append(self, hosted: HostedPartition, effect: Append) -> None:
+    def _append_to_log(self, hosted: HostedPartition, effect: Append) -> None:
         hosted.log.append(effect.batches)
         if effect.leading:
             self.listeners.appended(hosted.key, sum([len(batch.data) for batch in effect.batches]))
 
-    def _truncate(self, hosted: HostedPartition, effect: Truncate) -> None:
+    def _truncate_log(self, hosted: HostedPartition, effect: Truncate) -> None:
         log(
             "info",
             "truncated",
@@ -152,11 +150,11 @@ class ReplicaManager:
         )
         hosted.log.truncate(effect.to)
 
-    def _reset(self, hosted: HostedPartition, effect: Reset) -> None:
+    def _reset_log(self, hosted: HostedPartition, effect: Reset) -> None:
         log("info", "reset", topic=hosted.topic, partition=hosted.partition, start=effect.start)
         hosted.log.reset(effect.start)
 
-    def _role_changed(self, hosted: HostedPartition, effect: RoleChanged) -> None:
+    def _handle_role_change(self, hosted: HostedPartition, effect: RoleChanged) -> None:
         replica = hosted.replica
         log(
             "info",
@@ -171,15 +169,16 @@ class ReplicaManager:
         )
         self.listeners.role_changed(hosted)
 
-    # -- the partitions there are --------------------------------------------------------------------------
+    # -- partitions ----------------------------------------------------------------------------------------
 
     def apply_metadata(self, metadata: Metadata) -> None:
-        """Send every replica here its leader. Create the replicas that are new, or open their logs; delete
+        """Post the metadata to every replica here. Create the replicas that are new, or open their logs;
+        delete
         those whose topic was deleted."""
         me, now, broker_epochs = self.config.node_id, now_ms(), metadata.broker_epochs
         self._metadata = metadata
         for hosted in [each for each in self.partitions.values() if self._is_deleted(each)]:
-            self._delete(hosted)
+            self._delete_replica(hosted)
         for topic in metadata.topics.values():
             for part in topic.partitions:
                 if me not in part.replicas:
@@ -190,7 +189,7 @@ class ReplicaManager:
                 if self._is_deleted(hosted):
                     continue  # an earlier topic of that name, held at a failpoint
                 if hosted.configs != topic.configs:
-                    self._configure(hosted, topic)
+                    self._configure_replica(hosted, topic)
                 self.post(
                     hosted,
                     LeaderAndIsr(
@@ -204,37 +203,38 @@ class ReplicaManager:
                     ),
                 )
 
-    def _configure(self, hosted: HostedPartition, topic: TopicInfo) -> None:
-        """Configure this replica by the topic's configs, or else the broker's."""
-        flush = _topic_or_broker_setting(topic, FLUSH_MESSAGES, self.config.flush_messages)
+    def _configure_replica(self, hosted: HostedPartition, topic: TopicInfo) -> None:
+        """Configure a replica by the topic's configs, or else the broker's."""
+        flush = _read_setting(topic, FLUSH_MESSAGES, self.config.flush_messages)
         hosted.configs = topic.configs
         hosted.replica.configure(self._replica_config(topic))
         hosted.log.configure(
-            segment_bytes=_topic_or_broker_setting(topic, SEGMENT_BYTES, self.config.segment_bytes),
+            segment_bytes=_read_setting(topic, SEGMENT_BYTES, self.config.segment_bytes),
             flush_messages=None if flush == LONG_MAX else flush,
         )
 
     def _replica_config(self, topic: TopicInfo) -> ReplicaConfig:
         return ReplicaConfig(
-            min_insync_replicas=_topic_or_broker_setting(topic, MIN_INSYNC, self.config.min_insync_replicas),
+            min_insync_replicas=_read_setting(topic, MIN_INSYNC, self.config.min_insync_replicas),
             replica_lag_time_max_ms=self.config.replica_lag_time_max_ms,
         )
 
-    # -- topics that were deleted --------------------------------------------------------------------------
+    # -- deleted topics ------------------------------------------------------------------------------------
 
     def _is_deleted(self, hosted: HostedPartition) -> bool:
         topic = self._metadata.topics.get(hosted.topic)
         return topic is None or topic.id != hosted.topic_id
 
-    def _partition_resumed(self, hosted: HostedPartition) -> None:
-        """A failpoint has released it; its topic may have been deleted meanwhile."""
+    def _handle_resume(self, hosted: HostedPartition) -> None:
+        """Tell the listeners that a failpoint has released it; its topic may have been deleted meanwhile."""
         self.listeners.resumed(hosted)
         if self.partitions.get(hosted.key) is hosted and self._is_deleted(hosted):
             self.apply_metadata(self._metadata)
 
-    def _delete(self, hosted: HostedPartition) -> None:
-        """Take its role away, which answers all waiting requests, and delete its directory. One that is held
-        at a failpoint is deleted when it is released."""
+    def _delete_replica(self, hosted: HostedPartition) -> None:
+        """Take the replica's role away, which answers all waiting requests, and delete its directory. A
+        replica
+        that is held at a failpoint is deleted when it is released."""
         replica = hosted.replica
         self.post(
             hosted,
@@ -250,7 +250,7 @@ class ReplicaManager:
         self._delete_log(hosted.key, hosted.log)
 
     def _delete_log(self, key: Key, partition_log: LocalLog) -> None:
-        """The checkpoint goes first: it must not rule over a log of that name that is made later."""
+        """Delete the checkpointed HW first: it must not apply to a log of that name that is created later."""
         try:
             if key in self._checkpointed:
                 del self._checkpointed[key]
@@ -265,34 +265,30 @@ class ReplicaManager:
         try:
             for name in sorted(path.name for path in self.config.log_dir.iterdir() if path.is_dir()):
                 topic, _, partition = name.rpartition("-")
-                topic_id = read_topic_id(self.files, name) if topic and partition.isdecimal() else None
+                topic_id = _find_topic_id(self.files, name) if topic and partition.isdecimal() else None
                 if topic_id is not None:
                     self._open_log((topic, int(partition)), topic_id, self.config.segment_bytes)
         except Exception as error:
             halt_process("log-cannot-be-opened", error)
         if self.trace.enabled:
             self.trace.write_process_lines(
-                start_lines(self.clean, list(map(self._recovered_log_summary, self.unassigned_logs)))
+                start_lines(self.clean, list(map(self._summarize_recovered_log, self.unassigned_logs)))
             )
 
-    def _recovered_log_summary(self, key: Key) -> RecoveredLogSummary:
-        """A log as recovered, for the trace."""
-        log_start, leo, found = (
-            self.unassigned_logs[key].log_start,
-            self.unassigned_logs[key].leo,
-            self.unassigned_logs[key].recovered,
-        )
+    def _summarize_recovered_log(self, key: Key) -> RecoveredLogSummary:
+        """Describe a recovered log for the trace."""
+        found = self.unassigned_logs[key]
         return RecoveredLogSummary(
-            topic=key[0], partition=key[1], log_start=log_start, leo=leo, hw=self._recovered_hw(key),
-            batches=found.batches,
+            topic=key[0], partition=key[1], log_start=found.log_start, leo=found.leo,
+            hw=self._find_recovered_hw(key), batches=found.recovered.batches,
         )  # fmt: skip
 
-    def _recovered_hw(self, key: Key) -> int:
-        """What a replica of a log not opened yet would begin with."""
+    def _find_recovered_hw(self, key: Key) -> int:
+        """The HW with which a replica of an unassigned log would begin."""
         found = self.unassigned_logs[key]
         return max(found.log_start, min(self._checkpointed.get(key, 0), found.leo))
 
-    def _standing_of(self, topic: str, partition: int) -> tuple[int, int, int] | None:
+    def _read_position(self, topic: str, partition: int) -> tuple[int, int, int] | None:
         hosted = self.partitions.get((topic, partition))
         if hosted is None:
             return None
@@ -320,10 +316,10 @@ class ReplicaManager:
         return opened
 
     def _get_or_create_log(self, key: Key, topic: TopicInfo) -> LocalLog:
-        """The log recovered at start, unless the topic has a segment size of its own; or a new one."""
-        segment_bytes = _topic_or_broker_setting(topic, SEGMENT_BYTES, self.config.segment_bytes)
+        """Return the log recovered at start, reopened if the topic has its own segment size; or a new log."""
+        segment_bytes = _read_setting(topic, SEGMENT_BYTES, self.config.segment_bytes)
         found = self.unassigned_logs.pop(key, None)
-        if found is not None and read_topic_id(self.files, found.folder) not in (topic.id, None):
+        if found is not None and _find_topic_id(self.files, found.folder) not in (topic.id, None):
             log("info", "deleted", topic=key[0], partition=key[1], leo=found.leo)
             self._delete_log(key, found)  # the topic was deleted while this broker was down
             found = None
@@ -360,12 +356,12 @@ class ReplicaManager:
             replica=replica,
             checkpointed_hw=checkpointed,
         )
-        self._configure(hosted, topic)
+        self._configure_replica(hosted, topic)
         self.partitions[key] = hosted
         return hosted
 
     def describe_replicas(self) -> list[dict[str, Any]]:
-        """Each replica, for the control socket."""
+        """Describe each replica for the control socket."""
         return [
             _describe_partition(self.partitions[key], self.clean)
             if key in self.partitions
@@ -377,7 +373,7 @@ class ReplicaManager:
         found = self.unassigned_logs[key]
         return {
             "topic": key[0], "partition": key[1], "leader": -1, "epoch": -1, "log_start": found.log_start,
-            "leo": found.leo, "hw": self._recovered_hw(key), "isr": [],
+            "leo": found.leo, "hw": self._find_recovered_hw(key), "isr": [],
             "checkpointed_hw": self._checkpointed.get(key, 0), "clean": self.clean, "proposing": False,
             "epochs": [list(each) for each in found.recovered.epochs] if self.rules.keeps_epochs else None,
         }  # fmt: skip
@@ -385,13 +381,13 @@ class ReplicaManager:
     # -- checkpoints ---------------------------------------------------------------------------------------
 
     def checkpoint_high_watermarks(self) -> None:
-        """replication-offset-checkpoint, written only when something moved."""
+        """Write replication-offset-checkpoint, if any HW has moved."""
         self._write_high_watermarks()
         if self.failpoints.armed:
             self.failpoints.meet(FailpointSite(name="D.ckpt_done"), lambda: None)
 
     def _write_high_watermarks(self) -> None:
-        """Every HW there is; of logs not opened yet what the file said before."""
+        """Write every HW; of unassigned logs the HW that the file had before."""
         moved = {key: hosted.checkpointable_hw for key, hosted in self.partitions.items()}
         offsets = {**self._checkpointed, **moved}
         if not self.rules.checkpoints_every_partition:  # the mutant's: KAFKA-1647
@@ -408,7 +404,7 @@ class ReplicaManager:
             halt_process("high-watermarks-not-written", error)
         if self.trace.enabled:
             written = {key: hw for key, hw in moved.items() if hw != self._checkpointed.get(key)}
-            self._trace_checkpoints("hw", written)
+            self._write_checkpoint_lines("hw", written)
         before, self._checkpointed = self._checkpointed, offsets
         for key, hw in moved.items():
             self.partitions[key].checkpointed_hw = hw
@@ -417,42 +413,40 @@ class ReplicaManager:
                 site = FailpointSite(name="D.ckpt", topic=key[0], partition=key[1], epoch=epoch, offset=hw)
                 self._effect_runner.hold_between_steps(self.partitions[key], site)
 
-    def _trace_checkpoints(self, what: str, values: Mapping[Key, int]) -> None:
+    def _write_checkpoint_lines(self, what: str, values: Mapping[Key, int]) -> None:
         for key, value in values.items():
-            if key in self.partitions:  # of a log that nobody has followed or led yet nothing has moved
+            if key in self.partitions:  # an unassigned log has not moved
                 now = replace(
                     take_snapshot(self.partitions[key].replica), hw=self.partitions[key].visible_hw
                 )
                 self.trace.write_replica_lines(*key, [checkpoint_line(what, value, now)])
 
     def close(self) -> None:
-        """An orderly stop's disk half: all flushed, both checkpoints written."""
+        """The disk's part of a clean shutdown: flush every log, write both checkpoints."""
         logs = {**self.unassigned_logs, **{key: hosted.log for key, hosted in self.partitions.items()}}
         for each in logs.values():
             each.flush()
         recovery_points = {key: each.recovery_point for key, each in logs.items()}
         write_offset_checkpoint(self.files, RECOVERY_POINTS, recovery_points)
         if self.trace.enabled:
-            self._trace_checkpoints("recovery", recovery_points)
+            self._write_checkpoint_lines("recovery", recovery_points)
         self.checkpoint_high_watermarks()
         self._effect_runner.close()
         for each in logs.values():
             each.close()
 
 
-def read_topic_id(files: LogDirectory, folder: str) -> str | None:
-    """The id in a partition's partition.metadata, as hex; None where there is none to read: then its topic is
-    known when the controller names it."""
+def _find_topic_id(files: LogDirectory, folder: str) -> str | None:
+    """The topic id of a partition's folder; None if it cannot be read: the controller's metadata will name
+    it."""
     try:
-        lines = files.path(f"{folder}/{PARTITION_METADATA}").read_text(encoding="utf-8").splitlines()
-        text = next(line.removeprefix("topic_id: ") for line in lines if line.startswith("topic_id: "))
-        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "==")).hex
-    except (OSError, ValueError, StopIteration):
+        return read_topic_id(files, folder)
+    except (OSError, CheckpointError):
         return None
 
 
-def _topic_or_broker_setting(topic: TopicInfo, key: str, default: int) -> int:
-    """A topic's own value, which the controller has checked to be a number, or the broker's."""
+def _read_setting(topic: TopicInfo, key: str, default: int) -> int:
+    """The topic's own value, which the controller has checked to be a number, or the broker's."""
     own = topic.configs.get(key)
     return default if own is None else int(own)
 

@@ -1,9 +1,9 @@
-"""Reads and writes Kafka's small text files in a log directory: offsets, leader epochs, meta.properties ...
+"""Reads and writes Kafka's small text files in a log directory: checkpoints, meta.properties, markers.
 
 Rules
-1. Every one is replaced whole and durable when its writer returns (broker.storage.log_directory).
-2. A malformed one raises CheckpointError with file and line, as Kafka stops at start; nothing is guessed.
-3. A missing one is normal: a new directory, or a power cut before the first.
+1. Each file is replaced as a whole, and is durable when its writer returns (broker.storage.log_directory).
+2. A malformed file raises CheckpointError with file and line, as Kafka stops at start; nothing is guessed.
+3. A missing file is normal: a new directory, or a power cut before the first write.
 
 Offsets: "0" (version), number of entries, then "topic partition offset" a line; leader epochs: the same
 head, then "epoch startOffset". (Apache Kafka: CheckpointFile, LeaderEpochCheckpointFile,
@@ -11,7 +11,6 @@ CleanShutdownFileHandler.)
 """
 
 import base64
-import binascii
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -32,33 +31,33 @@ _Entry = TypeVar("_Entry")
 
 
 class CheckpointError(Exception):
-    """A file in the log directory is not what it must be; the text names file and line."""
+    """A file in the log directory is malformed or belongs to another node or topic; the text says which."""
 
 
 def read_offset_checkpoint(log_dir: Path, name: str) -> dict[tuple[str, int], int]:
-    """HIGH_WATERMARKS or RECOVERY_POINTS: (topic, partition) -> offset; {} when the file is missing."""
+    """Read HIGH_WATERMARKS or RECOVERY_POINTS: (topic, partition) -> offset; {} when the file is missing."""
     return dict(_read_entries(log_dir / name, _parse_offset) or ())
 
 
 def write_offset_checkpoint(files: LogDirectory, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """All partitions of the directory in one file."""
+    """Write the offsets of all partitions of the directory into one file."""
     ordered = sorted(offsets.items())
     _write_entries(files, name, [f"{topic} {partition} {offset}" for (topic, partition), offset in ordered])
 
 
 def read_epoch_checkpoint(path: Path) -> tuple[tuple[int, int], ...] | None:
-    """(epoch, start offset) in the file's order; None when it is missing."""
+    """Read (epoch, start offset) in the file's order; None when the file is missing."""
     entries = _read_entries(path, _parse_epoch)
     return None if entries is None else tuple(entries)
 
 
 def write_epoch_checkpoint(files: LogDirectory, name: str, entries: Iterable[tuple[int, int]]) -> None:
-    """`name` with its folder: `<topic>-<partition>/leader-epoch-checkpoint`."""
+    """Write the epochs; `name` includes the folder: `<topic>-<partition>/leader-epoch-checkpoint`."""
     _write_entries(files, name, [f"{epoch} {start}" for epoch, start in entries])
 
 
 def ensure_meta_properties(files: LogDirectory, *, node_id: int, cluster_id: str) -> None:
-    """Writes meta.properties (version 1) into a new directory; checks it in an old one: CheckpointError
+    """Write meta.properties (version 1) into a new directory; check it in an old one: CheckpointError
     when the directory belongs to another node or cluster."""
     path = files.path(META)
     if not path.exists():
@@ -73,9 +72,9 @@ def ensure_meta_properties(files: LogDirectory, *, node_id: int, cluster_id: str
 
 
 def take_clean_shutdown_marker(files: LogDirectory) -> int | None:
-    """At start: the broker epoch of the last, orderly stop (UNKNOWN_BROKER_EPOCH if the marker names none;
-    Kafka before KIP-966 left it empty), and the marker is gone, durably. None: the last stop was not
-    orderly."""
+    """Read and durably remove the marker of a clean shutdown: the broker epoch of that shutdown
+    (UNKNOWN_BROKER_EPOCH if the marker names none; Kafka before KIP-966 left it empty). None: the last
+    shutdown was not clean."""
     path = files.path(CLEAN_SHUTDOWN)
     try:
         text = path.read_text(encoding="utf-8")
@@ -92,28 +91,35 @@ def take_clean_shutdown_marker(files: LogDirectory) -> int | None:
 
 
 def write_clean_shutdown_marker(files: LogDirectory, broker_epoch: int) -> None:
-    """The last act of an orderly stop, after every log was flushed."""
+    """Write the marker: the last act of a clean shutdown, after every log was flushed."""
     files.replace(CLEAN_SHUTDOWN, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
 
 
 def ensure_partition_metadata(files: LogDirectory, folder: str, topic_id: str) -> None:
-    """Writes partition.metadata with this id (32 hex digits), or checks the one that is there:
-    CheckpointError when the directory holds a topic of the same name but another id (deleted and made
-    again: KAFKA-12257)."""
+    """Write partition.metadata with this id (32 hex digits), or check the existing file: CheckpointError
+    when the directory holds a topic of the same name but another id (deleted and created again:
+    KAFKA-12257)."""
     name = f"{folder}/{PARTITION_METADATA}"
-    path = files.path(name)
-    raw = uuid.UUID(hex=topic_id).bytes
-    if not path.exists():
-        text = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+    found = read_topic_id(files, folder)
+    if found is None:
+        text = base64.urlsafe_b64encode(uuid.UUID(hex=topic_id).bytes).decode().rstrip("=")
         files.replace(name, f"version: 0\ntopic_id: {text}\n".encode())
-        return
-    found = _read_properties(path, ": ").get("topic_id", "")
+    elif found != uuid.UUID(hex=topic_id).hex:
+        raise CheckpointError(
+            f"{files.path(name)}: the log of another topic, of id {found} and not {topic_id}"
+        )
+
+
+def read_topic_id(files: LogDirectory, folder: str) -> str | None:
+    """Read the topic id in a partition's partition.metadata, as hex; None when the file is missing."""
+    path = files.path(f"{folder}/{PARTITION_METADATA}")
+    if not path.exists():
+        return None
     try:
-        same = base64.urlsafe_b64decode(found + "==") == raw
-    except binascii.Error as error:
-        raise CheckpointError(f"{path}: topic_id {found!r} is not a base64 id") from error
-    if not same:
-        raise CheckpointError(f"{path}: the log of another topic, of id {found} and not {topic_id}")
+        text = _read_properties(path, ": ").get("topic_id", "")
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "==")).hex
+    except ValueError as error:
+        raise CheckpointError(f"{path}: its topic_id is not a base64 id ({error})") from error
 
 
 def _read_properties(path: Path, separator: str) -> dict[str, str]:
@@ -131,7 +137,7 @@ def _write_entries(files: LogDirectory, name: str, lines: list[str]) -> None:
     files.replace(name, "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines)).encode())
 
 
-def _read_entries(path: Path, entry_of: Callable[[str], _Entry]) -> list[_Entry] | None:
+def _read_entries(path: Path, parse_entry: Callable[[str], _Entry]) -> list[_Entry] | None:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -148,7 +154,7 @@ def _read_entries(path: Path, entry_of: Callable[[str], _Entry]) -> list[_Entry]
     entries = []
     for number, line in enumerate(lines[2:], start=3):
         try:
-            entries.append(entry_of(line))
+            entries.append(parse_entry(line))
         except ValueError as error:
             raise CheckpointError(f"{path}, line {number}: {line!r} is malformed ({error})") from error
     return entries

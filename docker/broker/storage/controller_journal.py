@@ -2,9 +2,9 @@
 
 Rules
 1. One line is one `append`, a JSON array of its records: a crash leaves all of them or none.
-2. A last line without its newline is an append that never returned: it is ignored, and cut off at open.
-3. Any other line that is no array of objects is damage, and an error that names the line: to guess would
-   let the controller give out an epoch or a producer id twice.
+2. A last line without its newline is an append that never returned: it is cut off when the file is opened.
+3. Any other line that is no array of objects is an error that names the line: to guess could make the
+   controller assign an epoch or a producer id twice.
 4. A write or fsync that fails leaves the file in doubt: the controller must stop and read it again at its
    next start.
 """
@@ -22,7 +22,7 @@ class JournalError(Exception):
 
 
 class Journal:
-    """An open journal. `records` is what was in it when it was opened, oldest first."""
+    """An open journal. `records` are those that it had when it was opened, oldest first."""
 
     def __init__(self, path: Path, descriptor: int, records: tuple[Mapping[str, Any], ...],
                  torn_bytes: int) -> None:
@@ -34,7 +34,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path) -> "Journal":
-        """Opens or makes the file, for this process alone. Raises JournalError."""
+        """Open or create the file, and lock it for this process. Raises JournalError."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -46,7 +46,7 @@ class Journal:
             raise
 
     def append(self, records: Iterable[Mapping[str, object]]) -> None:
-        """Writes the records as one line; they are durable when it returns."""
+        """Write the records as one line; they are durable when it returns."""
         line = json.dumps(list(records), separators=(",", ":")).encode() + b"\n"
         if self._failed:
             raise JournalError(f"{self.path}: an earlier write failed, open it again")
@@ -60,32 +60,32 @@ class Journal:
             raise JournalError(f"cannot write to {self.path}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Gives the file back; safe to call twice."""
+        """Close the file; safe to call twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def _recover(path: Path, descriptor: int) -> tuple[tuple[Mapping[str, Any], ...], int]:
-    """The records of a file, after its torn last line was cut off, and how long that was."""
+    """Cut off a torn last line and read the records: (records, bytes cut off)."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         raise JournalError(f"{path} is in use by another process") from error
     content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
+    complete = content.rfind(b"\n") + 1
     records: list[Mapping[str, Any]] = []
-    for number, line in enumerate(content[:whole].splitlines(), start=1):
+    for number, line in enumerate(content[:complete].splitlines(), start=1):
         records.extend(_parse_line(path, number, line))
     try:
-        if whole < len(content):
-            os.ftruncate(descriptor, whole)
-        # Also what a killed process left in the page cache must be durable before anything rests on it.
+        if complete < len(content):
+            os.ftruncate(descriptor, complete)
+        # What a killed process left in the page cache must be durable, too, before anything rests on it.
         os.fsync(descriptor)
         _sync_directory(path.parent)
     except OSError as error:
         raise JournalError(f"cannot write to {path}: {error.strerror}") from error
-    return tuple(records), len(content) - whole
+    return tuple(records), len(content) - complete
 
 
 def _parse_line(path: Path, number: int, line: bytes) -> list[Mapping[str, Any]]:

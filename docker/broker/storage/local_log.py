@@ -6,8 +6,8 @@ Rules
 2. Only the last segment has bytes that are not durable: a roll flushes the segment it closes. So what a
    power cut leaves is always a prefix of the log.
 3. Offsets have no holes; a batch that does not begin at LEO is refused.
-4. Recovery (log_recovery.py) keeps every good batch up to the first bad one. It reads all segments after an
-   orderly stop too: that is quick, and a marker may be wrong.
+4. Recovery (log_recovery.py) keeps every good batch up to the first bad one. It reads all segments even
+   after a clean shutdown: that is quick, and a marker may be wrong.
 5. After a DiskError the log must not be used any more: open it again.
 """
 
@@ -37,18 +37,18 @@ DEFAULT_SEGMENT_BYTES = 1 << 30  # log.segment.bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredLog:
-    """What was found at open: all that a Replica begins with but the checkpointed HW, which the replica
-    manager adds."""
+    """What the log held when it was opened: all that a Replica begins with except the checkpointed HW, which
+    the replica manager adds."""
 
     log_start: int
     leo: int
     batches: tuple[Batch, ...]  # frames in order, data empty
     epochs: Epochs  # leader-epoch-checkpoint, mended: nothing beyond LEO, nothing that the batches contradict
-    cut: str | None  # what was thrown away and why, for people to read; None: nothing
+    cut: str | None  # what was cut off and why, for people to read; None: nothing
 
 
 class LocalLog:
-    """An open log. Made by `open`; one at a time for a directory."""
+    """An open log. Use `open`; a directory may have only one at a time."""
 
     def __init__(self, files: LogDirectory, folder: str, *, segment_bytes: int, flush_messages: int | None,
                  rules: Rules) -> None:
@@ -65,10 +65,10 @@ class LocalLog:
     def open(cls, files: LogDirectory, topic: str, partition: int, *, topic_id: str,
              segment_bytes: int = DEFAULT_SEGMENT_BYTES, flush_messages: int | None = None,
              rules: Rules = DEFAULT_RULES) -> "LocalLog":
-        """Makes the directory (with partition.metadata; topic_id is hex), or recovers what is there.
+        """Create the directory (with partition.metadata; topic_id is hex), or recover the existing log.
 
-        Cuts at the first bad or torn batch, drops the segments behind it, and writes
-        leader-epoch-checkpoint anew where it does not fit what is left; by rules that keep no epochs it
+        Recovery cuts at the first bad or torn batch, drops the segments after it, and rewrites
+        leader-epoch-checkpoint where it does not fit what is left; by rules that keep no epochs it
         neither reads nor writes that file. Raises DiskError, and CheckpointError for a
         damaged checkpoint or another topic's id.
         """
@@ -97,16 +97,15 @@ class LocalLog:
 
     @property
     def recovery_point(self) -> int:
-        """The recovery point: all below is known to be durable."""
+        """The offset below which every record is known to be durable."""
         return self._recovery_point
 
     def append(self, batches: Sequence[Batch]) -> None:
-        """Writes the batches (each stamped with its offset and epoch) at the end; flushes if flush.messages
+        """Write the batches (each stamped with its offset and epoch) at the end; flush if flush.messages
         says so.
 
-        Raises ValueError, with nothing written, when they do not follow on LEO and one another. DiskError
-        when the disk refuses: whole batches that went into a segment before are there, and of the rest
-        nothing.
+        Raises ValueError, with nothing written, when they do not continue the log. DiskError when the disk
+        refuses: complete batches that were written to an earlier segment are there, and nothing of the rest.
         """
         expected = self.leo
         for batch in batches:
@@ -128,20 +127,21 @@ class LocalLog:
             self.flush()
 
     def truncate(self, to: int) -> None:
-        """LEO becomes `to`, a batch boundary not below log_start (else ValueError); nothing happens at or
-        above LEO."""
+        """Truncate to LEO `to`, a batch boundary not below log_start (else ValueError); do nothing at or
+        above
+        the LEO."""
         if to >= self.leo:
             return
         if to < self.log_start:
             raise ValueError(f"{self.folder}: cannot truncate to {to}, the log begins at {self.log_start}")
-        segment = self._segment_of(to)
+        segment = self._find_segment(to)
         position = segment.position_of(to)
         if position is None:
             raise ValueError(f"{self.folder}: cannot truncate to {to}, which lies inside a batch")
         self._truncate_segment(segment, to, position)
 
     def reset(self, start: int) -> None:
-        """Throws all away; an empty log from offset `start`. (Killed half-way it leaves a shorter or empty
+        """Delete every record and begin an empty log at `start`. (A kill on the way leaves a shorter or empty
         log.)"""
         self._delete_segments(self._segments)
         self._segments = []
@@ -149,9 +149,10 @@ class LocalLog:
         self._recovery_point = start
 
     def read(self, start: int, end: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds `start`, none with an offset at or above `end`, of at most
-        max_bytes but at least one. From one segment only: there may be more to read behind. b"" for start
-        >= end.
+        """Read complete batches from the one that contains `start`, none with an offset at or above `end`,
+        of at
+        most max_bytes but at least one. It reads one segment only: there may be more after it. b"" for
+        start >= end.
 
         Raises ValueError when `start` is not in the log.
         """
@@ -160,7 +161,7 @@ class LocalLog:
             return b""
         if start < self.log_start:
             raise ValueError(f"{self.folder}: offset {start} is below the log's start {self.log_start}")
-        segment = self._segment_of(start)
+        segment = self._find_segment(start)
         begin, stop = segment.batch_range(start, end, max_bytes)
         try:
             data = os.pread(segment.descriptor, stop - begin, begin)
@@ -171,31 +172,31 @@ class LocalLog:
         return data
 
     def batches(self) -> Iterator[tuple[mmap.mmap, int, int]]:
-        """The bytes of a segment, and where in them a batch begins and ends: of every batch, in order. The
-        bytes are there until the next is asked for."""
+        """Yield (the bytes of a segment, begin, end) for every batch in order. The bytes are valid until the
+        next one is requested."""
         for segment in list(self._segments):
             if segment.size:
                 with mmap.mmap(segment.descriptor, segment.size, prot=mmap.PROT_READ) as data:
                     yield from ((data, *span) for span in pairwise((*segment.positions, segment.size)))
 
     def flush(self) -> None:
-        """Everything is durable when this returns."""
+        """Make every record durable."""
         if self._recovery_point < self.leo:
             active = self._segments[-1]
             self._files.sync(active.name, active.descriptor, active.size)
             self._recovery_point = self.leo
 
     def save_epochs(self, entries: Iterable[tuple[int, int]]) -> None:
-        """leader-epoch-checkpoint with these (epoch, start offset), durable when this returns."""
+        """Write leader-epoch-checkpoint with these (epoch, start offset), durable when this returns."""
         write_epoch_checkpoint(self._files, f"{self.folder}/{EPOCHS}", entries)
 
     def configure(self, *, segment_bytes: int, flush_messages: int | None) -> None:
-        """The topic's configs have changed: for what is appended from now on."""
+        """Use the topic's new configs for later appends."""
         self._segment_bytes, self.flush_messages = segment_bytes, flush_messages
 
     def delete(self) -> None:
-        """Takes the directory away, newest segment first, what names the topic last. Descriptors stay open
-        until `close`: a reader goes on reading what there was."""
+        """Delete the directory, newest segment first, partition.metadata last. Descriptors stay open until
+        `close`, so that a reader can finish."""
         newest_first = [segment.name for segment in reversed(self._segments)]
         self._files.remove(newest_first)
         others = sorted(
@@ -205,7 +206,7 @@ class LocalLog:
         self._files.remove_folder(self.folder)
 
     def close(self) -> None:
-        """Gives the files back and flushes nothing; safe to call twice."""
+        """Close the files without a flush; safe to call twice."""
         for segment in self._segments:
             if segment.descriptor >= 0:
                 os.close(segment.descriptor)
@@ -229,11 +230,11 @@ class LocalLog:
         self._segments.append(segment)
         return segment
 
-    def _segment_of(self, offset: int) -> LogSegment:
+    def _find_segment(self, offset: int) -> LogSegment:
         return self._segments[bisect_right(self._segments, offset, key=_base_offset) - 1]
 
     def _delete_segments(self, segments: Sequence[LogSegment]) -> None:
-        """The newest go first, so that what is left at any instant is a prefix of the log."""
+        """Delete the newest first, so that what is left at any instant is a prefix of the log."""
         newest_first = list(reversed(segments))
         self._files.remove(segment.name for segment in newest_first)
         for segment in newest_first:
@@ -241,10 +242,10 @@ class LocalLog:
             segment.descriptor = -1
 
     def _truncate_segment(self, segment: LogSegment, to: int, position: int) -> None:
-        behind = self._segments[self._segments.index(segment) + 1:]
-        if behind:
-            self._delete_segments(behind)
-            del self._segments[-len(behind):]
+        later = self._segments[self._segments.index(segment) + 1:]
+        if later:
+            self._delete_segments(later)
+            del self._segments[-len(later):]
         self._files.truncate(segment.name, segment.descriptor, position)
         segment.truncate_to(to, position)
         self._recovery_point = min(self._recovery_point, to)
@@ -267,7 +268,7 @@ class LocalLog:
                                       epochs=epochs, cut=cut)
 
     def _scan_segments(self, batches: list[Batch]) -> str | None:
-        """Opens the segments up to the first bad batch; returns what was cut away, if anything was."""
+        """Open the segments up to the first bad batch; returns a description of what was cut off, if any."""
         names = [
             name for name in self._files.list_folder(self.folder) if segment_base_offset(name) is not None
         ]

@@ -1,7 +1,7 @@
-"""Does every write to a log directory, and notes after each what a power cut would leave of it.
+"""Makes every write to a log directory, and notes after each what a power cut would leave of it.
 
-What a power cut is taken to do (the model; durability_side_file.py keeps the account)
-- Bytes appended are lost back to the last fsync of their file. What fsync returned for is never lost.
+The model of a power cut (durability_side_file.py stores the notes)
+- Appended bytes are lost back to the last fsync of their file. Bytes that were fsynced are never lost.
 - A new file is durable, and empty, when `create` returns: it fsyncs the directory. So is a new directory.
 - A truncation below the durable length is fsynced before `truncate` returns (Kafka leaves that to the
   system): cut-off bytes never come back, so that no later epoch is written over a tail that could. Above
@@ -15,8 +15,8 @@ What a power cut is taken to do (the model; durability_side_file.py keeps the ac
   case), bytes that the system wrote back of its own accord (a real power cut may keep more, never less), a
   disk that lies.
 
-Order that keeps the account honest against SIGKILL between an act and its note: what shrinks is noted
-before it is done, what grows is noted after. So the account never claims more than is true.
+A SIGKILL may come between a write and its note. So an operation that shrinks a file is noted before it is
+done, and one that extends it after: the notes never claim more than is true.
 """
 
 import contextlib
@@ -33,8 +33,9 @@ _TMP = ".tmp"
 
 
 class DiskError(Exception):
-    """The disk refused: which file, what was tried, the system's word. After it the process must stop: what
-    the page cache holds is in doubt (a failed fsync does not fail twice), what is durable is not."""
+    """The disk refused; the text says which file, what was tried, and the system's error. The process must
+    stop
+    then: the page cache is in doubt (a failed fsync does not fail twice), what is durable is not."""
 
 
 class LogDirectory:
@@ -47,9 +48,9 @@ class LogDirectory:
 
     @classmethod
     def open(cls, log_dir: Path, durable_path: Path | None) -> "LogDirectory":
-        """Makes the directory where missing, locks it, opens or makes the side file (None: no account is
-        kept) and brings it in line with what is there. Raises DiskError, which names the folder if another
-        process has it."""
+        """Create the directory where it is missing, lock it, open or create the side file (None: nothing is
+        noted) and fit its notes to the existing files. Raises DiskError, which names the folder if another
+        process has locked it."""
         with _raising_disk_error("open", log_dir):
             log_dir.mkdir(parents=True, exist_ok=True)
             lock = os.open(log_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -81,13 +82,13 @@ class LogDirectory:
             return []
 
     def make_folder(self, name: str) -> None:
-        """A folder, durable when this returns; nothing happens when it is there."""
+        """Create a folder, durable when this returns; do nothing when it exists."""
         with _raising_disk_error("make", self.path(name)):
             self.path(name).mkdir(exist_ok=True)
             _sync_folder(self.root)
 
     def create(self, name: str) -> int:
-        """A new empty file, durable as such; returns its descriptor."""
+        """Create an empty file, durable when this returns; returns its descriptor."""
         path = self.path(name)
         with _raising_disk_error("create", path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -96,22 +97,22 @@ class LogDirectory:
         return descriptor
 
     def open_file(self, name: str) -> int:
-        """A file that is there already, for reading and writing; returns its descriptor."""
+        """Open an existing file for reading and writing; returns its descriptor."""
         path = self.path(name)
         with _raising_disk_error("open", path):
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             if self._durable is not None and self._durable.get(name) is None:
-                _sync_folder(path.parent)  # its maker was killed before it could note it
+                _sync_folder(path.parent)  # the process that created it was killed before it could note it
                 self._note_durable_length(name, 0)
         return descriptor
 
     def durable_length(self, name: str) -> int:
-        """How many bytes of the file are durable as far as is known; 0 without a side file."""
+        """How many bytes of the file are known to be durable; 0 without a side file."""
         note = None if self._durable is None else self._durable.get(name)
         return 0 if note is None else note.length
 
     def write(self, name: str, descriptor: int, data: bytes, at: int) -> None:
-        """Writes all of `data` at the file's end, which is `at`; on DiskError the file ends at `at` again."""
+        """Write all of `data` at the file's end, which is `at`; on DiskError the file ends at `at` again."""
         try:
             written = os.pwrite(descriptor, data, at)
             while written < len(data):
@@ -122,13 +123,13 @@ class LogDirectory:
             raise _disk_error("write to", self.path(name), error) from error
 
     def sync(self, name: str, descriptor: int, length: int) -> None:
-        """fdatasync: the file's `length` bytes are durable."""
+        """fdatasync the file, and note that its `length` bytes are durable."""
         with _raising_disk_error("fsync", self.path(name)):
             os.fdatasync(descriptor)
         self._note_durable_length(name, length)
 
     def truncate(self, name: str, descriptor: int, to: int) -> None:
-        """The file ends at `to`, which is not behind its end; durable, where it takes away what was."""
+        """Cut the file at `to`, which is not after its end; durable, where it cuts durable bytes."""
         was_durable = self._durable is None or to < self.durable_length(name)
         if was_durable:
             self._note_durable_length(name, to)
@@ -138,7 +139,7 @@ class LogDirectory:
                 os.fdatasync(descriptor)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Unlinks in the order given; durable when this returns. Names that are not there do not matter."""
+        """Unlink in the order given; durable when this returns. Missing names do not matter."""
         folders = set()
         for name in names:
             path = self.path(name)
@@ -152,14 +153,13 @@ class LogDirectory:
                 _sync_folder(folder)
 
     def remove_folder(self, name: str) -> None:
-        """An empty folder goes; durable when this returns. One that is not there does not matter."""
+        """Remove an empty folder; durable when this returns. A missing one does not matter."""
         with _raising_disk_error("remove", self.path(name)), contextlib.suppress(FileNotFoundError):
             self.path(name).rmdir()
             _sync_folder(self.root)
 
     def replace(self, name: str, data: bytes, *, sync: bool = True) -> None:
-        """Puts a file with this content in the name's place, whole or not at all; durable, unless sync is
-        False."""
+        """Replace the file by one with this content, atomically; durable, unless sync is False."""
         path = self.path(name)
         fresh = path.with_name(path.name + _TMP)
         with _raising_disk_error("write", path):
@@ -181,7 +181,7 @@ class LogDirectory:
                     kept.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Gives the directory back; safe to call twice."""
+        """Unlock the directory and close the side file; safe to call twice."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -194,7 +194,7 @@ class LogDirectory:
                 self._durable.note(name, length)
 
     def _keep_durable_copy(self, name: str, path: Path) -> Path | None:
-        """Sees to it that the durable copy outlives the rename; returns where it is kept."""
+        """Keep the durable copy of a file that is about to be replaced; returns the kept copy's path."""
         durable = self._durable
         note = None if durable is None else durable.get(name)
         if durable is None or note is None:
@@ -208,8 +208,9 @@ class LogDirectory:
         return kept
 
     def _remove_unneeded_copies(self) -> None:
-        """Takes away kept copies nobody needs: a killed process had no time to. (What it left of a file
-        without its name is written over by the next of that name.)"""
+        """Delete kept copies that no note names: a killed process may have left them. (A temporary file
+        that it
+        left is overwritten by the next one of that name.)"""
         durable = self._durable
         if durable is not None and durable.kept_folder.is_dir():
             notes = (durable.get(name) for name in durable.names())
@@ -219,39 +220,39 @@ class LogDirectory:
                     path.unlink()
 
     def _adopt_existing_files(self) -> None:
-        """A new account: makes true, and notes, that everything is durable. An old one: drops what is no
-        more."""
+        """Fit the notes to the files. In a new side file: make every file durable and note it. In an old one:
+        drop the notes of files that are gone."""
         durable = self._durable
         if durable is None:
             return
-        there = {path.relative_to(self.root).as_posix(): path
+        existing = {path.relative_to(self.root).as_posix(): path
                  for path in self.root.rglob("*")
                  if path.is_file() and path.name != LOCK and path.suffix != _TMP}
         for name in durable.names():
             note = durable.get(name)
-            if note is not None and not note.kept and name not in there:
+            if note is not None and not note.kept and name not in existing:
                 durable.remove_note(name)
         if durable.is_adopting:
-            for name, path in sorted(there.items()):
+            for name, path in sorted(existing.items()):
                 durable.note(name, _sync_file(path))
-            for folder in sorted({path.parent for path in there.values()} | {self.root}):
+            for folder in sorted({path.parent for path in existing.values()} | {self.root}):
                 _sync_folder(folder)
             durable.finish_adopting()
 
 
 @contextlib.contextmanager
-def _raising_disk_error(what: str, path: Path) -> Iterator[None]:
+def _raising_disk_error(action: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _disk_error(what, path, error) from error
+        raise _disk_error(action, path, error) from error
 
 
-def _disk_error(what: str, path: Path, error: OSError) -> DiskError:
+def _disk_error(action: str, path: Path, error: OSError) -> DiskError:
     why = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         why = f"no room ({why})"
-    return DiskError(f"cannot {what} {path}: {why}")
+    return DiskError(f"cannot {action} {path}: {why}")
 
 
 def _sync_folder(folder: Path) -> None:
@@ -259,7 +260,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _sync_file(path: Path, flags: int = os.O_RDONLY) -> int:
-    """fsync by name; returns the size."""
+    """fsync a file by its path; returns its size."""
     descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -269,7 +270,7 @@ def _sync_file(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    """A second name where the file system can, else a copy (the side file may lie on another one)."""
+    """Link the file where the file system can, else copy it (the side file may be on another one)."""
     try:
         os.link(source, target)
     except OSError as error:

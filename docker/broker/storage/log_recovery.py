@@ -1,9 +1,9 @@
-"""Decides what a log still holds after a crash: where it must be truncated, and which epochs it holds.
+"""Recovers a log after a crash: finds where it must be truncated, and which leader epochs it contains.
 
 Rules
 1. A scan keeps every batch up to the first that is torn, fails its CRC, or does not begin where the one
    before ended (base offset lies outside the CRC, so only this shows it damaged). Leader epochs lie outside
-   it too, but a fall is no reason to cut: before KIP-101 logs had such falls rightly.
+   it too, but an epoch that falls is no reason to cut: before KIP-101 correct logs had such epochs.
 2. Batches are the authority on epochs, leader-epoch-checkpoint is not: it is fsynced when an epoch begins,
    while the records of that epoch may be lost, or come back, in a power cut.
 """
@@ -17,7 +17,7 @@ from floodmark.broker.protocol.messages import Batch
 from floodmark.broker.protocol.rules import KIP_320, Rules
 from floodmark.broker.wire.record_batch import CorruptBatch, batch_end, read_frame, read_unverified_frame
 
-DEFAULT_RULES = KIP_320  # of a log that is opened without naming its rules
+DEFAULT_RULES = KIP_320  # for a log that is opened without naming its rules
 
 Epochs = tuple[tuple[int, int], ...]  # (epoch, start offset), both ascending
 
@@ -32,12 +32,12 @@ class ScannedSegment:
 
     @property
     def end(self) -> int:
-        """The byte behind the last good batch."""
+        """The position after the last good batch."""
         return self.ends[-1] if self.ends else 0
 
 
 def scan_segment(descriptor: int, size: int, expected: int, rules: Rules = DEFAULT_RULES) -> ScannedSegment:
-    """Reads a segment's first `size` bytes, whose first batch must begin at offset `expected`."""
+    """Scan a segment's first `size` bytes, whose first batch must begin at offset `expected`."""
     batches: list[Batch] = []
     ends: list[int] = []
     if size == 0:
@@ -69,5 +69,5 @@ def scan_segment(descriptor: int, size: int, expected: int, rules: Rules = DEFAU
 
 
 def mend_epochs(found: Iterable[tuple[int, int]], batches: Iterable[Batch], leo: int) -> Epochs:
-    """The leader-epoch cache that fits the batches, where `found` is what leader-epoch-checkpoint held."""
+    """Fit the entries of leader-epoch-checkpoint (`found`) to the batches."""
     return tuple(rebuild_cache(((batch.epoch, batch.base_offset) for batch in batches), found, leo).entries)

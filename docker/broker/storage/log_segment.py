@@ -1,7 +1,8 @@
 """Describes one segment: a `%020d.log` file and, in memory, where each of its batches begins.
 
-Kafka's `.index` and `.timeindex` are not written: positions are found anew at open, which reads every batch
-anyway, and take 8 bytes a batch in memory (offset and position relative to the segment, 32 bits each, as in
+Kafka's `.index` and `.timeindex` are not written: positions are computed when the log is opened, which reads
+every batch anyway, and take 8 bytes a batch in memory (offset and position relative to the segment, 32
+bits each, as in
 Kafka's index). Kafka rebuilds missing index files when it opens such a directory.
 """
 
@@ -18,12 +19,12 @@ def segment_name(folder: str, base: int) -> str:
 
 
 def segment_base_offset(file_name: str) -> int | None:
-    """The base offset in a segment's file name (without folder); None if it is no segment's."""
+    """The base offset in a segment's file name (without folder); None if it names no segment."""
     stem = file_name.removesuffix(SUFFIX)
     return int(stem) if len(stem) == 20 and file_name.endswith(SUFFIX) and stem.isdecimal() else None
 
 
-def _relative() -> "array[int]":
+def _new_column() -> "array[int]":
     return array("I")
 
 
@@ -40,23 +41,23 @@ class LogSegment:
     descriptor: int
     leo: int
     size: int = 0
-    offsets: "array[int]" = field(default_factory=_relative)
-    positions: "array[int]" = field(default_factory=_relative)
+    offsets: "array[int]" = field(default_factory=_new_column)
+    positions: "array[int]" = field(default_factory=_new_column)
 
     def add_batch(self, base_offset: int, last_offset: int, length: int) -> None:
-        """A batch of `length` bytes has been written at `size`."""
+        """Note that a batch of `length` bytes was written at `size`."""
         self.offsets.append(base_offset - self.base)
         self.positions.append(self.size)
         self.leo = last_offset + 1
         self.size += length
 
     def has_room_for(self, last_offset: int, size: int, length: int, segment_bytes: int) -> bool:
-        """Whether a batch of `length` bytes may go in where `size` bytes will be: by segment_bytes (the first
-        always may) and by 32-bit relative offsets."""
+        """Whether a batch of `length` bytes fits after `size` bytes: by segment_bytes (the first batch always
+        fits) and by 32-bit relative offsets."""
         return size == 0 or (size + length <= segment_bytes and last_offset - self.base <= _MAX_RELATIVE)
 
     def position_of(self, offset: int) -> int | None:
-        """The byte where `offset` begins a batch, or the end for leo; None when it lies inside a batch."""
+        """The position of the batch that begins at `offset`, or the end for leo; None inside a batch."""
         if offset == self.leo:
             return self.size
         relative = offset - self.base
@@ -64,14 +65,14 @@ class LogSegment:
         return self.positions[at] if at < len(self.offsets) and self.offsets[at] == relative else None
 
     def offset_at(self, position: int) -> int:
-        """The offset up to which the first `position` bytes hold whole batches."""
+        """The offset up to which the first `position` bytes contain complete batches."""
         if position >= self.size:
             return self.leo
         at = bisect_right(self.positions, position) - 1
         return self.base + self.offsets[at] if at >= 0 else self.base
 
     def truncate_to(self, to: int, position: int) -> None:
-        """Everything from offset `to`, which is at byte `position`, is gone."""
+        """Note that the segment was cut at offset `to`, which is at byte `position`."""
         keep = bisect_left(self.positions, position)
         del self.offsets[keep:], self.positions[keep:]
         self.leo, self.size = to, position

@@ -1,9 +1,9 @@
-"""Finds offsets by timestamp: the first record not older than a time, and the record with the greatest.
+"""Finds offsets by timestamp: the first record not older than a time, or the one with the greatest timestamp.
 
 Rules
 1. Batch headers are read in order, without an index: the oldest batch that reaches the time is the one.
 2. Inside it the record itself is found where the batch is not compressed, or by gzip, which Python can read.
-   In any other batch its first record stands for all (for the youngest: its last), so that a reader who asks
+   In any other batch its first record is returned (for MAX_TIMESTAMP: its last), so that a reader who asks
    for a time may begin some records early, never late.
 """
 
@@ -14,7 +14,7 @@ from struct import Struct
 from floodmark.broker.storage.local_log import LocalLog
 from floodmark.broker.wire.record_batch import HEADER_BYTES
 
-EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP = -2, -1, -3  # ListOffsets' timestamps that are none
+EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP = -2, -1, -3  # ListOffsets' special timestamps
 _HEAD = Struct(">q4xi5xhiqq")  # base offset, epoch, attributes, last offset delta, base and max timestamp
 _CODEC, _GZIP, _APPEND_TIME = 0x07, 1, 0x08
 _GZIP_WINDOW = 31
@@ -24,7 +24,7 @@ _NO_TIME = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampAndOffset:
-    """A record: where it is, its timestamp (ms) and the epoch of its leader."""
+    """A record's offset, timestamp (ms) and leader epoch."""
 
     offset: int
     timestamp: int
@@ -49,7 +49,7 @@ def find_offset(log: LocalLog, timestamp: int, end: int) -> TimestampAndOffset |
 
 
 def _search_batch(batch: bytes, timestamp: int) -> TimestampAndOffset:
-    """The record in a batch of which one is as young as that."""
+    """Find the record in a batch that has one with at least this timestamp."""
     base, epoch, attributes, _, base_time, max_time = _HEAD.unpack_from(batch)
     if attributes & _APPEND_TIME:
         return TimestampAndOffset(offset=base, timestamp=max_time, epoch=epoch)
@@ -65,7 +65,7 @@ def _search_batch(batch: bytes, timestamp: int) -> TimestampAndOffset:
                 return TimestampAndOffset(offset=base + delta, timestamp=base_time + time_delta, epoch=epoch)
             at += size
     except (IndexError, zlib.error):
-        pass  # what a producer wrote is no records: nobody here has ever looked at them
+        pass  # the producer wrote no valid records: the broker never decodes them
     return first
 
 
@@ -78,7 +78,7 @@ def _decompress_records(batch: bytes, codec: int) -> bytes | None:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint and where it ends."""
+    """A zigzag varint and the position after it."""
     value = shift = 0
     while True:
         byte = data[at]

@@ -1,6 +1,6 @@
-"""Kafka's API keys by Kafka's names: the numbers by which a request header says what is asked.
+"""Kafka's API keys by Kafka's names: the numbers in a request header.
 
-LEADER_AND_ISR has Kafka's key and a version and body of our own (broker.wire.leader_and_isr_codec).
+LEADER_AND_ISR has Kafka's key, and a version and a body of our own (broker.wire.leader_and_isr_codec).
 """
 
 PRODUCE = 0

@@ -1,13 +1,13 @@
-"""Reads and writes Kafka's requests and responses: frames, headers, and every message by kio.
+"""Encodes and decodes Kafka's requests and responses: frames and headers here, message bodies by kio.
 
 Rules
-1. What cannot be read raises WireError, whatever was raised inside: the server closes that connection,
-   and nothing else happens.
+1. Bytes that cannot be read raise WireError, whatever kio raised: the server closes that connection, and
+   nothing else happens.
 2. Every frame is walked before kio reads it (broker.wire.frame_validation): its native parser aborts the
    process on some garbage.
 3. `make` drops a field that a version lacks, so that one handler serves all versions of its API.
-4. As in Kafka, unknown tagged fields are skipped, in headers and in bodies (KIP-482), and so
-   are bytes behind the last field.
+4. As in Kafka, unknown tagged fields are skipped, in headers and in bodies (KIP-482), and so are bytes
+   after the last field.
 """
 
 import datetime
@@ -33,12 +33,12 @@ _SIZE_AND_CORRELATION = struct.Struct(">ii")
 
 
 class WireError(Exception):
-    """Bytes that no request or answer can be read from."""
+    """The bytes are no request or response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHeader:
-    """The fixed part of a request header, and where what follows it begins."""
+    """The fixed part of a request header, and the position after it."""
 
     key: int
     version: int
@@ -48,7 +48,8 @@ class RequestHeader:
 
 
 def read_request_header(frame: bytes) -> RequestHeader:
-    """The header v1 of a request frame (without its size). A header v2 adds only tags: `skip_tags`."""
+    """The header v1 of a request frame (without its size). A header v2 adds only tagged fields:
+    `skip_tagged_fields`."""
     try:
         key, version, correlation, length = _HEAD.unpack_from(frame, 0)
         end = _HEAD.size + max(length, 0)
@@ -61,7 +62,7 @@ def read_request_header(frame: bytes) -> RequestHeader:
 
 
 def read_varint(frame: bytes, at: int) -> tuple[int, int]:
-    """An unsigned varint and where it ends."""
+    """An unsigned varint and the position after it."""
     value = 0
     for shift in range(0, 35, 7):
         if at >= len(frame):
@@ -75,7 +76,7 @@ def read_varint(frame: bytes, at: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(frame: bytes, at: int) -> int:
-    """Where a section of tagged fields ends."""
+    """The position after a section of tagged fields."""
     count, at = read_varint(frame, at)
     for _ in range(count):
         _, at = read_varint(frame, at)
@@ -87,34 +88,34 @@ def skip_tagged_fields(frame: bytes, at: int) -> int:
 
 
 @cache
-def _request_reader(key: int, version: int) -> tuple[Any, Reader, bool]:
+def _find_request_reader(key: int, version: int) -> tuple[Any, Reader, bool]:
     schema = load_request_schema(key, version)
     return schema, entity_reader(schema), schema.__header_schema__.__version__ >= 2
 
 
 @cache
-def _response_reader(key: int, version: int) -> tuple[Any, Reader, bool]:
+def _find_response_reader(key: int, version: int) -> tuple[Any, Reader, bool]:
     schema = load_response_schema(key, version)
     return schema, entity_reader(schema), schema.__header_schema__.__version__ >= 1
 
 
 def read_request(frame: bytes, head: RequestHeader) -> Any:
     """The body of a request of a version that is served: kio's value for it."""
-    schema, reader, tagged = _request_reader(head.key, head.version)
+    schema, reader, tagged = _find_request_reader(head.key, head.version)
     at = skip_tagged_fields(frame, head.body_at) if tagged else head.body_at
-    return _read(schema, reader, frame, at)
+    return _decode(schema, reader, frame, at)
 
 
 def read_response(frame: bytes, key: int, version: int, correlation: int) -> Any:
-    """The body of an answer to the request of that correlation id."""
-    schema, reader, tagged = _response_reader(key, version)
+    """The body of the response to the request with this correlation id."""
+    schema, reader, tagged = _find_response_reader(key, version)
     if len(frame) < 4 or _SIZE.unpack_from(frame)[0] != correlation:
         raise WireError("an answer to another request")
     at = skip_tagged_fields(frame, 4) if tagged else 4
-    return _read(schema, reader, frame, at)
+    return _decode(schema, reader, frame, at)
 
 
-def _read(schema: Any, reader: Reader, frame: bytes, at: int) -> Any:
+def _decode(schema: Any, reader: Reader, frame: bytes, at: int) -> Any:
     try:
         frame = make_readable(schema, frame, at)
     except InvalidFrame as error:
@@ -142,7 +143,7 @@ def make(cls: Any, **values: Any) -> Any:
 
 
 def convert_version(value: Any, cls: Any) -> Any:
-    """The same message in another version: fields by their names, at every depth."""
+    """Copy a message into another version of it: fields by their names, at every depth."""
     return cls(
         **{
             field.name: _convert_value(getattr(value, field.name), field.type)
@@ -160,7 +161,7 @@ def _convert_value(value: Any, kind: Any) -> Any:
 
 @cache
 def _nested_class(kind: Any) -> Any:
-    """The class of a nested message in a field's type, which may be optional, or several of them."""
+    """The class of the nested message in a field's type, which may be optional or an array."""
     return kind if is_dataclass(kind) else next(filter(None, map(_nested_class, get_args(kind))), None)
 
 
@@ -186,7 +187,7 @@ def request_parts(key: int, version: int) -> tuple[Any, NestedClasses]:
 
 @cache
 def response_parts(key: int, version: int) -> tuple[Any, NestedClasses]:
-    """An answer's class and its nested classes."""
+    """A response's class and its nested classes."""
     schema = load_response_schema(key, version)
     return schema, NestedClasses(schema.__module__)
 
@@ -194,15 +195,15 @@ def response_parts(key: int, version: int) -> tuple[Any, NestedClasses]:
 _WRITERS: dict[Any, tuple[Callable[[Any, Any], None], int]] = {}
 
 
-def _writer(cls: Any) -> tuple[Callable[[Any, Any], None], int]:
+def _find_writer(cls: Any) -> tuple[Callable[[Any, Any], None], int]:
     if cls not in _WRITERS:
         _WRITERS[cls] = entity_writer(cls), int(cls.__header_schema__.__version__)
     return _WRITERS[cls]
 
 
 def write_request(key: int, version: int, correlation: int, client: str, body: Any) -> bytes:
-    """A whole frame, its size first."""
-    writer, header_version = _writer(type(body))
+    """Encode a request: the whole frame, its size first."""
+    writer, header_version = _find_writer(type(body))
     buffer = io.BytesIO()
     writer(buffer, body)
     return frame_request(key, version, correlation, client, buffer.getvalue(), tagged=header_version >= 2)
@@ -211,28 +212,28 @@ def write_request(key: int, version: int, correlation: int, client: str, body: A
 def frame_request(
     key: int, version: int, correlation: int, client: str, body: bytes, *, tagged: bool
 ) -> bytes:
-    """A whole frame round a body that is already bytes."""
+    """Build the frame of a request whose body is already bytes."""
     name = client.encode()
     head = _HEAD.pack(key, version, correlation, len(name)) + name + (b"\0" if tagged else b"")
     return b"".join((_SIZE.pack(len(head) + len(body)), head, body))
 
 
 def write_response(correlation: int, body: Any) -> bytes:
-    """A whole frame, its size first."""
-    writer, header_version = _writer(type(body))
+    """Encode a response: the whole frame, its size first."""
+    writer, header_version = _find_writer(type(body))
     buffer = io.BytesIO()
     writer(buffer, body)
     return frame_response(correlation, header_version >= 1, buffer.getvalue())
 
 
 def frame_response(correlation: int, tagged: bool, body: bytes) -> bytes:
-    """A whole frame round a body that is already bytes."""
+    """Build the frame of a response whose body is already bytes."""
     head = b"\0" if tagged else b""
     return b"".join((_SIZE_AND_CORRELATION.pack(4 + len(head) + len(body), correlation), head, body))
 
 
 def error_code(code: int) -> Any:
-    """kio's name for an error; one it does not know becomes UNKNOWN_SERVER_ERROR."""
+    """kio's value for an error code; UNKNOWN_SERVER_ERROR for one that kio does not know."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -240,5 +241,8 @@ def error_code(code: int) -> Any:
 
 
 def milliseconds(value: int) -> Any:
-    """A duration as kio keeps it."""
+    """A duration as kio represents it."""
     return datetime.timedelta(milliseconds=value)
+
+
+NO_THROTTLE_TIME = milliseconds(0)

@@ -1,13 +1,13 @@
 """Checks that every length and count of a message fits its frame, before kio reads it.
 
-kio's native parser sets memory aside for as many elements as an array's count announces, and aborts the whole
-process when that is more than there is: four bytes of garbage would end a broker. So each frame is walked
-first by what kio's own classes say of its fields.
+kio's native parser allocates memory for as many elements as an array's count says, and aborts the whole
+process when there is not so much memory: four bytes of garbage would end a broker. So each frame is walked
+first, by the fields of kio's own classes.
 
 Rules
 1. A walk reads lengths and counts only, and ends where the message ends. Bytes after it do not matter: Kafka
    ignores them too, and librdkafka sends some.
-2. What does not fit is a ShapeError; what fits is not yet valid, kio still decides that.
+2. What does not fit is an InvalidFrame; what fits is not yet valid, kio still decides that.
 3. Tagged fields that kio's class does not know are to be skipped (KIP-482), but kio raises on them: the walk
    notes each as an `Edit`, and kio reads a frame from which they are cut out.
 """
@@ -25,21 +25,21 @@ _SIZES = {
 }  # fmt: skip
 _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
 
-Edit = tuple[int, int, bytes]  # from, to: these bytes instead. In the order in which they are to be made
-# frame, where it begins, edits to add to -> where it ends; IndexError, struct.error beyond
+Edit = tuple[int, int, bytes]  # from, to, and the bytes to put there
+# (frame, start, edits to add to) -> end; raises IndexError or struct.error beyond the frame
 Walk = Callable[[bytes, int, list[Edit]], int]
 
 
 class InvalidFrame(ValueError):
-    """A length or a count that cannot be."""
+    """A length or a count does not fit the frame."""
 
 
 def make_readable(cls: Any, frame: bytes, at: int) -> bytes:
-    """The frame as kio can read a message of this class from it, which begins at `at`: itself, or without
-    the tagged fields that the class does not know. ShapeError if there is no such message."""
+    """Return a frame from which kio can read the message of this class at `at`: itself, or a copy without
+    the tagged fields that the class does not know. InvalidFrame if there is no such message."""
     edits: list[Edit] = []
     try:
-        end = _walk_of(cls)(frame, at, edits)
+        end = _build_walk(cls)(frame, at, edits)
     except (IndexError, struct.error) as error:
         raise InvalidFrame(f"the frame ends too early: {error}") from error
     if end > len(frame):
@@ -49,19 +49,19 @@ def make_readable(cls: Any, frame: bytes, at: int) -> bytes:
 
 def _apply_edits(frame: bytes, edits: list[Edit]) -> bytes:
     pieces, at = [], 0
-    for start, stop, instead in sorted(edits):  # no two overlap: a section's count, sizes and fields
-        pieces += [frame[at:start], instead]
+    for start, stop, replacement in sorted(edits):  # no two overlap: a section's count, sizes and fields
+        pieces += [frame[at:start], replacement]
         at = stop
     return b"".join((*pieces, frame[at:]))
 
 
 @cache
-def _walk_of(cls: Any) -> Walk:
+def _build_walk(cls: Any) -> Walk:
     flexible = bool(cls.__flexible__)
     steps: list[int | Walk] = []  # a number of bytes, or a walk
     tags: dict[int, Walk] = {}
     for field in fields(cls):
-        step = _step_of(field, flexible)
+        step = _build_step(field, flexible)
         if "tag" in field.metadata:
             tags[field.metadata["tag"]] = _join_walks([step])
         elif isinstance(step, int) and steps and isinstance(steps[-1], int):
@@ -69,12 +69,12 @@ def _walk_of(cls: Any) -> Walk:
         else:
             steps.append(step)
     if flexible:
-        steps.append(_walk_of_tagged_fields(tags))
+        steps.append(_build_tagged_fields_walk(tags))
     return _join_walks(steps)
 
 
 def _join_walks(steps: list[int | Walk]) -> Walk:
-    walks = [_skip(step) if isinstance(step, int) else step for step in steps]
+    walks = [_build_skip(step) if isinstance(step, int) else step for step in steps]
     if len(walks) == 1:
         return walks[0]
 
@@ -86,30 +86,30 @@ def _join_walks(steps: list[int | Walk]) -> Walk:
     return run
 
 
-def _skip(size: int) -> Walk:
+def _build_skip(size: int) -> Walk:
     return lambda frame, at, edits: at + size
 
 
-def _step_of(field: Field[Any], flexible: bool) -> int | Walk:
-    kind = _non_optional(field.type)
+def _build_step(field: Field[Any], flexible: bool) -> int | Walk:
+    kind = _strip_optional(field.type)
     array = get_origin(kind) is tuple
     if array:
-        kind = _non_optional(get_args(kind)[0])
+        kind = _strip_optional(get_args(kind)[0])
     if is_dataclass(kind):
         nested: Any = kind
-        one: int | Walk = _walk_of(nested)
+        element: int | Walk = _build_walk(nested)
     else:
         name = field.metadata["kafka_type"]
-        one = (
+        element = (
             _SIZES[name]
             if name in _SIZES
-            else _walk_of_bytes(wide=name in {"bytes", "records"}, flexible=flexible)
+            else _build_bytes_walk(wide=name in {"bytes", "records"}, flexible=flexible)
         )
-    return _walk_of_array(one, flexible) if array else one
+    return _build_array_walk(element, flexible) if array else element
 
 
-def _non_optional(kind: Any) -> Any:
-    """The type of an optional one."""
+def _strip_optional(kind: Any) -> Any:
+    """The type inside an optional type; any other type unchanged."""
     given = [each for each in get_args(kind) if each is not type(None)]
     return given[0] if type(None) in get_args(kind) else kind
 
@@ -129,8 +129,8 @@ def _read_varint(frame: bytes, at: int) -> tuple[int, int]:
     return value, at + 1
 
 
-def _walk_of_bytes(*, wide: bool, flexible: bool) -> Walk:
-    """A string or bytes: a length, and so many bytes."""
+def _build_bytes_walk(*, wide: bool, flexible: bool) -> Walk:
+    """Walk a string or bytes: a length, then that many bytes."""
     def compact(frame: bytes, at: int, edits: list[Edit]) -> int:
         length, at = _read_varint(frame, at)
         return at + length - 1 if length else at
@@ -146,8 +146,8 @@ def _walk_of_bytes(*, wide: bool, flexible: bool) -> Walk:
     return compact if flexible else plain
 
 
-def _walk_of_array(one: int | Walk, flexible: bool) -> Walk:
-    """A count, and so many elements, each of at least one byte."""
+def _build_array_walk(element: int | Walk, flexible: bool) -> Walk:
+    """Walk an array: a count, then that many elements, each of at least element byte."""
     def run(frame: bytes, at: int, edits: list[Edit]) -> int:
         if flexible:
             count, at = _read_varint(frame, at)
@@ -156,17 +156,17 @@ def _walk_of_array(one: int | Walk, flexible: bool) -> Walk:
             count, at = _I32.unpack_from(frame, at)[0], at + 4
         if count < -1 or count > len(frame) - at:
             raise InvalidFrame(f"an array of {count} elements in {len(frame) - at} bytes")
-        if isinstance(one, int):
-            return at + one * max(count, 0)
+        if isinstance(element, int):
+            return at + element * max(count, 0)
         for _ in range(count):
-            at = one(frame, at, edits)
+            at = element(frame, at, edits)
         return at
 
     return run
 
 
-def _walk_of_tagged_fields(tags: dict[int, Walk]) -> Walk:
-    """Tagged fields: known ones must be as long as they say, unknown ones are cut out."""
+def _build_tagged_fields_walk(tags: dict[int, Walk]) -> Walk:
+    """Walk tagged fields: known ones must have the length they state, unknown ones are cut out."""
     def run(frame: bytes, at: int, edits: list[Edit]) -> int:
         if frame[at] == 0:
             return at + 1
@@ -180,7 +180,7 @@ def _walk_of_tagged_fields(tags: dict[int, Walk]) -> Walk:
             if tag in tags:
                 before = len(edits)
                 if tags[tag](frame, at, edits) != at + size:
-                    raise InvalidFrame(f"tagged field {tag} is not of the {size} bytes that it says")
+                    raise InvalidFrame(f"tagged field {tag} does not have the {size} bytes that it states")
                 if len(edits) > before:  # something was cut out of it
                     edits.append((size_at, at, write_varint(size - _bytes_saved(edits[before:]))))
             else:
@@ -197,12 +197,12 @@ def _walk_of_tagged_fields(tags: dict[int, Walk]) -> Walk:
 
 
 def _bytes_saved(edits: list[Edit]) -> int:
-    """By how many bytes they make a frame shorter."""
-    return sum(stop - start - len(instead) for start, stop, instead in edits)
+    """By how many bytes the edits shorten a frame."""
+    return sum(stop - start - len(replacement) for start, stop, replacement in edits)
 
 
 def write_varint(value: int) -> bytes:
-    """An unsigned varint's bytes."""
+    """Encode an unsigned varint."""
     if value < 0x80:
         return bytes((value,))
     out = bytearray()

@@ -1,5 +1,7 @@
-"""Writes and reads the leader-and-isr message: the controller's metadata as JSON in one frame, for one
-incarnation of one broker."""
+"""Encodes and decodes the leader-and-isr message: the controller's metadata as JSON in one frame.
+
+Each message is for one incarnation of one broker.
+"""
 
 import json
 from typing import Any
@@ -10,7 +12,7 @@ from floodmark.broker.wire.codec import RequestHeader, WireError, frame_request,
 
 
 def write_leader_and_isr(correlation: int, broker: int, broker_epoch: int, metadata: Metadata) -> bytes:
-    """A whole frame: the metadata, for this incarnation of this broker."""
+    """Encode the metadata for this incarnation of this broker: the whole frame."""
     body = {
         "broker": broker,
         "broker_epoch": broker_epoch,
@@ -40,7 +42,7 @@ def _write_partition(each: PartitionInfo) -> dict[str, object]:
 
 
 def read_leader_and_isr(frame: bytes, head: RequestHeader) -> tuple[int, int, Metadata]:
-    """The broker and the broker epoch it is meant for, and the metadata. WireError if it is none."""
+    """(broker, broker epoch, metadata): whom the message is for, and its content. Raises WireError."""
     try:
         body: dict[str, Any] = json.loads(frame[head.body_at :])
         metadata = Metadata(
@@ -83,7 +85,7 @@ def write_leader_and_isr_response(correlation: int, error: int) -> bytes:
 
 
 def read_leader_and_isr_response(frame: bytes) -> int:
-    """The error of an answer's frame (without its size)."""
+    """The error code in a response's frame (without its size)."""
     try:
         return int(json.loads(frame[4:])["error"])
     except (ValueError, KeyError, TypeError) as error:

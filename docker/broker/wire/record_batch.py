@@ -2,7 +2,7 @@
 
 Rules
 1. Only the 61-byte frame is read; the records stay opaque, compressed or not, and are never decoded here.
-2. Every batch that comes in from outside has its CRC-32C verified. The CRC covers attributes to the end, so
+2. Every batch that comes from outside has its CRC-32C verified. The CRC covers attributes to the end, so
    base offset, length, leader epoch and magic are outside it: a leader rewrites offset and epoch without a
    new CRC.
 3. Followers get a leader's bytes: `stamp_batch` changes nothing but bytes 0-7 and 12-15.
@@ -33,7 +33,7 @@ _HEAD = Struct(">qii")
 
 
 class CorruptBatch(Exception):
-    """What lies at `position` is no whole, sound record batch v2; `why` says what is wrong with it."""
+    """The bytes at `position` are no complete, valid record batch v2; `why` says what is wrong with them."""
 
     def __init__(self, position: int, why: str) -> None:
         super().__init__(f"no valid record batch at byte {position}: {why}")
@@ -50,8 +50,9 @@ class BatchTooLarge(Exception):
         self.limit = limit
 
 
-def parse_batches(data: bytes | memoryview, *, max_batch_bytes: int | None = None,
-          partial_tail: bool = False) -> list[Batch]:
+def parse_batches(
+    data: bytes | memoryview, *, max_batch_bytes: int | None = None, partial_tail: bool = False
+) -> list[Batch]:
     """The batches of `data`, in order, each with its own bytes.
 
     Raises CorruptBatch with the byte position of the first that is bad, BatchTooLarge with its size. With
@@ -71,7 +72,7 @@ def parse_batches(data: bytes | memoryview, *, max_batch_bytes: int | None = Non
         if max_batch_bytes is not None and end - position > max_batch_bytes:
             raise BatchTooLarge(end - position, max_batch_bytes)
         body = data if position == 0 and end == size and type(data) is bytes else bytes(view[position:end])
-        batches.append(_frame(view, position, end, body))
+        batches.append(_parse_frame(view, position, end, body))
         position = end
     return batches
 
@@ -91,12 +92,12 @@ def batch_end(view: memoryview, position: int) -> int:
 
 def read_frame(view: memoryview, position: int, end: int) -> Batch:
     """The whole batch between `position` and `end`, verified, without its bytes. Raises CorruptBatch."""
-    return _frame(view, position, end, b"")
+    return _parse_frame(view, position, end, b"")
 
 
 def read_unverified_frame(view: memoryview, position: int) -> Batch:
-    """What the header of the batch at `position` says, whether it is true or not. CorruptBatch
-    where it cannot even be one."""
+    """Read the header of the batch at `position` without verifying it. CorruptBatch where there cannot
+    be a header."""
     if len(view) - position < HEADER_BYTES:
         raise CorruptBatch(position, f"torn: {len(view) - position} bytes")
     found = _FRAME.unpack_from(view, position)
@@ -107,7 +108,7 @@ def read_unverified_frame(view: memoryview, position: int) -> Batch:
                  producer_epoch=producer_epoch, base_sequence=sequence)
 
 
-def _frame(view: memoryview, position: int, end: int, body: bytes) -> Batch:
+def _parse_frame(view: memoryview, position: int, end: int, body: bytes) -> Batch:
     (base, _, epoch, magic, crc, delta,
      producer, producer_epoch, sequence, count) = _FRAME.unpack_from(view, position)
     if magic != MAGIC:
@@ -124,7 +125,7 @@ def _frame(view: memoryview, position: int, end: int, body: bytes) -> Batch:
 
 
 def stamp_batch(batch: Batch) -> bytes:
-    """The batch's bytes with its base offset and leader epoch written into the header; the CRC stays true."""
+    """The batch's bytes with its base offset and leader epoch in the header; the CRC stays valid."""
     data = batch.data
     base, length, epoch = _HEAD.unpack_from(data)
     if base == batch.base_offset and epoch == batch.epoch:

@@ -1,13 +1,14 @@
-"""Serves Fetch: asks one or several replicas, and answers at once or when there is enough to answer.
+"""Serves Fetch: asks the requested replicas, and responds at once or when there is enough to send.
 
 Rules
-1. A fetch is asked of all its partitions before it is looked at; then it is answered if it has its bytes, an
-   error, a diverging epoch, or no more time; otherwise it is parked in the purgatory.
-2. A fetch that wakes is asked again with `again` (nobody is credited twice, the HW is read afresh), once per
-   turn of the event loop: produces that arrive together go to a follower in one answer.
+1. All partitions of a fetch are asked first; then it is answered if it has its bytes, an error, a diverging
+   epoch, or no more time; otherwise it is parked in the purgatory.
+2. A fetch that wakes is tried again with `again` set (nobody is credited twice, the HW is read anew), once
+   per
+   turn of the event loop: produces that arrive together go to a follower in one response.
 3. A fetch whose client has left is removed.
-4. A partition that gives no answer (a failpoint holds it) is left out of the response; a fetch that gets no
-   answer at all waits on.
+4. A partition that gives no answer (a failpoint holds it) is left out of the response; a fetch without any
+   answer continues to wait.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from floodmark.broker.wire.fast_codec import FetchedPartition, write_fetch_respo
 class RequestedPartition:
     """One partition of a fetch; `hosted` is None where `error` says why it cannot be read here."""
 
-    topic: str  # as the answer names it: name or id
+    topic: str  # as in the response: name or id
     partition: int
     hosted: HostedPartition | None
     error: int
@@ -43,7 +44,7 @@ class RequestedPartition:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class DelayedFetch:
-    """A fetch that is not answered yet."""
+    """A fetch without a response yet."""
 
     fetch_requests: "FetchRequests"
     connection: Connection
@@ -55,7 +56,7 @@ class DelayedFetch:
     deadline_ms: int
     wanted: Sequence[RequestedPartition]
     answers: list[FetchAnswer | None] = field(default_factory=list)
-    heard: set[int] = field(default_factory=set)  # indexes of those that have spoken: credited, if at all
+    answered: set[int] = field(default_factory=set)  # indexes of partitions that have answered once
     outstanding: int = 0
 
     def read_partitions(self, *, again: bool) -> None:
@@ -78,22 +79,22 @@ class DelayedFetch:
                         offset=each.offset,
                         current_leader_epoch=each.current_leader_epoch,
                         last_fetched_epoch=each.last_fetched_epoch,
-                        again=again and index in self.heard,
+                        again=again and index in self.answered,
                     ),
                 )
 
     def complete(self, index: int, answer: Any) -> None:
-        """None: that partition gives no answer now."""
+        """Take a partition's answer; None if it gives none now."""
         self.answers[index] = answer
         if answer is not None:
-            self.heard.add(index)
+            self.answered.add(index)
         self.outstanding -= 1
         if not self.outstanding:
             self.fetch_requests.try_complete(self)
 
 
 class FetchRequests:
-    """All fetches of a broker: it answers and parks them, and wakes them when something moved."""
+    """All fetches of a broker: answers or parks them, and wakes them when a replica has moved."""
 
     def __init__(self) -> None:
         self.replica_manager: ReplicaManager  # set by the broker, which both belong to
@@ -105,14 +106,14 @@ class FetchRequests:
         fetch.read_partitions(again=False)
 
     def try_complete(self, fetch: DelayedFetch) -> None:
-        """Every partition has spoken: answer or park."""
+        """Respond or park, once every partition has answered."""
         try:
-            fetched, size, at_once = self._collect(fetch)
+            fetched, size, at_once = self._read_records(fetch)
         except Exception as error:
             halt_process("read-failed", error)
         missing = fetch.min_bytes - size
-        silent = bool(fetch.wanted) and not any(each is not None for each in fetched)
-        if not silent and (at_once or missing <= 0 or fetch.deadline_ms <= now_ms()):
+        unanswered = bool(fetch.wanted) and not any(each is not None for each in fetched)
+        if not unanswered and (at_once or missing <= 0 or fetch.deadline_ms <= now_ms()):
             self._send_response(fetch, fetched)
             return
         keys = [each.hosted.key for each in fetch.wanted if each.hosted is not None]
@@ -124,9 +125,9 @@ class FetchRequests:
             deadline_ms=fetch.deadline_ms,
         )
 
-    def _collect(self, fetch: DelayedFetch) -> tuple[list[FetchedPartition | None], int, bool]:
-        """What the answer would hold, how many bytes, and whether it must not wait (KIP-74: the first
-        partition with data gives a batch, however large). None for a partition without an answer."""
+    def _read_records(self, fetch: DelayedFetch) -> tuple[list[FetchedPartition | None], int, bool]:
+        """Build the partitions' responses: (responses, bytes, whether it must not wait). By KIP-74 the first
+        partition with data gives a batch, however large. None for a partition without an answer."""
         fetched: list[FetchedPartition | None] = []
         size, at_once = 0, not fetch.wanted
         for each, answer in zip(fetch.wanted, fetch.answers, strict=True):

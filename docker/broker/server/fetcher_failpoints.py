@@ -1,9 +1,9 @@
-"""Holds the messages of one fetcher at failpoints: requests not to be sent, responses not to be taken, yet.
+"""Holds one fetcher's messages at failpoints: requests before they are sent, responses before they are taken.
 
 Rules
-1. Only the one replica that a message is about waits: the others' requests are sent, their responses taken.
-2. The message is held. Once its replica requests something else, that is sent; a request that was held
-   is then not sent any more, an answer that was held is still given when it is let go: late, as answers are.
+1. Only the replica that a message is about waits: the others' requests are sent, their responses taken.
+2. Once the replica of a held message requests something else, that is sent; a held request is then not sent
+   any more, a held response is still delivered when it is released: late, as responses may be.
 """
 
 from collections.abc import Callable
@@ -16,43 +16,44 @@ from floodmark.broker.testing.failpoints import Failpoints, Fate
 
 
 class FetcherFailpoints:
-    """`look` is called when something may be sent again, `lost` for a message that nobody will get."""
+    """`refresh` is called when a request may be sent again, `drop` for a message that a failpoint dropped."""
 
     def __init__(
         self,
         failpoints: Failpoints,
-        look: Callable[[], None],
-        lost: Callable[[HostedPartition, FollowerRequest], None],
+        refresh: Callable[[], None],
+        drop: Callable[[HostedPartition, FollowerRequest], None],
     ) -> None:
         self._failpoints = failpoints
-        self._look = look
-        self._lost = lost
-        self._waiting: dict[Key, FollowerRequest] = {}  # requests held back, or whose answer is
-        self._let_go: dict[Key, FollowerRequest] = {}  # requests that may go now, unasked
-        self._begun: dict[Key, int] = {}  # the leader epoch in which something was last answered
+        self._refresh = refresh
+        self._drop = drop
+        self._waiting: dict[Key, FollowerRequest] = {}  # requests that are held, or whose response is
+        self._released: dict[Key, FollowerRequest] = {}  # requests that may be sent without another failpoint
+        self._answered_epochs: dict[Key, int] = {}  # the leader epoch of the last response
 
     def is_waiting(self, hosted: HostedPartition, request: FollowerRequest) -> bool:
-        """Whether this request must not be sent now."""
+        """Whether a failpoint keeps this request from being sent."""
         return hosted.held_step is not None or self._waiting.get(hosted.key) == request
 
     def note_answered(self, hosted: HostedPartition, request: FollowerRequest) -> None:
-        """Something was answered: the fetches after it are not the first request of this leader epoch."""
-        self._begun[hosted.key] = request.leader_epoch
+        """Note a response: later requests are not the first of this leader epoch."""
+        self._answered_epochs[hosted.key] = request.leader_epoch
 
     def may_send(self, hosted: HostedPartition, request: FollowerRequest) -> bool:
-        """Whether this request is sent now; to be called once before each sending."""
-        if not self._failpoints.armed and not self._let_go:
+        """Whether this request is sent now; called once before each attempt."""
+        if not self._failpoints.armed and not self._released:
             return True
         key = hosted.key
-        if self._let_go.pop(key, None) == request or isinstance(request, LogEndsRequest):
+        if self._released.pop(key, None) == request or isinstance(request, LogEndsRequest):
             return True
-        first = isinstance(request, EndOffsetRequest) or self._begun.get(key) != request.leader_epoch
-        site = _site("F.epoch_req" if first else "F.before_refetch", hosted, request)
+        new_epoch = self._answered_epochs.get(key) != request.leader_epoch
+        first = isinstance(request, EndOffsetRequest) or new_epoch
+        site = _build_site("F.epoch_req" if first else "F.before_refetch", hosted, request)
         fate = self._failpoints.meet(site, partial(self._release, key, request))
         if fate is Fate.HELD:
             self._waiting[key] = request
         elif fate is Fate.DROPPED:
-            self._lost(hosted, request)
+            self._drop(hosted, request)
         return fate is Fate.GO
 
     def may_take(self, hosted: HostedPartition, request: FollowerRequest, take: Callable[[], None]) -> bool:
@@ -60,29 +61,29 @@ class FetcherFailpoints:
         if not self._failpoints.armed:
             return True
 
-        def late() -> None:
+        def take_late() -> None:
             self._stop_waiting(hosted.key, request)
             take()
-            self._look()
+            self._refresh()
 
-        fate = self._failpoints.meet(_site("F.fetch_resp", hosted, request), late)
+        fate = self._failpoints.meet(_build_site("F.fetch_resp", hosted, request), take_late)
         if fate is Fate.HELD:
             self._waiting[hosted.key] = request
         elif fate is Fate.DROPPED:
-            self._lost(hosted, request)
+            self._drop(hosted, request)
         return fate in (Fate.GO, Fate.DOUBLED)
 
     def _release(self, key: Key, request: FollowerRequest) -> None:
         self._stop_waiting(key, request)
-        self._let_go[key] = request
-        self._look()
+        self._released[key] = request
+        self._refresh()
 
     def _stop_waiting(self, key: Key, request: FollowerRequest) -> None:
         if self._waiting.get(key) == request:
             del self._waiting[key]
 
 
-def _site(name: str, hosted: HostedPartition, request: FollowerRequest) -> FailpointSite:
+def _build_site(name: str, hosted: HostedPartition, request: FollowerRequest) -> FailpointSite:
     return FailpointSite(
         name=name, topic=hosted.topic, partition=hosted.partition, epoch=request.leader_epoch,
         peer=request.leader,

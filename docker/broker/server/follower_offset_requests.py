@@ -1,9 +1,9 @@
-"""Sends a follower's requests other than Fetch: where an epoch ends, where its leader's log begins and ends.
+"""Sends a follower's OffsetForLeaderEpoch and ListOffsets: where an epoch and the leader's log begin and end.
 
 Rules
-1. Each has a connection of its own, so that a leader which does not answer for one replica (a failpoint
+1. Each request has its own connection, so that a leader which does not answer for one replica (a failpoint
    holds it there) delays no other.
-2. One at a time for a replica; a new request cancels the one before.
+2. A replica has one request at a time; a new one cancels it.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from floodmark.broker.storage.offsets_by_timestamp import EARLIEST_TIMESTAMP, LA
 from floodmark.broker.wire.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from floodmark.broker.wire.codec import make, request_parts
 
-_LINES_MAX = 8
+_CONNECTIONS_MAX = 8
 OffsetRequest = EndOffsetRequest | LogEndsRequest
 
 
 class FollowerOffsetRequests:
-    """Those to one leader. `answered` hears of an answer without an error, `failed` of one with it,
-    `unreachable` that there was none, and `done` in any case that one is over."""
+    """The requests to one leader. The callbacks: `answered` for a response without error, `failed` for one
+    with an error, `unreachable` for none, and `done` whenever a request has ended."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class FollowerOffsetRequests:
         self._failed = failed
         self._unreachable = unreachable
         self._done = done
-        self._room = asyncio.Semaphore(_LINES_MAX)
-        self._free_connections: list[NodeConnection] = []  # free ones
+        self._connection_slots = asyncio.Semaphore(_CONNECTIONS_MAX)
+        self._free_connections: list[NodeConnection] = []
         self._running: dict[Key, tuple[OffsetRequest, asyncio.Task[None]]] = {}
 
     def is_running(self, hosted: HostedPartition, request: OffsetRequest) -> bool:
-        """Whether this is being asked already."""
+        """Whether this request has been sent and has no response yet."""
         running = self._running.get(hosted.key)
         return running is not None and running[0] == request
 
@@ -92,7 +92,7 @@ class FollowerOffsetRequests:
             self._done()
 
     async def _run(self, hosted: HostedPartition, request: OffsetRequest) -> None:
-        async with self._room:
+        async with self._connection_slots:
             connection = self._free_connections.pop() if self._free_connections else self._dial()
             try:
                 if isinstance(request, LogEndsRequest):
@@ -179,12 +179,12 @@ class FollowerOffsetRequests:
 
 
 def epoch_to_send(rules: Rules, request: FollowerRequest) -> int:
-    """What the generations that do not fence could not send."""
+    """The current_leader_epoch to send: none in the generations that do not fence."""
     return request.leader_epoch if rules.fences_followers or rules.credits_this_epoch_only else NO_EPOCH
 
 
 def _single_partition(answer: Any) -> Any:
-    """The one partition of an answer that was asked for one."""
+    """The one partition of a response about one partition."""
     parts = [part for topic in answer.topics for part in topic.partitions]
     if len(parts) != 1:
         raise Unreachable(f"an answer for {len(parts)} partitions, asked for 1")

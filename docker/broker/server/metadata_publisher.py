@@ -1,11 +1,11 @@
-"""Sends new metadata to the brokers: one task for each registered broker, which repeats until answered.
+"""Sends new metadata to the brokers: one task for each registered broker, which retries until it is answered.
 
 Rules
-1. Only the latest version is sent; what was overtaken while a broker did not answer is never sent. While
-   anything is armed at C.elected for a broker, each version is a message of its own, and none overtakes.
-2. A message is for the incarnation that its metadata names; a broker that refuses it because it has not yet
-   heard that it is registered gets it again a little later, another incarnation does not.
-3. Every attempt has a time-out, and there is no last one; but a copy is done with whatever its answer.
+1. Only the latest version is sent; older ones that a broker did not answer are dropped. While the failpoint
+   C.elected is armed for a broker, each version is a message of its own, sent in order.
+2. A message is for the incarnation that its metadata names; a broker that refuses it because it does not know
+   yet that it is registered gets it again a little later, another incarnation does not.
+3. Every attempt has a time-out, and attempts have no limit; but a duplicate is finished by any answer.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ from floodmark.broker.testing.failpoints import Failpoints, Fate
 from floodmark.broker.wire.codec import WireError
 from floodmark.broker.wire.leader_and_isr_codec import read_leader_and_isr_response, write_leader_and_isr
 
-_AGAIN_S = 0.05  # after a refusal
-_AGAIN_S_MAX = 0.5  # after the last of several that did not get through
-_COPY = 0x7FFFFFFF  # the correlation id of a message that may be sent twice
+_RETRY_S = 0.05  # after one failed attempt, and that much more after each further one
+_RETRY_S_MAX = 0.5
+_DUPLICATE_ID = 0x7FFFFFFF  # the correlation id of a message that may be sent twice
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _PendingMessage:
     metadata: Metadata
     epoch: int  # of the incarnation that it is for
-    before: Metadata | None  # what that incarnation had been sent, or will be, when this came
-    kept: bool  # not to be overtaken
-    may_go: bool = True
-    frame: bytes | None = None  # of a message that was doubled, as it is or was sent
-    copy: bool = False  # the second one
+    before: Metadata | None  # the metadata that this incarnation has got before it, as far as any
+    kept: bool  # must be sent even when there is a later one
+    may_go: bool = True  # not held at a failpoint
+    frame: bytes | None = None  # of a duplicated message
+    copy: bool = False  # the duplicate
 
 
 class MetadataPublisher:
@@ -49,15 +49,15 @@ class MetadataPublisher:
         self._metadata = metadata
         self._config = config
         self._failpoints = failpoints
-        self._more = asyncio.Event()
+        self._queue_changed = asyncio.Event()
         self._timeout_s = max(0.2, config.session_timeout_ms / 3000)
         self._messages: list[_PendingMessage] = []  # still to be sent, in order
-        self._latest: Metadata | None = None  # that became a message
+        self._latest: Metadata | None = None  # of the last message built
         self._connection = NodeConnection(f"broker {broker}", self._address, "controller")
         self._task = asyncio.create_task(self._run(), name=f"metadata publisher {broker}")
 
     def publish(self) -> None:
-        """There is new metadata."""
+        """Send the controller's current metadata, if it is new."""
         metadata = self._metadata()
         if self._latest is not None and self._latest.version == metadata.version:
             return
@@ -72,7 +72,7 @@ class MetadataPublisher:
             return
         self._messages = [each for each in self._messages if each.kept]
         self._messages.append(message)
-        self._more.set()
+        self._queue_changed.set()
 
     def _last_sent_metadata(self, metadata: Metadata) -> Metadata | None:
         overtaken = [each for each in self._messages if not each.kept]
@@ -89,9 +89,9 @@ class MetadataPublisher:
     # -- failpoints ------------------------------------------------------------------------------------------
 
     def _meet_failpoint(self, message: _PendingMessage) -> bool:
-        """Whether there is such a message: not if it is dropped. One that is held stands in the queue, and
-        all that comes later behind it."""
-        sites = _sites(self._broker, message.metadata, message.before)
+        """Meet C.elected; returns whether the message is to be queued: not if it is dropped. A held message
+        stays in the queue, and all later ones wait for it."""
+        sites = _build_sites(self._broker, message.metadata, message.before)
         fate = self._failpoints.meet(
             sites[0],
             partial(self._release, message),
@@ -101,17 +101,17 @@ class MetadataPublisher:
         if fate is Fate.HELD:
             message.may_go = False
         elif fate is Fate.DOUBLED:
-            message.frame = write_leader_and_isr(_COPY, self._broker, message.epoch, message.metadata)
+            message.frame = write_leader_and_isr(_DUPLICATE_ID, self._broker, message.epoch, message.metadata)
         return fate is not Fate.DROPPED
 
     def _release(self, message: _PendingMessage) -> None:
-        """A message that was held, or the second of one that was doubled: that goes before all that wait."""
+        """Release a held message, or queue the duplicate of one before all that wait."""
         if message.frame is not None:
             copies = sum(1 for each in self._messages if each.copy)
             copy = replace(message, kept=True, copy=True)
             self._messages.insert(copies, copy)
         message.may_go = True
-        self._more.set()
+        self._queue_changed.set()
 
     # -- sending ---------------------------------------------------------------------------------------------
 
@@ -126,9 +126,9 @@ class MetadataPublisher:
         failures = 0
         try:
             while True:
-                self._more.clear()
+                self._queue_changed.clear()
                 if not self._messages or not self._messages[0].may_go:
-                    await self._more.wait()
+                    await self._queue_changed.wait()
                     failures = 0
                     continue
                 message = self._messages[0]
@@ -137,22 +137,22 @@ class MetadataPublisher:
                     failures = 0
                     continue
                 failures += 1
-                await self._pause(min(_AGAIN_S * failures, _AGAIN_S_MAX))
+                await self._pause(min(_RETRY_S * failures, _RETRY_S_MAX))
         except asyncio.CancelledError:
             raise
         except Exception as error:
             halt_process("metadata-publisher-failed", error)
 
-    async def _pause(self, rest_s: float) -> None:
-        """Before the next attempt; cut short by new metadata (a broker that is back has registered)."""
+    async def _pause(self, pause_s: float) -> None:
+        """Wait before the next attempt; new metadata ends the wait (a restarted broker has registered)."""
         try:
-            async with asyncio.timeout(rest_s):
-                await self._more.wait()
+            async with asyncio.timeout(pause_s):
+                await self._queue_changed.wait()
         except TimeoutError:
             pass
 
     async def _send(self, message: _PendingMessage, *, quiet: bool) -> bool:
-        """Whether it is done with: answered, or never to be taken any more."""
+        """Send a message; returns whether it is finished: answered, or for an incarnation that is gone."""
         metadata, epoch, frame = message.metadata, message.epoch, message.frame
         try:
             _, answer = await self._connection.exchange_frames(
@@ -178,8 +178,8 @@ class MetadataPublisher:
         return not error or message.copy or epoch != self._broker_info(self._metadata()).epoch
 
 
-def _sites(broker: int, metadata: Metadata, before: Metadata | None) -> list[FailpointSite]:
-    """One for each partition of which the broker hears something new, or one without a partition."""
+def _build_sites(broker: int, metadata: Metadata, before: Metadata | None) -> list[FailpointSite]:
+    """A failpoint site for each partition that is new to the broker, or one without a partition."""
     sites = [
         FailpointSite(
             name="C.elected", topic=name, partition=part.partition, epoch=part.leader_epoch, peer=broker

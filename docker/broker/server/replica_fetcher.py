@@ -1,13 +1,13 @@
-"""Fetches from the leaders: one task for each leader, for all the replicas here that follow it.
+"""Fetches from the leaders: one task for each leader, which serves all the replicas here that follow it.
 
 Rules
-1. The replicas say what to request (Replica.next_request), just before it is sent. A response goes to the
-   replica with the request it answers, and the replica drops it if it no longer wants it.
+1. The replicas decide what to request (Replica.next_request), just before it is sent. A response is delivered
+   with the request that it answers, and the replica drops it if it no longer wants it.
 2. A request that changes while its fetch waits at the leader (a new leader epoch, a new replica) ends the
-   wait: the connection is closed and asked anew. So a new role is never a long poll late.
-3. A leader that answers with an error, or not at all, is asked again after replica.fetch.backoff.ms, or at
-   once for a different request.
-4. A replica that is held at a failpoint requests nothing; fetcher_failpoints.py keeps what is held.
+   wait: the connection is closed, and a new fetch is sent. So a new role never waits for a long poll.
+3. After an error, or no response, the same request is sent again after replica.fetch.backoff.ms, a different
+   one at once.
+4. A replica that is held at a failpoint requests nothing; fetcher_failpoints.py keeps held messages.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from floodmark.broker.wire.fast_codec import FOLLOWER_FETCH_VERSION, FetchPartit
 from floodmark.broker.wire.record_batch import CorruptBatch, parse_batches
 
 _RESPONSE_BYTES_MAX = 10 << 20  # replica.fetch.response.max.bytes
-_OFFSET_REQUESTS_S = 0.05  # a fetch waits so long for those that first ask something else, to go together
+_OFFSET_REQUESTS_S = 0.05  # a fetch waits so long for replicas that must first send an offset request
 
 Requests = dict[Key, tuple[HostedPartition, FollowerRequest]]
 
@@ -62,26 +62,26 @@ class ReplicaFetcher:
             dial,
             answered=self._fetcher_failpoints.note_answered,
             failed=self._handle_error,
-            unreachable=self._offset_request_unreachable,
+            unreachable=self._handle_unreachable,
             done=self.refresh,
         )
         self._broker_epoch = broker_epoch
-        self._look = asyncio.Event()
-        self._delays: dict[Key, Backoff] = {}
-        self._in_flight: dict[Key, FollowerRequest] = {}  # what waits at the leader now
-        self._waiting: asyncio.Task[Any] | None = None
-        self._said = ""  # of a leader that is not reached: once is enough
+        self._roles_changed = asyncio.Event()
+        self._backoffs: dict[Key, Backoff] = {}
+        self._in_flight: dict[Key, FollowerRequest] = {}  # requests that wait at the leader now
+        self._fetch_task: asyncio.Task[Any] | None = None
+        self._last_failure = ""  # the last failure logged: each is logged once
         self._task = asyncio.create_task(self._run(), name=f"fetcher {leader}")
 
     def refresh(self) -> None:
-        """Roles have changed: send the requests of now, and do not wait for earlier ones."""
-        self._look.set()
+        """Roles have changed: send the current requests, and do not wait for earlier ones."""
+        self._roles_changed.set()
         asked = self._in_flight
         if (
-            self._waiting is not None
+            self._fetch_task is not None
             and {key: request for key, (_, request) in self._collect_requests().items()} != asked
         ):
-            self._waiting.cancel()
+            self._fetch_task.cancel()
 
     async def close(self) -> None:
         self._task.cancel()
@@ -102,8 +102,8 @@ class ReplicaFetcher:
                 continue
             if not isinstance(request, FetchRequest) and self._offset_requests.is_running(hosted, request):
                 continue
-            delay = self._delays.get(key)
-            if delay is not None and delay.request == request and now < delay.until_ms:
+            backoff = self._backoffs.get(key)
+            if backoff is not None and backoff.request == request and now < backoff.until_ms:
                 continue
             requests[key] = hosted, request
         return requests
@@ -111,96 +111,98 @@ class ReplicaFetcher:
     async def _run(self) -> None:
         try:
             while True:
-                self._look.clear()
+                self._roles_changed.clear()
                 fetches, others = self._split_fetches(self._collect_requests())
                 if await self._start_offset_requests(others):
                     continue
-                requests = self._drop_held(fetches)
+                requests = self._filter_sendable(fetches)
                 if not requests:
-                    await self._pause()
+                    await self._await_change()
                 elif not await self._run_fetch(requests):
                     self._connection.close()
-                    await self._pause(self._config.fetch_backoff_ms)
+                    await self._await_change(self._config.fetch_backoff_ms)
         except asyncio.CancelledError:
             raise
         except Exception as error:
             halt_process("fetcher-failed", error)
 
-    def _drop_held(self, requests: Requests) -> Requests:
+    def _filter_sendable(self, requests: Requests) -> Requests:
         return {key: each for key, each in requests.items() if self._fetcher_failpoints.may_send(*each)}
 
     def _split_fetches(self, requests: Requests) -> tuple[Requests, Requests]:
-        """Those to fetch, and the others."""
+        """Split requests into (fetches, others)."""
         others = {key: each for key, each in requests.items() if not isinstance(each[1], FetchRequest)}
         fetches = {key: each for key, each in requests.items() if key not in others} if others else requests
         return fetches, others
 
     async def _start_offset_requests(self, requests: Requests) -> bool:
-        """Whether any was started: then the requests are collected again."""
-        begun = [
+        """Start the offset requests; returns whether there were any: then the requests are collected
+        again."""
+        started = [
             self._offset_requests.begin(hosted, request)
-            for hosted, request in self._drop_held(requests).values()
+            for hosted, request in self._filter_sendable(requests).values()
             if not isinstance(request, FetchRequest)
         ]
-        if begun:
-            await asyncio.wait(begun, timeout=_OFFSET_REQUESTS_S)
-        return bool(begun)
+        if started:
+            await asyncio.wait(started, timeout=_OFFSET_REQUESTS_S)
+        return bool(started)
 
-    async def _pause(self, least_ms: int | None = None) -> None:
-        """Until a role changes or a delay is over."""
-        untils = [delay.until_ms for delay in self._delays.values()]
-        rest_ms = least_ms
-        if rest_ms is None and untils:
-            rest_ms = max(1, min(untils) - now_ms())
+    async def _await_change(self, pause_ms: int | None = None) -> None:
+        """Wait until a role changes or a back-off is over."""
+        untils = [backoff.until_ms for backoff in self._backoffs.values()]
+        wait_ms = pause_ms
+        if wait_ms is None and untils:
+            wait_ms = max(1, min(untils) - now_ms())
         try:
-            async with asyncio.timeout(None if rest_ms is None else rest_ms / 1000):
-                await self._look.wait()
+            async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
+                await self._roles_changed.wait()
         except TimeoutError:
             pass
         now = now_ms()
-        self._delays = {key: delay for key, delay in self._delays.items() if delay.until_ms > now}
+        self._backoffs = {key: backoff for key, backoff in self._backoffs.items() if backoff.until_ms > now}
 
     async def _run_fetch(self, requests: Requests) -> bool:
-        """One round; False if the leader was not to be reached."""
+        """Send one fetch and deliver its response; returns False if the leader could not be reached."""
         self._in_flight = {key: request for key, (_, request) in requests.items()}
         fetches = [
             (hosted, request) for hosted, request in requests.values() if isinstance(request, FetchRequest)
         ]
-        self._waiting = asyncio.ensure_future(self._send_fetch(fetches))
+        self._fetch_task = asyncio.ensure_future(self._send_fetch(fetches))
         try:
-            await asyncio.wait([self._waiting])
+            await asyncio.wait([self._fetch_task])
         except asyncio.CancelledError:
-            self._waiting.cancel()
+            self._fetch_task.cancel()
             raise
         finally:
-            waiting, self._waiting = self._waiting, None
-        if waiting.cancelled():
+            task, self._fetch_task = self._fetch_task, None
+        if task.cancelled():
             return True  # ended by `refresh`
-        failure = waiting.exception()
+        failure = task.exception()
         if isinstance(failure, Unreachable):
             self._log_unreachable(failure)
             return False
         if failure is not None:
             raise failure
-        self._said = ""
+        self._last_failure = ""
         return True
 
     def _log_unreachable(self, failure: Unreachable) -> None:
-        if str(failure) != self._said:
+        if str(failure) != self._last_failure:
             log("warning", "leader-unreachable", leader=self.leader, why=failure)
-        self._said = str(failure)
+        self._last_failure = str(failure)
 
-    def _offset_request_unreachable(
+    def _handle_unreachable(
         self, hosted: HostedPartition, request: FollowerRequest, failure: Unreachable
     ) -> None:
         self._log_unreachable(failure)
         self._back_off(hosted, request)
 
     def _back_off(self, hosted: HostedPartition, request: FollowerRequest) -> None:
-        self._delays[hosted.key] = Backoff(request=request, until_ms=now_ms() + self._config.fetch_backoff_ms)
+        until_ms = now_ms() + self._config.fetch_backoff_ms
+        self._backoffs[hosted.key] = Backoff(request=request, until_ms=until_ms)
 
     def _handle_error(self, hosted: HostedPartition, request: FollowerRequest, error: int) -> None:
-        """Back off before the same request; a replica that requests something else now does so at once."""
+        """Back off before the same request; a replica that requests something else does so at once."""
         if hosted.replica.next_request() == request:
             self._back_off(hosted, request)
             log(
@@ -253,7 +255,7 @@ class ReplicaFetcher:
                 )
                 if found is not None:
                     self._read_partition(*found, part)
-        for hosted, request in by_id.values():  # nothing was said of these
+        for hosted, request in by_id.values():  # not in the response
             if answer.error_code:
                 self._handle_error(hosted, request, int(answer.error_code))
             else:
@@ -262,7 +264,7 @@ class ReplicaFetcher:
     def _read_partition(self, hosted: HostedPartition, request: FetchRequest, part: Any) -> None:
         try:
             batches = tuple(parse_batches(part.records or b"", partial_tail=True))
-        except CorruptBatch as error:  # of the leader's log, or of the way here: ask again
+        except CorruptBatch as error:  # in the leader's log, or on the wire: fetch again
             log("error", "fetched-garbage", topic=hosted.topic, partition=hosted.partition, why=error)
             self._handle_error(hosted, request, errors.CORRUPT_MESSAGE)
             return
@@ -274,11 +276,11 @@ class ReplicaFetcher:
     def _deliver(
         self, hosted: HostedPartition, request: FetchRequest, part: Any, batches: tuple[Batch, ...]
     ) -> None:
-        """The answer goes to the replica."""
-        parting, error_code = part.diverging_epoch, int(part.error_code)
+        """Post the response to the replica."""
+        diverging_epoch, error_code = part.diverging_epoch, int(part.error_code)
         diverging = None
-        if parting.end_offset >= 0:
-            diverging = EpochEnd(epoch=parting.epoch, end_offset=parting.end_offset)
+        if diverging_epoch.end_offset >= 0:
+            diverging = EpochEnd(epoch=diverging_epoch.epoch, end_offset=diverging_epoch.end_offset)
         self._replica_manager.post(
             hosted,
             FetchResponse(
@@ -299,7 +301,7 @@ class ReplicaFetcher:
 
 
 class ReplicaFetcherManager:
-    """One Fetcher for each leader that is followed here."""
+    """Has one ReplicaFetcher for each leader that replicas here follow."""
 
     def __init__(
         self, make_fetcher: Callable[[int], ReplicaFetcher], replica_manager: Callable[[], ReplicaManager]
@@ -310,7 +312,7 @@ class ReplicaFetcherManager:
         self._closed = False
 
     def refresh(self) -> None:
-        """Roles have changed."""
+        """Roles have changed: start missing fetchers, and refresh all."""
         if self._closed:
             return
         me = self._replica_manager().config.node_id

@@ -1,10 +1,10 @@
-"""Accepts connections: reads frames, has one request at a time, sends responses in order.
+"""Accepts connections and reads request frames; a connection has one request in progress at a time.
 
 Rules
-1. A connection has one request in hand; the next is looked at when the answer to it was written (Kafka
-   mutes the channel likewise). A fetch that waits therefore holds up its own connection and no other.
-2. Garbage (WireError, a frame too large or of no size) closes its connection and nothing else.
-3. A client that reads slowly gets no more responses until it has read: nothing piles up here.
+1. A connection has one request in progress; the next is handled when its response has been written (Kafka
+   mutes the channel likewise). A fetch that waits therefore delays its own connection and no other.
+2. Garbage (WireError, a frame of an impossible size) closes its connection and nothing else.
+3. A client that reads slowly gets no more responses until it has read: responses do not accumulate.
 """
 
 import asyncio
@@ -15,22 +15,22 @@ from floodmark.broker.process_log import halt_process, log
 from floodmark.broker.wire.codec import WireError
 
 _SIZE = struct.Struct(">i")
-_READ_AHEAD_BYTES = 1 << 20  # of requests behind the one in hand
+_READ_AHEAD_BYTES = 1 << 20  # of requests after the one in progress
 
 Handler = Callable[["Connection", bytes], None]
 
 
 class Connection(asyncio.Protocol):
-    """One client. The handler is given each frame, and must in the end call `answer` or `close`."""
+    """One client's connection. The handler gets each frame, and must at last call `answer` or `close`."""
 
     def __init__(self, handler: Handler, max_frame_bytes: int) -> None:
         self._handler = handler
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray()
-        self._request_in_hand = False
-        self._full = False  # the transport's buffer
+        self._request_in_progress = False
+        self._full = False  # the transport's write buffer
         self._reading = True
-        self._looking = False
+        self._handling_frames = False
         self._transport: asyncio.Transport | None = None
         self.on_close: list[Callable[[], None]] = []  # called when the client has left
 
@@ -64,27 +64,27 @@ class Connection(asyncio.Protocol):
         buffer = self._buffer
         if (
             not buffer
-            and not self._request_in_hand
+            and not self._request_in_progress
             and not self._full
             and len(data) >= 4
             and (_SIZE.unpack_from(data)[0] == len(data) - 4 <= self._max_frame_bytes)
         ):
-            self._handle(data[4:])
+            self._handle_frame(data[4:])
             return
         buffer += data
         self._handle_frames()
-        if len(buffer) > _READ_AHEAD_BYTES and self._request_in_hand and self._transport is not None:
+        if len(buffer) > _READ_AHEAD_BYTES and self._request_in_progress and self._transport is not None:
             self._reading = False
             self._transport.pause_reading()
 
     def answer(self, frame: bytes | None) -> None:
-        """The request in hand is done; None: it gets no answer (acks=0)."""
+        """Write the response to the request in progress; None: it gets none (acks=0)."""
         transport = self._transport
         if transport is None:
             return
         if frame is not None:
             transport.write(frame)
-        self._request_in_hand = False
+        self._request_in_progress = False
         if self._buffer:
             self._handle_frames()
         if not self._reading and len(self._buffer) <= _READ_AHEAD_BYTES:
@@ -97,13 +97,13 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _handle_frames(self) -> None:
-        """Hand on whole frames while nothing is in hand. Not re-entered: an answer may come inside the
-        handler."""
-        if self._looking:
+        """Handle complete frames while no request is in progress. Not re-entered: the handler may answer at
+        once."""
+        if self._handling_frames:
             return
-        self._looking = True
+        self._handling_frames = True
         try:
-            while not self._request_in_hand and not self._full and not self.closed:
+            while not self._request_in_progress and not self._full and not self.closed:
                 buffer = self._buffer
                 if len(buffer) < 4:
                     return
@@ -115,22 +115,22 @@ class Connection(asyncio.Protocol):
                     return
                 frame = bytes(memoryview(buffer)[4 : 4 + size])
                 del buffer[: 4 + size]
-                self._handle(frame)
+                self._handle_frame(frame)
         finally:
-            self._looking = False
+            self._handling_frames = False
 
-    def _handle(self, frame: bytes) -> None:
-        self._request_in_hand = True
+    def _handle_frame(self, frame: bytes) -> None:
+        self._request_in_progress = True
         try:
             self._handler(self, frame)
         except WireError as error:
             self.close(f"garbage: {error}")
-        except Exception as error:  # a fault of ours: to go on would be to answer from an unknown state
+        except Exception as error:  # a bug of ours: the state is unknown, so that no answer may follow
             halt_process("request-handler-failed", error)
 
 
 class SocketServer:
-    """The listening socket and the connections that came through it."""
+    """The listening socket and its connections."""
 
     def __init__(self, handler: Handler, max_frame_bytes: int) -> None:
         self._handler = handler
@@ -139,7 +139,7 @@ class SocketServer:
         self._connections: set[Connection] = set()
 
     async def open(self, host: str, port: int) -> None:
-        """Listens from now on; OSError where the port is taken."""
+        """Start to listen; OSError where the port is taken."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             self._new_connection, host, port, reuse_address=True, backlog=512
@@ -152,7 +152,7 @@ class SocketServer:
         return connection
 
     def close(self) -> None:
-        """Takes nobody new and lets the others go."""
+        """Stop listening and close every connection."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):

@@ -1,10 +1,10 @@
-"""Knows the topic configs: which of them Kafka has, which mean something here, and what values they may have.
+"""Checks, alters and describes topic configs: which ones Kafka has, and which have an effect here.
 
 Rules
-1. What is not a topic config of Kafka's is refused (INVALID_CONFIG), as Kafka refuses it.
-2. What Kafka has and this broker does not do is refused where it would change what a client sees in its
-   records (POLICY_VIOLATION: compaction, timestamps and compression by the broker). The rest is kept,
-   described and means nothing here: retention, index files, throttles.
+1. A config that Kafka does not have is refused (INVALID_CONFIG), as in Kafka.
+2. A config of Kafka's that this broker does not implement is refused if it would change what a client sees in
+   its records (POLICY_VIOLATION: compaction, timestamps and compression by the broker). The rest is stored
+   and described, and has no effect: retention, index files, throttles.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from floodmark.broker.protocol import errors
 from floodmark.broker.server.config import Config
 
-NUMERIC_CONFIGS = {  # topic config -> the broker's own of the same meaning
+NUMERIC_CONFIGS = {  # topic config -> the broker config of the same meaning
     "min.insync.replicas": "min.insync.replicas",
     "flush.messages": "log.flush.interval.messages",
     "segment.bytes": "log.segment.bytes",
 }
 BOOLEAN_CONFIGS = {"unclean.leader.election.enable": "unclean.leader.election.enable"}
 SERVED = {**NUMERIC_CONFIGS, **BOOLEAN_CONFIGS}
-_ONLY = {  # one value is what this broker does
+_ONLY_VALUES = {  # configs of which this broker implements one value
     "cleanup.policy": "delete",
     "message.timestamp.type": "CreateTime",
     "compression.type": "producer",
 }
-_KEPT = frozenset(
+_WITHOUT_EFFECT = frozenset(
     (
         "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "delete.retention.ms",
         "file.delete.delay.ms", "flush.ms", "follower.replication.throttled.replicas",
@@ -43,7 +43,7 @@ _SET, _DELETE = 0, 1  # operations of IncrementalAlterConfigs; 2 and 3 are for l
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> tuple[int, str]:
-    """What is wrong with a topic's configs: Kafka's error and why; (0, "") where nothing is."""
+    """Check a topic's configs: (Kafka's error, why), or (0, "")."""
     for key, value in configs.items():
         if key in NUMERIC_CONFIGS:
             if not (value.isascii() and value.isdecimal() and 1 <= int(value) < 2**63):
@@ -51,10 +51,11 @@ def check_topic_configs(configs: Mapping[str, str]) -> tuple[int, str]:
         elif key in BOOLEAN_CONFIGS:
             if value.lower() not in ("true", "false"):
                 return errors.INVALID_CONFIG, f"{key}: true or false is wanted, not {value!r}"
-        elif key in _ONLY:
-            if value != _ONLY[key]:
-                return errors.POLICY_VIOLATION, f"{key}: this broker does {_ONLY[key]} only, not {value!r}"
-        elif key not in _KEPT:
+        elif key in _ONLY_VALUES:
+            if value != _ONLY_VALUES[key]:
+                only = _ONLY_VALUES[key]
+                return errors.POLICY_VIOLATION, f"{key}: this broker does {only} only, not {value!r}"
+        elif key not in _WITHOUT_EFFECT:
             return errors.INVALID_CONFIG, f"there is no topic config {key!r}"
     return errors.NONE, ""
 
@@ -62,7 +63,7 @@ def check_topic_configs(configs: Mapping[str, str]) -> tuple[int, str]:
 def alter_configs(
     configs: Mapping[str, str], changes: Iterable[tuple[str, int, str | None]]
 ) -> dict[str, str] | str:
-    """The configs after these changes (name, operation, value), or what is wrong with the changes."""
+    """Apply changes (name, operation, value): the new configs, or the reason why that is impossible."""
     now = dict(configs)
     for name, operation, value in changes:
         if operation == _DELETE:
@@ -76,7 +77,7 @@ def alter_configs(
     return now
 
 
-# -- as described ------------------------------------------------------------------------------------------
+# -- DescribeConfigs ---------------------------------------------------------------------------------------
 
 TOPIC, STATIC, DEFAULT = 1, 4, 5  # sources: DYNAMIC_TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG
 BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7  # types
@@ -96,15 +97,15 @@ class DescribedConfig:
 
 
 def describe_topic_configs(configs: Mapping[str, str], config: Config) -> list[DescribedConfig]:
-    """All that mean something here, and all that the topic was given."""
+    """Describe all configs that have an effect here, and all that the topic was given."""
     brokers = {each.name: each for each in describe_broker_configs(config)}
     found = []
-    for name in sorted({*SERVED, *_ONLY, *configs}):
+    for name in sorted({*SERVED, *_ONLY_VALUES, *configs}):
         below: tuple[tuple[str, str, int], ...] = ()
         if name in SERVED:
             below = brokers[SERVED[name]].synonyms
-        elif name in _ONLY:
-            below = ((name, _ONLY[name], DEFAULT),)
+        elif name in _ONLY_VALUES:
+            below = ((name, _ONLY_VALUES[name], DEFAULT),)
         own = ((name, configs[name], TOPIC),) if name in configs else ()
         synonyms = own + below
         kind = _TYPES.get(
@@ -120,7 +121,7 @@ def describe_topic_configs(configs: Mapping[str, str], config: Config) -> list[D
 
 
 def describe_broker_configs(config: Config) -> list[DescribedConfig]:
-    """Kafka's keys that this broker knows. None can be altered while it runs."""
+    """Describe Kafka's keys that this broker knows. None can be altered while it runs."""
     found = []
     for name, value, default in config.describe_kafka_keys():
         source = DEFAULT if value == default else STATIC

@@ -1,7 +1,7 @@
 """Names the known-bad rules: each turns the one switch (or pair) of protocol/rules.py that is wrong in it.
 
-The names are those of the literature's mutants; the comment says what history knows the bug by. They exist so
-that every check can be seen to catch a broker that has the very fault it looks for.
+A comment names the ticket of the bug in Kafka's history. They exist so that every check can be seen to catch
+a broker with the very bug that it looks for.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,13 +1,14 @@
 """Serves the control socket: JSON lines from the harness, on a thread of its own.
 
 Rules
-1. The thread never touches the machines: it makes the event loop's thread do what is asked, and waits.
+1. The thread never touches the machines: it runs each request in the event loop's thread, and waits.
 2. `freeze` stops the event loop's thread itself, inside a callback, for good: no event is stepped, no timer
-   runs, nothing is sent, whatever code there is. This thread goes on answering `state` with what it was then.
-3. A line that is no request is answered with an error; the connection stays. A client whose address is not
+   runs, nothing is sent. This thread continues to answer `state` with the state at the freeze.
+3. A line that is no request is answered with an error; the connection stays open. A client whose address
+   is not
    in `floodmark.control.from`, where that is set, is disconnected.
-4. `arm`, `release` and `points` are served by this thread itself, also while a failpoint holds the event
-   loop's thread; `state` is then what it was when it stopped, and all else is refused until it goes on.
+4. `arm`, `release` and `points` are served by this thread itself, even while a failpoint holds the event
+   loop's thread; `state` is then the state at that stop, and every other request is refused.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from floodmark.broker.process_log import log
 from floodmark.broker.testing.failpoints import Failpoints
 
 WAIT_S = 10.0
-_GLANCE_S = 0.02  # how often it is looked whether the loop stands still
+_POLL_S = 0.02  # how often to check whether a failpoint has stopped the event loop
 
 Address = tuple[str, int]
 State = Mapping[str, Any]
@@ -37,22 +38,21 @@ class ControlError(Exception):
 
 
 class ControlSocket:
-    """Serves `state`, `freeze` and the failpoints, and the `acts` given, for the loop that runs when it is
-    made."""
+    """Serves `state`, `freeze`, the failpoint requests and the `acts` given; it must be created in the event
+    loop that it serves."""
 
     def __init__(self, state: Callable[[], State], acts: Mapping[str, Act], points: Failpoints) -> None:
         self._loop = asyncio.get_running_loop()
         self._state = state
         self._acts = acts
         self._points = points
-        self._pointed = {"arm": points.arm, "release": points.release, "points": points.list_points}
+        self._failpoint_acts = {"arm": points.arm, "release": points.release, "points": points.list_points}
         self._frozen: State | None = None
         self._lock = threading.Lock()
         self._server: socketserver.ThreadingTCPServer | None = None
 
     def open(self, address: Address, hosts: Sequence[str] = ()) -> None:
-        """Listens from now on, to these IP addresses alone if any are given; OSError where the port is
-        taken."""
+        """Start to listen, for these IP addresses only if any are given; OSError where the port is taken."""
         control = self
 
         class Handler(socketserver.StreamRequestHandler):
@@ -66,10 +66,10 @@ class ControlSocket:
             daemon_threads = True
 
             def verify_request(self, request: object, client_address: Address) -> bool:
-                welcome = not hosts or client_address[0] in hosts
-                if not welcome:
+                allowed = not hosts or client_address[0] in hosts
+                if not allowed:
                     log("warning", "control-refused", peer=f"{client_address[0]}:{client_address[1]}")
-                return welcome
+                return allowed
 
         self._server = Server(address, Handler)
         threading.Thread(
@@ -94,43 +94,43 @@ class ControlSocket:
             return {"id": number, "error": f"not done in {WAIT_S:g} s"}
 
     def _serve(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        do = request.get("do")
-        if do == "freeze":
+        verb = request.get("do")
+        if verb == "freeze":
             return self._freeze()
-        if do == "points":
+        if verb == "points":
             return self._points.list_points(request)
         with self._lock:
             frozen = self._frozen
-        if do == "state":
+        if verb == "state":
             return frozen if frozen is not None else self._run_in_loop(self._read_state, self._stopped_state)
-        known = isinstance(do, str) and (do in self._acts or do in self._pointed)
+        known = isinstance(verb, str) and (verb in self._acts or verb in self._failpoint_acts)
         if not known:
-            words = sorted(["state", "freeze", *self._pointed, *self._acts])
-            raise ControlError(f"cannot {do!r}; there are: {', '.join(words)}")
+            words = sorted(["state", "freeze", *self._failpoint_acts, *self._acts])
+            raise ControlError(f"cannot {verb!r}; there are: {', '.join(words)}")
         if frozen is not None:
             raise ControlError("frozen")
-        if do in self._pointed:
-            return self._pointed[do](request)
+        if verb in self._failpoint_acts:
+            return self._failpoint_acts[verb](request)
         self._refuse_while_stopped()
-        act = self._acts[str(do)]
+        act = self._acts[str(verb)]
         return self._run_in_loop(lambda: act(request), self._refuse_while_stopped)
 
     def _run_in_loop(
         self, make: Callable[[], Awaitable[Mapping[str, Any]]], instead: Callable[[], State | None]
     ) -> Mapping[str, Any]:
-        """What the loop makes of it, or what there is instead while the loop stands still: then it makes
-        nothing of it later either."""
+        """Run `make` in the event loop; or return `instead()` while a failpoint has stopped the loop: then
+        `make` is not run later either."""
         claim = threading.Lock()
 
         async def run() -> Mapping[str, Any]:
             return await make() if claim.acquire(blocking=False) else {}
 
-        def given_up() -> State | None:
+        def give_up() -> State | None:
             if self._points.stopped_state is not None:
                 claim.acquire(blocking=False)
             return instead()
 
-        return self._wait_for(asyncio.run_coroutine_threadsafe(run(), self._loop), given_up)
+        return self._wait_for(asyncio.run_coroutine_threadsafe(run(), self._loop), give_up)
 
     def _wait_for(
         self, future: "concurrent.futures.Future[Any]", instead: Callable[[], State | None]
@@ -138,7 +138,7 @@ class ControlSocket:
         until = time.monotonic() + WAIT_S
         while True:
             try:
-                found: Mapping[str, Any] = future.result(_GLANCE_S)
+                found: Mapping[str, Any] = future.result(_POLL_S)
                 return found
             except TimeoutError:
                 if future.done():
@@ -159,7 +159,7 @@ class ControlSocket:
         if self._points.stopped_state is not None:
             raise ControlError("held as a whole at a failpoint; release that first")
 
-    def _stopped_for_good(self) -> State | None:
+    def _stop_for_good(self) -> State | None:
         return self._points.stopped_state if self._points.stay_stopped() else None
 
     def _freeze(self) -> State:
@@ -167,11 +167,11 @@ class ControlSocket:
             if self._frozen is None:
                 seen: concurrent.futures.Future[State] = concurrent.futures.Future()
                 self._loop.call_soon_threadsafe(self._freeze_event_loop, seen)
-                self._frozen = self._wait_for(seen, self._stopped_for_good)
+                self._frozen = self._wait_for(seen, self._stop_for_good)
             return self._frozen
 
     def _freeze_event_loop(self, seen: "concurrent.futures.Future[State]") -> None:
-        """In the loop's thread, which never leaves here. A SIGTERM ends the process as it would any other."""
+        """Block the event loop's thread for ever. A SIGTERM still ends the process."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         seen.set_result(self._state())

@@ -1,8 +1,8 @@
-"""Defines the failpoints there are, and parses the requests to arm and release them; pure.
+"""Defines the failpoints, and parses the requests to arm and release them; pure.
 
 Rules
-1. What is not known, or does not fit its point, is refused with the words that would have fitted.
-2. A condition that is left out matches anything; one about something that the site lacks matches nothing.
+1. An unknown word, or one that does not fit its point, is refused with the words that would fit.
+2. A condition that is left out matches anything; one about a field that the site lacks matches nothing.
 """
 
 import json
@@ -11,55 +11,55 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BROKER, CONTROLLER = "broker", "controller"  # the roles a process may have
-_STOPS = ("report", "crash", "hold", "delay")
-_LOST = (*_STOPS, "drop")
-_MESSAGE = (*_LOST, "duplicate")
+_STEP_ACTIONS = ("report", "crash", "hold", "delay")
+_REQUEST_ACTIONS = (*_STEP_ACTIONS, "drop")
+_MESSAGE_ACTIONS = (*_REQUEST_ACTIONS, "duplicate")
 
 
 class FailpointError(ValueError):
-    """A request that cannot be served; the text says what could."""
+    """The request cannot be served; the text says which could."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailpointSite:
-    """Where something has reached a failpoint; None and -1: the point has no such thing."""
+    """Where a step or a message has reached a failpoint; None and -1: the point has no such field."""
 
     name: str
     topic: str | None = None
     partition: int = -1
     epoch: int = -1  # leader epoch
-    peer: int = -1  # the node it comes from or goes to
+    peer: int = -1  # the node that the message comes from or goes to
     offset: int = -1
-    last: int = -1  # of several offsets the last; -1: there is but one
+    last: int = -1  # the last of several offsets; -1: there is only one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailpointKind:
-    """One failpoint: which process has it, and what can be armed there."""
+    """One failpoint: the role that has it, and the actions that can be armed there."""
 
     role: str
-    actions: tuple[str, ...] = _STOPS
+    actions: tuple[str, ...] = _STEP_ACTIONS
 
 
 POINTS: Mapping[str, FailpointKind] = {
     "F.appended": FailpointKind(role=BROKER),
-    "F.before_refetch": FailpointKind(role=BROKER, actions=_LOST),
+    "F.before_refetch": FailpointKind(role=BROKER, actions=_REQUEST_ACTIONS),
     "F.truncated": FailpointKind(role=BROKER),
-    "F.epoch_req": FailpointKind(role=BROKER, actions=_LOST),
-    "F.fetch_resp": FailpointKind(role=BROKER, actions=_MESSAGE),
+    "F.epoch_req": FailpointKind(role=BROKER, actions=_REQUEST_ACTIONS),
+    "F.fetch_resp": FailpointKind(role=BROKER, actions=_MESSAGE_ACTIONS),
     "F.followed": FailpointKind(role=BROKER),
     "L.elected": FailpointKind(role=BROKER),
     "L.hw": FailpointKind(role=BROKER),
     "L.acked": FailpointKind(role=BROKER),
-    "L.alter_sent": FailpointKind(role=BROKER, actions=_MESSAGE),
-    "L.alter_answer": FailpointKind(role=BROKER, actions=_MESSAGE),
+    "L.alter_sent": FailpointKind(role=BROKER, actions=_MESSAGE_ACTIONS),
+    "L.alter_answer": FailpointKind(role=BROKER, actions=_MESSAGE_ACTIONS),
     "P.parked": FailpointKind(role=BROKER),
     "D.ckpt": FailpointKind(role=BROKER),
     "D.ckpt_done": FailpointKind(role=BROKER, actions=("report", "crash")),
     "D.fsync": FailpointKind(role=BROKER),
     "B.registered": FailpointKind(role=BROKER),
-    "C.elected": FailpointKind(role=CONTROLLER, actions=_MESSAGE),
-    "C.alter_applied": FailpointKind(role=CONTROLLER, actions=_LOST),
+    "C.elected": FailpointKind(role=CONTROLLER, actions=_MESSAGE_ACTIONS),
+    "C.alter_applied": FailpointKind(role=CONTROLLER, actions=_REQUEST_ACTIONS),
 }
 SCOPES = ("partition", "broker")
 _NUMBERS = ("partition", "epoch", "peer", "offset")  # conditions
@@ -67,7 +67,7 @@ _NUMBERS = ("partition", "epoch", "peer", "offset")  # conditions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """A request to arm: what to do at which sites, and how often."""
+    """A request to arm: the action, the sites, and how often."""
 
     point: str
     action: str
@@ -76,13 +76,13 @@ class Arm:
     epoch: int | None = None
     peer: int | None = None
     offset: int | None = None
-    times: int = 1  # it acts so often; 0: always
-    skip: int = 0  # so many sites are only counted first
+    times: int = 1  # how often it acts; 0: always
+    skip: int = 0  # how many matching sites it lets pass first
     for_ms: int | None = None  # of a delay
     scope: str = "partition"
 
     def matches(self, site: FailpointSite) -> bool:
-        """Whether the conditions, not the counts, hold there."""
+        """Whether the site fulfils the conditions (the counts aside)."""
         last = max(site.offset, site.last)
         return (
             self.point == site.name
@@ -94,50 +94,50 @@ class Arm:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """As it was asked for: what was left out is left out."""
+        """The request as it was: fields that were left out are left out."""
         every = {name: getattr(self, name) for name in _ARM_KEYS}
         return {key: value for key, value in every.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A request to release: what is to go on."""
+    """A request to release."""
 
     point: str | None = None
     topic: str | None = None
     partition: int | None = None
     peer: int | None = None
-    through_epoch: int | None = None  # of what C.elected holds, what does not go beyond this leader epoch
-    keep: bool = False  # what is armed stays armed
+    through_epoch: int | None = None  # at C.elected: only messages without a later leader epoch
+    keep: bool = False  # the point stays armed
 
     @property
     def names_target(self) -> bool:
-        """Whether it names a target; else it means everything that is held, which may be nothing."""
+        """Whether it names a target; else it releases everything that is held, which may be nothing."""
         return (self.point, self.topic, self.partition, self.peer) != (None,) * 4
 
     def covers(self, point: str, topic: str | None, partition: int | None, peer: int | None) -> bool:
-        """Whether it covers such a thing; None: the thing has no such attribute."""
+        """Whether it covers a held or armed thing with these attributes; None: it has no such attribute."""
         pairs = ((self.point, point), (self.topic, topic), (self.partition, partition), (self.peer, peer))
         return all(wanted is None or had is None or wanted == had for wanted, had in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedEpochs:
-    """The leader epochs that a message carries: what a release names them by."""
+    """The leader epochs that a message carries, for a release by epoch."""
 
     epochs: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic and partition
 
     def stays_within(self, release: Release) -> bool:
-        """Whether nothing that the release speaks of goes beyond its leader epoch."""
+        """Whether no epoch that the release covers is beyond its `through_epoch`."""
         if release.through_epoch is None:
             return True
-        return all(epoch <= release.through_epoch for epoch in self._epochs_meant(release))
+        return all(epoch <= release.through_epoch for epoch in self._epochs_covered(release))
 
     def is_touched_by(self, release: Release) -> bool:
-        """Whether it carries anything that the release speaks of."""
-        return (release.topic is None and release.partition is None) or bool(self._epochs_meant(release))
+        """Whether it carries a partition that the release covers."""
+        return (release.topic is None and release.partition is None) or bool(self._epochs_covered(release))
 
-    def _epochs_meant(self, release: Release) -> list[int]:
+    def _epochs_covered(self, release: Release) -> list[int]:
         return [
             epoch
             for (topic, partition), epoch in self.epochs.items()
@@ -156,8 +156,8 @@ def points_of_role(role: str) -> tuple[str, ...]:
 
 
 def parse_arm(request: Mapping[str, Any], role: str) -> Arm:
-    """A request to arm. Raises ArmingError."""
-    given = _known_fields(request, _ARM_KEYS, "arm")
+    """Parse a request to arm. Raises FailpointError."""
+    given = _check_fields(request, _ARM_KEYS, "arm")
     point = _read_word(given, "point", points_of_role(role), f"a {role} has")
     if point is None:
         raise FailpointError(f"arm wants a point; a {role} has: {', '.join(points_of_role(role))}")
@@ -175,16 +175,16 @@ def parse_arm(request: Mapping[str, Any], role: str) -> Arm:
         action=action,
         topic=_read_text(given, "topic"),
         **{key: _read_number(given, key) for key in _NUMBERS},
-        times=_or(_read_number(given, "times"), 1),
-        skip=_or(_read_number(given, "skip"), 0),
+        times=_or_default(_read_number(given, "times"), 1),
+        skip=_or_default(_read_number(given, "skip"), 0),
         for_ms=for_ms,
         scope=scope,
     )
 
 
 def parse_release(request: Mapping[str, Any], role: str) -> Release:
-    """A request to let go. Raises ArmingError."""
-    given = _known_fields(request, _RELEASE_KEYS, "release")
+    """Parse a request to release. Raises FailpointError."""
+    given = _check_fields(request, _RELEASE_KEYS, "release")
     point = _read_word(given, "point", points_of_role(role), f"a {role} has")
     through_epoch = _read_number(given, "through_epoch")
     if through_epoch is not None and point != "C.elected":
@@ -203,8 +203,8 @@ def parse_release(request: Mapping[str, Any], role: str) -> Release:
 
 
 def parse_failpoint_setting(text: str) -> tuple[Mapping[str, Any], ...]:
-    """The value of floodmark.failpoints. Raises ValueError; what the requests say is looked at later, when
-    the role is known."""
+    """Parse the value of floodmark.failpoints. Raises ValueError; the requests themselves are parsed when the
+    role is known."""
     try:
         requests = json.loads(text or "[]")
     except ValueError as error:
@@ -215,7 +215,7 @@ def parse_failpoint_setting(text: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def parse_arms(requests: Iterable[Mapping[str, Any]], role: str) -> tuple[Arm, ...]:
-    """Several requests to arm. Raises ArmingError with the position of the bad one."""
+    """Parse several requests to arm. Raises FailpointError with the position of the bad one."""
     arms = []
     for position, request in enumerate(requests):
         try:
@@ -225,12 +225,12 @@ def parse_arms(requests: Iterable[Mapping[str, Any]], role: str) -> tuple[Arm, .
     return tuple(arms)
 
 
-def _known_fields(request: Mapping[str, Any], known: Sequence[str], what: str) -> dict[str, Any]:
-    """What the request says; null is as good as left out."""
+def _check_fields(request: Mapping[str, Any], known: Sequence[str], verb: str) -> dict[str, Any]:
+    """The request's fields without nulls, which count as left out."""
     given = {key: value for key, value in request.items() if key not in _ENVELOPE and value is not None}
-    strange = sorted(set(given) - set(known))
-    if strange:
-        raise FailpointError(f"{what} knows no {', '.join(strange)}; there are: {', '.join(known)}")
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise FailpointError(f"{verb} knows no {', '.join(unknown)}; there are: {', '.join(known)}")
     return given
 
 
@@ -255,5 +255,5 @@ def _read_number(given: Mapping[str, Any], key: str, least: int = 0) -> int | No
     return value
 
 
-def _or(value: int | None, default: int) -> int:
+def _or_default(value: int | None, default: int) -> int:
     return default if value is None else value

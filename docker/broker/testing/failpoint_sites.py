@@ -1,7 +1,8 @@
-"""Finds the failpoints that a step of a replica passes: pure, from its event and effects.
+"""Finds the failpoints that a step of a replica passes, from its event and effects; pure.
 
-A step changes the machine at once; what is held at a point is the rest of its effects. So each point says
-after how many effects it stands, and how many of the step's trace lines describe what has happened then.
+A step changes the machine at once; a failpoint holds the rest of its effects. So each stop says after how
+many
+effects it comes, and how many of the step's trace lines describe what has happened by then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +29,10 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """A point on the way through a step."""
+    """A failpoint between two effects of a step."""
 
-    after: int  # so many effects
-    shown: int  # so many lines are written by then
+    after: int  # effects carried out before it
+    shown: int  # trace lines written before it
     site: FailpointSite
 
 
@@ -42,7 +43,7 @@ def find_stops(
     effects: Sequence[ReplicaEffect],
     lines: Sequence[Line],
 ) -> list[Stop]:
-    """Of the replica of this topic and partition, in the order in which the step passes them."""
+    """Find the stops of a step of this topic's partition, in the order in which the step passes them."""
     step = _Step(key=key, replica=replica, event=event, effects=effects, lines=lines)
     acks = 0
     for index, effect in enumerate(effects):
@@ -95,12 +96,12 @@ class _Step:
             self.add("P.parked", index + 1, self.lines_up_to("append"), first, last)
 
     def add_truncate_site(self, index: int, to: int) -> None:
-        behind = self._effects[index + 1 : index + 2]
-        after = index + 1 + bool(behind and isinstance(behind[0], SaveEpochs))
+        next_effects = self._effects[index + 1 : index + 2]
+        after = index + 1 + bool(next_effects and isinstance(next_effects[0], SaveEpochs))
         self.add("F.truncated", after, self.lines_up_to("truncate"), to)
 
     def add_role_site(self, index: int, effect: RoleChanged) -> None:
-        """A leader stands before anything but its disk has changed, a follower before it asks anything."""
+        """A new leader stops when only its disk has changed, a new follower before it sends a request."""
         if effect.leading:
             on_disk = 0
             while isinstance(self._effects[on_disk], Truncate | Reset | SaveEpochs):
@@ -110,7 +111,7 @@ class _Step:
             self.add("F.followed", index + 1, len(self._lines), self._replica.leo)
 
     def lines_up_to(self, event: str, number: int = 1) -> int:
-        """The lines up to the `number`-th of this kind, and the checkpoints that go with it."""
+        """Count the lines up to the `number`-th of this kind, with the checkpoints that follow it."""
         of_kind = [at for at, line in enumerate(self._lines) if line["event"] == event]
         if len(of_kind) < number:
             return len(self._lines)
@@ -120,7 +121,7 @@ class _Step:
         return end
 
     def _is_delayed_produce(self) -> bool:
-        """Whether a produce with acks=all was appended and waits."""
+        """Whether the step has appended a produce with acks=all and not answered it."""
         event = self._event
         if not isinstance(event, Produce) or event.acks != -1:
             return False

@@ -1,13 +1,14 @@
-"""Holds what is armed at the failpoints of this process, and what is held at them now.
+"""Keeps the armed failpoints of this process, and the steps and messages that they hold.
 
 Rules
 1. Code that reaches a point calls `meet` while anything is `armed`, and does not call it otherwise.
-2. The trace has a line for a point before anything is done there; a crash is a SIGKILL to oneself.
-3. What is held goes on in the event loop's thread, and only there, in the order in which it came.
-4. Scope `broker` stops that thread itself; the control socket's own thread goes on asking and arming here, so
-   all that is kept here is kept under one lock. A SIGTERM ends a process that stands still.
-5. A hold at C.elected closes the way to that peer: every later message to it is held as well, whatever the
-   conditions and counts, until the hold is released for good.
+2. A point's line is in the trace before its action is done; a crash is a SIGKILL to this process itself.
+3. A held step or message continues in the event loop's thread, and only there, in the order of arrival.
+4. Scope `broker` stops that thread itself; the control socket's thread stopped_loop arms and releases, so
+   that all
+   state covers_any is under one lock. A SIGTERM ends a stopped process.
+5. A hold at C.elected blocks that peer: every later message to it is held as well, whatever the conditions
+   and counts, until the hold is released for good.
 """
 
 import asyncio
@@ -35,16 +36,16 @@ from floodmark.broker.testing.failpoint_requests import (
 )
 
 _MET_MAX = 10_000  # the latest are remembered
-_ENDS = (signal.SIGTERM, signal.SIGINT)
+_END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Fate(enum.Enum):
-    """What becomes of the step or message that met a point."""
+    """What the caller must do with the step or message that met a point."""
 
     GO = "go"
-    HELD = "held"  # `resume` will be called
+    HELD = "held"  # wait: `resume` will be called
     DROPPED = "dropped"
-    DOUBLED = "doubled"  # go now; `resume` will be called for the second one
+    DOUBLED = "doubled"  # go now; `resume` will be called for the duplicate
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -53,7 +54,7 @@ class _Armed:
     arm: Arm
     matched: int = 0
     acted: int = 0
-    closed: set[int] = field(default_factory=set)  # peers to which C.elected lets nothing pass
+    blocked: set[int] = field(default_factory=set)  # peers whose messages C.elected holds
 
     @property
     def done(self) -> bool:
@@ -61,18 +62,18 @@ class _Armed:
 
     @property
     def spent(self) -> bool:
-        return self.done and not self.closed
+        return self.done and not self.blocked
 
-    def open_ways(self, peer: int | None) -> None:
+    def unblock(self, peer: int | None) -> None:
         if peer is None:
-            self.closed.clear()
+            self.blocked.clear()
         else:
-            self.closed.discard(peer)
+            self.blocked.discard(peer)
 
     def is_named_by(self, release: Release) -> bool:
-        """Of one that has closed the ways to some peers, what is said of another peer is not meant."""
+        """Whether the release covers it. If it blocks some peers, a release of another peer does not."""
         arm = self.arm
-        if self.closed and release.peer is not None and release.peer not in self.closed:
+        if self.blocked and release.peer is not None and release.peer not in self.blocked:
             return False
         return release.covers(arm.point, arm.topic, arm.partition, arm.peer)
 
@@ -84,7 +85,7 @@ class _Armed:
 class _Reached:
     armed: _Armed
     site: FailpointSite
-    count: int  # of all that matched what is armed there
+    count: int  # the how-many-th match of this armed point
     time_ns: int
     held: bool = False
 
@@ -100,7 +101,7 @@ class _Reached:
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Held:
     met: _Reached
-    carried: CarriedEpochs | None  # None: it is about its place alone
+    carried: CarriedEpochs | None  # None: its site says all
     resume: Callable[[], None]
     loop: asyncio.AbstractEventLoop
 
@@ -114,16 +115,16 @@ class _Held:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _StoppedLoop:
-    """The event loop's thread, stopped."""
+    """The event loop's thread while a failpoint has stopped it."""
 
     met: _Reached
-    state: Mapping[str, Any]  # as it was then
+    state: Mapping[str, Any]  # when it was stopped
     go: threading.Event = field(default_factory=threading.Event)
     for_good: bool = False
 
 
 class Failpoints:
-    """What is armed in this process. `armed` is false while nothing is: then nothing else here is called."""
+    """The failpoints of this process. While `armed` is false no point is armed, and `meet` is not called."""
 
     def __init__(
         self,
@@ -144,9 +145,9 @@ class Failpoints:
         self._at: dict[str, tuple[_Armed, ...]] = {}  # by point
         self._met: deque[_Reached] = deque(maxlen=_MET_MAX)
         self._held: list[_Held] = []
-        self._still: _StoppedLoop | None = None
+        self._stopped_loop: _StoppedLoop | None = None
         for arm in arms:
-            self._add(arm)
+            self._add_arm(arm)
 
     # -- reaching a point -------------------------------------------------------------------------------
 
@@ -158,37 +159,38 @@ class Failpoints:
         also: Sequence[FailpointSite] = (),
         carried: CarriedEpochs | None = None,
     ) -> Fate:
-        """What becomes of something that stands at this place (and at `also`, for a message about several
-        partitions). To be called in the event loop's thread. An armed crash does not return."""
+        """Do what is armed for this site (and `also`, for a message about several partitions); returns
+        what the
+        caller must do. Call it in the event loop's thread. An armed crash does not return."""
         fate = Fate.GO
         for armed in self._at.get(site.name, ()):
-            met = self._match(armed, (site, *also))
+            met = self._match_site(armed, (site, *also))
             if met is not None:
-                fate = self._perform(met, resume, carried)
+                fate = self._act(met, resume, carried)
             if fate is not Fate.GO:
                 break
         return fate
 
     async def wait_at(self, site: FailpointSite) -> Fate:
-        """The same for a task, which waits here while it is held: GO, or DROPPED."""
-        going: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        fate = self.meet(site, lambda: None if going.done() else going.set_result(None))
+        """Like `meet`, for a task, which waits covers_any while it is held: GO or DROPPED."""
+        released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        fate = self.meet(site, lambda: None if released.done() else released.set_result(None))
         if fate is not Fate.HELD:
             return fate
-        await going
+        await released
         return Fate.GO
 
     def is_armed_for(self, point: str, peer: int) -> bool:
-        """Whether anything that goes to this peer may matter at that point."""
+        """Whether that point may be armed for messages to this peer."""
         return any(each.arm.peer in (None, peer) for each in self._at.get(point, ()))
 
-    def _match(self, armed: _Armed, sites: Sequence[FailpointSite]) -> _Reached | None:
+    def _match_site(self, armed: _Armed, sites: Sequence[FailpointSite]) -> _Reached | None:
         with self._lock:
             if armed not in self._armed:
                 return None  # released by another thread just now
             arm = armed.arm
             site = next((each for each in sites if arm.matches(each)), None)
-            if sites[0].peer in armed.closed:
+            if sites[0].peer in armed.blocked:
                 site = site or sites[0]
                 armed.matched += 1
             elif site is None or armed.done:
@@ -199,13 +201,13 @@ class Failpoints:
                     return None
                 armed.acted += 1
                 if arm.point == "C.elected" and arm.action == "hold" and arm.scope == "partition":
-                    armed.closed.add(site.peer)
+                    armed.blocked.add(site.peer)
             self._reindex()
             met = _Reached(armed=armed, site=site, count=armed.matched, time_ns=time.monotonic_ns())
             self._met.append(met)
             return met
 
-    def _perform(self, met: _Reached, resume: Callable[[], None], carried: CarriedEpochs | None) -> Fate:
+    def _act(self, met: _Reached, resume: Callable[[], None], carried: CarriedEpochs | None) -> Fate:
         arm, site = met.armed.arm, met.site
         if self._write_trace is not None:
             self._write_trace(site, arm.action)
@@ -229,7 +231,7 @@ class Failpoints:
         return Fate.DOUBLED if arm.action == "duplicate" else Fate.HELD
 
     def _end_delay(self, held: _Held) -> None:
-        """A delay has passed, unless it was released before."""
+        """End a delay, unless it was released before."""
         with self._lock:
             if held not in self._held:
                 return
@@ -240,75 +242,78 @@ class Failpoints:
     # -- the whole process ---------------------------------------------------------------------------------
 
     def _stop_event_loop(self, met: _Reached) -> None:
-        """The event loop's thread waits here. Signals get the system's own handlers, for the loop could not
-        run any other."""
-        still = _StoppedLoop(met=met, state=self._read_state())
+        """Block the event loop's thread until it is released. Signals get the system's handlers meanwhile,
+        because the loop cannot run its own."""
+        stopped_loop = _StoppedLoop(met=met, state=self._read_state())
         with self._lock:
             met.held = True
-            self._still = still
-        handlers = {number: signal.signal(number, signal.SIG_DFL) for number in _ENDS}
+            self._stopped_loop = stopped_loop
+        handlers = {number: signal.signal(number, signal.SIG_DFL) for number in _END_SIGNALS}
         for_ms = met.armed.arm.for_ms
-        still.go.wait(None if for_ms is None else for_ms / 1000)
+        stopped_loop.go.wait(None if for_ms is None else for_ms / 1000)
         with self._lock:
-            if not still.for_good:
+            if not stopped_loop.for_good:
                 met.held = False
-                self._still = None
-        if still.for_good:
+                self._stopped_loop = None
+        if stopped_loop.for_good:
             threading.Event().wait()
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
     @property
     def stopped_state(self) -> Mapping[str, Any] | None:
-        """The state as it was when the whole process stopped at a point; None while it goes."""
+        """The state when a point stopped the whole process; None while it runs."""
         with self._lock:
-            return None if self._still is None else self._still.state
+            return None if self._stopped_loop is None else self._stopped_loop.state
 
     def stay_stopped(self) -> bool:
-        """Keep the event loop stopped for good, if it is stopped; whether it is."""
+        """Keep the event loop stopped for good, if it is stopped; returns whether it is."""
         with self._lock:
-            if self._still is not None:
-                self._still.for_good = True
-            return self._still is not None
+            if self._stopped_loop is not None:
+                self._stopped_loop.for_good = True
+            return self._stopped_loop is not None
 
     # -- the control socket's acts, from any thread ----------------------------------------------------------
 
     def arm(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Raises ArmingError."""
+        """Arm a point. Raises FailpointError."""
         arm = parse_arm(request, self._role)
         with self._lock:
             twin = next((each for each in self._armed if each.arm == arm and not each.spent), None)
             if twin is not None:
                 raise FailpointError(f"that is armed already, as id {twin.id}; release it first")
-            return {"id": self._add(arm)}
+            return {"id": self._add_arm(arm)}
 
     def release(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Raises ArmingError where it names something and nothing of that kind is held or armed."""
+        """Release what is held, and disarm. Raises FailpointError where the request names a target and
+        nothing
+        of that kind is held or armed."""
         release = parse_release(request, self._role)
         with self._lock:
-            going = self._select_released(release)
+            released = self._select_released(release)
             arms = [each for each in self._armed if each.is_named_by(release)]
-            still = self._still
-            stands = still is not None and self._is_named_by(release, still)
-            here = arms or stands or any(held.is_named_by(release) for held in self._held)
-            if release.names_target and not here:
+            stopped_loop = self._stopped_loop
+            releases_loop = stopped_loop is not None and self._covers_stopped_loop(release, stopped_loop)
+            covers_any = arms or releases_loop or any(held.is_named_by(release) for held in self._held)
+            if release.names_target and not covers_any:
                 raise FailpointError(f"nothing of that kind is held or armed; {self._list_held_and_armed()}")
-            for held in going:
+            for held in released:
                 self._held.remove(held)
                 held.met.held = False
             if release.through_epoch is None:
                 for each in arms:
-                    each.open_ways(release.peer)
+                    each.unblock(release.peer)
             if not release.keep:
-                self._armed = [each for each in self._armed if each not in arms or each.closed]
+                self._armed = [each for each in self._armed if each not in arms or each.blocked]
             self._reindex()
-            if still is not None and stands:
-                still.met.held, self._still = False, None
-                still.go.set()
-        for held in going:
-            with contextlib.suppress(RuntimeError):  # the loop has ended: the process is about to
+            if stopped_loop is not None and releases_loop:
+                stopped_loop.met.held, self._stopped_loop = False, None
+                stopped_loop.go.set()
+        for held in released:
+            # the event loop has ended, and the process is about to end
+            with contextlib.suppress(RuntimeError):
                 held.loop.call_soon_threadsafe(held.resume)
-        return {"released": len(going) + stands}
+        return {"released": len(released) + releases_loop}
 
     def list_points(self, _request: Mapping[str, Any]) -> Mapping[str, Any]:
         with self._lock:
@@ -317,7 +322,7 @@ class Failpoints:
                 "armed": [each.as_json() for each in self._armed],
             }
 
-    def _add(self, arm: Arm) -> int:
+    def _add_arm(self, arm: Arm) -> int:
         armed = _Armed(id=self._next_id, arm=arm)
         self._next_id += 1
         self._armed.append(armed)
@@ -327,30 +332,32 @@ class Failpoints:
     def _reindex(self) -> None:
         self._armed = [each for each in self._armed if not each.spent]
         names = {each.arm.point for each in self._armed}
-        first = sorted(self._armed, key=lambda each: not each.closed)  # nothing else speaks of a closed way
+        first = sorted(self._armed, key=lambda each: not each.blocked)  # a blocked peer comes first
         self._at = {name: tuple(each for each in first if each.arm.point == name) for name in names}
         self.armed = bool(self._armed)
 
     def _select_released(self, release: Release) -> list[_Held]:
-        """What is let go, in the order in which it came; to one peer nothing overtakes what stays."""
-        going, stays = [], set()
+        """Select what is released, in the order of arrival; a later message to a peer never overtakes one
+        that
+        stays held."""
+        released, stays = [], set()
         for held in self._held:
             if not held.is_named_by(release):
                 continue
             if held.carried is not None and not held.carried.stays_within(release):
                 stays.add(held.met.site.peer)
             elif held.carried is None or held.met.site.peer not in stays:
-                going.append(held)
-        return going
+                released.append(held)
+        return released
 
-    def _is_named_by(self, release: Release, still: _StoppedLoop) -> bool:
-        site = still.met.site
+    def _covers_stopped_loop(self, release: Release, stopped_loop: _StoppedLoop) -> bool:
+        site = stopped_loop.met.site
         partition = None if site.topic is None else site.partition
-        return not still.for_good and release.covers(site.name, site.topic, partition, site.peer)
+        return not stopped_loop.for_good and release.covers(site.name, site.topic, partition, site.peer)
 
     def _list_held_and_armed(self) -> str:
         held = [each.met.site.name for each in self._held]
-        if self._still is not None:
-            held.append(self._still.met.site.name)
+        if self._stopped_loop is not None:
+            held.append(self._stopped_loop.met.site.name)
         armed = [each.arm.point for each in self._armed]
         return f"held: {', '.join(held) or 'nothing'}; armed: {', '.join(armed) or 'nothing'}"

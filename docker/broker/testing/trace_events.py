@@ -1,10 +1,10 @@
-"""Says what a step of a replica, or a record of the controller, becomes in the trace: pure functions.
+"""Builds the trace lines of a replica's step and of the controller's records: pure functions.
 
 Rules for a replica's step
 1. The lines stand in the order in which things happened, and each gives epoch, LEO and HW as they were right
    after: an append shows the HW before it moved, then comes the move, then the ack that rests on it.
-2. A role has its line where it is taken: a follower's before what it truncates, a leader's after.
-3. A line is written only for what has come about: a follower's fetch that was served (not again when it wakes
+2. The line of a new role comes where the role is taken: a follower's before its truncation, a leader's after.
+3. A line is written only for what has happened: a follower's fetch that was served (not again when it wakes
    in the purgatory), a produce that was acked, an HW that no other line shows.
 4. Brokers are ids; -1 is nobody.
 
@@ -14,8 +14,8 @@ Rules for the controller's records
    its next start.
 6. A leader, also the first of a new partition, is an `elect`; any other change of a partition, also the loss
    of its leader, is an `isr`.
-7. A registration begins fenced; one that does not (rules that overlook a bounce) is followed by its
-   unfencing.
+7. A registration begins fenced; the line of one that does not (rules that ignore a bounce) is followed by an
+   `unfence`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,8 +55,9 @@ _ACKS = {-1: "all", 0: "0", 1: "1"}
 
 @dataclass(slots=True)
 class ReplicaSnapshot:
-    """A replica between two steps. Never changed; neither frozen nor by keyword, for two are made a step and
-    that would double what they take."""
+    """A replica's state between two steps. Never changed; neither frozen nor keyword-only, because two are
+    built
+    for each step and that would double their cost."""
 
     leading: bool
     leader: int
@@ -78,7 +79,7 @@ def take_snapshot(replica: Replica) -> ReplicaSnapshot:
 def replica_lines(
     before: ReplicaSnapshot, event: ReplicaEvent, effects: Sequence[ReplicaEffect], after: ReplicaSnapshot
 ) -> tuple[Line, ...]:
-    """In the order in which it happened; each with the state after it."""
+    """Build the lines of a step, in the order of its effects; each shows the state after its effect."""
     if not effects and before == after:
         return ()
     step = _Step(event, after, before.leo, before.hw)
@@ -103,14 +104,14 @@ def replica_lines(
 
 
 class _Step:
-    """A step on its way through its effects. The lines of every produce and fetch are put together by hand:
-    this runs beside each of them."""
+    """The state while the lines of one step are built. The lines of produces and fetches are built by hand,
+    because this code runs for each of them."""
 
     __slots__ = ("after", "event", "hw", "leo", "lines")
 
     def __init__(self, event: ReplicaEvent, after: ReplicaSnapshot, leo: int, hw: int) -> None:
         self.event = event
-        self.after = after  # its epoch is the step's: a new one is taken before all else
+        self.after = after  # its epoch is valid for the whole step: a new epoch is taken first
         self.leo = leo
         self.hw = hw
         self.lines: list[Line] = []
@@ -122,7 +123,7 @@ class _Step:
 
 
 def _position_after_truncation(effects: Sequence[ReplicaEffect]) -> int:
-    """The position behind the last cut of the log."""
+    """The position after the last truncation."""
     cuts = [at for at, effect in enumerate(effects) if isinstance(effect, Truncate | Reset)]
     return cuts[-1] + 1 if cuts else 0
 
@@ -206,7 +207,7 @@ _LINE_WRITERS: Mapping[type, Callable[[_Step, Any], None]] = {
 
 
 def epochs_of(batches: Sequence[Batch]) -> list[tuple[int, int]]:
-    """(epoch, first offset) of the records themselves; a log of before KIP-101 may have an epoch twice."""
+    """(epoch, first offset) of the batches; a log from before KIP-101 may have an epoch twice."""
     found: list[tuple[int, int]] = []
     for batch in batches:
         if not found or found[-1][0] != batch.epoch:
@@ -214,7 +215,7 @@ def epochs_of(batches: Sequence[Batch]) -> list[tuple[int, int]]:
     return found
 
 
-# -- beside the steps -------------------------------------------------------------------------------------
+# -- start and checkpoints --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +231,8 @@ class RecoveredLogSummary:
 
 
 def start_lines(clean: bool, logs: Sequence[RecoveredLogSummary]) -> tuple[Line, ...]:
-    """A process has begun: one line of itself, for it may hold no log, and one of every log found."""
+    """Build the lines of a process that starts: one for itself, because it may have no log, one for each
+    log."""
     return (
         {"event": "start", "clean": clean},
         *(
@@ -244,7 +246,7 @@ def start_lines(clean: bool, logs: Sequence[RecoveredLogSummary]) -> tuple[Line,
 
 
 def checkpoint_line(what: str, value: int, now: ReplicaSnapshot) -> Line:
-    """A checkpoint file names this value: `hw` the HW, `recovery` what is flushed."""
+    """Build the line of a checkpoint file's value: `what` is hw (the HW) or recovery (the recovery point)."""
     return {
         "event": "checkpoint", "epoch": now.epoch, "leo": now.leo, "hw": now.hw, "what": what, "value": value,
     }  # fmt: skip
@@ -267,7 +269,8 @@ RECOVERED = "recovered"
 def controller_lines(
     before: Metadata, event: ControllerEvent | None, records: Iterable[Record]
 ) -> tuple[Line, ...]:
-    """`event` None: the records were made before a restart, and their cause is unknown."""
+    """Build the lines of the controller's records. `event` None: they are from before a restart, and their
+    cause is unknown."""
     cluster = _ClusterTrace(before, event)
     for record in records:
         add_lines = _RECORD_WRITERS.get(record["type"])
@@ -278,7 +281,7 @@ def controller_lines(
 
 
 def missing_lines(records: Iterable[Record], version: int) -> tuple[Line, ...]:
-    """The lines of records from before a restart that the trace lacks: those above `version`."""
+    """Build the lines of records from before a restart that the trace lacks: those above `version`."""
     state, rest = ClusterState(), []
     for record in records:
         if state.version < version:
@@ -289,7 +292,7 @@ def missing_lines(records: Iterable[Record], version: int) -> tuple[Line, ...]:
 
 
 class _ClusterTrace:
-    """The cluster as the lines written so far describe it."""
+    """The cluster as the lines built so far describe it."""
 
     def __init__(self, before: Metadata, event: ControllerEvent | None) -> None:
         self.event = event
@@ -331,11 +334,11 @@ def _add_partitions(cluster: _ClusterTrace, record: Record) -> None:
 
 
 def _count_version_only(cluster: _ClusterTrace, record: Record) -> None:
-    """It makes a version, and no trace line."""
+    """Count a record that makes a version, and no trace line."""
 
 
 def _drop_topic(cluster: _ClusterTrace, record: Record) -> None:
-    """It makes no trace line; a topic of that name that is made later begins anew."""
+    """Forget a deleted topic; it makes no trace line."""
     for key in [key for key in cluster.partitions if key[0] == record["topic"]]:
         del cluster.partitions[key]
 

@@ -1,6 +1,6 @@
-"""A process: `python -m floodmark.broker` reads its config and runs one broker, or the controller.
+"""Runs a process of `python -m floodmark.broker`: reads its config and runs one broker, or the controller.
 
-Exit codes: 0 an orderly stop, 2 a config that cannot be served, 70 a broken invariant or a disk that refuses.
+Exit codes: 0 a clean shutdown, 2 a config that is refused, 70 a broken invariant or a disk that refuses.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from floodmark.broker.storage.controller_journal import JournalError
 from floodmark.broker.storage.log_directory import DiskError
 
 
-def _failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Halt after a callback that raised, which left something half-done; only log anything else."""
     error = context.get("exception")
     if isinstance(error, Exception) and ("handle" in context or "protocol" in context):
@@ -27,7 +27,7 @@ def _failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 async def _run(config: Config) -> None:
-    asyncio.get_running_loop().set_exception_handler(_failed)
+    asyncio.get_running_loop().set_exception_handler(_handle_loop_exception)
     await (BrokerServer(config) if config.role == "broker" else ControllerServer(config)).run()
 
 
@@ -41,7 +41,7 @@ def main() -> int:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a property that rules over the file's; may be given again",
+        help="a property that overrides the file's; may be given again",
     )
     arguments = parser.parse_args()
     try:
@@ -51,7 +51,7 @@ def main() -> int:
         return EXIT_CONFIG
     for warning in warnings:
         log("warning", "config", why=warning)
-    gc.set_threshold(50_000, 20, 100)  # few cycles are made here, and each look for them is a pause
+    gc.set_threshold(50_000, 20, 100)  # few cycles are made here, and each search for them is a pause
     try:
         asyncio.run(_run(config))
     except (OSError, DiskError, CheckpointError, JournalError) as error:

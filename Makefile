@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker check bench soak teeth pictures clean
+.PHONY: help setup demo test test-docker check bench soak teeth mutants pictures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -35,6 +35,9 @@ soak: setup  ## 20,000 histories and 10,000 mistyped ones against the twin, 100,
 
 teeth: setup  ## every known-bad rule against the judge: the table in checkers/README.md, made anew
 	@PYTHONPATH=tests/support $(BIN)/python tests/teeth/matrix.py --readme checkers/README.md $(ARGS)
+
+mutants: setup  ## small mistakes put into copies of the product: which test sees each (tests/mutants/README.md)
+	@$(BIN)/python tests/mutants/mutants.py $(ARGS)
 
 pictures: setup  ## the README's pictures, made anew from a run of the demo (needs Debian's chromium)
 	@PYTHONPATH=tests/support $(BIN)/python tests/pictures/pictures.py $(ARGS)

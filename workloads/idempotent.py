@@ -99,7 +99,7 @@ class IdempotentSession:
         except (KafkaException, BufferError, SystemError) as error:  # a fatal error may come as a SystemError
             self.over = True
             return Outcome(type=Type.INFO, sends=tuple(sends), error=_name_of(error))
-        return _delivered(sends, delivered)
+        return outcome_of_delivery(sends, delivered)
 
     def _assign(self, keys: Sequence[int]) -> Outcome:
         self._positions = {key: self._positions.get(key, 0) for key in keys}
@@ -233,9 +233,10 @@ def make(settings: WorkloadSettings) -> Workload:
     return IdempotentWorkload(settings)
 
 
-def _delivered(sends: Sequence[Send], delivered: Mapping[int, tuple[KafkaError | None, int | None]]
-               ) -> Outcome:
-    """ok only if every value was. One that the library gave up on may have landed by an earlier attempt; one
+def outcome_of_delivery(
+    sends: Sequence[Send], delivered: Mapping[int, tuple[KafkaError | None, int | None]]
+) -> Outcome:
+    """delivered: position of a send -> error and offset, as the library called back. ok only if every value was. One that the library gave up on may have landed by an earlier attempt; one
     that was there already (DUPLICATE_SEQUENCE_NUMBER) may be ok without an offset."""
     errors = [error for error, _ in delivered.values() if error is not None]
     if errors or len(delivered) < len(sends):

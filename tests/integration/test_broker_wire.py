@@ -4,6 +4,7 @@ import random
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,6 +103,14 @@ def test_records_that_are_refused(leader: Raw, how: str, error: int) -> None:
 
     assert leader.produce("t", records) == (error, -1)
     assert leader.end_offset("t") == before
+
+
+def test_a_fetch_that_finds_nothing_is_answered_when_its_time_is_over(leader: Raw) -> None:
+    _, end = leader.end_offset("t")
+    began_s = time.monotonic()
+    found = leader.fetch("t", end, wait_ms=200)
+    assert (int(found.error_code), bytes(found.records or b"")) == (errors.NONE, b"")
+    assert time.monotonic() - began_s > 0.15
 
 
 def test_who_does_not_lead_says_so(cluster: RealBrokers) -> None:

@@ -170,6 +170,16 @@ def with_a_trace_two_struck_nodes_that_did_not_lead_permit_nothing(tale: Tale) -
     traced(tale, elected(0, "n1", "n1", "n2", "n3"), elected(10**9, "n2", "n1", "n2"))
 
 
+@TALES.tale("lost-write bug 1", "unsafe-isr bug 1")
+def with_a_trace_a_leader_whose_copy_was_not_struck_permits_nothing(tale: Tale) -> None:
+    """Though it names an ISR without itself, of which all were."""
+    traced(
+        lost(tale).fault("power_cut", "n2", lost=True),
+        elected(0, "n1", "n1", "n2"),
+        elected(10**9, "n3", "n2"),
+    )
+
+
 @TALES.tale("lost-write bug 1")
 def a_copy_taken_into_the_isr_again_is_struck_no_more(tale: Tale) -> None:
     traced(

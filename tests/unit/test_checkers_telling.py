@@ -56,6 +56,16 @@ def test_every_finding_that_is_made_is_explained() -> None:
     assert all(one.means and one.near_miss and one.permitted for one in explain.EXPLANATIONS.values())
 
 
+@pytest.mark.parametrize(("row", "sentence"), [
+    ({"name": names.HW_REGRESSED, "offset": 5, "seen": 6, "nodes": ["n2"], "node": "n2", "seq": 9},
+     "The HW of n2, leading partition 0, fell from 6 to 5 in one epoch (n2, seq 9 of its trace)."),
+    ({"name": names.END_OFFSET_REGRESSED, "offset": 5, "seen": 6, "process": 3},
+     "Process 3 was told end offset 5 of partition 0, after it had seen that it is at least 6."),
+])
+def test_each_number_has_its_place_in_the_sentence(row: dict[str, object], sentence: str) -> None:
+    assert text_of(str(row["name"]), {"partition": 0, **row}) == sentence
+
+
 def test_every_finding_of_the_format_is_explained() -> None:
     """Every name of the tables of the run folders' public page, and nothing that they do not have."""
     page = (Path(__file__).parents[2] / "histories" / "README.md").read_text()

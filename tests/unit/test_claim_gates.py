@@ -165,6 +165,14 @@ def test_promises(tmp_path: Path) -> None:
     assert (row["weak_acks"], row["retried"], row["uncommitted"], row["loss_in_doubt"]) == (True,) * 4
 
 
+@pytest.mark.parametrize(("promised", "retried"), [
+    ({"retries": 0}, False), ({"retries": 1}, True), ({"retries": 1, "idempotence": True}, False)])
+def test_one_retry_is_enough_to_write_twice(tmp_path: Path, promised: dict[str, Any], retried: bool) -> None:
+    tale = Tale().acked(1)
+    tale.run["guarantees"].update(promised)
+    assert tables(tale, tmp_path)["partitions"].to_pylist()[0]["retried"] is retried
+
+
 def test_a_replica_that_says_nothing_has_a_row(tmp_path: Path) -> None:
     tale = Tale().acked(1)
     tale.row("n2")["absent"] = True

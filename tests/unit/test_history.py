@@ -55,6 +55,18 @@ def test_lines_are_of_format_1_word_for_word(tmp_path: Path) -> None:
     ]
 
 
+def test_only_an_ok_send_is_an_ack(tmp_path: Path) -> None:
+    """Moments wait for the k-th ack: an info may be one, and a fail is none."""
+    async def run() -> None:
+        recorder = Recorder(tmp_path / "h")
+        for kind in Type.INFO, Type.FAIL, Type.OK:
+            recorder.complete(recorder.invoke(3, send(17)), Outcome(type=kind))
+            assert recorder.acks(0) == (kind is Type.OK)
+        recorder.close()
+
+    asyncio.run(run())
+
+
 def test_a_completion_names_what_was_sent_also_where_the_outcome_does_not(tmp_path: Path) -> None:
     async def run() -> None:
         recorder = Recorder(tmp_path / "h")

@@ -129,6 +129,8 @@ def test_the_sequence_after_the_largest_is_zero() -> None:
     producers = ProducerStateManager()
     appended(producers, batch(0, 1, producer=7, first=SEQUENCES - 1))
     appended(producers, batch(2, 2, producer=7, first=1))
+    appended(producers, batch(3, 3, producer=8, first=SEQUENCES - 1))
+    appended(producers, batch(4, 4, producer=8, first=0))
 
 
 def test_a_truncation_takes_back_what_producers_are_known_by() -> None:

@@ -302,6 +302,20 @@ def test_many_names_make_the_account_grow_and_freed_slots_are_used_again(tmp_pat
     again.close()
 
 
+def test_a_name_that_comes_again_is_not_taken_for_gone(tmp_path: Path) -> None:
+    """Its slot has notes of its earlier life, the last of which says that nothing is left of it."""
+    account = DurabilitySideFile.open(tmp_path / "account")
+    for length in (1, 2, 3):
+        account.note("file", length)
+    account.remove_note("file")
+    account.note("file", 7)
+    account.close()
+
+    again = DurabilitySideFile.open(tmp_path / "account")
+    assert again.get("file") == Note(length=7)
+    again.close()
+
+
 def test_a_note_torn_at_any_byte_leaves_the_one_before_it(tmp_path: Path) -> None:
     """Both readers: every prefix of the bytes that the second note writes, put over the first state."""
     log_dir, path = tmp_path / "n1", tmp_path / "account"

@@ -130,6 +130,17 @@ def test_an_ack_waits_for_the_whole_isr() -> None:
     )
 
 
+def test_an_ack_waits_for_all_records_of_its_produce() -> None:
+    """The HW stands between its two batches: one of them is committed."""
+    it = leader()
+    it.step(replace(produce(), batches=(batch(0, -1), batch(1, -1))))
+    it.step(fetch(2, 2))
+    between = it.step(fetch(3, 1))
+    assert only(between, HwMoved).hw == 1
+    assert not [one for one in between if isinstance(one, ProduceAnswer)]
+    assert only(it.step(fetch(3, 2)), ProduceAnswer).error == errors.NONE
+
+
 def test_a_parked_produce_that_loses_its_leader_answers_its_offset() -> None:
     """Refused or abandoned: this one is in the log."""
     it = leader(batch(0), epoch=1)

@@ -120,6 +120,8 @@ def final_reads(tmp_path: Path, log: Log, **limits: float) -> tuple[dict[str, An
 def test_a_read_to_the_end_is_told_and_nothing_lacks(tmp_path: Path) -> None:
     told, _ = final_reads(tmp_path, Log(end=5, given=5))
     assert told == {"processes": [3_000_000], "partitions": [0]}
+    shown = [one.offset for op in read(tmp_path / "history.jsonl") for one in op.reads or ()]
+    assert shown == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(("log", "how_far"), [

@@ -109,6 +109,13 @@ def test_no_ack_before_the_fault(tmp_path: Path) -> None:
     assert (fault["gap_s"], fault["before_p50_ms"], fault["recovery_s"]) == (4.0, 4000.0, 1.0)
 
 
+def test_the_window_before_a_fault_is_as_long_as_the_fault(tmp_path: Path) -> None:
+    """In force from 10 to 14 s: what was asked before 6 s is none of its."""
+    run = one_kill().sent(5, 1, 5.9)
+    assert fault_of(tmp_path / "apart", run)["before_p999_ms"] == 1000.0
+    assert fault_of(tmp_path / "within", run.sent(5, 6.5, 8.5))["before_p999_ms"] == 2000.0
+
+
 def test_a_fault_that_is_never_mended_lasts_as_long_as_the_load(tmp_path: Path) -> None:
     run = TimedRun().sent(1, 9, 10).sent(1, 13, 17, "info").fault("kill", 10.5, 10.5, "n1")
     run.fault("start", 12, 12, "n2")  # another node

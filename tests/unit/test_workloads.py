@@ -5,16 +5,18 @@ from itertools import count, islice
 from random import Random
 
 import pytest
+from confluent_kafka import KafkaError
 
 from floodmark.harness import catalog
 from floodmark.harness.client.client import wire_clients
 from floodmark.harness.client.codec import Led, Told
 from floodmark.harness.client.leaders import Leaders
 from floodmark.harness.errors import UsageError
-from floodmark.harness.op import Intent
+from floodmark.harness.op import Intent, Send, Type
 from floodmark.harness.protocols import PartitionSpec, Workload, WorkloadSettings
 from floodmark.harness.runner import first_free_value, spread
 from floodmark.harness.schedule.entry import Entry
+from floodmark.workloads.idempotent import outcome_of_delivery
 from floodmark.workloads.log import intents, reading_share
 
 PARTITIONS = tuple(
@@ -81,6 +83,25 @@ def test_the_same_seed_asks_the_same() -> None:
 def test_an_idempotent_producer_without_acks_all_is_refused() -> None:
     with pytest.raises(UsageError, match="needs acks all"):
         made("idempotent", acks="1")
+
+
+ONE, TWO = Send(partition=0, value=7), Send(partition=0, value=8)
+
+
+@pytest.mark.parametrize(("delivered", "kind", "offsets", "error"), [
+    ({0: (None, 4), 1: (None, 5)}, Type.OK, [4, 5], None),
+    ({0: (None, 4), 1: (None, -1)}, Type.OK, [4, None], None),  # it was there already
+    ({0: (None, 4)}, Type.INFO, [None, None], "TIMEOUT"),  # of the other nothing was heard
+    ({}, Type.INFO, [None, None], "TIMEOUT"),
+    ({0: (None, 4), 1: (KafkaError(KafkaError._MSG_TIMED_OUT), None)}, Type.INFO, [None, None], "TIMEOUT"),
+    ({0: (None, 4), 1: (KafkaError(45), None)}, Type.INFO, [None, None], "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+])
+def test_an_idempotent_send_is_ok_only_if_every_value_was_delivered(
+        delivered: dict[int, tuple[KafkaError | None, int | None]], kind: Type, offsets: list[int | None],
+        error: str | None) -> None:
+    outcome = outcome_of_delivery((ONE, TWO), delivered)
+    assert (outcome.type, outcome.error) == (kind, error)
+    assert [send.offset for send in outcome.sends] == offsets
 
 
 def test_names_that_nobody_knows_are_answered_with_those_there_are() -> None:

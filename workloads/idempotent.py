@@ -236,8 +236,9 @@ def make(settings: WorkloadSettings) -> Workload:
 def outcome_of_delivery(
     sends: Sequence[Send], delivered: Mapping[int, tuple[KafkaError | None, int | None]]
 ) -> Outcome:
-    """delivered: position of a send -> error and offset, as the library called back. ok only if every value was. One that the library gave up on may have landed by an earlier attempt; one
-    that was there already (DUPLICATE_SEQUENCE_NUMBER) may be ok without an offset."""
+    """delivered: position of a send -> error and offset, as the library called back. ok only if every value
+    was. One that the library gave up on may have landed by an earlier attempt; one that was there already
+    (DUPLICATE_SEQUENCE_NUMBER) may be ok without an offset."""
     errors = [error for error, _ in delivered.values() if error is not None]
     if errors or len(delivered) < len(sends):
         name = _name_of(KafkaException(errors[0])) if errors else TIMEOUT

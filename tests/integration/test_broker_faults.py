@@ -16,191 +16,198 @@ from floodmark.broker.wire.api_keys import PRODUCE
 pytestmark = pytest.mark.cluster
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RealBrokers]:
-    with RealBrokers(tmp_path) as brokers:
-        with Raw(brokers.port[3]) as raw:
-            assert raw.create("t", (1, 2, 3)) == errors.NONE
-        brokers.wait_isr("t", 1, 2, 3)
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
+    """One for all, who leave every process as they found it; but for the last, which freezes them."""
+    with RealBrokers(tmp_path_factory.mktemp("faults")) as brokers:
         yield brokers
 
 
-def acked(cluster: RealBrokers, node: int, *values: bytes) -> list[int]:
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
+    """One in which sessions, fetches and lags end by no clock."""
+    keys = ("broker.session.timeout.ms", "replica.lag.time.max.ms", "replica.socket.timeout.ms")
+    with RealBrokers(tmp_path_factory.mktemp("patient"), **dict.fromkeys(keys, "60000"),
+                     **{"replica.fetch.wait.max.ms": "30000"}) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def topic(cluster: RealBrokers, request: pytest.FixtureRequest) -> str:
+    """A topic of its own, led by broker 1."""
+    return made(cluster, request.node.name)
+
+
+def made(cluster: RealBrokers, name: str) -> str:
+    with Raw(cluster.port[3]) as raw:
+        assert raw.create(name, (1, 2, 3)) == errors.NONE
+    cluster.wait_isr(name, 1, 2, 3)
+    return name
+
+
+def acked(cluster: RealBrokers, topic: str, node: int, *values: bytes) -> list[int]:
     """Offsets of values that this node has acknowledged."""
     with Raw(cluster.port[node]) as raw:
-        answers = [raw.produce("t", batch(value)) for value in values]
+        answers = [raw.produce(topic, batch(value)) for value in values]
     assert [error for error, _ in answers] == [errors.NONE] * len(values)
     return [offset for _, offset in answers]
 
 
-def values_at(cluster: RealBrokers, node: int) -> bytes:
+def values_at(cluster: RealBrokers, topic: str, node: int) -> bytes:
     """All bytes of the log below the HW."""
     found = b""
     offset = 0
     with Raw(cluster.port[node]) as raw:
         while True:
-            part = raw.fetch("t", offset)
+            part = raw.fetch(topic, offset)
             if not part.records:
                 return found
             found += bytes(part.records)
             offset = part.high_watermark
 
 
-def test_a_killed_leader_is_replaced_and_comes_back(cluster: RealBrokers) -> None:
+def test_a_killed_leader_is_replaced_and_comes_back(cluster: RealBrokers, topic: str) -> None:
     """kill -9 of the leader: what was acked is on the next one; the dead one recovers, follows, and is in the
     ISR again with the same log."""
-    acked(cluster, 1, b"before-1", b"before-2")
+    acked(cluster, topic, 1, b"before-1", b"before-2")
     cluster.end(1)
-    wait_for("another leader", lambda: cluster.partition("t")["leader"] in (2, 3))
-    part = cluster.wait_isr("t", 2, 3)
-    acked(cluster, part["leader"], b"after-1")
+    wait_for("another leader", lambda: cluster.partition(topic)["leader"] in (2, 3))
+    part = cluster.wait_isr(topic, 2, 3)
+    acked(cluster, topic, part["leader"], b"after-1")
     cluster.start(1)
-    cluster.wait_isr("t", 1, 2, 3)
+    cluster.wait_isr(topic, 1, 2, 3)
 
-    log = values_at(cluster, part["leader"])
+    log = values_at(cluster, topic, part["leader"])
     assert all(value in log for value in (b"before-1", b"before-2", b"after-1"))
     wait_for(
         "equal logs",
         lambda: (
-            {(cluster.replica(n, "t")["leo"], cluster.replica(n, "t")["hw"]) for n in cluster.brokers}
+            {(cluster.replica(n, topic)["leo"], cluster.replica(n, topic)["hw"]) for n in cluster.brokers}
             == {(3, 3)}
         ),
     )
-    segment = Path("t-0") / "00000000000000000000.log"
+    segment = Path(f"{topic}-0") / "00000000000000000000.log"
     assert len({(cluster.log_dir(node) / segment).read_bytes() for node in cluster.brokers}) == 1
-    assert not cluster.replica(1, "t")["clean"]
+    assert not cluster.replica(1, topic)["clean"]
 
 
-def test_an_orderly_stop_moves_leadership_first(cluster: RealBrokers) -> None:
+def test_an_orderly_stop_moves_leadership_first(cluster: RealBrokers, topic: str) -> None:
     """SIGTERM: leadership moves before the process ends, well before its session would; the marker is
     written, and taken away by the next start."""
-    acked(cluster, 1, b"v")
+    acked(cluster, topic, 1, b"v")
     code = cluster.end(1, signal.SIGTERM)
     marker = cluster.log_dir(1) / ".kafka_cleanshutdown"
 
     assert code == 0
-    assert cluster.partition("t")["leader"] in (2, 3)
+    assert cluster.partition(topic)["leader"] in (2, 3)
     assert "let_go=True" in cluster.output(1).splitlines()[-1]
     assert marker.exists()
-    assert "t 0 1" in (cluster.log_dir(1) / "replication-offset-checkpoint").read_text()
-    assert "t 0 1" in (cluster.log_dir(1) / "recovery-point-offset-checkpoint").read_text()
+    assert f"{topic} 0 1" in (cluster.log_dir(1) / "replication-offset-checkpoint").read_text()
+    assert f"{topic} 0 1" in (cluster.log_dir(1) / "recovery-point-offset-checkpoint").read_text()
     cluster.start(1)
-    cluster.wait_isr("t", 1, 2, 3)
+    cluster.wait_isr(topic, 1, 2, 3)
     assert not marker.exists()
-    assert cluster.replica(1, "t")["clean"]
+    assert cluster.replica(1, topic)["clean"]
 
 
-def test_all_killed_at_once_recover(cluster: RealBrokers) -> None:
+def test_all_killed_at_once_recover(cluster: RealBrokers, topic: str) -> None:
     """kill -9 of every process, controller too: metadata, epochs and logs are what they were."""
-    acked(cluster, 1, b"kept-1", b"kept-2")
-    before = cluster.partition("t")
+    acked(cluster, topic, 1, b"kept-1", b"kept-2")
+    before = cluster.partition(topic)
     for node in cluster.port:
         cluster.end(node)
     for node in cluster.port:
         cluster.start(node)
     cluster.wait_unfenced(*cluster.brokers)
-    after = cluster.wait_isr("t", 1, 2, 3)
+    after = cluster.wait_isr(topic, 1, 2, 3)
 
     assert after["epoch"] > before["epoch"]
-    log = values_at(cluster, after["leader"])
+    log = values_at(cluster, topic, after["leader"])
     assert b"kept-1" in log
     assert b"kept-2" in log
 
 
-def test_a_short_isr_refuses_and_a_parked_produce_times_out(cluster: RealBrokers) -> None:
+def test_a_short_isr_refuses_and_a_parked_produce_times_out(cluster: RealBrokers, topic: str) -> None:
     """Both followers stopped: 7 with its offset while they are in the ISR, 19 and -1 when they are not; then
     acks=1 is still served."""
-    offset = acked(cluster, 1, b"v")[0]
+    offset = acked(cluster, topic, 1, b"v")[0]
     for node in (2, 3):
         cluster.pause(node)
     with Raw(cluster.port[1]) as raw:
-        assert raw.produce("t", batch(b"parked"), timeout_ms=300) == (errors.REQUEST_TIMED_OUT, offset + 1)
-        cluster.wait_isr("t", 1)
-        assert raw.produce("t", batch(b"refused")) == (errors.NOT_ENOUGH_REPLICAS, -1)
-        assert raw.produce("t", batch(b"alone"), acks=1) == (errors.NONE, offset + 2)
+        assert raw.produce(topic, batch(b"parked"), timeout_ms=300) == (errors.REQUEST_TIMED_OUT, offset + 1)
+        cluster.wait_isr(topic, 1)
+        assert raw.produce(topic, batch(b"refused")) == (errors.NOT_ENOUGH_REPLICAS, -1)
+        assert raw.produce(topic, batch(b"alone"), acks=1) == (errors.NONE, offset + 2)
     for node in (2, 3):
         cluster.resume(node)
-    cluster.wait_isr("t", 1, 2, 3)
-    assert b"refused" not in values_at(cluster, 1)
+    cluster.wait_isr(topic, 1, 2, 3)
+    assert b"refused" not in values_at(cluster, topic, 1)
 
 
-def test_a_deposed_leader_answers_6_with_the_offset(tmp_path: Path) -> None:
-    """Appended, parked, and the leader moved by an election: error 6, base offset the real one."""
-    with RealBrokers(
-        tmp_path, **{"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
-    ) as cluster:
-        with Raw(cluster.port[1]) as raw:
-            assert raw.create("t", (1, 2, 3)) == errors.NONE
-        cluster.wait_isr("t", 1, 2, 3)
-        offset = acked(cluster, 1, b"v")[0]
-        for node in (2, 3):
-            cluster.pause(node)
-        with Raw(cluster.port[1], timeout_s=30) as raw:
-            number = raw.send(PRODUCE, 9, produce_body("t", batch(b"parked"), -1, 0, 30_000, 9))
-            wait_for("the append", lambda: cluster.replica(1, "t")["leo"] == offset + 2)
-            cluster.ask(CONTROLLER, "expire", broker=1)
-            part = raw.receive(PRODUCE, 9, number).responses[0].partition_responses[0]
-
-        assert (int(part.error_code), part.base_offset) == (errors.NOT_LEADER_OR_FOLLOWER, offset + 1)
-
-
-def test_a_new_leader_is_asked_at_once(tmp_path: Path) -> None:
+def test_a_new_leader_is_asked_at_once(patient: RealBrokers) -> None:
     """A fetch parked at the old leader for half a minute does not hold up following the new one."""
-    with RealBrokers(
-        tmp_path,
-        **{
-            "replica.fetch.wait.max.ms": "30000",
-            "replica.socket.timeout.ms": "40000",
-            "replica.lag.time.max.ms": "40000",
-        },
-    ) as cluster:
-        with Raw(cluster.port[1]) as raw:
-            assert raw.create("t", (1, 2, 3)) == errors.NONE
-        cluster.wait_isr("t", 1, 2, 3)
-        acked(cluster, 1, b"v")
-        cluster.ask(CONTROLLER, "expire", broker=1)
-        part = wait_for(
-            "a new leader", lambda: cluster.partition("t")["leader"] in (2, 3) and cluster.partition("t")
-        )
-        wait_for("its role", lambda: cluster.replica(part["leader"], "t")["epoch"] == part["epoch"])
+    topic = made(patient, "asked-at-once")
+    acked(patient, topic, 1, b"v")
+    patient.ask(CONTROLLER, "expire", broker=1)
+    part = wait_for(
+        "a new leader", lambda: patient.partition(topic)["leader"] in (2, 3) and patient.partition(topic)
+    )
+    wait_for("its role", lambda: patient.replica(part["leader"], topic)["epoch"] == part["epoch"])
 
-        acked(cluster, part["leader"], b"w")
-        cluster.wait_isr("t", 1, 2, 3)
+    acked(patient, topic, part["leader"], b"w")
+    patient.wait_isr(topic, 1, 2, 3)
 
 
-def test_expiry_fences_and_the_broker_comes_back(cluster: RealBrokers) -> None:
+def test_a_deposed_leader_answers_6_with_the_offset(patient: RealBrokers) -> None:
+    """Appended, parked, and the leader moved by an election: error 6, base offset the real one. (Its
+    followers stay paused.)"""
+    patient.wait_unfenced(1, 2, 3)
+    topic = made(patient, "deposed")
+    offset = acked(patient, topic, 1, b"v")[0]
+    for node in (2, 3):
+        patient.pause(node)
+    with Raw(patient.port[1], timeout_s=30) as raw:
+        number = raw.send(PRODUCE, 9, produce_body(topic, batch(b"parked"), -1, 0, 30_000, 9))
+        wait_for("the append", lambda: patient.replica(1, topic)["leo"] == offset + 2)
+        patient.ask(CONTROLLER, "expire", broker=1)
+        part = raw.receive(PRODUCE, 9, number).responses[0].partition_responses[0]
+
+    assert (int(part.error_code), part.base_offset) == (errors.NOT_LEADER_OR_FOLLOWER, offset + 1)
+
+
+def test_expiry_fences_and_the_broker_comes_back(cluster: RealBrokers, topic: str) -> None:
     """The session ended by hand: out of the ISR, a new epoch; the living broker beats on and is unfenced."""
-    before = cluster.partition("t")
+    before = cluster.partition(topic)
     cluster.ask(CONTROLLER, "expire", broker=1)
-    after = cluster.wait_isr("t", 1, 2, 3)
+    after = cluster.wait_isr(topic, 1, 2, 3)
 
     assert after["epoch"] > before["epoch"]
     with pytest.raises(AssertionError, match="BROKER_ID_NOT_REGISTERED"):
         cluster.ask(CONTROLLER, "expire", broker=9)
 
 
-def test_a_paused_controller_ends_nobodys_session(cluster: RealBrokers) -> None:
+def test_a_paused_controller_ends_nobodys_session(cluster: RealBrokers, topic: str) -> None:
     """Stopped for longer than a session: when it goes on, nobody is fenced for its own absence."""
     before = cluster.ask(CONTROLLER, "state")["brokers"]
     cluster.pause(CONTROLLER)
-    threading.Event().wait(3.0)  # the session is 2 s; nothing is to be seen while it is paused
+    threading.Event().wait(2.5)  # the session is 2 s; nothing is to be seen while it is paused
     cluster.resume(CONTROLLER)
-    acked(cluster, 1, b"v")
+    acked(cluster, topic, 1, b"v")
 
     assert cluster.ask(CONTROLLER, "state")["brokers"] == before
 
 
-def test_frozen_is_frozen(cluster: RealBrokers) -> None:
+def test_frozen_is_frozen(cluster: RealBrokers, topic: str) -> None:
     """Nothing moves in a frozen process: no answer to clients, no heartbeat, no new state; `state` is
-    answered."""
-    acked(cluster, 1, b"v")
+    answered. (Nothing moves in the shared cluster from here on.)"""
+    acked(cluster, topic, 1, b"v")
     frozen = {node: cluster.ask(node, "freeze") for node in (CONTROLLER, *cluster.brokers)}
     with Raw(cluster.port[1], timeout_s=1.0) as raw, pytest.raises(TimeoutError):
-        raw.produce("t", batch(b"unheard"))
+        raw.produce(topic, batch(b"unheard"))
 
     assert {node: cluster.ask(node, "state") for node in frozen} == frozen
     assert {node: cluster.ask(node, "freeze") for node in frozen} == frozen
-    assert frozen[1]["replicas"][0]["leo"] == 1
+    assert {each["leo"] for each in frozen[1]["replicas"] if each["topic"] == topic} == {1}
     with pytest.raises(AssertionError, match="frozen"):
         cluster.ask(CONTROLLER, "expire", broker=1)
     with pytest.raises(AssertionError, match="frozen"):

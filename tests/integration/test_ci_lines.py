@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import orjson
 import pytest
 import yaml
+from namesakes import COMPLAINT, planted
 from readme import block
 
 from floodmark.harness.campaign.plan import PRESETS, load, presets
@@ -36,11 +37,12 @@ def github_step(name: str) -> str:
 
 
 def ran(lines: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """As both servers do: by bash, which ends with the first line that fails."""
+    """As both servers do: by bash, which ends with the first line that fails. Beside packages of our names,
+    first on the path, as a checkout of theirs may have them."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         ["bash", "-eo", "pipefail", "-c", lines], cwd=folder, capture_output=True, text=True, timeout=LINES_S,
-        check=False, env={**os.environ, "PATH": path, "FLOODMARK_RUNS": "1", "KNOWN": "", "REASON": "",
+        check=False, env={**planted(folder), "PATH": path, "FLOODMARK_RUNS": "1", "KNOWN": "", "REASON": "",
                           **variables})
 
 
@@ -51,12 +53,11 @@ def is_red(folder: Path) -> bool:
 
 @pytest.mark.cluster
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("server", "job"), [("github", "smoke"), ("gitlab", "nightly")])
-def test_the_lines_run_as_they_stand(tmp_path: Path, server: str, job: str) -> None:
-    lines = github_step("run and gate") if server == "github" else "\n".join(gitlab()[".campaign"]["script"])
-    answer = ran(lines, tmp_path, PRESET=job)
+def test_the_lines_run_as_they_stand(tmp_path: Path) -> None:
+    """GitHub's, of which GitLab's are a copy (below); the preset of a push: a night's run takes longer."""
+    answer = ran(github_step("run and gate"), tmp_path, PRESET="smoke")
     assert answer.returncode in (0, 1, 3), answer.stderr
+    assert COMPLAINT not in answer.stdout + answer.stderr
     assert is_red(tmp_path) == (answer.returncode != 0), answer.stdout
     assert (tmp_path / "summary.md").read_text().startswith("## floodmark: ")
     assert orjson.loads((tmp_path / "ledger" / "ledger.json").read_bytes())["campaigns"]

@@ -2,45 +2,35 @@
 
 import os
 import signal
-from itertools import islice
 from pathlib import Path
 from xml.etree import ElementTree
 
 import orjson
 import pytest
-from campaign_nights import WAIT_S, begun, ended, events, killed_when, state_of
+from campaign_nights import (
+    PLAN,
+    SEED,
+    WAIT_S,
+    assert_runs_as_drawn,
+    begun,
+    events,
+    killed_when,
+    state_of,
+)
 from command_line import floodmark
 from nights import CRASH, night, written
 from run_processes import processes_of, wait_until
 
-from floodmark.harness.campaign.cases import draws
 from floodmark.harness.campaign.journal import BEGAN, ENDED, JUDGED, RECORDED, REPRODUCED
 from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.campaign.plan import read
 
-PLAN = """
-for = "10min"
-duration = 1
-reproduce = 1
-at_once = 2
-[[system]]
-rules = "high-watermark"
-[[system]]
-rules = "kip-320"
-[[nemesis]]
-scenario = "double-failover"
-[[nemesis]]
-nemesis = "none"
-weight = 0.5
-"""
-RUNS = 5
-SEED = 7
+RUNS = 3
 
 
-@pytest.mark.cluster
-@pytest.mark.spark
-def test_a_campaign_killed_again_and_again_is_the_same_campaign(tmp_path: Path) -> None:
-    """At a start, under load, while judging; and asked to go on when nothing is left to do."""
+@pytest.fixture(scope="module")
+def monday(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign that was killed at a start, under load and while judging, and then ended."""
+    tmp_path = tmp_path_factory.mktemp("monday")
     (tmp_path / "plan.toml").write_text(PLAN)
     folder, ledger = tmp_path / "night", tmp_path / "ledger.json"
     resume = ("resume", folder)
@@ -51,20 +41,26 @@ def test_a_campaign_killed_again_and_again_is_the_same_campaign(tmp_path: Path) 
     with begun(tmp_path, *resume) as process:
         said, complained = process.communicate(timeout=WAIT_S)
     assert process.returncode == 1, (said, complained)  # the old protocol loses what was acked
+    assert said.splitlines()[-2:] == [f"  page       {folder / 'index.html'}", str(folder)]
+    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
+    return folder
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_a_campaign_killed_again_and_again_is_the_same_campaign(monday: Path) -> None:
+    """And asked to go on when nothing is left to do."""
+    folder, tmp_path = monday, monday.parent
     state = state_of(folder)
-    drawn = draws(read(PLAN, "plan").cases, SEED)
-    assert [(run.number, run.case, run.seed) for run in state.runs.values()] == [
-        (draw.number, draw.case, draw.seed) for draw in islice(drawn, RUNS)]
+    assert_runs_as_drawn(state, PLAN, RUNS)
     assert [run.number for run in state.runs.values() if run.done] == list(range(1, RUNS + 1))
     assert events(folder).count(JUDGED) == RUNS
     assert events(folder)[-1] == ENDED
     assert REPRODUCED in events(folder)
-    assert said.splitlines()[-2:] == [f"  page       {folder / 'index.html'}", str(folder)]
     assert list((folder / "runs").glob("*-high-watermark-*/report.html"))  # of the smallest run
     systems = {signature["system"] for run in state.runs.values()
                for signature in (run.judged or {})["signatures"]}
     assert systems == {"high-watermark"}
-    wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
     ports = f"floodmark-{os.getuid()}"  # the locks of ports: for this user's runs to come
     assert [path.name for path in (tmp_path / "tmp").iterdir() if path.name != ports] == []
 
@@ -75,7 +71,7 @@ def test_a_campaign_killed_again_and_again_is_the_same_campaign(tmp_path: Path) 
             "measures.parquet", "run.json", "verdict.json"]
     shrunk_and_measured(tmp_path, folder)
 
-    known_then_nothing_new(tmp_path, folder, ledger)
+    known_then_nothing_new(folder, tmp_path / "ledger.json")
 
 
 @pytest.mark.cluster
@@ -104,31 +100,7 @@ def shrunk_and_measured(tmp_path: Path, folder: Path) -> None:
         run.judged["acked"] for run in state_of(folder).runs.values() if run.judged]
 
 
-@pytest.mark.cluster
-@pytest.mark.spark
-def test_a_run_that_breaks_a_gate_fails_the_campaign_and_stays_whole(tmp_path: Path) -> None:
-    plan = """
-for = "10min"
-duration = 1
-[[nemesis]]
-nemesis = "none"
-[gates]
-min_acked = 1000000000
-max_unavailable_s = 60
-"""
-    (tmp_path / "plan.toml").write_text(plan)
-    with begun(tmp_path, "run", "plan.toml", "--out", "night", "--runs", 1, "--seed", SEED) as process:
-        said, complained = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 1, (said, complained)
-    (run,) = state_of(tmp_path / "night").runs.values()
-    assert run.judged is not None
-    assert (run.judged["kind"], [row["gate"] for row in run.judged["gates"]]) == ("gate", ["min_acked"])
-    assert run.judged["measures"] == {"max_unavailable_s": None, "max_recovery_s": None}
-    assert "writes were acked, 1,000,000,000 are asked for" in said
-    assert (tmp_path / "night" / run.folder / "history.jsonl").exists()
-
-
-def known_then_nothing_new(tmp_path: Path, folder: Path, ledger: Path) -> None:
+def known_then_nothing_new(folder: Path, ledger: Path) -> None:
     """What is marked as known is listed, and passes."""
     entries = orjson.loads(ledger.read_bytes())["signatures"]
     for id_ in entries:
@@ -204,38 +176,33 @@ def test_what_is_no_campaign_is_not_resumed(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.spark
-def test_a_known_bad_rule_more_brings_exactly_its_own_signatures(tmp_path: Path) -> None:
+def test_a_known_bad_rule_more_brings_exactly_its_own_signatures(monday: Path, tmp_path: Path) -> None:
     """Two short nights, side by side with `campaign diff`."""
-    first = """
+    (tmp_path / "tuesday.toml").write_text("""
 for = "10min"
 duration = 1
 reproduce = 0
 at_once = 2
 [[system]]
 rules = "high-watermark"
-[[nemesis]]
-scenario = "double-failover"
-systems = ["high-watermark"]
-"""
-    second = f"""{first}
 [[system]]
 rules = "kip-320"
 bugs = ["ack_on_append"]
 [[nemesis]]
+scenario = "double-failover"
+systems = ["high-watermark"]
+[[nemesis]]
 scenario = "ack-without-the-isr"
 systems = ["kip-320+ack_on_append"]
-"""
-    nights = []
-    for name, plan, runs in (("monday", first, 1), ("tuesday", second, 3)):  # the bank's run is one of them
-        (tmp_path / f"{name}.toml").write_text(plan)
-        nights.append(tmp_path / name)
-        code, said, complained = ended(
-            tmp_path, "run", f"{name}.toml", "--out", nights[-1], "--seed", SEED, "--runs", runs)
-        assert code == 1, (said, complained)
-    answer = floodmark("campaign", "diff", *nights)
+""")
+    tuesday = tmp_path / "tuesday"
+    night = floodmark("campaign", "run", tmp_path / "tuesday.toml", "--out", tuesday, "--seed", SEED,
+                      "--runs", 2)
+    assert night.code == 1, night
+    answer = floodmark("campaign", "diff", monday, tuesday)
     rows = [line for line in answer.out.splitlines() if " of " in line]
     assert answer.code == 1, answer
     assert [("ack_on_append" in row, row.endswith("  new"), row.endswith("  as before")) for row in rows] == [
         (True, True, False), (False, False, True)]
-    back = floodmark("campaign", "diff", *reversed(nights))
+    back = floodmark("campaign", "diff", tuesday, monday)
     assert (back.code, back.out.count("  not run"), back.out.count("  as before")) == (0, 1, 1), back

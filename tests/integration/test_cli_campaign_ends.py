@@ -3,45 +3,50 @@
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 import pytest
-from campaign_nights import FRESH, RENAME, RENAMED, WAIT_S, begun, ended, events, killed_at, state_of
+from campaign_nights import (
+    FRESH,
+    PLAN,
+    RENAME,
+    RENAMED,
+    SEED,
+    WAIT_S,
+    assert_runs_as_drawn,
+    begun,
+    ended,
+    events,
+    killed_at,
+    state_of,
+)
+from command_line import verdict
 from run_processes import processes_of, wait_until
 
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.cases import draws
 from floodmark.harness.campaign.journal import BEGAN, JUDGED, RECORDED, CampaignAt
-from floodmark.harness.campaign.plan import read
 from floodmark.harness.commands.campaign_run import noted
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 
-PLAN = """
-for = "10min"
-duration = 1
-reproduce = 1
-at_once = 2
-[[system]]
-rules = "high-watermark"
-[[system]]
-rules = "kip-320"
-[[nemesis]]
-scenario = "double-failover"
-"""
 RUNS = 2
-SEED = 7
+GATED = """
+[[workload]]
+rate = 50
+[gates]
+min_acked = 1000000000
+max_unavailable_s = 60
+"""
 DISK_BYTES = 600 << 20  # a campaign asks for 256 MB for a run before it has seen one
 
 
 def test_killed_while_the_ledger_is_written_and_at_its_rename(tmp_path: Path) -> None:
     """Each time it is what it was before, or what it was to be; and in the end no find is missing."""
-    (tmp_path / "plan.toml").write_text(PLAN)
+    (tmp_path / "plan.toml").write_text(PLAN)  # its first run is the invalid one
     folder, ledger = tmp_path / "night", tmp_path / "ledger.json"
-    killed_at(tmp_path, RENAME, ledger, "run", "plan.toml", "--out", folder, "--seed", SEED, "--runs", RUNS,
+    killed_at(tmp_path, RENAME, ledger, "run", "plan.toml", "--out", folder, "--seed", SEED, "--runs", 1,
               "--ledger", ledger, renames=2)
-    assert events(folder).count(JUDGED) == RUNS
+    assert events(folder).count(JUDGED) == 1
     before = ledger.read_bytes()
     assert ledgers.load(ledger).entries == {}  # as the session found it when it began
     for point in (FRESH, RENAME):
@@ -57,10 +62,8 @@ def test_killed_while_the_ledger_is_written_and_at_its_rename(tmp_path: Path) ->
     code, said, complained = ended(tmp_path, "resume", folder)
     assert code == 1, (said, complained)
     state = state_of(folder)
-    drawn = draws(read(PLAN, "plan").cases, SEED)
-    assert [(run.number, run.case, run.seed) for run in state.runs.values()] == [
-        (draw.number, draw.case, draw.seed) for draw in islice(drawn, RUNS)]
-    assert (events(folder).count(BEGAN), events(folder).count(JUDGED)) == (RUNS, RUNS)
+    assert_runs_as_drawn(state, PLAN, 1)
+    assert (events(folder).count(BEGAN), events(folder).count(JUDGED)) == (1, 1)
     (entry,) = ledgers.load(ledger).entries.values()
     assert (entry.count, entry.reproduced) == (1, (1, 1))
     assert [path.name for path in tmp_path.glob(".ledger.json.*")] == [".ledger.json.lock"]
@@ -108,35 +111,38 @@ def full_from(tmp_path: Path, ripe: Callable[[], bool], ballast: Path, *words: o
     return process.returncode, complained
 
 
-@pytest.mark.parametrize("instant", ["under load", "while judging"])
-def test_a_full_disk_stops_the_campaign_and_spoils_nothing(
-    tmp_path: Path, small_disk: Path, instant: str
-) -> None:
-    plan = PLAN.replace('scenario = "double-failover"', 'nemesis = "none"\nsystems = ["kip-320"]')
+def test_a_full_disk_stops_the_campaign_and_spoils_nothing(tmp_path: Path, small_disk: Path) -> None:
+    """Under load; asked to go on, still full; while judging; and in the end each run is judged once. Both
+    break a gate of the plan: the campaign fails, and they stay whole."""
+    plan = PLAN.replace('scenario = "double-failover"', 'nemesis = "none"\nsystems = ["kip-320"]') + GATED
     (tmp_path / "plan.toml").write_text(plan)
     folder, ballast = small_disk / "night", small_disk / "ballast"
-    ripe = {
-        "under load": lambda: any((folder / "runs").glob("00002*/history.jsonl")),
-        "while judging": lambda: events(folder).count(RECORDED) == RUNS,
-    }[instant]
-    code, complained = full_from(tmp_path, ripe, ballast, "run", "plan.toml", "--out", folder, "--seed", SEED,
-                                 "--runs", RUNS)
-    assert code == 4, complained
-    for words in ("No space left" if instant == "while judging" else "is full", f"campaign resume {folder}"):
-        assert words in complained
-    assert "Traceback" not in complained
+    words: tuple[object, ...] = ("run", "plan.toml", "--out", folder, "--seed", SEED, "--runs", RUNS)
+    for ripe, says in (
+        (lambda: any((folder / "runs").glob("00002*/history.jsonl")), "is full"),
+        (lambda: False, ""),  # still full
+        (lambda: events(folder).count(RECORDED) == RUNS, "No space left"),
+    ):
+        if says == "No space left":
+            ballast.unlink()
+        code, complained = full_from(tmp_path, ripe, ballast, *words)
+        assert code == 4, complained
+        for part in (says, f"floodmark campaign resume {folder}"):
+            assert part in complained
+        assert "Traceback" not in complained
+        words = ("resume", folder)
     assert [run.why for run in state_of(folder).runs.values()] == [None] * RUNS  # none of them was at fault
     ledgers.load(small_disk / "ledger.json")
 
-    code, complained = full_from(tmp_path, lambda: False, small_disk / "none", "resume", folder)
-    assert code == 4, complained  # still full
-    assert f"floodmark campaign resume {folder}" in complained
-
     ballast.unlink()
     code, said, complained = ended(tmp_path, "resume", folder)
-    assert code == 0, (said, complained)
-    drawn = draws(read(plan, "plan").cases, SEED)
+    assert code == 1, (said, complained)
+    assert said.count("writes were acked, 1,000,000,000 are asked for") >= 1, said
     state = state_of(folder)
-    assert [(run.number, run.seed) for run in state.runs.values()] == [
-        (draw.number, draw.seed) for draw in islice(drawn, RUNS)]
-    assert [run.judged and run.judged["kind"] for run in state.runs.values()] == ["valid"] * RUNS
+    assert_runs_as_drawn(state, plan, RUNS)
+    for run in state.runs.values():
+        assert run.judged is not None
+        assert (run.judged["kind"], [row["gate"] for row in run.judged["gates"]]) == ("gate", ["min_acked"])
+        assert run.judged["measures"] == {"max_unavailable_s": None, "max_recovery_s": None}
+        assert verdict(folder / run.folder)["valid"] is True
+        assert (folder / run.folder / "history.jsonl").exists()

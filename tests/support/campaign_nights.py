@@ -4,15 +4,32 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import orjson
+from namesakes import planted
 from run_processes import marked, processes_of, wait_until
 
+from floodmark.harness.campaign.cases import draws
 from floodmark.harness.campaign.journal import CampaignAt, State
+from floodmark.harness.campaign.plan import read
 
 WAIT_S = 180.0
-SAYS_NO = "raise SystemExit('what lies in the folder of whoever calls was imported')\n"
+SEED = 7
+# Each run takes as long as the scenario does; of two the first is invalid and the second valid.
+PLAN = """
+for = "10min"
+duration = 1
+reproduce = 1
+at_once = 2
+[[system]]
+rules = "high-watermark"
+[[system]]
+rules = "kip-320"
+[[nemesis]]
+scenario = "double-failover"
+"""
 KILLS_AT = "FLOODMARK_TEST_KILLS_AT"
 FRESH, RENAME, RENAMED = "the new file is open", "its rename", "behind its rename"
 # Python tells an audit hook what is about to happen; the one here ends its process by SIGKILL at that point.
@@ -54,14 +71,18 @@ def events(folder: Path) -> list[str]:
     return [orjson.loads(line)["event"] for line in lines]
 
 
+def assert_runs_as_drawn(state: State, plan: str, runs: int) -> None:
+    """Each has the case and the seed that plan and seed give it: none is there twice or missing."""
+    assert [(run.number, run.case, run.seed) for run in state.runs.values()] == [
+        (draw.number, draw.case, draw.seed) for draw in islice(draws(read(plan, "plan").cases, SEED), runs)]
+
+
 def begun(tmp_path: Path, *words: object, **further: str) -> subprocess.Popen[str]:
     """`floodmark campaign ...`, called from a folder with modules of our names, which are nobody's to import.
     further: of its environment."""
     temporary = tmp_path / "tmp"
     temporary.mkdir(exist_ok=True)
-    for package in ("harness", "checkers", "broker"):
-        (tmp_path / package).mkdir(exist_ok=True)
-        (tmp_path / package / "__init__.py").write_text(SAYS_NO)
+    planted(tmp_path)
     environment = {**marked(tmp_path), "TMPDIR": str(temporary), **further}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "floodmark.harness", "campaign", *map(str, words)],

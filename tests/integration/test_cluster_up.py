@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -52,15 +54,28 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    argv = [sys.executable, "-c", UP, str(tmp_path)]
+@dataclass(frozen=True, slots=True)
+class Up:
+    process: subprocess.Popen[str]
+    folder: Path
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Up]:
+    argv = [sys.executable, "-c", UP, str(folder)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("127.0.0.1:")
-        yield process
+        yield Up(process, folder)
         process.kill()
-    wait_until(lambda: processes_of(tmp_path) == [], "every process of the cluster to be gone")
+    wait_until(lambda: processes_of(folder) == [], "every process of the cluster to be gone")
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """For the tests in their order: each leaves both brokers running, and the third ends the cluster."""
+    with cluster(tmp_path_factory.mktemp("up")) as one:
+        yield one
 
 
 def state(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
@@ -69,36 +84,29 @@ def state(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]
     return told
 
 
-def test_what_another_terminal_asks_is_done(
-        up: subprocess.Popen[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Faults, looks and refusals; SIGTERM ends it with 0 and takes the desk away."""
-    assert state(tmp_path, capsys)["running"] == ["n1", "n2"]
-    assert commands.strike(tmp_path, "kill", ["n2"]) == 0
-    assert state(tmp_path, capsys)["running"] == ["n1"]
-    assert commands.strike(tmp_path, "start", ["n2"]) == 0
-    assert commands.cut(tmp_path, ["n1"], one_way=True) == 0
-    assert state(tmp_path, capsys)["cuts"] == ["n1 no longer hears n2"]
-    assert commands.heal(tmp_path) == 0
-    assert state(tmp_path, capsys)["cuts"] == []
-    assert commands.state(None) == 0
-    assert "brokers    n1" in capsys.readouterr().out
-    assert commands.cut(tmp_path, ["n2"], others=["n1", "controller"]) == 0
-    assert state(tmp_path, capsys)["cuts"] == ["n2 is cut from n1, controller"]
-    assert commands.cut(tmp_path, ["n1", "n2"], others=["clients"], one_way=True) == 0
-    assert commands.heal(tmp_path) == 0
-    assert "n1, n2 no longer hear clients\n" in capsys.readouterr().err
-    with pytest.raises(FloodmarkError, match="cannot 'tickle'"):
-        commands.strike(tmp_path, "tickle", ["n1"])
-
-    up.send_signal(signal.SIGTERM)
-
-    assert up.wait(WAIT_S) == 0
-    with pytest.raises(FloodmarkError, match="no cluster is up"):
-        commands.state(tmp_path)
+def test_a_power_cut_tells_what_was_lost(
+        up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    """In words, by its name with a hyphen; the old spelling is still understood."""
+    host, port = str(state(up.folder, capsys)["bootstrap"]).split(",")[0].split(":")
+    asyncio.run(create_topics((host, int(port)), {"log": [[1, 2]]}, timeout_s=WAIT_S))
+    producer = Producer({"bootstrap.servers": f"{host}:{port}"})
+    for number in range(5):
+        producer.produce("log", str(number), partition=0)
+    assert producer.flush(WAIT_S) == 0
+    answer = floodmark("cluster", "power-cut", "n1", "--folder", up.folder)
+    assert (answer.code, answer.out) == (0, "")
+    lost = "it is down and lost 5 records that it had not fsynced; its logs now end: log-0 at 0"
+    assert answer.err == f"power-cut n1: {lost}\n"
+    answer = floodmark("cluster", "power_cut", "n1", "--folder", up.folder)
+    nothing = "it is down and lost nothing: all that it had written was fsynced"
+    assert answer.err.startswith(f"power-cut n1: {nothing}")
+    answer = floodmark("cluster", "kill", "n1", "--folder", up.folder)
+    assert (answer.code, answer.err) == (2, "floodmark: n1 is not running: there is nothing to kill\n")
+    assert commands.strike(up.folder, "start", ["n1"]) == 0
 
 
 def test_what_cannot_be_done_to_a_node_is_usage_and_nothing_is_done(
-        up: subprocess.Popen[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     """By its sentence: the dead, the paused, who is not there. A pause shows; near misses are done."""
     for f, nodes, told in (
         ("kill", ["n1", "n7"], "no node 'n7': there are n1, n2"),
@@ -106,55 +114,64 @@ def test_what_cannot_be_done_to_a_node_is_usage_and_nothing_is_done(
         ("resume", ["n1"], "n1 is not paused: there is nothing to resume"),
     ):
         with pytest.raises(UsageError, match=told):
-            commands.strike(tmp_path, f, nodes)
+            commands.strike(up.folder, f, nodes)
     with pytest.raises(UsageError, match="no node 'n7': there are n1, n2, controller, clients"):
-        commands.cut(tmp_path, ["n7"])
-    assert state(tmp_path, capsys)["running"] == ["n1", "n2"]
-    assert commands.strike(tmp_path, "pause", ["n1"]) == 0
-    assert state(tmp_path, capsys)["paused"] == ["n1"]
-    assert commands.state(tmp_path) == 0
+        commands.cut(up.folder, ["n7"])
+    assert state(up.folder, capsys)["running"] == ["n1", "n2"]
+    assert commands.strike(up.folder, "pause", ["n1"]) == 0
+    assert state(up.folder, capsys)["paused"] == ["n1"]
+    assert commands.state(up.folder) == 0
     assert "brokers    n1 paused" in capsys.readouterr().out
     for f, told in (("pause", "n1 is paused already"), ("start", "n1 is paused: resume it"),
                     ("stop", "n1 is paused and cannot stop in order")):
         with pytest.raises(UsageError, match=told):
-            commands.strike(tmp_path, f, ["n1"])
-    assert commands.strike(tmp_path, "kill", ["n1"]) == 0
-    assert state(tmp_path, capsys)["paused"] == []
+            commands.strike(up.folder, f, ["n1"])
+    assert commands.strike(up.folder, "kill", ["n1"]) == 0
+    assert state(up.folder, capsys)["paused"] == []
     for f in ("kill", "stop", "pause", "resume"):
         with pytest.raises(UsageError, match=f"n1 is not running: there is nothing to {f}"):
-            commands.strike(tmp_path, f, ["n1"])
-    assert commands.strike(tmp_path, "expire", ["n1"]) == 0  # a session may outlive its broker
+            commands.strike(up.folder, f, ["n1"])
+    assert commands.strike(up.folder, "expire", ["n1"]) == 0  # a session may outlive its broker
+    assert commands.strike(up.folder, "start", ["n1"]) == 0
 
 
-def test_a_power_cut_tells_what_was_lost(
-        up: subprocess.Popen[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In words, by its name with a hyphen; the old spelling is still understood."""
-    host, port = str(state(tmp_path, capsys)["bootstrap"]).split(",")[0].split(":")
-    asyncio.run(create_topics((host, int(port)), {"log": [[1, 2]]}, timeout_s=WAIT_S))
-    producer = Producer({"bootstrap.servers": f"{host}:{port}"})
-    for number in range(5):
-        producer.produce("log", str(number), partition=0)
-    assert producer.flush(WAIT_S) == 0
-    answer = floodmark("cluster", "power-cut", "n1", "--folder", tmp_path)
-    assert (answer.code, answer.out) == (0, "")
-    lost = "it is down and lost 5 records that it had not fsynced; its logs now end: log-0 at 0"
-    assert answer.err == f"power-cut n1: {lost}\n"
-    answer = floodmark("cluster", "power_cut", "n1", "--folder", tmp_path)
-    nothing = "it is down and lost nothing: all that it had written was fsynced"
-    assert answer.err.startswith(f"power-cut n1: {nothing}")
-    answer = floodmark("cluster", "kill", "n1", "--folder", tmp_path)
-    assert (answer.code, answer.err) == (2, "floodmark: n1 is not running: there is nothing to kill\n")
+def test_what_another_terminal_asks_is_done(
+        up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    """Faults, looks and refusals; SIGTERM ends it with 0 and takes the desk away."""
+    assert state(up.folder, capsys)["running"] == ["n1", "n2"]
+    assert commands.strike(up.folder, "kill", ["n2"]) == 0
+    assert state(up.folder, capsys)["running"] == ["n1"]
+    assert commands.strike(up.folder, "start", ["n2"]) == 0
+    assert commands.cut(up.folder, ["n1"], one_way=True) == 0
+    assert state(up.folder, capsys)["cuts"] == ["n1 no longer hears n2"]
+    assert commands.heal(up.folder) == 0
+    assert state(up.folder, capsys)["cuts"] == []
+    assert commands.state(None) == 0
+    assert "brokers    n1" in capsys.readouterr().out
+    assert commands.cut(up.folder, ["n2"], others=["n1", "controller"]) == 0
+    assert state(up.folder, capsys)["cuts"] == ["n2 is cut from n1, controller"]
+    assert commands.cut(up.folder, ["n1", "n2"], others=["clients"], one_way=True) == 0
+    assert commands.heal(up.folder) == 0
+    assert "n1, n2 no longer hear clients\n" in capsys.readouterr().err
+    with pytest.raises(FloodmarkError, match="cannot 'tickle'"):
+        commands.strike(up.folder, "tickle", ["n1"])
+
+    up.process.send_signal(signal.SIGTERM)
+
+    assert up.process.wait(WAIT_S) == 0
+    with pytest.raises(FloodmarkError, match="no cluster is up"):
+        commands.state(up.folder)
 
 
-def test_nothing_survives_a_kill_with_a_broker_paused(
-        up: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_nothing_survives_a_kill_with_a_broker_paused(tmp_path: Path) -> None:
     """And the desk it left behind is told for what it is."""
-    assert commands.strike(tmp_path, "pause", ["n1"]) == 0
-    assert len(processes_of(tmp_path)) == 4  # itself, two brokers, the controller
+    with cluster(tmp_path) as up:
+        assert commands.strike(up.folder, "pause", ["n1"]) == 0
+        assert len(processes_of(up.folder)) == 4  # itself, two brokers, the controller
 
-    up.kill()
-    up.wait(WAIT_S)
+        up.process.kill()
+        up.process.wait(WAIT_S)
 
-    wait_until(lambda: processes_of(tmp_path) == [], "every process of the cluster to be gone")
-    with pytest.raises(FloodmarkError, match="not up any more"):
-        commands.state(tmp_path)
+        wait_until(lambda: processes_of(up.folder) == [], "every process of the cluster to be gone")
+        with pytest.raises(FloodmarkError, match="not up any more"):
+            commands.state(up.folder)

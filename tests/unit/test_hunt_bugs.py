@@ -1,0 +1,53 @@
+"""The bugs of tests/hunt: each finds the function that it replaces, and a broker that starts with it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HUNT = Path(__file__).resolve().parents[1] / "hunt"
+
+
+def broker_with(name: str, then: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(HUNT)}
+    line = f"import bugs; bugs.install({name!r}); {then}"
+    return subprocess.run([sys.executable, "-P", "-c", line], env=environment, capture_output=True, text=True,
+                          timeout=60, check=False)
+
+
+def test_each_bug_replaces_a_function_that_is_there() -> None:
+    then = "[bugs.find(one) for one in bugs.BUGS.values()]; print(len(bugs.BUGS))"
+    found = broker_with("hw-skips-a-member", then)
+    assert found.returncode == 0, found.stderr
+    assert int(found.stdout) >= 40
+
+
+@pytest.mark.parametrize("where, why", [
+    ("protocol.leader:Leader.gone", "there is no protocol.leader:Leader.gone any more"),
+    ("protocol.leader:Gone.step", "there is no protocol.leader:Gone.step any more"),
+])
+def test_a_function_that_is_gone_is_named(where: str, why: str) -> None:
+    then = (f"from dataclasses import replace; bugs.find(replace(bugs.BUGS['hw-skips-a-member'], "
+            f"where={where!r}))")
+    found = broker_with("hw-skips-a-member", then)
+    assert found.returncode == 1
+    assert why in found.stderr
+
+
+def test_an_unknown_bug_says_which_there_are() -> None:
+    found = broker_with("no-such-bug", "pass")
+    assert found.returncode == 1
+    assert "hw-skips-a-member" in found.stderr
+
+
+def test_the_broker_alone_gets_the_bug() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(HUNT / "inject"), "FLOODMARK_HUNT": "no-such-bug"}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-P", *arguments], env=environment, capture_output=True,
+                              text=True, timeout=60, check=False)
+
+    assert run("-c", "pass").returncode == 0
+    assert "no bug 'no-such-bug'" in run("-m", "floodmark.broker", "--help").stderr

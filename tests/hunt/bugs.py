@@ -3,9 +3,9 @@
 Rules
 1. A bug is one wrong line that somebody could have written: none is in broker.testing.bugs, none is another's
    copy. The machines' own assertions stay: a broker that ends of one counts apart from a finding.
-2. `hard` guesses, before anything was measured, how hard `--nemesis all` finds it: 1 any run, 2 most runs with
-   faults, 3 a certain fault or workload, 4 a rare coincidence, 5 nothing of today (no check, no fault, no
-   setting), or harmless.
+2. `hard` guesses, before anything was measured, how hard `--nemesis all` finds it: 1 any run, 2 most runs
+   with faults, 3 a certain fault or workload, 4 a rare coincidence, 5 nothing of today (no check, no fault,
+   no setting), or harmless.
 3. The list is not changed once a measurement stands on it; what is added later is a list of its own.
 4. A function that is gone, or has other parameters, is an error that names it.
 """
@@ -170,8 +170,8 @@ def _(original: Any) -> Any:
      "metadata that comes while a proposal is in flight is dropped")
 def _(original: Any) -> Any:
     def wrong(self: Any, isr: Any, partition_epoch: int) -> bool:
-        pending = self.pending
-        if pending is not None and not pending.to_send and set(isr) != {one for one, _ in pending.proposal.isr}:
+        in_flight = self.pending is not None and not self.pending.to_send
+        if in_flight and set(isr) != {broker for broker, _ in self.pending.proposal.isr}:
             return False
         return bool(original(self, isr, partition_epoch))
     return wrong

@@ -24,7 +24,7 @@ def test_each_bug_replaces_a_function_that_is_there() -> None:
     assert int(found.stdout) >= 40
 
 
-@pytest.mark.parametrize("where, why", [
+@pytest.mark.parametrize(("where", "why"), [
     ("protocol.leader:Leader.gone", "there is no protocol.leader:Leader.gone any more"),
     ("protocol.leader:Gone.step", "there is no protocol.leader:Gone.step any more"),
 ])

@@ -482,7 +482,7 @@ def _(_original: Any) -> Any:
     return lambda self: None
 
 
-@bug("heartbeats-do-not-count", "protocol.controller:Controller._heartbeat", "controller", 1,
+@bug("heartbeats-do-not-count", "protocol.controller:Controller._handle_heartbeat", "controller", 1,
      "a session lasts from the registration on, whatever is heard")
 def _(original: Any) -> Any:
     def wrong(self: Any, event: Any) -> Any:

@@ -2,7 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+from floodmark.harness.errors import UsageError
+from floodmark.harness.registered import owner_of_fault
 
 # What can befall a disk. After the first the node is down; the others last until the disk is mended.
 DISKS_DAMAGED = ("wiped", "corrupt", "truncated")
@@ -51,7 +55,25 @@ _END_WITH_THE_PROCESS = frozenset({"pause"})
 
 def loses(f: str, args: Mapping[str, Any]) -> bool:
     """Whether such a strike takes data that had been written: what a full disk held before, it holds."""
-    return f in LOSES and args.get("kind") != "full"
+    fault = FAULTS.get(f) or registered_fault(f)
+    return fault is not None and fault.loses and args.get("kind") != "full"
+
+
+@cache
+def registered_fault(f: str) -> Fault | None:
+    """The fault of this name that a nemesis of another distribution brings, which is imported for it; None:
+    nobody does. UsageError where that nemesis is unfit."""
+    owner = owner_of_fault(f)
+    if owner is None:
+        return None
+    for fault in getattr(owner.load(), "faults", ()):
+        if fault.f == f:
+            if fault.undone_by is not None:
+                raise UsageError(f"the {owner} has the fault {f!r}, undone by {fault.undone_by!r}: one of "
+                                 "its own is over when its strike returns, so let undone_by be None")
+            made: Fault = fault
+            return made
+    return None
 
 
 def undoes(f: str, nodes: Sequence[str], of: str, node: str | None) -> bool:

@@ -14,9 +14,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
 from floodmark.harness.client.settings import ClientSettings
+from floodmark.harness.faults import Fault
 from floodmark.harness.op import Intent, Op, Outcome, Send
 from floodmark.harness.run_location import Place
 from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.patterns import DrawPattern
 from floodmark.harness.trace import Raw
 from floodmark.harness.verdict import Verdict
 
@@ -319,18 +321,19 @@ class Nemesis(Protocol):
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck: ...
 
 
-class Planner(Protocol):
-    """A random nemesis: from seed to schedule, and nothing else."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredNemesis:
+    """What an entry point of the group floodmark.nemeses names: one that another distribution brings.
 
-    def __call__(
-        self,
-        random: Random,
-        *,
-        nodes: Sequence[str],
-        partitions: Sequence[int],
-        duration_s: float,
-        interval_s: float,
-    ) -> Schedule: ...
+    draw_pattern gives one strike with all that undoes it (harness/schedule/patterns.py). Its steps are
+    floodmark's faults, by name, or faults of its own: those are called as the entry point or begin with its
+    name and `_`, are carried out by what `make` gives, and are over when `strike` returns."""
+
+    does: str  # in a few words, for people
+    draw_pattern: DrawPattern
+    faults: tuple[Fault, ...] = ()  # of its own; undone_by is None
+    needs: tuple[type[Any], ...] = ()  # the abilities that its own faults need of a cluster
+    make: Callable[[Cluster], Nemesis] | None = None  # asked only where the cluster has what it needs
 
 
 class Sight(Protocol):

@@ -43,11 +43,14 @@ class ActiveFaults:
             return self._without(lambda lasting: FAULTS[lasting[0]].undone_by == f
                                  and (f == "heal" or lasting[1] in nodes))
         kept = self
-        if FAULTS[f].undone_by == "start":  # a process that is gone is not paused any more, nor killed twice
+        fault = FAULTS.get(f)
+        if fault is None:  # another distribution's: over when its strike has returned
+            return self
+        if fault.undone_by == "start":  # a process that is gone is not paused any more, nor killed twice
             kept = self._without(lambda lasting: FAULTS[lasting[0]].undone_by in _OF_PROCESSES
                                  and lasting[1] in nodes)
             kept = kept._disarmed(lambda armed: armed.node in nodes)
-        if FAULTS[f].undone_by is None:
+        if fault.undone_by is None:
             return kept
         new = ((f, node) for node in nodes if (f, node) not in kept.lasting)
         return replace(kept, lasting=(*kept.lasting, *new))

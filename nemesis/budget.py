@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from floodmark.harness.faults import FAULTS, MENDING, loses
-from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.faults import MENDING, loses
+from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.harness.schedule.failpoints import REPORT
 
 
@@ -41,7 +41,7 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
             found.append(Overspent(position=position, why="an unclean election may lose acked writes"))
         if entry.f == "release" and not entry.args.get("point"):
             armed_at = None
-        if entry.f not in FAULTS or entry.f in MENDING or _harmless(entry):
+        if entry.f in ACTS or entry.f in MENDING or _harmless(entry):
             continue
         if lost_at is not None:
             found.append(Overspent(position=position, why=(
@@ -70,7 +70,8 @@ def _of_a_loss(entry: Entry, min_insync_replicas: int) -> list[str]:
     if min_insync_replicas < 2:
         why.append("an ack may rest on the one copy that loses power (min.insync.replicas is 1)")
     if not _waits_for_healthy(entry.moment):
-        what = "power cut" if entry.f == "power_cut" else f"{entry.args['kind']} disk"
+        what = (f"{entry.args['kind']} disk" if entry.f in ("disk", "bad_disk")
+                else entry.f.replace("_", " "))
         why.append(f"a {what} that does not wait for a healthy cluster may take the last copy")
     return why
 

@@ -6,63 +6,16 @@ Rules
 3. One draw order: the same Random gives the same episodes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from random import Random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
 from floodmark.nemesis.grudges import KINDS
 
-LONGEST_S = 4.0
 RECOVERY_S = 3.0  # what a plan allows a node for coming back into every ISR; it waits for it in any case
 HEALTHY_TIMEOUT_S = 60.0
 HEALTHY = {"at": "state", "healthy": True}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One entry, `at_s` after its episode begins. healthy: not before the cluster is."""
-
-    at_s: float
-    f: str
-    nodes: tuple[str, ...] = ()
-    args: Mapping[str, Any] = field(default_factory=dict)
-    healthy: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultPattern:
-    """Steps in order. touches: nodes it disturbs till its end. alone: no other episode overlaps it."""
-
-    steps: tuple[Step, ...]
-    touches: tuple[str, ...] = ()
-    alone: bool = False
-    cuts: bool = False
-
-    @property
-    def length_s(self) -> float:
-        return self.steps[-1].at_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatternScope:
-    """What an episode may draw on. free: nodes that no other episode disturbs, at least one."""
-
-    random: Random
-    nodes: tuple[str, ...]
-    free: tuple[str, ...]
-    partitions: tuple[int, ...]
-    overspend: bool
-
-    def victim(self) -> str:
-        return self.random.choice(self.free)
-
-    def while_s(self, least: float = 0.5, most: float = LONGEST_S) -> float:
-        return round(self.random.uniform(least, most), 3)
-
-
-Maker = Callable[[PatternScope], FaultPattern]
 
 
 def crash(scene: PatternScope) -> FaultPattern:
@@ -113,7 +66,7 @@ def cut(scene: PatternScope) -> FaultPattern:
         args["reset"] = True
     touched = tuple(node for node in scene.nodes if node in grudge)
     heal = Step(at_s=scene.while_s(1.0), f="heal")
-    return FaultPattern(steps=(Step(at_s=0.0, f="cut", args=args), heal), touches=touched, cuts=True)
+    return FaultPattern(steps=(Step(at_s=0.0, f="cut", args=args), heal), touches=touched)
 
 
 def power(scene: PatternScope) -> FaultPattern:
@@ -169,7 +122,7 @@ def packet(scene: PatternScope) -> FaultPattern:
         args["rate_kbit"] = scene.random.choice((256, 512, 1024, 4096))
     touched = tuple(node for node in scene.nodes if node in grudge)
     heal = Step(at_s=scene.while_s(1.0), f="heal")
-    return FaultPattern(steps=(Step(at_s=0.0, f="packet", args=args), heal), touches=touched, cuts=True)
+    return FaultPattern(steps=(Step(at_s=0.0, f="packet", args=args), heal), touches=touched)
 
 
 def clock(scene: PatternScope) -> FaultPattern:
@@ -192,7 +145,7 @@ def memory(scene: PatternScope) -> FaultPattern:
     return _until_mended("memory", {"limit_mb": scene.random.choice((16, 32, 48))}, "free_memory", scene)
 
 
-MAKERS: dict[str, Maker] = {
+MAKERS: dict[str, DrawPattern] = {
     "crash": crash, "restart": restart, "pause": pause, "cut": cut, "power": power, "expire": expire,
     "elect": elect, "packet": packet, "clock": clock, "disk": disk, "memory": memory,
 }

@@ -9,19 +9,18 @@ Rules
    and in order, no closer than half of what was planned: harm is never squeezed into nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from floodmark.harness.errors import UsageError
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
+from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
 from floodmark.nemesis.fault_patterns import (
     HEALTHY,
     HEALTHY_TIMEOUT_S,
     MAKERS,
-    FaultPattern,
-    PatternScope,
-    Step,
 )
 
 HARRIED_S = 8.0  # harm without a pause for at most so long
@@ -31,25 +30,29 @@ LAST_S = 1.0  # before the end, with everything mended
 LEAST_GAP_S = 0.3
 
 
-def known_nemeses(names: Iterable[str]) -> tuple[str, ...]:
+def known_nemeses(names: Iterable[str], makers: Mapping[str, DrawPattern] = MAKERS) -> tuple[str, ...]:
     """The nemeses named, each once, in their own order. UsageError for a name that is none."""
     wanted = set(names)
-    strange = sorted(wanted - set(MAKERS))
+    strange = sorted(wanted - set(makers))
     if strange:
-        raise UsageError(f"no nemesis {', '.join(strange)}; valid: {', '.join(MAKERS)}")
-    return tuple(name for name in MAKERS if name in wanted)
+        raise UsageError(f"no nemesis {', '.join(strange)}; valid: {', '.join(makers)}")
+    return tuple(name for name in makers if name in wanted)
 
 
 def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
-         duration_s: float, interval_s: float, overspend: bool = False) -> Schedule:
-    """What these nemeses do to these nodes in so long, at a mean of interval_s from strike to strike."""
-    chosen = known_nemeses(names)
+         duration_s: float, interval_s: float, overspend: bool = False,
+         registered: Mapping[str, DrawPattern] = MappingProxyType({})) -> Schedule:
+    """What these nemeses do to these nodes in so long, at a mean of interval_s from strike to strike.
+
+    registered: the nemeses of other distributions that are among the names."""
+    makers = {**MAKERS, **registered}
+    chosen = known_nemeses(names, makers)
     if interval_s <= 0:
         raise UsageError(f"the interval is {interval_s:g} s, should be more than 0")
     if not chosen or not nodes:
         return ()
     random = Random(seed)
-    placed = _Placed(tuple(sorted(nodes)), tuple(sorted(partitions)), overspend)
+    placed = _Placed(tuple(sorted(nodes)), tuple(sorted(partitions)), overspend, makers)
     at_s = FIRST_S + random.random()
     while True:
         began_s = placed.place(random.choice(chosen), at_s, random, until_s=duration_s - LAST_S)
@@ -61,11 +64,13 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
 class _Placed:
     """The episodes so far, and until when each node is disturbed."""
 
-    def __init__(self, nodes: tuple[str, ...], partitions: tuple[int, ...], overspend: bool) -> None:
+    def __init__(self, nodes: tuple[str, ...], partitions: tuple[int, ...], overspend: bool,
+                 makers: Mapping[str, DrawPattern]) -> None:
         self.episodes: list[tuple[float, FaultPattern]] = []
         self._nodes = nodes
         self._partitions = partitions
         self._overspend = overspend
+        self._makers = makers
         self._busy_until_s = dict.fromkeys(nodes, 0.0)
         self._cut_until_s = 0.0
         self._end_s = 0.0  # of all so far
@@ -75,13 +80,13 @@ class _Placed:
     def place(self, name: str, at_s: float, random: Random, *, until_s: float) -> float | None:
         """Draws an episode and puts it where it fits, at at_s or after. None: it would end after until_s."""
         at_s = max(at_s, self._alone_until_s, self._calm_after(at_s))
-        if name in ("cut", "packet"):  # a heal heals all of both: one at a time
+        if name in ("cut", "packet") or name not in MAKERS:  # a heal heals all of both: one at a time
             at_s = max(at_s, self._cut_until_s)
         at_s = max(at_s, sorted(self._busy_until_s.values())[min(1, len(self._nodes) - 1)])
         free = tuple(node for node in self._nodes if self._busy_until_s[node] <= at_s)
-        episode = MAKERS[name](PatternScope(random=random, nodes=self._nodes, free=free,
-                                            partitions=self._partitions,
-                                     overspend=self._overspend))
+        episode = self._makers[name](PatternScope(
+            random=random, nodes=self._nodes, free=free, partitions=self._partitions,
+            overspend=self._overspend))
         if episode.alone:
             at_s = max(at_s, self._end_s + LEAST_GAP_S)
         end_s = at_s + episode.length_s

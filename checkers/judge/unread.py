@@ -17,7 +17,8 @@ from typing import Any
 
 from floodmark.checkers.judge.preconditions import Preconditions
 from floodmark.checkers.read.folder import Folder, ints, is_int
-from floodmark.harness.faults import LOSES, loses
+from floodmark.harness.faults import FAULTS, LOSES, loses
+from floodmark.harness.schedule.entry import ACTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ def unread_of(folder: Folder, seen: Preconditions) -> Unread:
     unplanned = isinstance(folder.about.get("schedule"), list) and "elect" not in lacking(folder, seen)
     may_be = seen.broken_faults | (frozenset() if folder.torn else seen.last_broken_faults)
     return Unread(
-        lost=bool((lacks | may_be) & LOSES),
+        lost=bool(lacks - {"elect"} or may_be & LOSES),
         unclean="elect" in lacks | may_be,
         asked="elect" in lacks | may_be or ((bad or missing or folder.killed) and not unplanned),
         disordered=seen.disordered,
@@ -59,6 +60,8 @@ def lacking(folder: Folder, seen: Preconditions) -> frozenset[str]:
 
 
 def is_grave(entry: Mapping[str, Any]) -> bool:
-    """An act of a schedule that may cost records."""
+    """An act of a schedule that may cost records. Of one that is not floodmark's own, nobody knows here."""
     f = entry.get("f")
-    return isinstance(f, str) and (loses(f, entry) or (f == "elect" and entry.get("unclean") is True))
+    if not isinstance(f, str) or f in ACTS:
+        return False
+    return f not in FAULTS or loses(f, entry) or (f == "elect" and entry.get("unclean") is True)

@@ -15,8 +15,9 @@ from functools import cache
 
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.permits import PERMITTED_BY
-from floodmark.checkers.laws.registry import NAME, Registered, registered_checks
 from floodmark.checkers.laws.unit import Family, Unit
+from floodmark.harness import registered as entry_points
+from floodmark.harness.registered import CHECK, NAME, Registered
 
 OWN_NAMES = frozenset({*finding_names.MADE, finding_names.UNFIT})
 
@@ -49,7 +50,7 @@ def registered(unit: Unit) -> None:
 @cache
 def loaded() -> Sequence[Loaded]:
     """All of them, loaded once in a process."""
-    checks = registered_checks()
+    checks = entry_points.registered(CHECK)
     seen: dict[str, Registered] = {}
     for check in checks:
         if not NAME.fullmatch(check.name):

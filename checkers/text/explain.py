@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from floodmark.checkers.laws import finding_names
-from floodmark.checkers.laws.registry import registered_checks
+from floodmark.harness.registered import CHECK, registered
 
 _NOTHING = "nothing"
 _ALWAYS = "isolation, always: Kafka does not promise it."
@@ -30,7 +30,7 @@ class Explanation:
 
 def known_findings() -> list[str]:
     """Of this judge's findings and of those that other distributions' checks make here."""
-    return sorted({*EXPLANATIONS, *(check.name for check in registered_checks())})
+    return sorted({*EXPLANATIONS, *(check.name for check in registered(CHECK))})
 
 
 EXPLANATIONS: Mapping[str, Explanation] = {

@@ -10,11 +10,11 @@ from inspect import getdoc
 
 import click
 
-from floodmark.checkers.laws.registry import Registered, registered_checks
 from floodmark.checkers.read.observed import needs_of
 from floodmark.checkers.text.explain import EXPLANATIONS, known_findings
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.errors import UsageError
+from floodmark.harness.registered import CHECK, Registered, registered
 from floodmark.harness.reports.short_meanings import in_short
 from floodmark.harness.verdict import EXIT_VALID
 
@@ -50,7 +50,7 @@ def explain_finding(name: str | None) -> int:
 def listed() -> Iterator[str]:
     """Every name that can be asked for, with its meaning on one line."""
     every = {**{name: in_short(name) for name in sorted(EXPLANATIONS)},
-             **{check.name: f"a check of {check.distribution}" for check in registered_checks()},
+             **{check.name: f"a check of {check.distribution}" for check in registered(CHECK)},
              **{name: f"what permits some findings: {permits}" for name, permits in PERMITS.items()},
              f"S1 to S{len(FACTS)}": "what is often got wrong about Kafka, and how it is"}
     width = max(map(len, every))
@@ -67,7 +67,7 @@ def parts_of(name: str) -> list[Part] | None:
         return list(of_permission(name))
     if name in FACTS:
         return list(of_fact(name))
-    return [part for check in registered_checks() if check.name == name for part in of_check(check)] or None
+    return [part for check in registered(CHECK) if check.name == name for part in of_check(check)] or None
 
 
 def of_finding(name: str) -> Iterator[Part]:

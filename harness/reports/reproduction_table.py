@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.campaign.rates import wilson
-from floodmark.harness.faults import FAULTS
 from floodmark.harness.reports.phrases import align_columns
 from floodmark.harness.reports.run_outcome import Ruling, ruling
-from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.entry import ACTS, Entry
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
 from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
 from floodmark.harness.verdict import BUG
@@ -155,7 +154,7 @@ def nearness(all_apart: Sequence[StrikeDifference]) -> dict[str, float]:
 
 def shown_anchors(anchors: Sequence[ReanchoredEntry]) -> list[ReanchoredEntry]:
     """The faults, and whatever else has another anchor than it had."""
-    return [one for one in anchors if one.then.f in FAULTS or one.by != "asked"]
+    return [one for one in anchors if one.then.f not in ACTS or one.by != "asked"]
 
 
 def table(anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt], ground: AnchorBasis) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from floodmark.checkers.laws.registry import NAME
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.registered import NAME
 from floodmark.harness.reports.safe_text import harmless_data
 from floodmark.harness.run import FORMAT, VERDICT_BYTES_AT_MOST, P, Run, RunAt
 

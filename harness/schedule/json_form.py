@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.errors import UsageError
-from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
+from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS, registered_fault
 from floodmark.harness.run_location import read_at_most
 from floodmark.harness.schedule.entry import ACTS, EVERY, MOMENT_TIMEOUT_S, ROLES, Entry, Schedule
 from floodmark.harness.schedule.failpoints import ACTIONS, DELAY, POINTS, SCOPES, STANDING, Point
@@ -288,6 +288,7 @@ ACKS = ("all", "1", "0")
 BYTES_AT_MOST = 1 << 30  # of a file: the run.json of a million partitions has a third of this
 QUALITIES = ("loss", "delay_ms", "jitter_ms", "rate_kbit")
 _COMMON = ("f", "nodes", "moment", "timeout_s")
+OF_STRIKES = ("asked", "began", "error", "lost", "reached", "where")  # what a history adds to a fault's args
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,8 +357,12 @@ def _entry(at: str, item: object, known: Known) -> Entry:
     fields = fields_of(at, item)
     if "f" not in fields:
         refuse(at, "has no `f`: what is to be done")
-    f = one_of(f"{at}: f", fields["f"], sorted(_FORMS))
-    form, at = _FORMS[f], f"{at} ({f})"
+    f = fields["f"]
+    if isinstance(f, str) and f not in _FORMS and registered_fault(f) is not None:
+        form = _registered_form(f"{at} ({f})", fields)
+    else:
+        form = _FORMS[one_of(f"{at}: f", f, sorted(_FORMS))]
+    at = f"{at} ({f})"
     check_keys(at, fields, (*_COMMON, *form.args), needs=form.needs)
     nodes = tuple(names(f"{at}: nodes", fields.get("nodes", []), known, roles=True))
     if form.nodes == "must" and not nodes:
@@ -372,6 +377,24 @@ def _entry(at: str, item: object, known: Known) -> Entry:
     if not is_number(timeout_s) or not 0 < timeout_s <= 3600:
         refuse(f"{at}: timeout_s", f"is {quoted(timeout_s)}, should be seconds, more than 0, at most 3600")
     return Entry(f=f, nodes=nodes, moment=when, timeout_s=float(timeout_s), args=args)
+
+
+def _registered_form(at: str, fields: Mapping[str, Any]) -> _Form:
+    """Of a fault that another distribution brings: whatever JSON has, under keys that are not the history's.
+    """
+    args = [key for key in fields if key not in _COMMON]
+    for key in args:
+        if key in OF_STRIKES:
+            refuse(at, f"has the key {quoted(key)}, which the history needs for itself")
+    return _Form(nodes="may", args={key: partition if key == "partition" else _json_value for key in args})
+
+
+def _json_value(at: str, value: object, _: Known) -> object:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        refuse(at, f"is {quoted(value)}, which JSON cannot say")
+    return value
 
 
 def _check_combinations(at: str, f: str, nodes: tuple[str, ...], args: Mapping[str, Any]) -> None:

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodmark.harness.faults import FAULTS
 from floodmark.harness.op import NEMESIS, Op, Type
-from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +135,7 @@ class _Reading:
 
 def _tells_of(entry: Entry, f: str, fault: Mapping[str, Any]) -> bool:
     """Whether this line of the nemesis is this entry's: its f, the moment asked, the names it was given."""
-    if entry.f not in FAULTS or entry.f != f or fault.get("moment") != entry.moment:
+    if entry.f in ACTS or entry.f != f or fault.get("moment") != entry.moment:
         return False
     if not entry.nodes or f in ("cut", "packet", "reset"):
         return True

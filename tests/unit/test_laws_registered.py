@@ -15,8 +15,8 @@ from distributions import MODULE, distribution
 from folders import Tale
 
 from floodmark.checkers.judge.report import as_json
-from floodmark.checkers.laws import registry
 from floodmark.checkers.laws.registered import loaded
+from floodmark.harness.registered import registered
 from floodmark.harness.verdict import Verdict
 
 CODE = '''
@@ -47,7 +47,7 @@ class Bring(Protocol):
 
 
 def forget() -> None:
-    registry.registered_checks.cache_clear()
+    registered.cache_clear()
     loaded.cache_clear()
     sys.modules.pop(MODULE, None)
 

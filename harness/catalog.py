@@ -5,13 +5,14 @@ So `floodmark --help` starts no Spark, and a judge needs no client library.
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
     Addressed,
     Cluster,
@@ -24,6 +25,15 @@ from floodmark.harness.protocols import (
     WorkloadSettings,
     ability,
     why_not,
+)
+from floodmark.harness.registered import (
+    CLUSTER,
+    NEMESIS,
+    WORKLOAD,
+    Registered,
+    refuse_own_name,
+    registered,
+    registered_as,
 )
 from floodmark.harness.run_location import Far, Place
 from floodmark.harness.schedule.entry import Schedule
@@ -59,6 +69,8 @@ QUICKEN = "floodmark.checkers.spark.session:quicken"
 FAR_FOLDERS = "floodmark.checkers.spark.hadoop:far_folders"
 FIND_JAVA = "floodmark.checkers.spark.session:find_java"
 CHECK_JAVA = "floodmark.checkers.spark.session:check_version"
+DRAWS = "floodmark.nemesis.registered_nemeses:draws"
+NEMESES_OF = "floodmark.nemesis.registered_nemeses:nemeses_of"
 PLANNER = "floodmark.nemesis.random_plans:plan"
 BUDGET = "floodmark.nemesis.budget:overspends"
 ARSENAL = "floodmark.nemesis.compose:arsenal"
@@ -70,8 +82,43 @@ BROKER_CHECK = "floodmark.broker.check_config"  # likewise: whether a broker wou
 _ALIASES = {"partition": "cut"}  # as Jepsen's users call it
 
 
+def own_names(kind: str) -> tuple[str, ...]:
+    """floodmark's own workloads, clusters or nemeses, in their order."""
+    return {WORKLOAD: tuple(sorted(WORKLOADS)), CLUSTER: tuple(sorted(CLUSTERS)),
+            NEMESIS: (*NEMESES, *MORE_NEMESES)}[kind]
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """All that can be asked for: floodmark's own, and those that other distributions register."""
+    own = own_names(kind)
+    return (*own, *sorted({one.name for one in registered(kind)} - {*own}))
+
+
+def listed(kind: str) -> str:
+    """`idempotent, log, bank (of somebodys 0.3)`."""
+    own = own_names(kind)
+    return ", ".join((*own, *(one.brief for one in registered(kind) if one.name not in own)))
+
+
+def refuse_name(kind: str, name: str) -> None:
+    """UsageError where nothing has this name, or two have it. Nothing is imported."""
+    if name in own_names(kind):
+        refuse_own_name(kind, name)
+    elif registered_as(kind, name) is None:
+        raise UsageError(f"no {kind} {name!r}; there are: {listed(kind)}")
+
+
+def refuse_unfit(one: Registered) -> None:
+    """UsageError where this workload, cluster or nemesis could not be asked for by its name, or is unfit."""
+    if one.name in own_names(one.kind):
+        refuse_own_name(one.kind, one.name)
+    registered_as(one.kind, one.name)
+    if one.kind == NEMESIS:
+        _load(DRAWS)([one.name])
+
+
 def workload(name: str, settings: WorkloadSettings) -> Workload:
-    made: Workload = _named("workload", name, WORKLOADS)(settings)
+    made: Workload = _made(WORKLOAD, name, WORKLOADS, Workload)(settings)
     return made
 
 
@@ -80,7 +127,7 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
             trace: bool = True) -> Cluster:
     """Made, not started. first_port: of the first broker for clients; None takes free ones. trace: whether
     its processes write what happens in them."""
-    made: Cluster = _named("cluster", name, CLUSTERS)(
+    made: Cluster = _made(CLUSTER, name, CLUSTERS, Cluster)(
         folder, nodes, rules=rules, bugs=bugs, config=config, links=links,
         first_port=first_port, trace=trace)
     return made
@@ -98,18 +145,25 @@ def clients(cluster: Cluster) -> MakeClient:
 
 
 def nemeses(words: str, cluster: str = "local") -> tuple[str, ...]:
-    """`--nemesis crash,cut`, all (that this cluster can suffer here) or none, in the catalogue's order."""
+    """`--nemesis crash,cut`, all (of floodmark's own that this cluster can suffer here) or none, in the
+    catalogue's order; those of other distributions, which must be named, come last."""
     asked = named(words)
-    valid = (*NEMESES, *MORE_NEMESES)
-    if unknown := sorted(set(asked) - {*valid, "all", "none"}):
-        raise UsageError(f"no nemesis {unknown[0]!r}; there are: {', '.join(valid)}, all, none")
+    valid = own_names(NEMESIS)
+    others = sorted(set(asked) - {*valid, "all", "none"})
+    for name in others:
+        if registered_as(NEMESIS, name) is None:
+            raise UsageError(f"no nemesis {name!r}; there are: {listed(NEMESIS)}, all, none")
+    for name in (*valid, "all", "none"):
+        if name in asked:
+            refuse_own_name(NEMESIS, name)
     offered = frozenset(NEMESES)
     if cluster in OFFERS and {"all", *MORE_NEMESES} & set(asked):
         offered |= _load(OFFERS[cluster])()
     if missing := [name for name in valid if name in asked and name not in offered]:
         raise UsageError(f"the {cluster} cluster has no {', '.join(missing)} here: "
                          f"'floodmark doctor --cluster {cluster}' says why")
-    return tuple(name for name in valid if name in asked or ("all" in asked and name in offered))
+    own = (name for name in valid if name in asked or ("all" in asked and name in offered))
+    return (*own, *others)
 
 
 def named(words: str) -> tuple[str, ...]:
@@ -122,9 +176,10 @@ def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: S
     """A random nemesis: the same arguments give the same schedule."""
     if not names:
         return ()
+    others = set(names) - {*own_names(NEMESIS)}
     made: Schedule = _load(PLANNER)(
         names, seed=seed, nodes=nodes, partitions=partitions, duration_s=duration_s, interval_s=interval_s,
-        overspend=overspend)
+        overspend=overspend, registered=_load(DRAWS)(others) if others else {})
     return made
 
 
@@ -134,10 +189,12 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int) -> Sequence[Any]
     return found
 
 
-def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec]) -> ScheduleRunner:
-    """What carries out schedules against this cluster, with every fault the cluster can suffer."""
-    made: ScheduleRunner = _load(SCHEDULE_RUNNER)(
-        _load(ARSENAL)(cluster), partitions, _load(LIMITS)(cluster))
+def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec], schedule: Schedule = ()
+                    ) -> ScheduleRunner:
+    """What carries out schedules against this cluster, with every fault the cluster can suffer, and those of
+    this schedule that other distributions bring."""
+    nemeses = (*_load(ARSENAL)(cluster), *_load(NEMESES_OF)(schedule, cluster))
+    made: ScheduleRunner = _load(SCHEDULE_RUNNER)(nemeses, partitions, _load(LIMITS)(cluster))
     return made
 
 
@@ -206,10 +263,36 @@ def can_judge() -> None:
     _load(CHECK_JAVA)(_load(FIND_JAVA)())
 
 
-def _named(kind: str, name: str, names: Mapping[str, str]) -> Any:
-    if name not in names:
-        raise UsageError(f"no {kind} {name!r}; there are: {', '.join(sorted(names))}")
-    return _load(names[name])
+def _made(kind: str, name: str, own: Mapping[str, str], protocol: type) -> Callable[..., Any]:
+    """What makes this workload or cluster. Of one that another distribution brings it is looked at what comes
+    out: a mistake of its author is told as such."""
+    if name in own:
+        factory: Callable[..., Any] = _load(own[name])
+        return factory
+    refuse_name(kind, name)
+    one = registered_as(kind, name)
+    assert one is not None, name
+    brought = one.load()
+
+    def make(*args: Any, **words: Any) -> Any:
+        try:
+            made = brought(*args, **words)
+        except FloodmarkError:
+            raise
+        except Exception as error:
+            raise UsageError(f"the {one} cannot be made: {type(error).__name__}: {error}: mend "
+                             f"{one.entry.value}, or leave it out") from error
+        lacks = [part for part in sorted(vars(protocol))
+                 if not part.startswith("_") and getattr_static(made, part, None) is None]
+        if lacks:
+            raise UsageError(f"the {one} is no {protocol.__name__} of floodmark.harness.protocols: it lacks "
+                             f"{', '.join(lacks)}")
+        if made.name != name:
+            raise UsageError(f"the {one} says that its name is {made.name!r}: let it be {name!r}, by which a "
+                             f"saved run finds it again")
+        return made
+
+    return make
 
 
 def _load(dotted: str) -> Any:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.faults import MENDING, loses
+from floodmark.harness.faults import FAULTS, MENDING, loses
 from floodmark.harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Sight, Struck
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.nemesis.active_faults import ActiveFaults

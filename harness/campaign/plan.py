@@ -55,6 +55,7 @@ from floodmark.harness.campaign.cases import Case, Weighted
 from floodmark.harness.campaign.gates import GATES
 from floodmark.harness.campaign.quantities import seconds, size_bytes
 from floodmark.harness.errors import UsageError
+from floodmark.harness.registered import CLUSTER, WORKLOAD
 from floodmark.harness.run_location import read_at_most
 from floodmark.harness.toml_lines import Places, places
 
@@ -219,8 +220,8 @@ class _Reader:
     def _checked(self, table: str, key: str, value: Any, index: int) -> Any:
         line = self._lines.of(table, key, index)
         choices: Mapping[str, Sequence[str]] = {
-            "rules": catalog.RULES, "workload": sorted(catalog.WORKLOADS),
-            "cluster": sorted(catalog.CLUSTERS), "links": ("direct", "proxied"), "acks": ("all", "1", "0"),
+            "rules": catalog.RULES, "workload": catalog.names(WORKLOAD),
+            "cluster": catalog.names(CLUSTER), "links": ("direct", "proxied"), "acks": ("all", "1", "0"),
         }  # fmt: skip
         if key in choices:
             if value not in choices[key]:

@@ -10,6 +10,10 @@ from floodmark.harness.cli.campaign import campaign
 from floodmark.harness.cli.cluster import cluster
 from floodmark.harness.cli.options import (
     RUN_FOLDER,
+    Named,
+    NemesisOption,
+    WorkloadOption,
+    cluster_option,
     cluster_options,
     exits,
     file_option,
@@ -18,6 +22,7 @@ from floodmark.harness.cli.options import (
     report_options,
     spark_options,
 )
+from floodmark.harness.registered import WORKLOAD
 from floodmark.harness.spark_options import Workers
 
 if TYPE_CHECKING:
@@ -34,7 +39,7 @@ def main() -> None:
 
 @main.command()
 @cluster_options
-@click.option("--workload", type=click.Choice(sorted(catalog.WORKLOADS)), default="log", show_default=True)
+@click.option("--workload", cls=WorkloadOption, type=Named(WORKLOAD), default="log", show_default=True)
 @click.option(
     "--concurrency", type=click.IntRange(0), default=10, show_default=True, help="Client processes."
 )
@@ -50,6 +55,7 @@ def main() -> None:
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option(
     "--nemesis",
+    cls=NemesisOption,
     default="none",
     show_default=True,
     metavar="NAME,...",
@@ -208,7 +214,7 @@ def explain(name: str | None) -> int:
 
 
 @main.command()
-@click.option("--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True)
+@cluster_option
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/demo-TIME",
               help="The parent of the demo's run folders, absent or empty.")
 @exits
@@ -288,7 +294,7 @@ def scenario_show(name: str) -> int:
 @click.option("--rules", metavar="GENERATION", show_default="all",
               help="Only the rows of this protocol generation.")
 @click.option("--sample", is_flag=True, help="Of each scenario one row that shows harm and one control.")
-@click.option("--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True)
+@cluster_option
 @click.option("--at-once", type=click.IntRange(1, 8), default=2, show_default=True, help="Clusters.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/scenario-TIME",
               help="The parent of the run folders, absent or empty.")
@@ -337,7 +343,7 @@ def kafka_get(version_or_folder: str) -> int:
 
 
 @main.command()
-@click.option("--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True)
+@cluster_option
 @file_option("--json", "json_file", "Write what was found to FILE.")
 @click.option("--anew", is_flag=True, help="Try out again what containers can do.")
 @click.option("--build", is_flag=True, help="Build the containers' image if there is none.")

@@ -7,13 +7,65 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from floodmark.harness import catalog
 from floodmark.harness.commands import error_exits
+from floodmark.harness.errors import UsageError
+from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD, registered
 from floodmark.harness.spark_options import workers
 
 RUN_FOLDER = click.Path(path_type=Path)
 GATE = ("strict", "allow", "allow_unknown", "json_file", "junit_file", "markdown_file")
+
+
+class Named(click.ParamType):  # type: ignore[type-arg]  # click before 8.2 takes no argument
+    """The name of a workload or a cluster, floodmark's own or of another distribution. Who types one of
+    floodmark's own that another distribution has too could mean either, and is refused; a default is ours."""
+
+    def __init__(self, kind: str) -> None:
+        self.name = kind
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join(catalog.own_names(self.name))}]"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        typed = ctx is None or param is None or (
+            ctx.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT)
+        if typed or value not in catalog.own_names(self.name):
+            try:
+                catalog.refuse_name(self.name, value)
+            except UsageError as error:
+                self.fail(str(error), param, ctx)
+        return value
+
+
+class WithRegistered(click.Option):
+    """An option whose help lists what other distributions register. Only who asks for help waits for that."""
+
+    kind = ""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        own = catalog.own_names(self.kind)
+        others = ", ".join(one.brief for one in registered(self.kind) if one.name not in own)
+        return (record[0], f"Also: {others}. {record[1]}".strip()) if record and others else record
+
+
+class ClusterOption(WithRegistered):
+    kind = CLUSTER
+
+
+class WorkloadOption(WithRegistered):
+    kind = WORKLOAD
+
+
+class NemesisOption(WithRegistered):
+    kind = NEMESIS
+
+
+cluster_option = click.option(
+    "--cluster", cls=ClusterOption, type=Named(CLUSTER), default="local", show_default=True)
 
 
 def exits(command: Callable[..., int]) -> Callable[..., None]:
@@ -128,9 +180,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="The protocol generation.",
         ),
         click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="Brokers."),
-        click.option(
-            "--cluster", type=click.Choice(sorted(catalog.CLUSTERS)), default="local", show_default=True
-        ),
+        cluster_option,
     ):
         command = option(command)
     return command

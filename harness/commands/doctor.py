@@ -41,8 +41,9 @@ from floodmark.harness.cluster.containers.engine_facts import Facts, facts
 from floodmark.harness.cluster.containers.images import BASE_VARIABLE, tools_image
 from floodmark.harness.cluster.ports import HIGHEST, HOST, LOWEST, Ports
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
+from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, registered
 from floodmark.harness.reports.doctor_table import FaultRow, Row, lines
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 from floodmark.nemesis.compose import Composed, arsenal
@@ -54,9 +55,9 @@ def examine_machine(*, cluster: str = "local", json_file: Path | None = None, an
     is none. EXIT_VALID if the chosen cluster has all it needs, else EXIT_HARNESS."""
     engine = examine_engine(anew=anew, build=build,
                             say=lambda line: click.echo(f"floodmark: {line}", err=True))
-    rows = [*machine_rows(Path.cwd()), *engine.rows]
+    rows = [*machine_rows(Path.cwd()), *engine.rows, *registered_rows()]
     faults = fault_rows(engine)
-    lacks = {name: lacking(rows, name) for name in sorted(catalog.CLUSTERS)}
+    lacks = {name: lacking(rows, name) for name in catalog.names(CLUSTER)}
     click.echo("\n".join(lines(rows, faults, lacks, chosen=cluster, unknown=engine.why_unknown)))
     if json_file is not None:
         json_file.write_text(json.dumps(as_json(rows, faults, lacks), indent=2) + "\n", encoding="utf-8")
@@ -76,6 +77,25 @@ def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: dict[str, li
         "found": [asdict(row) for row in rows],
         "faults": [asdict(row) for row in faults],
     }
+
+
+def registered_rows() -> list[Row]:
+    """What other distributions bring, each imported; a cluster that cannot be is unfit, and nothing else is.
+    """
+    rows = []
+    for kind in GROUPS:
+        for one in registered(kind):
+            todo = ""
+            try:
+                if kind != CHECK:
+                    catalog.refuse_unfit(one)
+                one.load()
+            except UsageError as error:
+                todo = str(error)
+            rows.append(Row(part="of other packages", what=f"{kind} {one.name}", can=not todo,
+                            told=f"{one.distribution}, {one.entry.value}", todo=todo,
+                            needed_by=(one.name,) if kind == CLUSTER else ()))
+    return rows
 
 
 PYTHON_AT_LEAST = (3, 11)

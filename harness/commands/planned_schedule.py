@@ -12,6 +12,7 @@ from pathlib import Path
 
 from floodmark.harness import catalog
 from floodmark.harness.errors import UsageError
+from floodmark.harness.registered import NEMESIS
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Schedule
 
@@ -71,6 +72,10 @@ def random_schedule(words: str, ground: PlanningContext) -> PlannedSchedule:
     schedule = catalog.plan(
         names, seed=ground.seed, nodes=ground.nodes, partitions=ground.partitions,
         duration_s=ground.duration_s, interval_s=ground.interval_s, overspend=ground.overspend)
+    if set(names) - {*catalog.own_names(NEMESIS)} and not ground.overspend:
+        for one in catalog.overspends(schedule, min_insync_replicas=ground.min_insync_replicas):
+            raise UsageError(f"--nemesis {words} plans more harm than the guarantees tolerate, and nobody "
+                             f"asked for --overspend: {one.why}")
     unstruck = None
     if asked and all(entry.f in ACTS for entry in schedule):
         unstruck = f"--nemesis {words}: {_why_nothing(names, remarks, ground)}"

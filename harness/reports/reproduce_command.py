@@ -11,6 +11,7 @@ from typing import Any
 
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.registered import CLUSTER, WORKLOAD
 from floodmark.harness.run import Run
 from floodmark.harness.saved_run import Settings, read_schedule, read_settings
 
@@ -33,8 +34,8 @@ def refuse_unknown(settings: Settings, source: str) -> None:
     """Names that this floodmark does not know are refused before anything starts."""
     for kind, name, names in (
         ("rules", settings.rules, catalog.RULES),
-        ("cluster", settings.cluster, sorted(catalog.CLUSTERS)),
-        ("workload", settings.workload, sorted(catalog.WORKLOADS)),
+        ("cluster", settings.cluster, catalog.names(CLUSTER)),
+        ("workload", settings.workload, catalog.names(WORKLOAD)),
         ("links", settings.links, ("direct", "proxied")),
         ("acks", settings.acks, ("all", "1", "0")),
     ):

@@ -21,8 +21,8 @@ from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.cluster_server import ClusterServer, bootstrap, find_cluster, open_server
 from floodmark.harness.commands.error_exits import sigterm_kept
 from floodmark.harness.commands.run import pairs
-from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import Cluster
+from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
+from floodmark.harness.protocols import Addressed, Cluster, ability, why_not
 from floodmark.harness.reports.phrases import align_columns
 from floodmark.harness.run import refuse_full
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
@@ -219,5 +219,7 @@ def bring_up(
 def _run_until_interrupted(cluster: str, folder: Path, nodes: int, first_port: int | None,
                            made: Mapping[str, Any]) -> int:
     brought = catalog.cluster(cluster, folder, nodes, first_port=first_port, **made)
+    if ability(brought, Addressed) is None:
+        raise UnfitCluster(f"no Kafka client reaches this cluster: {why_not(brought, Addressed)}")
     refuse_config(brought)
     return up(brought, folder)

@@ -102,7 +102,7 @@ PYTHON_AT_LEAST = (3, 11)
 MEMORY_AT_LEAST = 1 << 30  # three brokers take 60 MB, the judge's JVM the rest
 DISK_AT_LEAST = 1 << 29  # a run of half a minute with its trace, and room to judge it
 LOOPBACK_S = 2.0
-ALL = ("containers", "local")
+ALL = ("containers", "local", "memory")
 _MACHINE_PART = "this machine"
 
 
@@ -297,7 +297,7 @@ _ON_FILES = "played on files, as in the local cluster, for they cannot have disk
 def fault_rows(engine: Engine) -> list[FaultRow]:
     """All that do harm, in the order of harness.faults; what undoes them goes without saying."""
     undo = {fault.undone_by for fault in FAULTS.values()}
-    local = _faults_of_local()
+    local, memory = _faults_of("local"), _faults_of("memory")
     rows = []
     for f, fault in FAULTS.items():
         for kind in () if f in undo else _KINDS.get(f, ("",)):
@@ -305,14 +305,15 @@ def fault_rows(engine: Engine) -> list[FaultRow]:
             can, told, todo = _in_containers(name, engine)
             rows.append(FaultRow(
                 fault=name, does=_DOES.get(name, fault.does), containers=can, told=told, todo=todo,
-                local=f in local and (f != "disk" or kind == "wiped")))
+                local=f in local and (f != "disk" or kind == "wiped"),
+                memory=f in memory and (f != "disk" or kind == "wiped")))
     return rows
 
 
-def _faults_of_local() -> frozenset[str]:
-    """The f's that the local cluster answers; it is made, and never started."""
+def _faults_of(name: str) -> frozenset[str]:
+    """The f's that this cluster answers; it is made, and never started."""
     with tempfile.TemporaryDirectory(prefix="floodmark-") as folder:
-        cluster = catalog.cluster("local", Path(folder), 3, rules=catalog.RULES[-1], bugs=(), config={},
+        cluster = catalog.cluster(name, Path(folder), 3, rules=catalog.RULES[-1], bugs=(), config={},
                                   links="proxied")
         return Composed(arsenal(cluster)).answers
 

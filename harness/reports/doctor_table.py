@@ -15,6 +15,7 @@ import click
 
 WIDTH = 100
 LEAST_WIDTH = 40
+LEAST_WORDS = 32  # beside the marks
 _MARKS: Mapping[bool | None, tuple[str, str]] = {
     True: ("yes", "green"), False: ("no", "yellow"), None: ("?", "yellow")}
 _LACKED = ("NO", "red")  # a cluster needs it
@@ -39,6 +40,7 @@ class FaultRow:
     fault: str
     does: str
     local: bool
+    memory: bool
     containers: bool | None  # None: not known yet
     told: str = ""  # by what means, or why containers cannot
     todo: str = ""
@@ -75,12 +77,13 @@ def _row(row: Row, chosen: str, column: int, width: int) -> list[str]:
 
 def _faults(faults: Sequence[FaultRow], width: int) -> list[str]:
     column = max(len(row.fault) for row in faults) + 2
-    head = f"{'faults':<{column + 2}}{'local':<7}containers"
+    head = f"{'faults':<{column + 2}}{'local':<7}{'memory':<7}containers"
     found = [click.style(head, bold=True)]
     for row in faults:
-        marks = _styled(_MARKS[row.local], 7) + _styled(_MARKS[row.containers], 12)
-        indent = column + 21
-        if width - indent < LEAST_WIDTH:  # no room for words beside: only those that must be said
+        marks = _styled(_MARKS[row.local], 7) + _styled(_MARKS[row.memory], 7)
+        marks += _styled(_MARKS[row.containers], 12)
+        indent = column + 28
+        if width - indent < LEAST_WORDS:  # no room for words beside: only those that must be said
             found += [f"  {row.fault:<{column}}{marks}".rstrip(), *_folded(row.told, width, 4)]
         else:
             words = f"{row.does} ({row.told})" if row.told and row.containers else row.told or row.does

@@ -18,7 +18,7 @@ from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 ABLE = Engine(rows=(), abilities=dict.fromkeys(NAMES, Ability(can=True)))
 UNABLE = Engine(rows=(), abilities=dict.fromkeys(NAMES, Ability(can=False, why="no kernel", todo="get one")))
 UNKNOWN = Engine(rows=(), abilities=None, why_unknown="there is no container engine")
-BOTH = ("containers", "local")
+BOTH = ("containers", "local", "memory")
 ROWS = (
     Row(part="this machine", what="Python", can=True, told="3.11.7", needed_by=BOTH),
     Row(part="this machine", what="judge", can=False, told="no java on PATH", todo="install it",
@@ -28,9 +28,11 @@ ROWS = (
     Row(part="containers", what="image", can=None, told="not built", todo="build it"),
 )
 FAULT_ROWS = (
-    FaultRow(fault="kill", does="SIGKILL", local=True, containers=True),
-    FaultRow(fault="packet delay", does="late", local=False, containers=True, told="by netem"),
-    FaultRow(fault="memory", does="limit", local=False, containers=False, told="no group", todo="boot so"),
+    FaultRow(fault="kill", does="SIGKILL", local=True, memory=True, containers=True),
+    FaultRow(fault="packet delay", does="late", local=False, memory=False, containers=True,
+             told="by netem"),
+    FaultRow(fault="memory", does="limit", local=False, memory=False, containers=False,
+             told="no group", todo="boot so"),
 )
 
 
@@ -54,10 +56,10 @@ def test_findings_are_a_line_each_with_what_to_do_beneath() -> None:
         "  ?    image   not built",
         "       -> build it",
         "",
-        "faults          local  containers",
-        "  kill          yes    yes         SIGKILL",
-        "  packet delay  no     yes         late (by netem)",
-        "  memory        no     no          no group",
+        "faults          local  memory containers",
+        "  kill          yes    yes    yes         SIGKILL",
+        "  packet delay  no     no     yes         late (by netem)",
+        "  memory        no     no     no          no group",
         "    -> boot so",
         "",
         "the containers cluster cannot run here: see engine, judge",
@@ -74,16 +76,16 @@ def test_a_narrow_terminal_shows_what_must_be_said() -> None:
     told = shown(40)
 
     assert all(len(line) <= 40 for line in told)
-    assert "  kill          yes    yes" in told
+    assert "  kill          yes    yes    yes" in told
     assert "    by netem" in told
     assert "    -> boot so" in told
 
 
 def test_what_is_not_known_says_so() -> None:
-    unknown = FaultRow(fault="cut", does="drop", local=True, containers=None)
+    unknown = FaultRow(fault="cut", does="drop", local=True, memory=True, containers=None)
     told = lines(ROWS, [unknown], {"local": []}, chosen="local", unknown="it rains", width=80)
 
-    assert "  cut  yes    ?           drop" in map(click.unstyle, told)
+    assert "  cut  yes    yes    ?           drop" in map(click.unstyle, told)
     assert "?: what containers can suffer here is not known, for it rains" in told
 
 
@@ -109,6 +111,13 @@ def test_the_local_cluster_has_what_it_answers() -> None:
     local = {row.fault for row in fault_rows(UNKNOWN) if row.local}
 
     assert local == {"kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "disk wiped", "arm"}
+
+
+def test_the_cluster_in_memory_has_what_it_answers() -> None:
+    memory = {row.fault for row in fault_rows(UNKNOWN) if row.memory}
+
+    assert memory == {"kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "reset", "disk wiped",
+                      "arm"}
 
 
 def test_an_engine_that_can_nothing_leaves_what_brokers_do_by_themselves() -> None:

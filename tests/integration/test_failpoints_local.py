@@ -53,6 +53,8 @@ SCHEDULE: list[dict[str, Any]] = [
     until({"at": "state", "partition": 0, "replica": "n1", "field": "leader", "is": "==", "value": "n2"}),
     send(4, to="n1"),
     send(5, acks="1"),
+    # Its ack waits for no follower, and a poll shows what all of the ISR have.
+    until({"at": "state", "partition": 0, "replica": "n2", "field": "hw", "is": "==", "value": 4}),
     {"f": "poll", "partitions": [0], "from": "n2", "offset": 1},
     # Armed while it is down: it ends at its start, and starts after that.
     {"f": "kill", "nodes": ["n3"], "moment": HEALTHY},
@@ -138,9 +140,9 @@ def test_sends_to_a_given_node_are_answered_by_it(ran: RunResult) -> None:
 
 
 def test_a_poll_begins_where_it_was_told_to(ran: RunResult) -> None:
-    """At offset 1 of n2, which leads by then."""
+    """At offset 1 of n2, which leads by then; up to its HW."""
     polls = [op for op in ops(ran) if op.f == "poll" and op.type is Type.OK]
-    assert [(read.offset, read.value) for read in polls[0].reads or ()] == [(1, 2), (2, 3)]
+    assert [(read.offset, read.value) for read in polls[0].reads or ()] == [(1, 2), (2, 3), (3, 5)]
 
 
 def test_a_wiped_disk_lost_all_it_held(ran: RunResult) -> None:

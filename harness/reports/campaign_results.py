@@ -169,6 +169,8 @@ def totals_of(state: State) -> Totals:
     counts = [f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds), key=_worst_first)]
     failed = sum(run.why is not None for run in state.runs.values())
     counts += [f"{failed} not made"] if failed else []
+    left = sum(not run.done for run in state.runs.values())
+    counts += [f"{left} not judged yet"] if left and counts else []
     return Totals(runs=len(state.runs), kinds=", ".join(counts) or "none judged",
                   acked=sum(line["acked"] for line in judged),
                   faults=sum(sum(line["faults"].values()) for line in judged))

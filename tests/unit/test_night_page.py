@@ -11,7 +11,7 @@ from judged_runs import judged
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
 
 from floodmark.harness.campaign.cases import Case
-from floodmark.harness.campaign.journal import State
+from floodmark.harness.campaign.journal import JUDGED, State, state_of
 from floodmark.harness.campaign.ledger import Ledger, Night, load, save
 from floodmark.harness.campaign.quantities import count_words
 from floodmark.harness.campaign.rates import per_100
@@ -119,6 +119,7 @@ def test_what_is_no_finding_has_tables_of_its_own(tmp_path: Path) -> None:
     assert "seed 105" in section(text, "nobody can tell")
     quiet = page(folder_of(tmp_path / "two", night((CRASH, "valid", ()))))
     assert "No law was seen to be broken in 1 run." in section(quiet, "signatures")
+    assert f"{per_100(0, 1)}, by the 95 % interval." in section(quiet, "signatures")
     assert "No cluster got stuck, the harness failed in no run" in quiet
 
 
@@ -133,6 +134,15 @@ def test_a_night_under_way_and_one_without_its_ledger_say_so(tmp_path: Path) -> 
     assert "ledger.json is not there" in text
     assert "campaign mark" not in text
     assert f"floodmark campaign resume {folder}" in section(text, "what to type next")
+
+
+def test_the_kinds_of_runs_add_up_while_a_night_goes_on(tmp_path: Path) -> None:
+    """And a run's number and seed stay together on a narrow page, which lays out a cell as a grid."""
+    whole = night((CRASH, "valid", ()), (CRASH, "valid", ()), (CUT, "valid", ()), why=None)
+    going_on = page(folder_of(tmp_path, state_of([
+        line for line in whole.lines if line.get("run") != 3 or line["event"] != JUDGED])))
+    assert "runs: 2 valid, 1 not judged yet" in going_on
+    assert re.search(r"<td[^>]*><div>3 <span class=\"small\">seed 103</span></div></td>", going_on)
 
 
 def test_no_text_of_a_folder_or_a_ledger_is_markup(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from floodmark.harness.campaign.journal import RECORDED, RunState, State
 from floodmark.harness.campaign.ledger import Entry, Ledger
 from floodmark.harness.campaign.quantities import brief_words, count_words, time_words
-from floodmark.harness.campaign.rates import two_digits
+from floodmark.harness.campaign.rates import per_100, two_digits
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.trend import trend
 from floodmark.harness.reports.campaign_results import (
@@ -190,7 +190,9 @@ def signatures(facts: NightFacts, causes: Sequence[Cause]) -> str:
     if not causes:
         judged = sum(run.judged is not None for run in facts.state.runs.values())
         told = f"No law was seen to be broken in {many(judged, 'run')}."
-        return section("Signatures", "", f'<div class="card"><p class="lead">{text(told)}</p></div>')
+        rate = f"{per_100(0, judged)}, by the 95 % interval." if judged else ""
+        return section("Signatures", "", f'<div class="card"><p class="lead">{text(told)}</p>'
+                                         f'<p class="small">{text(rate)}</p></div>')
     return section("Signatures", "a cause each, the new ones first", cause_table(facts, causes))
 
 
@@ -345,8 +347,8 @@ def brief_or_none(time_s: float | None) -> str:
 
 
 def run_cell(facts: NightFacts, run: RunState) -> Markup:
-    return Markup(f"{link(facts, facts.results.where(run), str(run.number))} "
-                  f'<span class="small">seed {run.seed}</span>')
+    return wrapped(f"{link(facts, facts.results.where(run), str(run.number))} "
+                   f'<span class="small">seed {run.seed}</span>')
 
 
 # -- what is no finding -------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 RUNS = 2
 GATED = """
 [[workload]]
-rate = 50
+rate = 200
 [gates]
 min_acked = 1000000000
 max_unavailable_s = 60
@@ -96,7 +96,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def full_from(tmp_path: Path, ripe: Callable[[], bool], ballast: Path, *words: object) -> tuple[int, str]:
     """Exit code and complaint of a campaign whose disk is full from that instant on."""
-    with begun(tmp_path, *words) as process, ballast.open("wb", buffering=0) as file:
+    with begun(tmp_path, *words) as process, ballast.open("ab", buffering=0) as file:
         wait_until("the instant to fill the disk at", lambda: ripe() or process.poll() is not None, WAIT_S)
 
         def full() -> bool:

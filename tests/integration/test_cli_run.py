@@ -39,10 +39,10 @@ def run_json(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.spark
 def test_a_run_is_made_judged_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four seconds of it: progress on stderr, the verdict on stdout, the folder last, the latest run now."""
+    """Three seconds of it: progress on stderr, the verdict on stdout, the folder last, the latest run now."""
     monkeypatch.chdir(tmp_path)
     answer = floodmark("run", "--nodes", 2, "--partitions", 2, "--concurrency", 4, "--rate", 200,
-                       "--duration", 4, "--nemesis", "crash", "--interval", 1.5, "--seed", 1,
+                       "--duration", 3, "--nemesis", "crash", "--interval", 1, "--seed", 1,
                        "--json", "all.json", "-c", "replica.lag.time.max.ms=1500")
     assert answer.code == 0, answer.out + answer.err
     folder = Path(answer.last)
@@ -67,7 +67,7 @@ def assert_it_can_be_had_again(folder: Path) -> None:
     first = read_first(folder, None)
     plan = planned(options_of(first, folder.parent / "again", 1), tuple(one.now for one in first.anchors))
     assert [entry.f for entry in plan.schedule] == [entry["f"] for entry in about["schedule"]]
-    assert (plan.seed, plan.rules, plan.concurrency, plan.rate, plan.duration_s) == (1, "kip-320", 4, 200, 4)
+    assert (plan.seed, plan.rules, plan.concurrency, plan.rate, plan.duration_s) == (1, "kip-320", 4, 200, 3)
     assert {node: dict(keys) for node, keys in plan.cluster.config.items()} == about["config"]
     assert {str(spec.key): list(spec.replicas) for spec in plan.partitions} == {
         key: told["replicas"] for key, told in about["partitions"].items()}
@@ -81,7 +81,7 @@ def run_where_n2_is_ended_by(number: signal.Signals, folder: Path) -> Answer:
         os.kill(victim, number)
 
     with once_it_goes_well(folder, end):
-        return floodmark("run", "--partitions", 1, "--concurrency", 2, "--rate", 100, "--duration", 5,
+        return floodmark("run", "--partitions", 1, "--concurrency", 2, "--rate", 200, "--duration", 2,
                          "--out", folder)
 
 
@@ -117,13 +117,13 @@ def test_a_nemesis_that_had_nothing_to_strike_leaves_the_run_unknown(tmp_path: P
     """Told before, in run.json, and by every later check; --allow-unknown lets it through."""
     folder = tmp_path / "run"
     answer = floodmark("run", "--nodes", 1, "--partitions", 1, "--concurrency", 2, "--rate", 100,
-                       "--duration", 2, "--nemesis", "crash", "--out", folder)
+                       "--duration", 0.5, "--nemesis", "crash", "--out", folder)
     assert answer.code == 3, answer.out + answer.err
-    assert "nothing will strike, so this run proves little: --nemesis crash: a run of 2 s" in answer.err
+    assert "nothing will strike, so this run proves little: --nemesis crash: a run of 0.5 s" in answer.err
     assert "no room for it" in run_json(folder)["unstruck"]
     [unknown] = verdict(folder)["unknown"]
     assert unknown["names"] == ["unfit"]
-    assert "a nemesis was to strike and nothing did: --nemesis crash: a run of 2 s" in unknown["reason"]
+    assert "a nemesis was to strike and nothing did: --nemesis crash: a run of 0.5 s" in unknown["reason"]
     assert floodmark("check", folder).code == 3
     assert floodmark("check", "--allow-unknown", folder).code == 0
 

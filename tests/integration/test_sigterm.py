@@ -1,4 +1,7 @@
-"""SIGTERM to a command: it ends with exit 4 or in order, and leaves nothing in the temporary folder."""
+"""SIGTERM to a command: it ends with exit 4 or in order, and leaves nothing in the temporary folder.
+
+That a judge whom nobody ends leaves nothing there either is seen in test_cli_campaign.py.
+"""
 
 import os
 import signal
@@ -51,13 +54,12 @@ def ended(tmp_path: Path, words: tuple[object, ...], ripe: Callable[[list[str]],
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("told", [False, True], ids=["its own folder", "a folder that the user names"])
-def test_a_judge_is_ended(tmp_path: Path, told: bool) -> None:
-    """While Spark works, which has folders of its own."""
+def test_a_judge_is_ended(tmp_path: Path) -> None:
+    """While Spark works, which has folders of its own; here where its user says."""
     folder = golden(tmp_path, "a-kill-loses-the-tail")
     temporary = tmp_path / "tmp"
     theirs = {"SPARK_LOCAL_DIRS": str(temporary), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary}"}
-    code, said = ended(tmp_path, ("check", folder), lambda _: at_work(temporary), **(theirs if told else {}))
+    code, said = ended(tmp_path, ("check", folder), lambda _: at_work(temporary), **theirs)
     assert (code, "ended by SIGTERM" in said) == (4, True), said
     assert not (folder / "verdict.json").exists()
 
@@ -65,21 +67,22 @@ def test_a_judge_is_ended(tmp_path: Path, told: bool) -> None:
 @pytest.mark.cluster
 @pytest.mark.spark
 def test_a_run_that_is_being_judged_is_ended(tmp_path: Path) -> None:
-    """Its own event loop has had the signal for itself before; the run stays to be judged again."""
+    """Its own event loop has had the signal for itself before; the run stays to be judged again. Spark's
+    folders lie where it chooses."""
     code, said = ended(tmp_path, ("run", "--nodes", 1, "--partitions", 1, "--concurrency", 1, "--duration",
                                   0.5, "--seed", 1, "--out", "run"),
                        lambda _: at_work(tmp_path / "tmp"))
     assert (code, "ended by SIGTERM" in said) == (4, True), said
     assert (tmp_path / "run" / "history.jsonl").exists()
+    assert not (tmp_path / "run" / "verdict.json").exists()
     assert (tmp_path / "histories" / "runs" / "latest").resolve() == tmp_path / "run"  # by --out too
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("words", [("demo",), ("scenario", "run", "double-failover")], ids=" ".join)
-def test_what_is_played_is_ended_with_its_clusters(tmp_path: Path, words: tuple[str, ...]) -> None:
-    """Once a history has begun: brokers run then."""
+def test_what_is_played_is_ended_with_its_clusters(tmp_path: Path) -> None:
+    """Once a history has begun: brokers run then. (`scenario run` plays in the same way.)"""
     out = tmp_path / "out"
-    code, said = ended(tmp_path, (*words, "--out", out), lambda _: any(out.glob("*/history.jsonl")))
+    code, said = ended(tmp_path, ("demo", "--out", out), lambda _: any(out.glob("*/history.jsonl")))
     assert (code, "interrupted" in said) == (4, True), said
 
 
@@ -126,15 +129,6 @@ def test_another_thread_lets_it_be() -> None:
     thread.start()
     thread.join()
     assert codes == [7]
-
-
-@pytest.mark.spark
-def test_a_judge_that_has_answered_leaves_nothing(tmp_path: Path) -> None:
-    """Nor does it when nobody ends it."""
-    folder = golden(tmp_path, "a-kill-loses-the-tail")
-    code, said = ended(tmp_path, ("check", folder), lambda _: False)
-    assert code == 1, said
-    assert (folder / "verdict.json").exists()
 
 
 @pytest.mark.spark

@@ -46,11 +46,16 @@ WORKLOADS: Mapping[str, str] = {
     "idempotent": "floodmark.workloads.idempotent:make",
     "log": "floodmark.workloads.log:make",
 }
-CLUSTERS: Mapping[str, str] = {
+REFERENCE = "reference"  # docker/broker, at one of RULES
+SYSTEMS: Mapping[str, str] = {  # what runs
+    REFERENCE: "floodmark.harness.cluster.reference.system:reference_system",
+}
+CLUSTERS: Mapping[str, str] = {  # where it lives
     "containers": "floodmark.harness.cluster.containers.cluster:containers_cluster",
     "local": "floodmark.harness.cluster.local.cluster:local_cluster",
     "memory": "floodmark.harness.cluster.memory.cluster:memory_cluster",
 }
+PLACES = frozenset({"containers", "local"})  # where any system can live; other clusters are both in one
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect")
 # What only some clusters can suffer, and who knows whether this machine lets them.
 MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
@@ -124,13 +129,26 @@ def workload(name: str, settings: WorkloadSettings) -> Workload:
 
 def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[str],
             config: Mapping[str, str], links: str, first_port: int | None = None,
-            trace: bool = True) -> Cluster:
-    """Made, not started. first_port: of the first broker for clients; None takes free ones. trace: whether
-    its processes write what happens in them."""
-    made: Cluster = _made(CLUSTER, name, CLUSTERS, Cluster)(
+            trace: bool = True, system: str = REFERENCE) -> Cluster:
+    """Made, not started. system: what runs, at a place that takes any. first_port: of the first broker for
+    clients; None takes free ones. trace: whether its processes write what happens in them."""
+    make = _made(CLUSTER, name, CLUSTERS, Cluster)
+    if name in PLACES:
+        runs = _system(system)(nodes, rules=rules, bugs=bugs, config=config)
+        at_place: Cluster = make(folder, runs, links=links, first_port=first_port, trace=trace)
+        return at_place
+    if system != REFERENCE:
+        raise UsageError(f"the {name} cluster runs what is its own, not {system}")
+    made: Cluster = make(
         folder, nodes, rules=rules, bugs=bugs, config=config, links=links,
         first_port=first_port, trace=trace)
     return made
+
+
+def _system(name: str) -> Any:
+    if name not in SYSTEMS:
+        raise UsageError(f"no system {name!r}; there are: {', '.join(sorted(SYSTEMS))}")
+    return _load(SYSTEMS[name])
 
 
 def clients(cluster: Cluster) -> MakeClient:

@@ -292,7 +292,11 @@ class Failpoints(Protocol):
     async def arm(self, node: str, point: Mapping[str, Any]) -> None: ...  # down: armed at its next start
     async def release(self, node: str, point: Mapping[str, Any] | None) -> int: ...  # how many it held
     async def met(self, node: str) -> Sequence[Met]: ...  # in order, also by its former incarnations
-    def crashes(self) -> Sequence[Met]: ...  # deaths by armed crashes and by faults in force, never in died()
+
+
+@runtime_checkable
+class ExplainsDeaths(Protocol):
+    def crashes(self) -> Sequence[Met]: ...  # by armed crashes and by faults in force, never in died()
 
 
 @runtime_checkable
@@ -345,7 +349,7 @@ class Sight(Protocol):
     def acks_given(self, partition: int, leader: str) -> int: ...  # by this leader, from the trace
     async def view(self) -> View: ...
     async def met(self, node: str) -> Sequence[Met]: ...
-    def crashes(self) -> Sequence[Met]: ...  # as Failpoints has it
+    def crashes(self) -> Sequence[Met]: ...  # as ExplainsDeaths has it
     def died(self) -> Sequence[str]: ...  # nodes that ended by themselves, by no fault
 
 

@@ -1,6 +1,6 @@
-"""Asks for elections: as Kafka's ElectLeaders does, or of one replica by the controller's control socket.
+"""Asks for elections by Kafka's ElectLeaders, and says what came of them.
 
-Both return {"elected": [keys], "refused": {key: why}}; a partition whose leader is the right one already
+An answer is {"elected": [keys], "refused": {key: why}}; a partition whose leader is the right one already
 stands in neither.
 """
 
@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.cluster import admin_requests
-from floodmark.harness.cluster.control_sockets import ControlSockets
-from floodmark.harness.protocols import CONTROLLER, PartitionSpec
+from floodmark.harness.protocols import PartitionSpec
 
 ASK_S = 10.0
 
@@ -19,24 +18,10 @@ async def elect_as_kafka_does(to: admin_requests.Address, specs: Sequence[Partit
     """Preferred leaders, or unclean ones, as Kafka's ElectLeaders asks for them."""
     asked = {(spec.topic, spec.partition): spec.key for spec in specs}
     results = await admin_requests.elect_leaders(to, list(asked), unclean=unclean, timeout_s=ASK_S)
-    return _election_result({asked[where]: error for where, error in results.items() if where in asked})
+    return election_result({asked[where]: error for where, error in results.items() if where in asked})
 
 
-async def elect_one_replica(
-    sockets: ControlSockets, specs: Sequence[PartitionSpec], leader: int, *, unclean: bool
-) -> Mapping[str, Any]:
-    """This broker and no other: what a reassignment would do. Kafka has no request for it alone."""
-    told: dict[int, str | None] = {}
-    for spec in specs:
-        ok = await sockets.ask(
-            CONTROLLER, "elect", timeout_s=ASK_S,
-            topic=spec.topic, partition=spec.partition, leader=leader, unclean=unclean,
-        )  # fmt: skip
-        told[spec.key] = ok["error"]
-    return _election_result(told)
-
-
-def _election_result(errors: Mapping[int, str | None]) -> dict[str, Any]:
+def election_result(errors: Mapping[int, str | None]) -> dict[str, Any]:
     return {
         "elected": sorted(key for key, error in errors.items() if error is None),
         "refused": {

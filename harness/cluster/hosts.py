@@ -1,7 +1,8 @@
 """The seams between a cluster and the place it lives in: Hosts (processes), Network and Disks.
 
 BrokerCluster (broker_cluster.py) is the same everywhere; a house is what differs: processes and proxies on
-loopback (local/), or containers, their network and their volumes (containers/).
+loopback (local/), or containers, their network and their volumes (containers/). What runs is system.py's
+question: a house is told the command of each process.
 
 Rules
 1. What is returned from is so: killed means gone, paused means stopped by the kernel, cut means no
@@ -17,8 +18,12 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from floodmark.harness.cluster.layout import Layout
-from floodmark.harness.cluster.power_loss import Lost
+from floodmark.harness.cluster.log_extents import Lost
+from floodmark.harness.errors import FloodmarkError
 
+PYTHON = "python"  # a command's program by its name: each place knows where it has that
+
+Command = Callable[[str], Sequence[str]]  # name -> what its process is: a program's name, then arguments
 Foreseen = Callable[[str, int], bool]  # whether this exit (name, code), which nobody asked for, was expected
 
 
@@ -34,10 +39,15 @@ def never_foreseen(_name: str, _code: int) -> bool:
     return False
 
 
+def no_command(name: str) -> Sequence[str]:
+    raise FloodmarkError(f"nobody has said what runs as {name}")
+
+
 class Hosts(Protocol):
     """The processes of one run by name: brokers and the controller."""
 
-    foreseen: Foreseen  # the cluster sets it, before begin()
+    foreseen: Foreseen  # the cluster sets these, before begin()
+    command: Command
 
     @property
     def died(self) -> Sequence[str]: ...  # in the order it happened; a name may stand there twice
@@ -75,7 +85,7 @@ class Network(Protocol):
 class Disks(Protocol):
     """What brokers have written. The node of wipe is dead already; power_cut kills."""
 
-    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost: ...  # see power_loss
+    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost: ...  # see system.PowerLoss
     async def wipe(self, name: str) -> Lost: ...
     async def log_dir(self, name: str) -> Path: ...  # it, or a copy of it as it is now
     async def mend(self) -> list[str]: ...  # ends disk faults in force; what is left of them

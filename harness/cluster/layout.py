@@ -7,19 +7,45 @@ Rules
 """
 
 import itertools
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from floodmark.harness.cluster.broker_properties import CONTROLLER_ID, ProcessAddresses, properties_text
 from floodmark.harness.cluster.ports import HOST, Ports
-from floodmark.harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
-from floodmark.harness.trace import Raw
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
 LINKS = "links"  # the process, by name
-FAILPOINTS = "floodmark.failpoints"
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessAddresses:
+    """Where one process lives: addresses, and paths as the harness sees them."""
+
+    node_id: int
+    is_controller: bool
+    listens: Address  # as the process binds it
+    reached: Address  # where the harness dials that, with nothing between that could be cut
+    advertised: Address  # where clients dial it
+    control: Address  # where the process may listen for the harness alone
+    asked: Address  # where the harness dials that
+    log_dir: Path  # where it is, or where a copy of it is put
+    durable: Path | None  # where a broker may note what it has fsynced; None: the controller
+    controller: Address  # where it dials the controller
+    asked_from: str | None = None  # the address that it dials from, as the process sees it; None: whatever
+    dial: Mapping[int, Address] = field(default_factory=dict)  # by id; empty: as advertised
+    trace: Path | None = None  # where it writes what happens; None: it does not
+    mounted: Mapping[Path, str] = field(default_factory=dict)  # folder -> what the process calls it
+
+    def inside(self, path: Path) -> str:
+        """The path as the process sees it."""
+        for folder, name in self.mounted.items():
+            if path.is_relative_to(folder):
+                return str(Path(name) / path.relative_to(folder))
+        return str(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +61,11 @@ class Layout:
     def names(self) -> tuple[str, ...]:
         return (*self.nodes, CONTROLLER)
 
+    def known(self, name: str) -> None:
+        """FloodmarkError for a name that no process has."""
+        if name not in self.places:
+            raise FloodmarkError(f"no node {name!r}: there are {', '.join(self.names)}")
+
     def work(self, file: str) -> Path:
         return self.folder / "work" / file
 
@@ -44,18 +75,6 @@ class Layout:
     def properties_of(self, name: str) -> Path:
         return self.work(f"{name}.properties")
 
-
-    def raw_traces(self, partitions: Sequence[PartitionSpec]) -> Raw | None:
-        """Where the trace of each process lies, and how its ids are to be read; None: none is written."""
-        files = {name: place.trace for name, place in self.places.items() if place.trace is not None}
-        if not files:
-            return None
-        return Raw(
-            files=files,
-            names={place.node_id: name for name, place in self.places.items()},
-            keys={(spec.topic, spec.partition): spec.key for spec in partitions},
-        )
-
     def links_told(self) -> list[dict[str, Any]]:
         """What the links process is told to listen for."""
         return [
@@ -63,22 +82,10 @@ class Layout:
             for (dialer, listener), port in self.links.items()
         ]
 
-    def arm_at_start(self, name: str, requests: Sequence[Mapping[str, Any]]) -> None:
-        """What the process arms before it does anything else, the next times it starts. Empty: nothing."""
-        path = self.properties_of(name)
-        lines = [line for line in path.read_text(encoding="utf-8").splitlines()
-                 if not line.startswith(f"{FAILPOINTS}=")]
-        lines += [f"{FAILPOINTS}={json.dumps(requests)}"] if requests else []
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-    def write(self, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> None:
-        """Make the folders and every properties file."""
+    def make_folders(self) -> None:
         self.work("").mkdir(parents=True, exist_ok=True)
-        for name, place in self.places.items():
+        for place in self.places.values():
             place.log_dir.mkdir(parents=True, exist_ok=True)
-            self.properties_of(name).write_text(
-                properties_text(place, chosen, rules=rules, bugs=bugs), encoding="utf-8"
-            )
 
 
 def node_names(count: int) -> tuple[str, ...]:
@@ -86,10 +93,12 @@ def node_names(count: int) -> tuple[str, ...]:
 
 
 def lay_out(
-    folder: Path, nodes: tuple[str, ...], *, proxied: bool, ports: Ports, first_port: int | None,
+    folder: Path, ids: Mapping[str, int], *, proxied: bool, ports: Ports, first_port: int | None,
     trace: bool = True,
 ) -> Layout:
-    """first_port: clients find n1 there, n2 on the next, and so on; None: wherever is free."""
+    """ids: of each broker and of the controller, as their system has them. first_port: clients find n1 there,
+    n2 on the next, and so on; None: wherever is free."""
+    nodes = tuple(name for name in ids if name != CONTROLLER)
     for_clients = {
         node: ports.choose() if first_port is None else ports.take(first_port + index)
         for index, node in enumerate(nodes)
@@ -101,7 +110,6 @@ def lay_out(
         links |= {pair: ports.choose() for pair in itertools.permutations(names, 2)}
     listens = {node: ports.choose() if proxied else port for node, port in for_clients.items()}
     listens[CONTROLLER] = ports.choose()
-    ids = {**{node: number for number, node in enumerate(nodes, start=1)}, CONTROLLER: CONTROLLER_ID}
     folder = folder.resolve()
     control = {name: (HOST, ports.choose()) for name in names}
     places = {

@@ -20,6 +20,7 @@ from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Type
 from floodmark.harness.protocols import (
     Cluster,
+    ExplainsDeaths,
     Failpoints,
     Met,
     ScheduleRunner,
@@ -63,6 +64,7 @@ class RunSight:
         self._recorder = recorder
         self._cluster = cluster
         self._points = ability(cluster, Failpoints)
+        self._explains = ability(cluster, ExplainsDeaths)
         self._given: AcksGiven | None = None
 
     def now_ns(self) -> int:
@@ -90,7 +92,7 @@ class RunSight:
         return [] if self._points is None else list(map(self._timed, await self._points.met(node)))
 
     def crashes(self) -> Sequence[Met]:
-        return [] if self._points is None else list(map(self._timed, self._points.crashes()))
+        return [] if self._explains is None else list(map(self._timed, self._explains.crashes()))
 
     def died(self) -> Sequence[str]:
         return tuple(self._cluster.died())

@@ -26,11 +26,12 @@ WAIT_S = 30.0
 UP = """
 import sys
 from pathlib import Path
-from floodmark.harness.cluster.local.cluster import local_cluster
+from floodmark.harness import catalog
 from floodmark.harness.commands.cluster import up
 
 folder = Path(sys.argv[1])
-sys.exit(up(local_cluster(folder, 2, rules="kip-320", bugs=(), config={}, links="proxied"), folder))
+cluster = catalog.cluster("local", folder, 2, rules="kip-320", bugs=(), config={}, links="proxied")
+sys.exit(up(cluster, folder))
 """
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from floodmark.harness import catalog
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.containers.clocks import Clocks
-from floodmark.harness.cluster.containers.cluster import containers_cluster
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.memory_limits import HIGHEST, WHY, MemoryLimits
 from floodmark.harness.cluster.containers.pods import Pods
@@ -57,7 +57,7 @@ class Stage:
         """Makes the living broker write a line: it hears that its session has ended."""
         log = self.folder / "work" / f"{name}.log"
         before = log.stat().st_size
-        await self.cluster.expire("n1")
+        await self.cluster.runs.expire("n1")
         await self.until(lambda: log.stat().st_size > before, f"{name} to write into its log")
 
     async def kernel_limit(self, name: str) -> int:
@@ -76,7 +76,7 @@ class Stage:
 
 @asynccontextmanager
 async def stage(folder: Path) -> AsyncIterator[Stage]:
-    cluster = containers_cluster(folder, 1, rules="kip-320", bugs=(), config={}, links="direct")
+    cluster = catalog.cluster("containers", folder, 1, rules="kip-320", bugs=(), config={}, links="direct")
     await cluster.start()
     try:
         await cluster.create(SPECS)

@@ -121,7 +121,7 @@ def test_an_expired_leader_is_succeeded_and_a_dead_one_comes_back(stage: Stage) 
         look = await one.observe()
         assert look.running == {"n2", "n3"}
         assert look.partitions[0].leader == "n1", "its session goes on"
-        await one.expire("n1")
+        await one.runs.expire("n1")
         look = await one.observe()
         assert look.partitions[0].leader in {"n2", "n3"}
         assert "n1" not in isr(look)
@@ -140,10 +140,10 @@ def test_a_preferred_election_brings_the_first_replica_back_to_lead(stage: Stage
 
     async def story() -> None:
         one = stage.cluster
-        await one.expire("n1")
+        await one.runs.expire("n1")
         await stage.whole()
         assert (await one.observe()).partitions[0].leader != "n1"
-        assert await one.elect([0]) == {"elected": [0], "refused": {}}
+        assert await one.runs.elect([0]) == {"elected": [0], "refused": {}}
         assert (await one.observe()).partitions[0].leader == "n1"
 
     stage.play(story())
@@ -212,10 +212,10 @@ def test_who_ends_at_an_armed_failpoint_has_not_died_by_himself(stage: Stage) ->
     async def story() -> None:
         one = stage.cluster
         await stage.calm()
-        await one.arm("n3", {"name": "F.appended", "action": "crash"})
+        await one.runs.arm("n3", {"name": "F.appended", "action": "crash"})
         await stage.write(1)
         await stage.seen(lambda look: "n3" not in look.running, "n3 to end")
-        await one.arm("n3", {"name": "B.registered", "action": "crash"})
+        await one.runs.arm("n3", {"name": "B.registered", "action": "crash"})
         await one.start_node("n3")
         await stage.seen(lambda look: "n3" not in look.running, "n3 to end at its start")
         assert [met.name for met in one.crashes()] == ["F.appended", "B.registered"]
@@ -287,7 +287,7 @@ def test_a_freeze_holds_all_and_the_end_leaves_nothing(stage: Stage) -> None:
         one = stage.cluster
         await stage.calm()
         await one.pause("n3")
-        look = await one.freeze()
+        look = await one.runs.freeze()
         assert look.running == {"n1", "n2"}
         assert set(look.replicas) == {(node, key) for node in ("n1", "n2") for key in (0, 1)}
         assert (await one.observe()).replicas == look.replicas

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Producer
 from container_stage import WAIT_S, Stage, left
 
-from floodmark.harness.cluster import power_loss
 from floodmark.harness.cluster.containers import loop_devices
 from floodmark.harness.cluster.containers.disks import Volumes
+from floodmark.harness.cluster.log_extents import log_extents
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import PartitionSpec
 
@@ -139,7 +139,7 @@ def test_without_disks_of_their_own_brokers_lose_the_same_and_it_is_told(
         with pytest.raises(FloodmarkError, match="cannot be full on this engine; it can be corrupt, trunc"):
             await volumes.harm("n1", "full")
         told = await volumes.harm("n1", "truncated")
-        end = power_loss.log_extents(stage.folder / "nodes" / "n1")["log-0"][1]  # of the copy it was found in
+        end = log_extents(stage.folder / "nodes" / "n1")["log-0"][1]  # of the copy it was found in
         assert told == {"lost_records": 1, "log": "log-0", "file": f"log-0/{0:020d}.log", "position": end - 7}
 
     with stage_of_one(tmp_path) as (stage, volumes):
@@ -160,7 +160,7 @@ def test_a_full_disk_ends_its_broker_and_keeps_what_it_had(tmp_path: Path) -> No
         assert "No space left on device" in stage.cluster.last_words("n1")
         copied = await volumes.log_dir("n1")
         assert sum(path.stat().st_size for path in copied.rglob("*")) < 10 << 20, "without what fills it"
-        held = power_loss.log_extents(copied)["log-0"][0]
+        held = log_extents(copied)["log-0"][0]
         assert held >= 10
 
         assert await stage.cluster.mend() == []
@@ -245,12 +245,12 @@ def test_logs_are_read_of_brokers_that_run_stand_still_or_are_dead(tmp_path: Pat
     async def story(stage: Stage, volumes: Volumes) -> None:
         await stage.write(10)
         (stage.folder / "nodes" / "n1" / "stale").touch()
-        runs = power_loss.log_extents(await stage.cluster.log_dir("n1"))
+        runs = log_extents(await stage.cluster.log_dir("n1"))
         assert not (stage.folder / "nodes" / "n1" / "stale").exists()
         await stage.cluster.pause("n1")
-        stands = power_loss.log_extents(await stage.cluster.log_dir("n1"))
+        stands = log_extents(await stage.cluster.log_dir("n1"))
         await stage.cluster.kill("n1")
-        dead = power_loss.log_extents(await stage.cluster.log_dir("n1"))
+        dead = log_extents(await stage.cluster.log_dir("n1"))
         assert runs == stands == dead
         assert dead["log-0"][0] == 10
 

@@ -12,8 +12,8 @@ import pytest
 from container_stage import WAIT_S, Stage, left, running, wait_until
 from docker.types import Mount
 
+from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import engine_resources
-from floodmark.harness.cluster.containers.cluster import containers_cluster
 from floodmark.harness.cluster.containers.engine_client import connect
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, EngineResources
 from floodmark.harness.cluster.containers.sweep import remove_run
@@ -41,7 +41,8 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> No
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        cluster = containers_cluster(tmp_path, 1, rules="kip-320", bugs=(), config={}, links="direct",
+        cluster = catalog.cluster("containers", tmp_path, 1, rules="kip-320", bugs=(), config={},
+                                  links="direct",
                                      first_port=port)
         with pytest.raises(FloodmarkError, match=f"port {port} is taken"):
             asyncio.run(cluster.start())
@@ -52,7 +53,8 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> No
 def test_without_an_engine_the_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it looked, and what to do; nothing hangs."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
-    cluster = containers_cluster(tmp_path / "run", 1, rules="kip-320", bugs=(), config={}, links="direct")
+    cluster = catalog.cluster("containers", tmp_path / "run", 1, rules="kip-320", bugs=(), config={},
+                              links="direct")
     began_s = time.monotonic()
     with pytest.raises(FloodmarkError, match=rf"no container engine answers at unix://{tmp_path}/no\.sock"):
         asyncio.run(cluster.start())
@@ -88,7 +90,7 @@ def test_without_a_common_clock_there_is_no_trace(
     stage = Stage(tmp_path / "run", 1)
     try:
         stage.play(stage.cluster.start())
-        assert stage.cluster.traces() is None
+        assert stage.cluster.runs.traces() is None
         assert "no trace is written" in capsys.readouterr().err
         assert not list((tmp_path / "run" / "work").glob("*.trace"))
     finally:

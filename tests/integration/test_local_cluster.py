@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from floodmark.harness import catalog
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
-from floodmark.harness.cluster.local.cluster import local_cluster
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CONTROLLER, PartitionSpec, View
 
@@ -45,7 +45,7 @@ class Stage:
 
 @contextmanager
 def staged(folder: Path, **config: str) -> Iterator[Stage]:
-    one = local_cluster(folder, 3, rules="kip-320", bugs=(), config=config, links="proxied")
+    one = catalog.cluster("local", folder, 3, rules="kip-320", bugs=(), config=config, links="proxied")
     with asyncio.Runner() as runner:
         try:
             runner.run(one.start())
@@ -74,7 +74,7 @@ def brisk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 async def as_in_the_beginning(one: BrokerCluster) -> None:
     assert await one.mend() == []
     await seen(one, lambda look: bool(look.partitions) and whole(look), "everything to be whole")
-    await one.elect([spec.key for spec in SPECS])
+    await one.runs.elect([spec.key for spec in SPECS])
     await seen(one, lambda look: leaders(look) == ["n1", "n2"] and whole(look), "n1 and n2 to lead")
 
 
@@ -142,7 +142,7 @@ def test_an_expired_leader_is_succeeded_and_a_dead_one_comes_back(patient: Stage
         look = await one.observe()
         assert look.running == {"n2", "n3"}
         assert look.partitions[0].leader == "n1", "its session goes on"
-        await one.expire("n1")
+        await one.runs.expire("n1")
         look = await one.observe()
         assert look.partitions[0].leader in {"n2", "n3"}
         assert "n1" not in look.unfenced
@@ -219,7 +219,7 @@ def test_direct_links_cannot_be_cut(tmp_path: Path) -> None:
     """And the message says what to ask for; healing is harmless."""
 
     async def story() -> None:
-        one = local_cluster(tmp_path, 1, rules="kip-320", bugs=(), config={}, links="direct")
+        one = catalog.cluster("local", tmp_path, 1, rules="kip-320", bugs=(), config={}, links="direct")
         await one.start()
         try:
             with pytest.raises(FloodmarkError, match="--links proxied"):
@@ -256,10 +256,10 @@ def test_a_preferred_election_brings_the_first_replica_back_to_lead(patient: Sta
     """One that leads already is neither elected nor refused."""
 
     async def story(one: BrokerCluster) -> None:
-        await one.expire("n1")
+        await one.runs.expire("n1")
         await seen(one, whole, "n1 to be back")
         assert (await one.observe()).partitions[0].leader != "n1"
-        assert await one.elect([0, 1]) == {"elected": [0], "refused": {}}
+        assert await one.runs.elect([0, 1]) == {"elected": [0], "refused": {}}
         assert (await one.observe()).partitions[0].leader == "n1"
 
     patient.play(story)
@@ -270,8 +270,8 @@ def test_an_election_of_a_dead_leader_is_refused(patient: Stage) -> None:
 
     async def story(one: BrokerCluster) -> None:
         await one.kill("n1")
-        await one.expire("n1")
-        told = await one.elect([0])
+        await one.runs.expire("n1")
+        told = await one.runs.elect([0])
         assert told["elected"] == []
         assert "PREFERRED_LEADER_NOT_AVAILABLE" in told["refused"]["0"]
 
@@ -283,7 +283,7 @@ def test_a_freeze_holds_all_and_a_silent_broker_counts_as_not_running(brisk: Sta
 
     async def story(one: BrokerCluster) -> None:
         await one.pause("n3")
-        look = await one.freeze()
+        look = await one.runs.freeze()
         assert look.running == {"n1", "n2"}
         assert set(look.replicas) == {(node, key) for node in ("n1", "n2") for key in (0, 1)}
         await asyncio.sleep(2.5)  # longer than a session
@@ -318,7 +318,7 @@ def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path
 
     async def story() -> None:
         config = {"floodmark.switches": "no-such"}
-        one = local_cluster(tmp_path, 1, rules="kip-320", bugs=(), config=config, links="direct")
+        one = catalog.cluster("local", tmp_path, 1, rules="kip-320", bugs=(), config=config, links="direct")
         with pytest.raises(FloodmarkError, match=r"ended at once: .*no switch 'no-such'"):
             await one.start()
         assert one.died() == []  # it was never up: the harness's trouble

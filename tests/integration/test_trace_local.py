@@ -10,7 +10,7 @@ import trace_laws
 
 from floodmark.harness import catalog, runner, trace
 from floodmark.harness.client.client import wire_clients
-from floodmark.harness.protocols import Traces, WorkloadSettings
+from floodmark.harness.protocols import Traces, WorkloadSettings, ability
 from floodmark.harness.schedule.entry import Entry, Schedule
 
 pytestmark = pytest.mark.cluster
@@ -48,8 +48,9 @@ class Follower:
     """Looks at the raw files as a run goes."""
 
     def __init__(self, plan: runner.RunPlan) -> None:
-        assert isinstance(plan.cluster, Traces)
-        self._cluster = plan.cluster
+        traces = ability(plan.cluster, Traces)
+        assert traces is not None
+        self._traces = traces
         self._feed: trace.Feed | None = None
         self.lines: list[Mapping[str, Any]] = []
         self.looks = 0
@@ -58,7 +59,7 @@ class Follower:
         if self._feed is None:
             if progress is None or progress.phase == "start":
                 return
-            raw = self._cluster.traces()
+            raw = self._traces.traces()
             assert raw is not None
             self._feed = trace.Feed(raw, 0)
         new = self._feed.new()

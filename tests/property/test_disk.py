@@ -29,7 +29,7 @@ from floodmark.broker.storage.checkpoint_files import (
     read_offset_checkpoint,
     write_offset_checkpoint,
 )
-from floodmark.harness.cluster.power_loss import power_cut
+from floodmark.harness.cluster.reference.power_loss import power_cut
 
 NAME = "log-0"
 SEGMENT_BYTES = 300  # three or four of the smallest batches

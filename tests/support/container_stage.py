@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+from floodmark.harness import catalog
 from floodmark.harness.client.client import Client
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
-from floodmark.harness.cluster.containers.cluster import containers_cluster
 from floodmark.harness.cluster.containers.engine_client import connect
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.pods import Pods
@@ -31,7 +31,7 @@ HARNESS = """
 import asyncio, sys
 from pathlib import Path
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.containers.cluster import containers_cluster
+from floodmark.harness import catalog
 
 async def lab_only(folder):
     lab = EngineResources(folder, ("n1",))
@@ -39,7 +39,7 @@ async def lab_only(folder):
     return lab.run
 
 async def cluster(folder):
-    one = containers_cluster(folder, 1, rules="kip-320", bugs=(), config={}, links="direct")
+    one = catalog.cluster("containers", folder, 1, rules="kip-320", bugs=(), config={}, links="direct")
     await one.start()
     await one.pause("n1")  # a process that stands still does not see that anybody goes
     return one._house.hosts._lab.run
@@ -59,8 +59,10 @@ class Stage:
 
     def __init__(self, folder: Path, nodes: int = 3, **config: str) -> None:
         self.folder = folder
-        self.cluster: BrokerCluster = containers_cluster(
-            folder, nodes, rules="kip-320", bugs=(), config=config, links="direct")
+        made = catalog.cluster("containers", folder, nodes, rules="kip-320", bugs=(), config=config,
+                               links="direct")
+        assert isinstance(made, BrokerCluster)
+        self.cluster = made
         self._runner = asyncio.Runner()
         self._values = iter(range(1_000_000))
 
@@ -111,7 +113,7 @@ class Stage:
     async def calm(self) -> View:
         """Whole, and led by the preferred leaders."""
         await self.whole()
-        await self.cluster.elect([])
+        await self.cluster.runs.elect([])
         return await self.whole()
 
     async def write(self, count: int, key: int = 0) -> list[int]:

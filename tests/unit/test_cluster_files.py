@@ -1,19 +1,21 @@
 """A local cluster on paper: properties, layout, and the look that control sockets' answers make."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from floodmark.harness.cluster import broker_properties, views
+from floodmark.harness.cluster import readiness
 from floodmark.harness.cluster.layout import Layout, lay_out, node_names
 from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.reference import broker_properties, views
 from floodmark.harness.commands.cluster import table
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
 
 NODES = node_names(3)
+IDS = broker_properties.ids_of(NODES)
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)
 
 
@@ -22,6 +24,11 @@ def ports() -> Iterator[Ports]:
     ports = Ports()
     yield ports
     ports.close()
+
+
+def write(layout: Layout, bugs: Sequence[str] = ()) -> None:
+    chosen = broker_properties.broker_settings({}, nodes=3)
+    broker_properties.write_properties(layout, chosen, rules="kip-320", bugs=bugs)
 
 
 def read(layout: Layout, name: str) -> dict[str, str]:
@@ -70,8 +77,8 @@ def test_run_json_tells_integers_from_booleans_from_words() -> None:
 
 def test_directly_everybody_dials_listeners(tmp_path: Path, ports: Ports) -> None:
     """What is advertised is where a broker listens, and there are no links."""
-    layout = lay_out(tmp_path, NODES, proxied=False, ports=ports, first_port=None)
-    layout.write(broker_properties.broker_settings({}, nodes=3), rules="kip-320", bugs=())
+    layout = lay_out(tmp_path, IDS, proxied=False, ports=ports, first_port=None)
+    write(layout)
 
     for node in NODES:
         keys = read(layout, node)
@@ -83,8 +90,8 @@ def test_directly_everybody_dials_listeners(tmp_path: Path, ports: Ports) -> Non
 
 def test_proxied_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
     """Clients, brokers and controller each have a link of their own to whomever they dial."""
-    layout = lay_out(tmp_path, NODES, proxied=True, ports=ports, first_port=None)
-    layout.write(broker_properties.broker_settings({}, nodes=3), rules="kip-320", bugs=["a", "b"])
+    layout = lay_out(tmp_path, IDS, proxied=True, ports=ports, first_port=None)
+    write(layout, bugs=["a", "b"])
 
     keys = read(layout, "n2")
     links = layout.links
@@ -101,8 +108,8 @@ def test_proxied_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
 
 def test_nothing_of_ours_lies_in_a_brokers_log_directory(tmp_path: Path, ports: Ports) -> None:
     """It is Kafka's own, and read as such."""
-    layout = lay_out(tmp_path, NODES, proxied=True, ports=ports, first_port=None)
-    layout.write(broker_properties.broker_settings({}, nodes=3), rules="kip-320", bugs=())
+    layout = lay_out(tmp_path, IDS, proxied=True, ports=ports, first_port=None)
+    write(layout)
 
     for node in NODES:
         place = layout.places[node]
@@ -116,19 +123,20 @@ def test_every_process_writes_a_trace_outside_its_log_directory_unless_told_not_
     tmp_path: Path, ports: Ports
 ) -> None:
     """A power cut or a wiped disk spares it."""
-    layout = lay_out(tmp_path, NODES, proxied=False, ports=ports, first_port=None)
-    layout.write(broker_properties.broker_settings({}, nodes=3), rules="kip-320", bugs=())
+    layout = lay_out(tmp_path, IDS, proxied=False, ports=ports, first_port=None)
+    write(layout)
     files = {name: tmp_path / "work" / f"{name}.trace" for name in (*NODES, CONTROLLER)}
     assert {name: Path(read(layout, name)["floodmark.trace"]) for name in files} == files
-    raw = layout.raw_traces([PartitionSpec(key=4, topic="log", partition=1, replicas=NODES)])
+    other = PartitionSpec(key=4, topic="log", partition=1, replicas=NODES)
+    raw = broker_properties.raw_traces(layout, [other])
     assert raw is not None
     assert (raw.files, raw.keys) == (files, {("log", 1): 4})
     assert raw.names == {1: "n1", 2: "n2", 3: "n3", 100: CONTROLLER}
 
-    silent = lay_out(tmp_path / "2", NODES, proxied=False, ports=ports, first_port=None, trace=False)
-    silent.write(broker_properties.broker_settings({}, nodes=3), rules="kip-320", bugs=())
+    silent = lay_out(tmp_path / "2", IDS, proxied=False, ports=ports, first_port=None, trace=False)
+    write(silent)
     assert "floodmark.trace" not in read(silent, "n1")
-    assert silent.raw_traces([]) is None
+    assert broker_properties.raw_traces(silent, []) is None
     with pytest.raises(UsageError, match=r"floodmark\.trace"):
         broker_properties.broker_settings({"floodmark.trace": "x"}, nodes=3)
 
@@ -138,10 +146,11 @@ def test_fixed_ports_follow_one_another_or_are_told_as_taken(tmp_path: Path, por
     others = Ports()
     first = others.choose()
     with pytest.raises(FloodmarkError, match=f"port {first} is taken"):
-        lay_out(tmp_path, NODES, proxied=False, ports=ports, first_port=first)
+        lay_out(tmp_path, IDS, proxied=False, ports=ports, first_port=first)
     others.close()
 
-    layout = lay_out(tmp_path, NODES[:1], proxied=True, ports=ports, first_port=first)
+    only = broker_properties.ids_of(NODES[:1])
+    layout = lay_out(tmp_path, only, proxied=True, ports=ports, first_port=first)
 
     assert layout.places["n1"].advertised == ("127.0.0.1", first)
 
@@ -215,7 +224,7 @@ def test_minus_one_is_no_leader() -> None:
 ])
 def test_healthy_says_what_is_not(truth: dict[str, Any] | None, own: dict[str, Any], why: str | None) -> None:
     """A leader that does not yet know its own part is not healthy."""
-    told = views.healthy(look(truth, n1=own), [SPEC], NODES)
+    told = readiness.healthy(look(truth, n1=own), [SPEC], NODES)
 
     assert told is None if why is None else why in (told or "")
 

@@ -11,9 +11,11 @@ from types import ModuleType
 import pytest
 from disk import Disk, batch
 
-from floodmark.harness.cluster import log_damage, power_loss
+from floodmark.harness.cluster import log_damage
 from floodmark.harness.cluster.containers import archives
 from floodmark.harness.cluster.containers.disks import edits
+from floodmark.harness.cluster.log_extents import log_extents, records_between
+from floodmark.harness.cluster.reference import power_loss
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = len(batch(0).data)
@@ -51,7 +53,7 @@ def test_the_fault_program_and_the_harness_count_alike(disk: Disk, shutdown: Mod
     told = shutdown.held(disk.log_dir, fsynced)
 
     assert told == {"log-0": (10, 5 * SIZE, 6)}
-    assert power_loss.log_extents(disk.log_dir) == {log: (leo, size) for log, (leo, size, _) in told.items()}
+    assert log_extents(disk.log_dir) == {log: (leo, size) for log, (leo, size, _) in told.items()}
 
 
 def test_a_torn_batch_counts_for_neither(disk: Disk, shutdown: ModuleType) -> None:
@@ -59,7 +61,7 @@ def test_a_torn_batch_counts_for_neither(disk: Disk, shutdown: ModuleType) -> No
         file.write(batch(10).data[:-1])
 
     assert shutdown.held(disk.log_dir,
-                         None)["log-0"][0] == power_loss.log_extents(disk.log_dir)["log-0"][0] == 10
+                         None)["log-0"][0] == log_extents(disk.log_dir)["log-0"][0] == 10
 
 
 def test_what_a_crash_has_padded_with_zeros_counts_for_neither(disk: Disk, shutdown: ModuleType) -> None:
@@ -67,7 +69,7 @@ def test_what_a_crash_has_padded_with_zeros_counts_for_neither(disk: Disk, shutd
         file.write(bytes(300))
 
     assert shutdown.held(disk.log_dir,
-                         None)["log-0"][0] == power_loss.log_extents(disk.log_dir)["log-0"][0] == 10
+                         None)["log-0"][0] == log_extents(disk.log_dir)["log-0"][0] == 10
 
 
 def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: ModuleType) -> None:
@@ -77,7 +79,7 @@ def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: Modu
 
     assert len(one.segments()) == 3
     assert shutdown.held(one.log_dir, power_loss.fsynced(one.durable)) == {"log-0": (5, 5 * SIZE, 4)}
-    assert power_loss.log_extents(one.log_dir) == {"log-0": (5, 5 * SIZE)}
+    assert log_extents(one.log_dir) == {"log-0": (5, 5 * SIZE)}
 
 
 def test_an_account_that_knows_of_everything_is_no_account(disk: Disk) -> None:
@@ -89,7 +91,7 @@ def test_an_account_that_knows_of_everything_is_no_account(disk: Disk) -> None:
 def test_between_two_looks_is_what_is_missing_in_the_second() -> None:
     before = {"a-0": (10, 900), "b-0": (4, 300), "c-0": (2, 80)}
 
-    lost = power_loss.records_between(before, {"a-0": (6, 500), "b-0": (4, 300)})
+    lost = records_between(before, {"a-0": (6, 500), "b-0": (4, 300)})
 
     assert (lost.kept, lost.records, lost.bytes) == (
         {"a-0": 6, "b-0": 4}, {"a-0": 4, "c-0": 2}, {"a-0": 400, "c-0": 80})

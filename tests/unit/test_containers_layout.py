@@ -6,12 +6,17 @@ from typing import cast
 
 import pytest
 
-from floodmark.harness.cluster.broker_properties import broker_settings, properties_text
 from floodmark.harness.cluster.containers.addresses import lay_out
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.layout import lay_out as local_lay_out
 from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.reference.broker_properties import (
+    broker_settings,
+    ids_of,
+    properties_text,
+    raw_traces,
+)
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
@@ -34,8 +39,8 @@ def ports() -> Iterator[Ports]:
 
 
 def laid_out(folder: Path, ports: Ports, *, first_port: int | None = None, trace: bool = True) -> Layout:
-    return lay_out(cast(EngineResources, Addresses()), folder, NODES, ports=ports, first_port=first_port,
-                   trace=trace)
+    return lay_out(cast(EngineResources, Addresses()), folder, ids_of(NODES), ports=ports,
+                   first_port=first_port, trace=trace)
 
 
 def told(layout: Layout, name: str) -> dict[str, str]:
@@ -77,7 +82,7 @@ def test_a_control_socket_is_on_one_address_and_for_the_engines_machine_alone(
 
 def test_a_local_control_socket_is_on_loopback(tmp_path: Path, ports: Ports) -> None:
     for proxied in (False, True):
-        layout = local_lay_out(tmp_path, NODES, proxied=proxied, ports=ports, first_port=None)
+        layout = local_lay_out(tmp_path, ids_of(NODES), proxied=proxied, ports=ports, first_port=None)
         assert {told(layout, name)["floodmark.control"].split(":")[0] for name in NAMES} == {"127.0.0.1"}
 
 
@@ -115,7 +120,7 @@ def test_without_a_trace_none_is_written(tmp_path: Path, ports: Ports) -> None:
     """Neither told to the process nor looked for."""
     layout = laid_out(tmp_path, ports, trace=False)
     assert "floodmark.trace" not in told(layout, "n1")
-    assert layout.raw_traces(()) is None
+    assert raw_traces(layout, ()) is None
 
 
 def test_names_of_a_run_bear_its_number(tmp_path: Path) -> None:

@@ -13,13 +13,18 @@ import orjson
 import pytest
 
 from floodmark.broker.testing import failpoint_requests
-from floodmark.harness.cluster import views
-from floodmark.harness.cluster.broker_properties import broker_settings
 from floodmark.harness.cluster.control_client import Refused
-from floodmark.harness.cluster.control_sockets import ControlSockets
-from floodmark.harness.cluster.failpoint_control import FailpointControl
 from floodmark.harness.cluster.layout import Layout, lay_out
 from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.reference import views
+from floodmark.harness.cluster.reference.broker_properties import (
+    broker_settings,
+    ids_of,
+    raw_traces,
+    write_properties,
+)
+from floodmark.harness.cluster.reference.control_sockets import ControlSockets
+from floodmark.harness.cluster.reference.failpoint_control import FailpointControl
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.phases.main_phase import AcksGiven
 from floodmark.harness.protocols import CONTROLLER, PartitionSpec
@@ -85,13 +90,13 @@ class Stand:
 @asynccontextmanager
 async def standing(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
     ports, node = Ports(), Node()
-    layout = lay_out(folder, NODES, proxied=False, ports=ports, first_port=None, trace=trace)
+    layout = lay_out(folder, ids_of(NODES), proxied=False, ports=ports, first_port=None, trace=trace)
     ports.close()
     server = await asyncio.start_server(node.serve, "127.0.0.1", 0)
     places = {**layout.places, "n2": replace(
         layout.places["n2"], asked=server.sockets[0].getsockname())}
     layout = replace(layout, places=places)
-    layout.write(broker_settings({}, nodes=2), rules="kip-320", bugs=())
+    write_properties(layout, broker_settings({}, nodes=2), rules="kip-320", bugs=())
     stand = Stand(points=None, layout=layout, node=node)  # type: ignore[arg-type]
     sockets = ControlSockets(layout, stand)  # type: ignore[arg-type]
     stand.points = FailpointControl(layout, sockets)
@@ -311,7 +316,7 @@ def test_acks_that_a_leader_gave_are_counted_by_records(tmp_path: Path) -> None:
         def line(event: str, **more: Any) -> dict[str, Any]:
             return {"time": 1, "event": event, "topic": "log", "partition": 1, "epoch": 0, **more}
 
-        raw = stand.layout.raw_traces(SPECS)
+        raw = raw_traces(stand.layout, SPECS)
         assert raw is not None, "this cluster traces"
         given = AcksGiven(Feed(raw, 0, AcksGiven.EVENTS))
         counts = [given.count(4, "n2")]

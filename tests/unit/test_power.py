@@ -1,5 +1,5 @@
 """The power cut: the broker's account (broker.storage.durability_side_file, log_directory) and its
-reader (harness.cluster.power_loss), which share no code, must mean the same."""
+reader (harness.cluster.reference.power_loss), which share no code, must mean the same."""
 
 from pathlib import Path
 from random import Random
@@ -16,7 +16,7 @@ from floodmark.broker.storage.checkpoint_files import (
 )
 from floodmark.broker.storage.durability_side_file import DurabilitySideFile, Note
 from floodmark.broker.storage.log_directory import LogDirectory
-from floodmark.harness.cluster.power_loss import power_cut, wipe
+from floodmark.harness.cluster.reference.power_loss import power_cut, wipe
 from floodmark.harness.errors import FloodmarkError
 
 SIZE = len(batch(0).data)

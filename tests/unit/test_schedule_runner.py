@@ -201,9 +201,9 @@ def test_two_nemeses_that_answer_one_f_are_a_mistake() -> None:
 
 def test_the_arsenal_is_what_the_cluster_can_suffer(tmp_path: Path) -> None:
     """The local cluster: everything."""
-    from floodmark.harness.cluster.local.cluster import local_cluster
+    from floodmark.harness import catalog
 
-    cluster = local_cluster(tmp_path, 3, rules="kip-320", bugs=(), config={}, links="proxied")
+    cluster = catalog.cluster("local", tmp_path, 3, rules="kip-320", bugs=(), config={}, links="proxied")
 
     assert Composed(arsenal(cluster)).answers == frozenset({
         "kill", "stop", "start", "pause", "resume", "cut", "heal", "power_cut", "expire", "elect", "disk",

@@ -8,7 +8,7 @@ import pytest
 from command_line import edit_lines, edit_run, floodmark, golden
 
 from floodmark.broker.server import config
-from floodmark.harness.cluster.broker_properties import property_line
+from floodmark.harness.cluster.reference.broker_properties import property_line
 from floodmark.harness.errors import UsageError
 
 NODES = ("n1", "n2", "n3")

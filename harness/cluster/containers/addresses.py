@@ -11,11 +11,11 @@ Rules
    holds copies of it. The controller's lies in FOLDER/work.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from floodmark.harness.cluster.broker_properties import CONTROLLER_ID, Address, ProcessAddresses
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, EngineResources
-from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.layout import Address, Layout, ProcessAddresses
 from floodmark.harness.cluster.ports import HOST, Ports
 from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
@@ -26,17 +26,17 @@ EVERYWHERE = "0.0.0.0"  # of the container's own network namespace
 
 
 def lay_out(
-    lab: EngineResources, folder: Path, nodes: tuple[str, ...], *, ports: Ports, first_port: int | None,
-    trace: bool
+    lab: EngineResources, folder: Path, ids: Mapping[str, int], *, ports: Ports,
+    first_port: int | None, trace: bool
 ) -> Layout:
-    """The lab is open: its addresses are known. first_port: as harness.cluster.layout.lay_out has it."""
+    """The lab is open: its addresses are known. ids, first_port: as in harness.cluster.layout.lay_out."""
+    nodes = tuple(name for name in ids if name != CONTROLLER)
     folder = folder.resolve()
     published: dict[str, Address] = {
         node: (HOST, ports.choose() if first_port is None else ports.take(first_port + index))
         for index, node in enumerate(nodes)
     }
     published[CONTROLLER] = (HOST, ports.choose())
-    ids = {**{node: number for number, node in enumerate(nodes, start=1)}, CONTROLLER: CONTROLLER_ID}
     inside: dict[str, Address] = {name: (lab.address(name), LISTENER) for name in ids}
     places = {
         name: ProcessAddresses(

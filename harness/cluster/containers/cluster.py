@@ -1,4 +1,4 @@
-"""The cluster in containers: brokers in an image, each with a network namespace and an address of its own.
+"""The place of containers: brokers in an image, each with a network namespace and an address of its own.
 
 Rules
 1. The engine's machine is this one: ports are published on loopback, the run's folder is mounted.
@@ -10,7 +10,7 @@ Rules
 
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
@@ -24,29 +24,19 @@ from floodmark.harness.cluster.containers.memory_limits import MemoryLimits
 from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.cluster.containers.pods import Pods
 from floodmark.harness.cluster.hosts import House
-from floodmark.harness.cluster.layout import node_names
+from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.cluster.power_loss import Lost
+from floodmark.harness.cluster.system import System
 from floodmark.harness.errors import FloodmarkError
 
 Mend = Callable[[], Awaitable[list[str]]]
 
 
-def containers_cluster(
-    folder: Path,
-    nodes: int,
-    *,
-    rules: str,
-    bugs: Sequence[str],
-    config: Mapping[str, str],
-    links: str,
-    first_port: int | None = None,
-    trace: bool = True,
-) -> BrokerCluster:
+def containers_cluster(folder: Path, system: System, *, links: str, first_port: int | None = None,
+                       trace: bool = True) -> BrokerCluster:
     """Made, not started: no call to the engine yet. links: direct or proxied, which are the same here."""
-    names = node_names(nodes)
-    lab = EngineResources(folder.resolve() / "work", names)
-    network, volumes = Rules(lab), Volumes(lab, say=_say)
+    lab = EngineResources(folder.resolve() / "work", system.nodes)
+    network, volumes = Rules(lab), Volumes(lab, system.power, say=_say)
     clocks, limits = Clocks(lab), MemoryLimits(lab, lab.excused)
 
     async def build() -> House:
@@ -55,7 +45,7 @@ def containers_cluster(
             await lab.open(_say)
             if trace and not lab.one_clock:
                 _say("the Docker engine runs on another kernel, whose clock is not ours: no trace is written")
-            layout = lay_out(lab, folder, names, ports=ports, first_port=first_port,
+            layout = lay_out(lab, folder, system.ids, ports=ports, first_port=first_port,
                              trace=trace and lab.one_clock)
         except BaseException:
             ports.close()
@@ -67,8 +57,8 @@ def containers_cluster(
         disks = MendedDisks(volumes, clocks.mend, limits.mend)
         return House(layout=layout, hosts=pods, network=network, disks=disks, close=ports.close)
 
-    return BrokerCluster("containers", nodes, build, rules=rules, bugs=bugs, config=config,
-                         abilities=(*network.abilities, volumes, clocks, limits))
+    return BrokerCluster("containers", system, build,
+                         house_abilities=(*network.abilities, volumes, clocks, limits))
 
 
 def offers() -> frozenset[str]:

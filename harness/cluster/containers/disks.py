@@ -3,7 +3,7 @@
 Rules
 1. On disks of their own (loop_devices.py) a power cut is the kernel's: the broker is frozen, its disk cut
    off, and only then is it killed. Elsewhere, of a broker that is dead already, and where it is said what to
-   keep, it is played on files by the broker's own account (power.py). The answer's `how` says which.
+   keep, it is played on files as its system has it. The answer's `how` says which.
 2. What was lost is counted: what the log held the instant before, and what is found on the disk afterwards.
 3. After every loss the account says that all that lies there is durable.
 4. Log directories are read as the engine's archives, of brokers that run, stand still or are dead.
@@ -18,12 +18,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from floodmark.harness.cluster import log_damage, power_loss
+from floodmark.harness.cluster import log_damage
 from floodmark.harness.cluster.containers import archives
 from floodmark.harness.cluster.containers.addresses import DATA
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.loop_devices import Loops
 from floodmark.harness.cluster.containers.pods import Pods
+from floodmark.harness.cluster.log_extents import Held, Lost, log_extents, records_between
+from floodmark.harness.cluster.system import PowerLoss
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CONTROLLER
@@ -46,19 +48,20 @@ class FaultyDisk:
 
     kind: str
     since: str  # when the broker that met it had been started; another one has a disk mounted anew
-    held: power_loss.Held | None = None  # what the logs held when it was cut off
+    held: Held | None = None  # what the logs held when it was cut off
 
 
 class Volumes:
     """See harness.cluster.hosts: Disks, and harness.protocols: BadDisks. `own`: whether brokers have disks of
     their own, as wished and, after prepare(), as it is."""
 
-    def __init__(self, lab: EngineResources, *, own: bool = True, without: Sequence[str] = (),
-                 say: Callable[[str], None] = lambda _line: None) -> None:
+    def __init__(self, lab: EngineResources, power: PowerLoss, *, own: bool = True,
+                 without: Sequence[str] = (), say: Callable[[str], None] = lambda _line: None) -> None:
         """without: kinds of illness that this engine cannot do."""
         self.own = own
         self._without = frozenset(without)
         self._lab = lab
+        self._power = power
         self._say = say
         self._loops = Loops(lab)
         self._pods: Pods | None = None
@@ -90,17 +93,17 @@ class Volumes:
 
     # -- Disks --------------------------------------------------------------------------------------------
 
-    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> power_loss.Lost:
+    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost:
         before = None
         if self.own and keep is None and self._hosts.lives(name):
             before = await self._cut_off(name)
         await self._end(name)
         return await (self._played(name, keep) if before is None else self._lost_since(name, before))
 
-    async def wipe(self, name: str) -> power_loss.Lost:
+    async def wipe(self, name: str) -> Lost:
         await self.repair(name)
         folder = await self.log_dir(name)
-        lost = await asyncio.to_thread(power_loss.wipe, self._durable(name), folder)
+        lost = await asyncio.to_thread(self._power.wipe, self._durable(name), folder)
         await self._in_helper(name, "empty")
         return lost
 
@@ -155,14 +158,14 @@ class Volumes:
             await self._end(node)
             if ill.kind == "read-only":
                 await self._loops.check(node)
-            power_loss.start_anew(self._durable(node))
+            self._power.start_anew(self._durable(node))
         del self._ill[node]
         if self._lab.excused.get(node) == WHY[ill.kind]:
             del self._lab.excused[node]
 
     # -- disks cut off ------------------------------------------------------------------------------------
 
-    async def _cut_off(self, name: str) -> power_loss.Held | None:
+    async def _cut_off(self, name: str) -> Held | None:
         """Stopped, and its disk cut off; what its logs held then. None: it cannot be, or has died before."""
         ill = self._ill.get(name)
         if ill is not None and ill.held is not None and await self._started(name) == ill.since:
@@ -176,7 +179,7 @@ class Volumes:
                 self._say(f"the disk of {name} cannot be cut off, its power cut is played on files: {error}")
             return None
 
-    async def _lost_since(self, name: str, before: power_loss.Held) -> power_loss.Lost:
+    async def _lost_since(self, name: str, before: Held) -> Lost:
         """What is found now, on a disk that was cut off."""
 
         async def unread() -> str | None:
@@ -187,9 +190,9 @@ class Volumes:
             return None
 
         await wait_until(unread, f"the disk of {name} to be mounted anew", ENGINE_S)
-        after = await asyncio.to_thread(power_loss.log_extents, self._lab.work.parent / "nodes" / name)
-        power_loss.start_anew(self._durable(name))
-        return replace(power_loss.records_between(before, after), how="disk")
+        after = await asyncio.to_thread(log_extents, self._lab.work.parent / "nodes" / name)
+        self._power.start_anew(self._durable(name))
+        return replace(records_between(before, after), how="disk")
 
     async def _cut_alive(self, node: str, kind: str) -> Mapping[str, Any]:
         """Its broker goes on, and will find out. One that does not run meets nothing."""
@@ -197,7 +200,7 @@ class Volumes:
         try:
             if not stood:
                 await hosts.pause(node)  # so that nothing is written between counting and cutting
-            told = await self._loops.strike(node, STRIKES[kind], power_loss.fsynced(self._durable(node)))
+            told = await self._loops.strike(node, STRIKES[kind], self._power.fsynced(self._durable(node)))
         except FloodmarkError:
             if hosts.lives(node):
                 raise
@@ -211,11 +214,11 @@ class Volumes:
 
     # -- files --------------------------------------------------------------------------------------------
 
-    async def _played(self, name: str, keep: Mapping[str, int] | None) -> power_loss.Lost:
+    async def _played(self, name: str, keep: Mapping[str, int] | None) -> Lost:
         """The power cut of files: on a copy, and what became shorter there is cut here."""
         folder = await self.log_dir(name)
         before = _sizes(folder)
-        lost = await asyncio.to_thread(power_loss.power_cut, self._durable(name), folder, keep=keep)
+        lost = await asyncio.to_thread(self._power.power_cut, self._durable(name), folder, keep=keep)
         changes = edits(before, _sizes(folder), restored=lost.restored)
         if changes:
             await self._in_helper(name, "edit", *changes)
@@ -236,7 +239,7 @@ class Volumes:
             await self._in_helper(node, "edit", "size", found.file, position)
         else:
             await self._in_helper(node, "edit", "byte", found.file, position, f"{found.byte:03o}")
-        power_loss.start_anew(self._durable(node))
+        self._power.start_anew(self._durable(node))
         return {"lost_records": found.lost_records, "log": found.partition, "file": found.file,
                 "position": found.position}
 
@@ -297,5 +300,5 @@ def _sizes(folder: Path) -> dict[str, int]:
             for path in folder.rglob("*") if path.is_file()}
 
 
-def _held(told: Mapping[str, tuple[int, int, int]]) -> power_loss.Held:
+def _held(told: Mapping[str, tuple[int, int, int]]) -> Held:
     return {log: (leo, size) for log, (leo, size, _) in told.items()}

@@ -32,7 +32,7 @@ import docker
 from floodmark.harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources, all_of
 from floodmark.harness.cluster.exit_reports import exit_report, log_tail
-from floodmark.harness.cluster.hosts import FaultedExit, Foreseen, never_foreseen
+from floodmark.harness.cluster.hosts import Command, FaultedExit, Foreseen, never_foreseen, no_command
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
@@ -44,7 +44,7 @@ LAST_WORDS_LINES = 5
 STARVED = "the kernel killed it for want of memory"
 FAKETIME = "/opt/floodmark/libfaketime.so.1"
 # The log is appended to by the process itself: it is in the run's folder however the process ends.
-BEGIN = 'exec python -m floodmark.broker --config "$1" >>"$2" 2>&1'
+BEGIN = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 EXITED_BY_SIGNAL = 128
 
 Step = Callable[[], Awaitable[None]]
@@ -73,6 +73,7 @@ class Pods:
 
     def __init__(self, lab: EngineResources, layout: Layout) -> None:
         self.foreseen: Foreseen = never_foreseen
+        self.command: Command = no_command
         self.died: list[str] = []
         self.died_words: dict[str, str] = {}
         self.excused = lab.excused
@@ -223,9 +224,9 @@ class Pods:
     def _make(self, name: str) -> None:
         lab, api = self._lab, self._lab.client.api
         disk = [] if name == CONTROLLER else [Mount(target=DATA, source=lab.volume(name), type="volume")]
-        files = (self._layout.properties_of(name).name, self._layout.log_of(name).name)
-        api.create_container(
-            lab.image, ["broker", *(f"{MOUNTED}/{file}" for file in files)], name=lab.broker(name),
+        log = f"{MOUNTED}/{self._layout.log_of(name).name}"
+        api.create_container(  # the image has the programs that commands name
+            lab.image, ["broker", log, *self.command(name)], name=lab.broker(name),
             entrypoint=["sh", "-c", BEGIN], user=lab.user, environment=self._environment(name),
             labels=create_labels(lab.image, lab.labels("broker")), stop_signal="SIGTERM",
             host_config=api.create_host_config(

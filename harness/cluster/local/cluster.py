@@ -1,10 +1,10 @@
-"""The local cluster: brokers and a controller as processes on loopback, without root and without Docker.
+"""The local place: brokers and a controller as processes on loopback, without root and without Docker.
 
 Rules
 1. Everything runs under the supervisor (supervisor.py): nothing survives the harness.
 2. Proxied, each link between two processes, and from clients to each, runs through the links process
    (links.py) and can be cut; direct, nothing can.
-3. A power cut is played on files: the broker's own account says what was fsynced (power.py).
+3. A power cut is played on files, as the system has it.
 """
 
 import asyncio
@@ -12,29 +12,31 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from floodmark.harness.cluster import control_client, power_loss
+from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.broker_cluster import START_S, BrokerCluster
-from floodmark.harness.cluster.hosts import FaultedExit, Foreseen, House, never_foreseen
-from floodmark.harness.cluster.layout import LINKS, Layout, lay_out, node_names
+from floodmark.harness.cluster.hosts import (
+    PYTHON,
+    Command,
+    FaultedExit,
+    Foreseen,
+    House,
+    never_foreseen,
+    no_command,
+)
+from floodmark.harness.cluster.layout import LINKS, Layout, lay_out
 from floodmark.harness.cluster.local.link_cuts import LinkCuts
 from floodmark.harness.cluster.local.supervisor_client import SupervisedProcesses
+from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.system import PowerLoss, System
 from floodmark.harness.errors import FloodmarkError, UsageError
 
 CAN_BE_CUT = ("direct", "proxied")
+PROGRAMS = {PYTHON: (sys.executable, "-P")}  # what else a command names is found as a shell would
 
 
-def local_cluster(
-    folder: Path,
-    nodes: int,
-    *,
-    rules: str,
-    bugs: Sequence[str],
-    config: Mapping[str, str],
-    links: str,
-    first_port: int | None = None,
-    trace: bool = True,
-) -> BrokerCluster:
+def local_cluster(folder: Path, system: System, *, links: str, first_port: int | None = None,
+                  trace: bool = True) -> BrokerCluster:
     """Made, not started."""
     if links not in CAN_BE_CUT:
         raise UsageError(f"links are direct or proxied, not {links!r}")
@@ -42,16 +44,16 @@ def local_cluster(
     async def build() -> House:
         ports = Ports()
         try:
-            layout = lay_out(folder, node_names(nodes), proxied=links == "proxied", ports=ports,
+            layout = lay_out(folder, system.ids, proxied=links == "proxied", ports=ports,
                              first_port=first_port, trace=trace)
         except BaseException:
             ports.close()
             raise
         processes = Processes(layout)
-        return House(layout=layout, hosts=processes, network=processes.network, disks=Files(processes),
-                     close=ports.close)
+        return House(layout=layout, hosts=processes, network=processes.network,
+                     disks=Files(processes, system.power), close=ports.close)
 
-    return BrokerCluster("local", nodes, build, rules=rules, bugs=bugs, config=config)
+    return BrokerCluster("local", system, build)
 
 
 class Processes:
@@ -59,6 +61,7 @@ class Processes:
 
     def __init__(self, layout: Layout) -> None:
         self.foreseen: Foreseen = never_foreseen
+        self.command: Command = no_command
         self.network = Links()
         self._layout = layout
         self._processes: SupervisedProcesses | None = None
@@ -70,13 +73,13 @@ class Processes:
         if self._layout.links:
             lines = await control_client.over(self._processes.links_socket(), "the links process")
             self.network.cutting = LinkCuts(lines)
-            argv = [sys.executable, "-P", "-m", "floodmark.harness.cluster.local.link_proxies"]
+            argv = [*PROGRAMS[PYTHON], "-m", "floodmark.harness.cluster.local.link_proxies"]
             await self._processes.spawn(LINKS, argv, self._layout.log_of(LINKS), links=True)
             await lines.ask("listen", timeout_s=START_S, links=self._layout.links_told())
 
     async def spawn(self, name: str) -> None:
-        config = str(self._layout.properties_of(name))
-        argv = [sys.executable, "-P", "-m", "floodmark.broker", "--config", config]
+        program, *arguments = self.command(name)
+        argv = [*PROGRAMS.get(program, (program,)), *arguments]
         await self._kept.spawn(name, argv, self._layout.log_of(name))
 
     async def kill(self, name: str) -> None:
@@ -165,15 +168,16 @@ class Links:
 class Files:
     """See harness.cluster.hosts: Disks. Log directories on the harness's own disk."""
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: Processes, power: PowerLoss) -> None:
         self._processes = processes
+        self._power = power
 
-    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> power_loss.Lost:
+    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost:
         await self._processes.kill(name)
-        return await asyncio.to_thread(power_loss.power_cut, *self._processes.place(name), keep=keep)
+        return await asyncio.to_thread(self._power.power_cut, *self._processes.place(name), keep=keep)
 
-    async def wipe(self, name: str) -> power_loss.Lost:
-        return await asyncio.to_thread(power_loss.wipe, *self._processes.place(name))
+    async def wipe(self, name: str) -> Lost:
+        return await asyncio.to_thread(self._power.wipe, *self._processes.place(name))
 
     async def log_dir(self, name: str) -> Path:
         return self._processes.place(name)[1]

@@ -9,17 +9,9 @@ Rules
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floodmark.harness.cluster.broker_properties import CONTROLLER_ID
+from floodmark.harness.cluster.reference.broker_properties import CONTROLLER_ID
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import (
-    CONTROLLER,
-    UNKNOWN,
-    Met,
-    PartitionSpec,
-    PartitionView,
-    ReplicaView,
-    View,
-)
+from floodmark.harness.protocols import CONTROLLER, Met, PartitionSpec, PartitionView, ReplicaView, View
 
 State = Mapping[str, Any]  # the `ok` of a `state` (docker/README.md)
 
@@ -157,26 +149,3 @@ def met_from_trace(line: Mapping[str, Any]) -> Met:
         peer=line.get("peer"),
         offset=line.get("offset"),
     )
-
-
-def healthy(look: View, partitions: Sequence[PartitionSpec], nodes: Sequence[str]) -> str | None:
-    """None, or the first thing that is not as it should be: every node unfenced, every partition led, its ISR
-    full, and its leader knows."""
-    for node in nodes:
-        if node not in look.unfenced:
-            return f"{node} is fenced or not registered"
-    for spec in partitions:
-        truth = look.partitions.get(spec.key)
-        where = f"{spec.topic}-{spec.partition}"
-        if truth is None:
-            return f"the controller does not know {where}"
-        if truth.leader is None:
-            return f"{where} has no leader"
-        if set(truth.isr) != set(spec.replicas):
-            return f"the ISR of {where} is {', '.join(truth.isr)}"
-        own = look.replicas.get((truth.leader, spec.key))
-        if own is None or own.leader != truth.leader or own.epoch != truth.epoch:
-            return f"{truth.leader} does not yet know that it leads {where}"
-        if own.isr is UNKNOWN or set(own.isr) != set(spec.replicas):
-            return f"{truth.leader} does not yet know the full ISR of {where}"
-    return None

@@ -1,4 +1,4 @@
-"""Writes each node's properties file, and the same settings as run.json's `config`. Pure.
+"""Writes each process's properties file, and the same settings as run.json's `config`.
 
 Rules
 1. Keys are Kafka's (harness/broker_config.py has those that may be given). What the user gives wins over
@@ -7,15 +7,19 @@ Rules
 3. run.json tells integers from booleans from words, as a reader of JSON expects.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 from floodmark.harness.broker_config import checked
+from floodmark.harness.cluster.layout import Address, Layout, ProcessAddresses
 from floodmark.harness.errors import UsageError
+from floodmark.harness.protocols import CONTROLLER, PartitionSpec
+from floodmark.harness.trace import Raw
 
 CONTROLLER_ID = 100
+FAILPOINTS = "floodmark.failpoints"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 PREFERRED: Mapping[str, str] = {
@@ -34,36 +38,6 @@ PREFERRED: Mapping[str, str] = {
 }
 
 
-Address = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessAddresses:
-    """Where one process lives: addresses, and paths as the harness sees them."""
-
-    node_id: int
-    is_controller: bool
-    listens: Address  # as the process binds it
-    reached: Address  # where the harness dials that, with nothing between that could be cut
-    advertised: Address  # where clients dial it
-    control: Address  # as the process binds its control socket
-    asked: Address  # where the harness dials that
-    log_dir: Path  # where it is, or where a copy of it is put
-    durable: Path | None  # None: the controller, which fsyncs all it writes
-    controller: Address  # where it dials the controller
-    asked_from: str | None = None  # the address that it dials from, as the process sees it; None: whatever
-    dial: Mapping[int, Address] = field(default_factory=dict)  # by id; empty: as advertised
-    trace: Path | None = None  # where it writes what happens; None: it does not
-    mounted: Mapping[Path, str] = field(default_factory=dict)  # folder -> what the process calls it
-
-    def inside(self, path: Path) -> str:
-        """The path as the process sees it."""
-        for folder, name in self.mounted.items():
-            if path.is_relative_to(folder):
-                return str(Path(name) / path.relative_to(folder))
-        return str(path)
-
-
 def broker_settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
     """What every broker is set to: the user's words over the preferred ones. UsageError for keys that are
     ours or nobody's, and for values of another type or out of range."""
@@ -71,6 +45,40 @@ def broker_settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
     preferred["default.replication.factor"] = str(min(3, nodes))
     preferred["min.insync.replicas"] = str(min(2, nodes))
     return dict(sorted({**preferred, **checked(given)}.items()))
+
+
+def ids_of(nodes: Sequence[str]) -> dict[str, int]:
+    """node.id of each broker, from 1 on, and of the controller."""
+    return {**{node: number for number, node in enumerate(nodes, start=1)}, CONTROLLER: CONTROLLER_ID}
+
+
+def write_properties(layout: Layout, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> None:
+    """Make the folders and every properties file."""
+    layout.make_folders()
+    for name, place in layout.places.items():
+        layout.properties_of(name).write_text(
+            properties_text(place, chosen, rules=rules, bugs=bugs), encoding="utf-8")
+
+
+def arm_at_start(layout: Layout, name: str, requests: Sequence[Mapping[str, Any]]) -> None:
+    """What the process arms before it does anything else, the next times it starts. Empty: nothing."""
+    path = layout.properties_of(name)
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines()
+             if not line.startswith(f"{FAILPOINTS}=")]
+    lines += [f"{FAILPOINTS}={json.dumps(requests)}"] if requests else []
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def raw_traces(layout: Layout, partitions: Sequence[PartitionSpec]) -> Raw | None:
+    """Where the trace of each process lies, and how its ids are to be read; None: none is written."""
+    files = {name: place.trace for name, place in layout.places.items() if place.trace is not None}
+    if not files:
+        return None
+    return Raw(
+        files=files,
+        names={place.node_id: name for name, place in layout.places.items()},
+        keys={(spec.topic, spec.partition): spec.key for spec in partitions},
+    )
 
 
 def properties_text(place: ProcessAddresses, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]

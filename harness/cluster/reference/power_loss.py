@@ -22,12 +22,22 @@ import shutil
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from floodmark.harness.cluster.log_extents import (
+    Lost,
+    base_offset,
+    batch_ends,
+    log_end_offset,
+    log_extents,
+    partition_folders,
+    records_between,
+    records_in,
+    segments_of,
+)
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.logdir.record_batches import frame
 
 _MAGIC = b"floodmark-dur-1\n"
 _SLOT_BYTES = 512
@@ -35,39 +45,11 @@ _MODE_AT = 20
 _EVERYTHING = 1  # mode: no notes, all that is there is durable
 _NOTES_AT = (416, 448)
 _LOCK = ".lock"
-_SEGMENT = "[0-9]" * 20 + ".log"
-
-Held = Mapping[str, tuple[int, int]]  # "topic-partition" -> LEO, bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
-    """What a power cut took, by "topic-partition"; only partitions that have a log are named in `kept`."""
-
-    kept: Mapping[str, int]  # the LEO that is left
-    records: Mapping[str, int] = field(default_factory=dict)  # lost; partitions that lost none are left out
-    bytes: Mapping[str, int] = field(default_factory=dict)  # likewise, a torn last batch among them
-    restored: tuple[str, ...] = ()  # files that got their previous content back
-    removed: tuple[str, ...] = ()  # files that are gone
-    how: str | None = None  # by what it was played, where a cluster has several ways
-
-    @property
-    def lost_records(self) -> int:
-        return sum(self.records.values())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Note:
     length: int
     kept: int  # number of the previous copy, 0: the file itself is durable up to `length`
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
-    """Where a batch ends: at `byte` of its segment, and the log with it at offset `leo`."""
-
-    byte: int
-    leo: int
 
 
 def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None,
@@ -81,10 +63,10 @@ def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | No
     """
     notes = _read_notes(durable_file)
     if notes is None:
-        return Lost(kept={name: _leo(log_dir / name) for name in _logs(log_dir)})
+        return Lost(kept={name: log_end_offset(log_dir / name) for name in partition_folders(log_dir)})
     before = log_extents(log_dir)
     removed, restored = _settle_names(durable_file, log_dir, notes)
-    for name in _logs(log_dir):
+    for name in partition_folders(log_dir):
         _cut_log(log_dir / name, notes, None if keep is None else keep.get(name), random)
     for name, note in notes.items():
         path = log_dir / name
@@ -92,22 +74,6 @@ def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | No
             _cut_file(path, note.length)
     start_anew(durable_file)
     return replace(records_between(before, log_extents(log_dir)), restored=restored, removed=removed)
-
-
-def log_extents(log_dir: Path) -> Held:
-    """What each log holds: its LEO and its bytes."""
-    return {name: (_leo(log_dir / name), _size(log_dir / name)) for name in _logs(log_dir)}
-
-
-def records_between(before: Held, after: Held) -> Lost:
-    """What the logs have lost from one look to the next."""
-    gone = {name: (leo - after.get(name, (0, 0))[0], size - after.get(name, (0, 0))[1])
-            for name, (leo, size) in before.items()}
-    return Lost(
-        kept={name: leo for name, (leo, _) in after.items()},
-        records={name: records for name, (records, _) in gone.items() if records > 0},
-        bytes={name: size for name, (_, size) in gone.items() if size > 0},
-    )
 
 
 def fsynced(durable_file: Path) -> Mapping[str, int] | None:
@@ -131,7 +97,7 @@ def start_anew(durable_file: Path) -> None:
 def wipe(durable_file: Path, log_dir: Path) -> Lost:
     """Empties the directory, as if it were on a new disk: what was fsynced is gone too. The directory itself
     stays, and the account says that whatever lies there (nothing) is durable."""
-    records = {name: _records(log_dir / name) for name in _logs(log_dir)}
+    records = {name: records_in(log_dir / name) for name in partition_folders(log_dir)}
     for path in sorted(log_dir.iterdir()):
         if path.is_dir():
             shutil.rmtree(path)
@@ -215,15 +181,15 @@ def _cut_file(path: Path, length: int) -> None:
 
 def _cut_log(folder: Path, notes: Mapping[str, _Note], keep: int | None, random: Random | None) -> None:
     """Cuts a partition's log at its durable end or a batch boundary behind it, and drops what lies behind."""
-    segments = _segments(folder)
+    segments = segments_of(folder)
     choices: list[tuple[int, int, int]] = []  # (segment, byte, LEO): where the log may end, the least first
     for number, path in enumerate(segments):
         length = notes[f"{folder.name}/{path.name}"].length
-        ends = list(_walk(path))
+        ends = list(batch_ends(path))
         # Only the last segment should have bytes that are not durable; a kill in the middle of an act may
         # say else.
         if not choices and length < path.stat().st_size:
-            leo = max((end.leo for end in ends if end.byte <= length), default=_base(path))
+            leo = max((end.leo for end in ends if end.byte <= length), default=base_offset(path))
             choices.append((number, length, leo))
         if choices:
             choices.extend((number, end.byte, end.leo) for end in ends
@@ -240,45 +206,3 @@ def _cut_log(folder: Path, notes: Mapping[str, _Note], keep: int | None, random:
     for path in reversed(segments[number + 1:]):
         path.unlink()
     os.truncate(segments[number], end)
-
-
-def _logs(log_dir: Path) -> list[str]:
-    """The folders of partitions, which are those with a segment."""
-    return sorted({path.parent.name for path in log_dir.glob(f"*-*/{_SEGMENT}")})
-
-
-def _segments(folder: Path) -> list[Path]:
-    return sorted(folder.glob(_SEGMENT))
-
-
-def _base(segment: Path) -> int:
-    return int(segment.stem)
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in _segments(folder))
-
-
-def _leo(folder: Path) -> int:
-    """The offset after the last whole batch of the log; 0 when it has no segment."""
-    leo = 0
-    for path in _segments(folder):
-        leo = _base(path)
-        for end in _walk(path):
-            leo = end.leo
-    return leo
-
-
-def _records(folder: Path) -> int:
-    segments = _segments(folder)
-    return _leo(folder) - _base(segments[0]) if segments else 0
-
-
-def _walk(path: Path) -> Iterator[_End]:
-    """Where each whole, sound batch of a segment ends, up to the first that is not: there recovery will
-    cut."""
-    data = path.read_bytes()
-    position = 0
-    while (found := frame(data, position)) is not None and found.crc_ok:
-        position += found.size
-        yield _End(byte=position, leo=found.last_offset + 1)

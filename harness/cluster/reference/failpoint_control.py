@@ -14,9 +14,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floodmark.harness.cluster import control_client, views
-from floodmark.harness.cluster.control_sockets import ControlSockets
+from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.reference import broker_properties, views
+from floodmark.harness.cluster.reference.control_sockets import ControlSockets
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import Met, PartitionSpec
 from floodmark.harness.schedule.failpoints import CRASH
@@ -39,6 +40,7 @@ class FailpointControl:
         self._crashed: set[str] = set()  # processes that ended so and were not started since
         self._began_ns: dict[str, int] = {}  # when each was last started
         self._feed: Feed | None = None
+        self._closed = False
         self._met: dict[str, list[Met]] = {name: [] for name in layout.names}
 
     # -- acts ---------------------------------------------------------------------------------------------
@@ -53,7 +55,7 @@ class FailpointControl:
             await self._asked(name, "arm", request)
         else:
             self._pending.setdefault(name, []).append(request)
-            self._layout.arm_at_start(name, self._pending[name])
+            broker_properties.arm_at_start(self._layout, name, self._pending[name])
 
     async def release(self, name: str, point: Mapping[str, Any] | None, *, lives: bool) -> int:
         """How many were held. Nothing there that fits is no error: it may have been let go by itself."""
@@ -100,7 +102,7 @@ class FailpointControl:
     def has_read(self, name: str) -> None:
         """It has read its properties, or it has ended: what was pending is its own now."""
         if self._pending.pop(name, None):
-            self._layout.arm_at_start(name, [])
+            broker_properties.arm_at_start(self._layout, name, [])
 
     def crashed(self, name: str) -> bool:
         """Whether it is down, ended by what it was armed with."""
@@ -124,9 +126,10 @@ class FailpointControl:
         return True
 
     def close(self) -> None:
-        if self._feed is not None:
+        if self._feed is not None and not self._closed:
             self._look()
             self._feed.close()
+        self._closed = True
 
     # -- inside -------------------------------------------------------------------------------------------
 
@@ -137,7 +140,7 @@ class FailpointControl:
     def _look(self) -> bool:
         """Takes in what the trace has told since. False: there is none."""
         if self._feed is None:
-            raw = self._layout.raw_traces(self.specs)
+            raw = broker_properties.raw_traces(self._layout, self.specs)
             if raw is None:
                 return False
             self._feed = Feed(raw, 0, events=["failpoint"])
@@ -150,7 +153,7 @@ class FailpointControl:
         kept = [one for one in pending if any(one.get(key) != value for key, value in request.items())]
         if len(kept) < len(pending):
             self._pending[name] = kept
-            self._layout.arm_at_start(name, kept)
+            broker_properties.arm_at_start(self._layout, name, kept)
 
     async def _has(self, name: str, request: Mapping[str, Any]) -> bool:
         """Whether anything at such a point is held or armed."""

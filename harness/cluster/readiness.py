@@ -1,0 +1,29 @@
+"""Says whether a cluster is ready: every broker unfenced, every partition led with its ISR full. Pure."""
+
+from collections.abc import Sequence
+
+from floodmark.harness.protocols import UNKNOWN, PartitionSpec, View
+
+
+def healthy(look: View, partitions: Sequence[PartitionSpec], nodes: Sequence[str]) -> str | None:
+    """None, or the first thing that is not as it should be: every node unfenced, every partition led, its ISR
+    full, and its leader knows."""
+    for node in nodes:
+        if node not in look.unfenced:
+            return f"{node} is fenced or not registered"
+    for spec in partitions:
+        truth = look.partitions.get(spec.key)
+        where = f"{spec.topic}-{spec.partition}"
+        if truth is None:
+            return f"the controller does not know {where}"
+        if truth.leader is None:
+            return f"{where} has no leader"
+        if set(truth.isr) != set(spec.replicas):
+            return f"the ISR of {where} is {', '.join(truth.isr)}"
+        own = look.replicas.get((truth.leader, spec.key))
+        if own is None or own.leader not in (truth.leader, UNKNOWN) or own.epoch not in (
+                truth.epoch, UNKNOWN):
+            return f"{truth.leader} does not yet know that it leads {where}"
+        if own.isr is not UNKNOWN and set(own.isr) != set(spec.replicas):
+            return f"{truth.leader} does not yet know the full ISR of {where}"
+    return None

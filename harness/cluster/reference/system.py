@@ -1,0 +1,236 @@
+"""The reference broker, one cluster's: settings, commands and control sockets of docker/broker's processes.
+
+Rules
+1. The controller gives the truth; a broker that is dead, paused or silent has no replicas in a View.
+2. Topics and elections are asked for as Kafka's clients do; what Kafka has no request for (a look, a freeze,
+   the end of a session, the election of one replica, failpoints) by the process's control socket.
+3. What was frozen stays so: nothing is let go any more.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from floodmark.harness.cluster import admin_requests
+from floodmark.harness.cluster.elections import elect_as_kafka_does, election_result
+from floodmark.harness.cluster.hosts import PYTHON, Hosts
+from floodmark.harness.cluster.layout import Layout, node_names
+from floodmark.harness.cluster.reference import power_loss, views
+from floodmark.harness.cluster.reference.broker_properties import (
+    broker_settings,
+    ids_of,
+    raw_traces,
+    typed_config,
+    write_properties,
+)
+from floodmark.harness.cluster.reference.control_sockets import ControlSockets
+from floodmark.harness.cluster.reference.failpoint_control import FailpointControl
+from floodmark.harness.cluster.system import PowerLoss
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import CONTROLLER, Met, PartitionSpec, View
+from floodmark.harness.schedule.failpoints import POINTS
+from floodmark.harness.trace import Raw
+
+NAME = "reference"
+LOOK_S = 1.0  # for one control socket to say its state
+FREEZE_S = 5.0
+ASK_S = 10.0
+
+
+class ReferenceSystem:
+    """See harness.cluster.system: System; and of harness.protocols Adopts, Freezes, Expires, Elects,
+    ElectsReplica, Failpoints and Traces."""
+
+    def __init__(self, nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str]) -> None:
+        if nodes < 1:
+            raise UsageError("a cluster has at least one node")
+        self.about = {"name": NAME, "rules": rules}
+        self.nodes = node_names(nodes)
+        self.ids = ids_of(self.nodes)
+        self.lacks: Mapping[type, str] = {}
+        self.not_shown = frozenset[str]()
+        self.power: PowerLoss = power_loss
+        self.points = frozenset(POINTS)
+        self.partitions: tuple[PartitionSpec, ...] = ()
+        self.frozen = False
+        self._rules, self._bugs = rules, tuple(bugs)
+        self._settings = broker_settings(config, nodes=nodes)
+        typed = typed_config(self._settings, rules=rules, bugs=bugs)
+        self.config = {node: dict(typed) for node in self.nodes}
+        self._attached: tuple[Layout, Hosts, ControlSockets, FailpointControl] | None = None
+
+    # -- System -------------------------------------------------------------------------------------------
+
+    def attach(self, layout: Layout, hosts: Hosts) -> None:
+        write_properties(layout, self._settings, rules=self._rules, bugs=self._bugs)
+        sockets = ControlSockets(layout, hosts)
+        self._attached = layout, hosts, sockets, FailpointControl(layout, sockets)
+
+    def command(self, name: str) -> Sequence[str]:
+        settings = self._layout.places[name].inside(self._layout.properties_of(name))
+        return [PYTHON, "-m", "floodmark.broker", "--config", settings]
+
+    def number(self, partitions: Sequence[PartitionSpec]) -> None:
+        self.partitions += tuple(partitions)
+        self._failpoints.specs = self.partitions
+
+    async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
+        topics: dict[str, list[list[int]]] = {}
+        for spec in sorted(partitions, key=lambda one: (one.topic, one.partition)):
+            assignment = topics.setdefault(spec.topic, [])
+            if spec.partition != len(assignment):
+                raise FloodmarkError(f"topic {spec.topic!r} lacks partition {len(assignment)}")
+            assignment.append([self.ids[node] for node in spec.replicas])
+        broker = next((node for node in self.nodes if self._sockets.answers(node)), None)
+        if broker is None:
+            raise FloodmarkError("no broker runs that could be asked to create a topic")
+        await admin_requests.create_topics(self._layout.places[broker].reached, topics, timeout_s=ASK_S)
+
+    async def look(self) -> View:
+        """All control sockets at once."""
+        return self._view(await self._sockets.ask_all("state", self._layout.names, LOOK_S))
+
+    def starting(self, name: str) -> None:
+        self._failpoints.started(name)
+
+    async def is_up(self, name: str) -> bool:
+        return self._failpoints.crashed(name) or (
+            await self._sockets.ask_or_none(name, "state", LOOK_S) is not None)
+
+    def started(self, name: str) -> None:
+        self._failpoints.has_read(name)
+
+    def foreseen(self, name: str, code: int) -> bool:
+        return self._failpoints.foreseen(name, code)
+
+    def crashes(self) -> Sequence[Met]:
+        return () if self._attached is None else tuple(self._failpoints.crashes)
+
+    async def hang_up(self, name: str) -> None:
+        await self._sockets.hang_up(name)
+
+    async def let_go(self, names: Sequence[str]) -> list[str]:
+        return await self._failpoints.release_all(names)
+
+    async def close(self) -> None:
+        if self._attached is not None:
+            await self._sockets.close()
+            self._failpoints.close()
+
+    # -- abilities ----------------------------------------------------------------------------------------
+
+    async def adopt(self) -> None:
+        """Number the partitions that applications made, so that looks and faults know them too."""
+        state = await self._sockets.ask_or_none(CONTROLLER, "state", LOOK_S)
+        if state is None:
+            return  # nobody knows of any now
+        known = {(spec.topic, spec.partition) for spec in self.partitions}
+        new = sorted(
+            (one["topic"], one["partition"], one["replicas"])
+            for one in state["partitions"]
+            if (one["topic"], one["partition"]) not in known
+        )
+        names = views.Names(self.nodes, ())
+        self.number([
+            PartitionSpec(key=key, topic=topic, partition=partition, replicas=names.nodes(replicas))
+            for key, (topic, partition, replicas) in enumerate(new, start=len(self.partitions))
+        ])
+
+    async def freeze(self) -> View:
+        """The controller first, so that nobody is elected meanwhile. A broker that is silent is killed."""
+        layout, hosts, sockets, _ = self._attachment
+        self.frozen = True
+        states = await sockets.ask_all("freeze", [CONTROLLER], FREEZE_S)
+        states |= await sockets.ask_all("freeze", self.nodes, FREEZE_S)
+        silent = [name for name in layout.names if name not in states]
+        await asyncio.gather(*map(hosts.kill, silent))
+        await asyncio.gather(*map(sockets.hang_up, silent))
+        return self._view(states)
+
+    async def expire(self, node: str) -> None:
+        self._known(node)
+        await self._sockets.ask(CONTROLLER, "expire", timeout_s=ASK_S, broker=self.ids[node])
+
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
+        """Ask the controller. Empty: all partitions."""
+        return await elect_as_kafka_does(
+            self._layout.places[CONTROLLER].reached, self._specs(partitions), unclean=unclean)
+
+    async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
+                            ) -> Mapping[str, Any]:
+        """What a reassignment would do: Kafka has no request for it alone."""
+        self._known(leader)
+        errors: dict[int, str | None] = {}
+        for spec in self._specs(partitions):
+            ok = await self._sockets.ask(
+                CONTROLLER, "elect", timeout_s=ASK_S, topic=spec.topic, partition=spec.partition,
+                leader=self.ids[leader], unclean=unclean)
+            errors[spec.key] = ok["error"]
+        return election_result(errors)
+
+    async def arm(self, node: str, point: Mapping[str, Any]) -> None:
+        """A node that does not run is armed when it starts next, before it does anything else."""
+        self._known(node)
+        await self._failpoints.arm(node, point, lives=self._hosts.lives(node))
+
+    async def release(self, node: str, point: Mapping[str, Any] | None) -> int:
+        self._known(node)
+        return await self._failpoints.release(node, point, lives=self._hosts.lives(node))
+
+    async def met(self, node: str) -> Sequence[Met]:
+        self._known(node)
+        return await self._failpoints.met(node)
+
+    def traces(self) -> Raw | None:
+        """Of the partitions there are by now."""
+        return raw_traces(self._layout, self.partitions)
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    @property
+    def _attachment(self) -> tuple[Layout, Hosts, ControlSockets, FailpointControl]:
+        if self._attached is None:
+            raise FloodmarkError("the cluster was not started")
+        return self._attached
+
+    @property
+    def _layout(self) -> Layout:
+        return self._attachment[0]
+
+    @property
+    def _hosts(self) -> Hosts:
+        return self._attachment[1]
+
+    @property
+    def _sockets(self) -> ControlSockets:
+        return self._attachment[2]
+
+    @property
+    def _failpoints(self) -> FailpointControl:
+        return self._attachment[3]
+
+    def _known(self, name: str) -> None:
+        self._layout.known(name)
+
+    def _specs(self, partitions: Sequence[int]) -> list[PartitionSpec]:
+        """Of these keys; none: all."""
+        specs = [spec for spec in self.partitions if not partitions or spec.key in partitions]
+        if unknown := sorted(set(partitions) - {spec.key for spec in specs}):
+            raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
+        return specs
+
+    def _view(self, states: Mapping[str, views.State]) -> View:
+        return views.view_from_answers(
+            views.Names(self.nodes, self.partitions),
+            time_ns=time.monotonic_ns(),
+            controller=states.get(CONTROLLER),
+            brokers={node: states[node] for node in self.nodes if node in states},
+            running=frozenset(node for node in self.nodes if self._hosts.lives(node)),
+        )
+
+
+def reference_system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str]
+                     ) -> ReferenceSystem:
+    """As the catalog makes it."""
+    return ReferenceSystem(nodes, rules=rules, bugs=bugs, config=config)

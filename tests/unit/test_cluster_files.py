@@ -9,13 +9,13 @@ import pytest
 from floodmark.harness.cluster import readiness
 from floodmark.harness.cluster.layout import Layout, lay_out, node_names
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.cluster.reference import broker_properties, views
+from floodmark.harness.cluster.reference import broker_properties, broker_settings, views
 from floodmark.harness.commands.cluster import table
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
 
 NODES = node_names(3)
-IDS = broker_properties.ids_of(NODES)
+IDS = broker_settings.ids_of(NODES)
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)
 
 
@@ -27,7 +27,7 @@ def ports() -> Iterator[Ports]:
 
 
 def write(layout: Layout, bugs: Sequence[str] = ()) -> None:
-    chosen = broker_properties.broker_settings({}, nodes=3)
+    chosen = broker_settings.broker_settings({}, nodes=3)
     broker_properties.write_properties(layout, chosen, rules="kip-320", bugs=bugs)
 
 
@@ -37,7 +37,7 @@ def read(layout: Layout, name: str) -> dict[str, str]:
 
 def test_what_the_user_gives_wins_and_other_keys_pass() -> None:
     """Kafka knows more keys than a test cluster has wishes for."""
-    chosen = broker_properties.broker_settings({"min.insync.replicas": "1", "log.segment.bytes": "4096"},
+    chosen = broker_settings.broker_settings({"min.insync.replicas": "1", "log.segment.bytes": "4096"},
                                                nodes=3)
 
     assert chosen["min.insync.replicas"] == "1"
@@ -47,7 +47,7 @@ def test_what_the_user_gives_wins_and_other_keys_pass() -> None:
 
 def test_a_topics_word_sets_what_brokers_call_the_same() -> None:
     """flush.messages is a topic's; ignored by a broker it would leave run.json claiming what is not kept."""
-    chosen = broker_properties.broker_settings({"flush.messages": "1"}, nodes=3)
+    chosen = broker_settings.broker_settings({"flush.messages": "1"}, nodes=3)
 
     assert chosen["log.flush.interval.messages"] == "1"
     assert "flush.messages" not in chosen
@@ -55,20 +55,20 @@ def test_a_topics_word_sets_what_brokers_call_the_same() -> None:
 
 def test_a_small_cluster_asks_for_no_more_replicas_than_it_has() -> None:
     """One node alone must still be able to ack."""
-    assert broker_properties.broker_settings({}, nodes=1)["min.insync.replicas"] == "1"
-    assert broker_properties.broker_settings({}, nodes=1)["default.replication.factor"] == "1"
+    assert broker_settings.broker_settings({}, nodes=1)["min.insync.replicas"] == "1"
+    assert broker_settings.broker_settings({}, nodes=1)["default.replication.factor"] == "1"
 
 
 @pytest.mark.parametrize("key", ["listeners", "node.id", "floodmark.rules", "log.dirs"])
 def test_keys_that_tie_a_node_to_its_place_are_refused(key: str) -> None:
     """They would be the same for all nodes."""
     with pytest.raises(UsageError, match=key):
-        broker_properties.broker_settings({key: "x"}, nodes=3)
+        broker_settings.broker_settings({key: "x"}, nodes=3)
 
 
 def test_run_json_tells_integers_from_booleans_from_words() -> None:
     """And names the rules in force."""
-    config = broker_properties.typed_config({"a": "-1", "b": "TRUE", "c": "false", "d": "snappy", "e": "1.5"},
+    config = broker_settings.typed_config({"a": "-1", "b": "TRUE", "c": "false", "d": "snappy", "e": "1.5"},
                               rules="kip-320", bugs=["ack-before-isr"])
 
     assert config == {"a": -1, "b": True, "c": False, "d": "snappy", "e": "1.5",
@@ -138,7 +138,7 @@ def test_every_process_writes_a_trace_outside_its_log_directory_unless_told_not_
     assert "floodmark.trace" not in read(silent, "n1")
     assert broker_properties.raw_traces(silent, []) is None
     with pytest.raises(UsageError, match=r"floodmark\.trace"):
-        broker_properties.broker_settings({"floodmark.trace": "x"}, nodes=3)
+        broker_settings.broker_settings({"floodmark.trace": "x"}, nodes=3)
 
 
 def test_fixed_ports_follow_one_another_or_are_told_as_taken(tmp_path: Path, ports: Ports) -> None:
@@ -149,7 +149,7 @@ def test_fixed_ports_follow_one_another_or_are_told_as_taken(tmp_path: Path, por
         lay_out(tmp_path, IDS, proxied=False, ports=ports, first_port=first)
     others.close()
 
-    only = broker_properties.ids_of(NODES[:1])
+    only = broker_settings.ids_of(NODES[:1])
     layout = lay_out(tmp_path, only, proxied=True, ports=ports, first_port=first)
 
     assert layout.places["n1"].advertised == ("127.0.0.1", first)

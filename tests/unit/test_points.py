@@ -17,12 +17,8 @@ from floodmark.harness.cluster.control_client import Refused
 from floodmark.harness.cluster.layout import Layout, lay_out
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.reference import views
-from floodmark.harness.cluster.reference.broker_properties import (
-    broker_settings,
-    ids_of,
-    raw_traces,
-    write_properties,
-)
+from floodmark.harness.cluster.reference.broker_properties import raw_traces, write_properties
+from floodmark.harness.cluster.reference.broker_settings import broker_settings, ids_of
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets
 from floodmark.harness.cluster.reference.failpoint_control import FailpointControl
 from floodmark.harness.errors import FloodmarkError

@@ -38,7 +38,7 @@ from floodmark.harness.cluster.memory.network import Network, pairs_of
 from floodmark.harness.cluster.memory.process import Process
 from floodmark.harness.cluster.memory.settings import Settings, read_settings
 from floodmark.harness.cluster.memory.trace_file import TraceFile
-from floodmark.harness.cluster.reference.broker_properties import CONTROLLER_ID, broker_settings, typed_config
+from floodmark.harness.cluster.reference.broker_settings import CONTROLLER_ID, broker_settings, typed_config
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.logdir import LogState

@@ -1,56 +1,18 @@
-"""Writes each process's properties file, and the same settings as run.json's `config`.
-
-Rules
-1. Keys are Kafka's (harness/broker_config.py has those that may be given). What the user gives wins over
-   what a test cluster prefers; a user may not set what ties a node to its place (addresses, ids, paths).
-2. A test cluster prefers short times: a run of 30 s must see sessions end and ISRs shrink.
-3. run.json tells integers from booleans from words, as a reader of JSON expects.
-"""
+"""Writes each process's properties file, and what it arms at its start; says where the traces lie."""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floodmark.harness.broker_config import checked
 from floodmark.harness.cluster.layout import Address, Layout, ProcessAddresses
+from floodmark.harness.cluster.reference.broker_settings import CONTROLLER_ID
 from floodmark.harness.errors import UsageError
-from floodmark.harness.protocols import CONTROLLER, PartitionSpec
+from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.trace import Raw
 
-CONTROLLER_ID = 100
 FAILPOINTS = "floodmark.failpoints"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-PREFERRED: Mapping[str, str] = {
-    "auto.create.topics.enable": "true",
-    "broker.heartbeat.interval.ms": "200",
-    "broker.session.timeout.ms": "2000",
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-    "num.partitions": "1",
-    "replica.fetch.backoff.ms": "100",
-    "replica.fetch.wait.max.ms": "500",
-    "replica.high.watermark.checkpoint.interval.ms": "1000",
-    "replica.lag.time.max.ms": "2000",
-    "replica.socket.timeout.ms": "3000",
-    "unclean.leader.election.enable": "false",
-}
-
-
-def broker_settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
-    """What every broker is set to: the user's words over the preferred ones. UsageError for keys that are
-    ours or nobody's, and for values of another type or out of range."""
-    preferred = dict(PREFERRED)
-    preferred["default.replication.factor"] = str(min(3, nodes))
-    preferred["min.insync.replicas"] = str(min(2, nodes))
-    return dict(sorted({**preferred, **checked(given)}.items()))
-
-
-def ids_of(nodes: Sequence[str]) -> dict[str, int]:
-    """node.id of each broker, from 1 on, and of the controller."""
-    return {**{node: number for number, node in enumerate(nodes, start=1)}, CONTROLLER: CONTROLLER_ID}
-
 
 def write_properties(layout: Layout, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> None:
     """Make the folders and every properties file."""
@@ -122,22 +84,3 @@ def property_line(key: str, value: str) -> str:
 
 def _host_port(address: Address) -> str:
     return f"{address[0]}:{address[1]}"
-
-
-def typed_config(chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
-                ) -> dict[str, int | bool | str]:
-    """One node's `config` in run.json: what decides how it behaves, not where it lives."""
-    config: dict[str, int | bool | str] = {key: _typed(value) for key, value in chosen.items()}
-    config["floodmark.rules"] = rules
-    config["floodmark.bugs"] = ",".join(bugs)
-    return config
-
-
-def _typed(value: str) -> int | bool | str:
-    word = value.strip()
-    if word.lower() in ("true", "false"):
-        return word.lower() == "true"
-    try:
-        return int(word)
-    except ValueError:
-        return word

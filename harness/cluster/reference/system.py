@@ -17,13 +17,8 @@ from floodmark.harness.cluster.elections import elect_as_kafka_does, election_re
 from floodmark.harness.cluster.hosts import PYTHON, Hosts
 from floodmark.harness.cluster.layout import Layout, node_names
 from floodmark.harness.cluster.reference import power_loss, views
-from floodmark.harness.cluster.reference.broker_properties import (
-    broker_settings,
-    ids_of,
-    raw_traces,
-    typed_config,
-    write_properties,
-)
+from floodmark.harness.cluster.reference.broker_properties import raw_traces, write_properties
+from floodmark.harness.cluster.reference.broker_settings import broker_settings, ids_of, typed_config
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets
 from floodmark.harness.cluster.reference.failpoint_control import FailpointControl
 from floodmark.harness.cluster.system import PowerLoss

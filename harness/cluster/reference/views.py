@@ -9,7 +9,7 @@ Rules
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floodmark.harness.cluster.reference.broker_properties import CONTROLLER_ID
+from floodmark.harness.cluster.reference.broker_settings import CONTROLLER_ID
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CONTROLLER, Met, PartitionSpec, PartitionView, ReplicaView, View
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from disk import Disk, batch
+from how_many import cases
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -211,7 +212,8 @@ def power_cut_of(disk: Disk, **how: Any) -> Any:
 
 
 DiskMachine.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+    max_examples=cases(30, few=12), stateful_step_count=25, deadline=None,
+    suppress_health_check=list(HealthCheck))
 TestDisk = DiskMachine.TestCase
 
 

@@ -14,6 +14,7 @@ import damages_unread
 import pytest
 import twin
 from damages import DAMAGES, FILES, NEAR_MISSES
+from how_many import cases
 from planting import UNSETTLED, planted
 
 from histories import healthy
@@ -24,7 +25,7 @@ ADDED_BY = (  # imported for what they add
 TRIES = 12  # folders a damage
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(cases(150, few=30)))
 def test_a_healthy_run_has_no_findings(seed: int, tmp_path: Path) -> None:
     """Settled: valid. Not settled: unknown, and exactly what cannot be told then."""
     random = Random(f"healthy {seed}")

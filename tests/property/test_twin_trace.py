@@ -9,11 +9,12 @@ import pytest
 import twin
 from damages import Damage, Expect
 from damages_trace import DAMAGES, NEAR_MISSES
+from how_many import cases
 from traces import traced
 
 FILES = damages_trace_isr.FILES
-TRIES = 4  # folders a damage
-HEALTHY = 60
+TRIES = cases(4, few=2)  # folders a damage
+HEALTHY, ROUGH = cases(60, few=20), 60
 
 
 @pytest.mark.parametrize("clock_error_ns", [0, 2_000_000])
@@ -30,7 +31,7 @@ def test_a_healthy_trace_has_no_findings(clock_error_ns: int, tmp_path: Path) ->
 def test_permitted_losses_are_no_bugs(tmp_path: Path) -> None:
     """With unclean elections and too many power cuts records are lost, and every finding names its leave."""
     found = set()
-    for seed in range(HEALTHY):
+    for seed in range(ROUGH):
         allowed = {"unclean": seed % 4 == 0, "overspent": seed % 4 != 0}
         verdict = twin.judge(traced(Random(f"rough {seed}"), **allowed).write(tmp_path / str(seed)))
         assert verdict["valid"] is True, (seed, verdict["findings"])

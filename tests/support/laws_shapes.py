@@ -42,8 +42,13 @@ def shape(change: Shape) -> Shape:
     return change
 
 
-def tables(name: str, *, records: int, root: Path) -> dict[str, pa.Table]:
-    """The tables of the run of this shape, which is written into root."""
+def tables(*names: str, records: int, root: Path) -> dict[str, pa.Table]:
+    """The tables of one unit with a run of each of these shapes, which are written into root."""
+    return here.tables_of([open_folder(write_run(name, records, root / name)) for name in names])
+
+
+def write_run(name: str, records: int, root: Path) -> Path:
+    """A run of this shape, in root; its folder."""
     folder = big.write(root, ops=records * 5 // 4, partitions=PARTITIONS)
     big_trace.write_trace(folder, 9 * records)
     run = Run(
@@ -60,7 +65,7 @@ def tables(name: str, *, records: int, root: Path) -> dict[str, pa.Table]:
     write(folder / "trace.jsonl", run.trace)
     for node, entries in run.logs.items():
         write(folder / "logs" / f"{node}.jsonl", entries)
-    return here.tables_of([open_folder(folder)])
+    return folder
 
 
 def read(path: Path) -> list[Line]:

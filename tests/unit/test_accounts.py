@@ -9,6 +9,7 @@ from typing import Any
 import click
 import pyarrow
 import pytest
+from how_many import cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -390,7 +391,8 @@ JUNK = st.recursive(
 FIELDS = st.sampled_from([*LOST, "event", "epoch", "nodes", "process"])
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=cases(150, few=40),
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(example=st.dictionaries(FIELDS, JUNK | st.integers(0, 3)), name=st.sampled_from(names.MADE),
        by=st.sampled_from([None, "fault budget", "unclean.leader.election.enable", "acks", "else"]),
        about=st.dictionaries(st.sampled_from(sorted(ABOUT)), JUNK), where=st.integers(0, 2),

@@ -1,5 +1,6 @@
 """The same statements run on every folder, whatever is wrong with it: damage takes no other path."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,7 +32,7 @@ ADDED_BY = (  # imported for what they add
     damages_clients, damages_isolation, damages_logs, damages_losses, damages_orders, damages_txn,
     damages_unread)  # fmt: skip
 TRIES = 12  # folders, of which one lends itself to any damage
-Ran = tuple[tuple[str, ...], frozenset[str]]
+Ran = tuple[tuple[str, ...], list[frozenset[str]]]
 
 
 def healthy(tale: Tale) -> None:
@@ -50,67 +51,59 @@ def damaged(tale: Tale) -> None:
     tale.row("n3")["hw"] = 99
 
 
-def ran_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """The statements of every family, and the names of what was found."""
+def ran_on(folders: Sequence[Path]) -> Ran:
+    """The statements of every family over all of these in one unit, and the names of what each one showed."""
     units: list[Unit] = []
 
     def noting(unit: Unit, families: Any) -> pa.Table:
         units.append(unit)
         return asked(unit, families)
 
-    monkeypatch.setattr(whole_runs, "asked", noting)
-    (verdict,) = here.judge([folder], FAMILIES)
-    assert not verdict.failure
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(whole_runs, "asked", noting)
+        verdicts = here.judge(folders, FAMILIES)
+    assert [verdict.failure for verdict in verdicts if verdict.failure] == []
     (unit,) = units
-    return tuple(unit.statements), frozenset(one.name for one in verdict.findings)
+    return tuple(unit.statements), [frozenset(one.name for one in verdict.findings) for verdict in verdicts]
 
 
 @pytest.fixture(scope="module", name="usual")
 def statements_of_a_healthy_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     tale = Tale()
     healthy(tale)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        statements, found = ran_on(tale.write(tmp_path_factory.mktemp("healthy") / "run"), monkeypatch)
+    statements, (found,) = ran_on([tale.write(tmp_path_factory.mktemp("healthy") / "run")])
     assert not found
     return statements
 
 
-def test_a_damaged_run(usual: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_run(usual: tuple[str, ...], tmp_path: Path) -> None:
     tale = Tale()
     damaged(tale)
 
-    statements, found = ran_on(tale.write(tmp_path / "run"), monkeypatch)
+    statements, (found,) = ran_on([tale.write(tmp_path / "run")])
 
     assert statements == usual
     assert len(found) >= 12
 
 
-def test_a_run_of_which_nothing_is_there(
-    usual: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert ran_on(Tale(final=False).write(tmp_path / "run"), monkeypatch)[0] == usual
+def test_a_run_of_which_nothing_is_there(usual: tuple[str, ...], tmp_path: Path) -> None:
+    assert ran_on([Tale(final=False).write(tmp_path / "run")])[0] == usual
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "traced-and-in-order",
-        "two-leaders-of-one-epoch",
-        "elected-without-a-committed-record",
-        "a-member-cuts-a-committed-record",
-        "acked-ahead-of-the-hw",
-        "two-transactions-read-each-other",
-        "a-gap-in-the-trace",
-    ],
+TRACED = (
+    "traced-and-in-order",
+    "two-leaders-of-one-epoch",
+    "elected-without-a-committed-record",
+    "a-member-cuts-a-committed-record",
+    "acked-ahead-of-the-hw",
+    "two-transactions-read-each-other",
+    "a-gap-in-the-trace",
 )
-def test_a_trace_or_transactions(name: str, usual: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ran_on(GOLDEN / name, monkeypatch)[0] == usual
+EACH = sorted(DAMAGES | damages_trace.DAMAGES)
 
 
-@pytest.mark.parametrize("name", sorted(DAMAGES | damages_trace.DAMAGES))
-def test_any_damage(
-    name: str, usual: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def with_damage(name: str, root: Path) -> tuple[Path, frozenset[str]]:
+    """A folder with this damage, and what must be found in it."""
     for seed in range(TRIES):
         random = Random(f"{name} {seed}")
         if name in damages_trace.DAMAGES:
@@ -118,17 +111,22 @@ def test_any_damage(
         else:
             expect = DAMAGES[name](folder := healthy_run(random, settled=name not in NOT_SETTLED), random)
         if expect is not None:
-            statements, found = ran_on(folder.write(tmp_path / str(seed)), monkeypatch)
-            assert statements == usual
-            assert found >= expect.must.keys()
-            return
-    pytest.fail(f"none of {TRIES} folders lends itself to it")
+            return folder.write(root / name), frozenset(expect.must)
+    raise AssertionError(f"none of {TRIES} folders lends itself to {name}")
 
 
-@pytest.mark.parametrize("damage", real_like.DAMAGES)
-def test_damage_by_the_hundred(
-    damage: str, usual: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    statements, found = ran_on(real_like.write(tmp_path / "run", ops=1000, damage=damage), monkeypatch)
+def test_every_damage_in_one_unit(usual: tuple[str, ...], tmp_path: Path) -> None:
+    """One of each by itself, those of golden runs, and some by the hundred: no damage adds a statement, and
+    each is found among the others."""
+    wanted = {GOLDEN / name: frozenset[str]() for name in TRACED}
+    wanted |= dict(with_damage(name, tmp_path / "each") for name in EACH)
+    wanted |= {real_like.write(tmp_path / "many" / damage, ops=1000, damage=damage): frozenset({name})
+               for damage, name in real_like.DAMAGES.items()}
+
+    statements, found = ran_on(list(wanted))
+
     assert statements == usual
-    assert real_like.DAMAGES[damage] in found
+    missed = {path.name: lacking for (path, must), names in zip(wanted.items(), found, strict=True)
+              if (lacking := must - names)}
+    assert missed == {}
+    assert len(wanted) > 110

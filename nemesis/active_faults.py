@@ -1,7 +1,7 @@
-"""Knows which faults are in force, which were undone since, and what is armed. Pure.
+"""Tracks which faults are in force and which failpoints are armed. Pure.
 
-A ledger is a value; `after` gives the next. What undoes what is harness.faults' word. What is armed is no
-fault in force: it harms nobody until it is met.
+The ledger is a value; `after` returns the next one. harness/faults.py says which act undoes which fault. An
+armed failpoint is no fault in force: it harms nobody until it is met.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,36 +20,36 @@ class Armed:
 
     node: str
     point: Mapping[str, Any]
-    began_ns: int  # when the arming began: what is met from then on may be its doing
-    live: bool = True  # neither released since, nor was its process ended
+    began_ns: int  # when the arming began: a point met later may be this one
+    live: bool = True  # neither released since, nor ended with its process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveFaults:
-    """(f, on whom) of each fault that lasts, in the order they struck, none twice; every arming so far."""
+    """The lasting faults as (f, node), in the order of the strikes, none twice; and every arming so far."""
 
     lasting: tuple[tuple[str, str], ...] = ()
     armed: tuple[Armed, ...] = ()
 
     def after(self, f: str, nodes: Sequence[str], *, point: Mapping[str, Any] | None = None,
               began_ns: int = 0) -> "ActiveFaults":
-        """The ledger once f has struck these nodes. A heal undoes every cut and all that packets suffer."""
+        """The ledger after f has struck these nodes. A heal undoes every cut and every packet fault."""
         if f == "arm":
             new_arms = (Armed(node=node, point=point or {}, began_ns=began_ns) for node in nodes)
             return replace(self, armed=(*self.armed, *new_arms))
         if f == "release":
-            return self._disarmed(lambda armed: armed.node in nodes and _released(armed.point, point or {}))
+            return self._disarm(lambda armed: armed.node in nodes and _disarms(armed.point, point or {}))
         if f in MENDING:
-            return self._without(lambda lasting: FAULTS[lasting[0]].undone_by == f
+            return self._remove(lambda lasting: FAULTS[lasting[0]].undone_by == f
                                  and (f == "heal" or lasting[1] in nodes))
         kept = self
         fault = FAULTS.get(f)
         if fault is None:  # another distribution's: over when its strike has returned
             return self
         if fault.undone_by == "start":  # a process that is gone is not paused any more, nor killed twice
-            kept = self._without(lambda lasting: FAULTS[lasting[0]].undone_by in _OF_PROCESSES
+            kept = self._remove(lambda lasting: FAULTS[lasting[0]].undone_by in _OF_PROCESSES
                                  and lasting[1] in nodes)
-            kept = kept._disarmed(lambda armed: armed.node in nodes)
+            kept = kept._disarm(lambda armed: armed.node in nodes)
         if fault.undone_by is None:
             return kept
         new = ((f, node) for node in nodes if (f, node) not in kept.lasting)
@@ -66,27 +66,27 @@ class ActiveFaults:
 
     @property
     def may_crash(self) -> bool:
-        """Whether a node may yet end by what it is armed with."""
+        """Whether an armed crash may still end a node."""
         return any(one.live and one.point.get("action") == CRASH for one in self.armed)
 
     @property
     def cut(self) -> bool:
         return any(f == "cut" for f, _ in self.lasting)
 
-    def told(self) -> tuple[str, ...]:
-        """For people: `kill n1`, `cut halves`."""
+    def describe(self) -> tuple[str, ...]:
+        """The lasting faults in words: `kill n1`, `cut halves`."""
         return tuple(f"{f} {node}" for f, node in self.lasting)
 
-    def _without(self, ended: Callable[[tuple[str, str]], bool]) -> "ActiveFaults":
+    def _remove(self, ended: Callable[[tuple[str, str]], bool]) -> "ActiveFaults":
         return replace(self, lasting=tuple(lasting for lasting in self.lasting if not ended(lasting)))
 
-    def _disarmed(self, ended: Callable[[Armed], bool]) -> "ActiveFaults":
+    def _disarm(self, ended: Callable[[Armed], bool]) -> "ActiveFaults":
         return replace(self, armed=tuple(
             replace(one, live=False) if one.live and ended(one) else one for one in self.armed))
 
 
-def _released(armed: Mapping[str, Any], released: Mapping[str, Any]) -> bool:
-    """Whether such a release disarms it: one that keeps, or lets go up to an epoch, does not for sure."""
+def _disarms(armed: Mapping[str, Any], released: Mapping[str, Any]) -> bool:
+    """Whether this release certainly disarms it: not one with `keep` or `through_epoch`."""
     if released.get("keep") or "through_epoch" in released:
         return False
     return all(armed.get(key, value) == value for key, value in released.items() if key != "keep")

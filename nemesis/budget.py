@@ -1,4 +1,4 @@
-"""Says which entries of a schedule ask for more harm than the guarantees tolerate. Pure.
+"""Finds the entries of a schedule that do more harm than Kafka's guarantees tolerate. Pure.
 
 The budget: an acked write outlives any number of kills, pauses and cuts, for what the kernel has stays
 written. It outlives one lost page cache at a time, if acks rest on two copies at least. So within the budget
@@ -58,7 +58,7 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
 
 
 def _harmless(entry: Entry) -> bool:
-    """A failpoint that only tells when it is met."""
+    """Whether the entry arms a failpoint that only reports."""
     return entry.f == "arm" and entry.args["point"]["action"] == REPORT
 
 

@@ -1,4 +1,4 @@
-"""Sets wall clocks off by `offset_ms`, and right again."""
+"""Sets wall clocks wrong by `offset_ms` (clock), and right again (reset_clock)."""
 
 from floodmark.harness.protocols import Clocks, Struck
 from floodmark.harness.schedule.entry import Entry
@@ -6,7 +6,7 @@ from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Clock:
-    """The clock jumps once and then goes on at its pace; a second strike counts from the true time, too."""
+    """The clock jumps once and then runs at its pace; the offset always counts from the true time."""
 
     answers = frozenset({"clock", "reset_clock"})
 

@@ -40,7 +40,7 @@ from floodmark.nemesis.power import Power
 
 
 class Composed:
-    """Hands each entry to the one nemesis that answers its f. Two that answer the same f are a mistake."""
+    """Passes each entry to the one nemesis that answers its f. Two that answer the same f are a mistake."""
 
     def __init__(self, nemeses: Sequence[Nemesis]) -> None:
         self._by_f: dict[str, Nemesis] = {}

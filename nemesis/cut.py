@@ -1,4 +1,4 @@
-"""Cuts the network by a grudge, and heals it."""
+"""Cuts the network by a grudge (who does not hear whom), and heals it."""
 
 from collections.abc import Sequence
 

@@ -1,11 +1,11 @@
-"""Asks for elections: preferred, unclean, or of one replica."""
+"""Asks the controller for elections: preferred, unclean, or of a named replica."""
 
 from floodmark.harness.protocols import Elects, ElectsReplica, Struck
 from floodmark.harness.schedule.entry import Entry
 
 
 class Elect:
-    """What the controller refused stands in the op's `fault`: no election is no error."""
+    """A refusal by the controller is in the op's `fault`: it is no error."""
 
     answers = frozenset({"elect"})
 

@@ -1,11 +1,12 @@
-"""Reads the rows of a scenario (which rules, what exactly must be found) and compares verdicts with them.
+"""Reads a scenario's rows (the rules of a run, the findings it must have) and compares verdicts with them.
 
 Rules
-1. A row is a sharp statement: every bug it names must be found, and no other but those in `also`.
-2. A control has no bug at all and is valid. What is permitted stands in `permitted`, in controls too.
-3. A lost write need not be said twice: its offset is given again, which shows in acks (AGAIN); and where the
-   loss is permitted, so is what the trace tells of that record (ON_THE_WAY).
-4. Latent are findings of the trace: they need no client. Manifest are those of the history and the logs.
+1. Every bug that a row names must be found, and no other but those in `also`.
+2. A control has no bug at all and is valid. Permitted findings are in `permitted`, in controls too.
+3. A row that names a lost write need not name its consequences: its offset is assigned again, which shows in
+   acks (AGAIN); and where the loss is permitted, so are the trace's findings about that record (ON_THE_WAY).
+4. Latent findings are those of the trace: they need no client. Manifest ones are those of the history and the
+   logs.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -25,7 +26,7 @@ ROW_KEYS = ("rules", *_LISTS, "config", "control")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What a scenario may name; who reads one asks those who know."""
+    """The names that a scenario may use; the commands collect them."""
 
     generations: tuple[str, ...]
     bugs: Collection[str]
@@ -36,7 +37,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The same steps on these rules."""
+    """One run of the scenario: its rules, and what must be found."""
 
     rules: str
     bugs: tuple[str, ...] = ()
@@ -50,7 +51,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        """For people, and unique within a scenario: kip-320 trunc_hw flush.messages=1."""
+        """The row's name, unique within a scenario: kip-320 trunc_hw flush.messages=1."""
         return " ".join([self.rules, *self.bugs, *self.switches,
                          *(f"{key}={value}" for key, value in self.config.items())])
 
@@ -59,42 +60,45 @@ class Row:
         return bool(self.latent or self.manifest)
 
     def expected(self) -> str:
-        """In words, for a table."""
-        told = [", ".join(sorted(self.latent | self.manifest))] if self.harm else []
-        told += [f"permitted: {', '.join(sorted(self.permitted))}"] if self.permitted else []
-        return "; ".join(told) or "no harm"
+        """The expected findings in words, for a table."""
+        words = [", ".join(sorted(self.latent | self.manifest))] if self.harm else []
+        words += [f"permitted: {', '.join(sorted(self.permitted))}"] if self.permitted else []
+        return "; ".join(words) or "no harm"
 
 
 def differences(row: Row, verdict: Verdict) -> list[str]:
-    """What is not as the row says; empty: as expected."""
-    bugs = _names(verdict, BUG)
-    permitted = _names(verdict, PERMITTED)
+    """List how the verdict differs from the row; empty: as expected."""
+    bugs = _finding_names(verdict, BUG)
+    permitted = _finding_names(verdict, PERMITTED)
     required = row.latent | row.manifest
-    may = required | row.also | (AGAIN if LOST in required else frozenset()) if row.harm else frozenset()
-    let = row.permitted | row.also | (AGAIN | ON_THE_WAY if LOST in row.permitted else frozenset())
-    told = [f"no {name}" for name in sorted(required - bugs)]
-    told += [f"{name} besides" for name in sorted(bugs - may)]
-    told += [f"no permitted {name}" for name in sorted(row.permitted - permitted)]
-    told += [f"permitted {name} besides" for name in sorted(permitted - let)]
+    nothing: frozenset[str] = frozenset()
+    of_loss, of_permitted_loss = AGAIN, AGAIN | ON_THE_WAY
+    allowed_bugs = required | row.also | (of_loss if LOST in required else nothing) if row.harm else nothing
+    permitted_loss = LOST in row.permitted
+    allowed_permitted = row.permitted | row.also | (of_permitted_loss if permitted_loss else nothing)
+    words = [f"no {name}" for name in sorted(required - bugs)]
+    words += [f"{name} besides" for name in sorted(bugs - allowed_bugs)]
+    words += [f"no permitted {name}" for name in sorted(row.permitted - permitted)]
+    words += [f"permitted {name} besides" for name in sorted(permitted - allowed_permitted)]
     if not row.harm and verdict.valid == "unknown":
-        told += [f"unknown: {verdict.unknown[0].reason}" if verdict.unknown else "unknown"]
-    return told
+        words += [f"unknown: {verdict.unknown[0].reason}" if verdict.unknown else "unknown"]
+    return words
 
 
-def _names(verdict: Verdict, klass: str) -> frozenset[str]:
+def _finding_names(verdict: Verdict, klass: str) -> frozenset[str]:
     return frozenset(found.name for found in verdict.findings if found.klass == klass)
 
 
 # -- reading ------------------------------------------------------------------------------------------------
 
-def rows(told: Mapping[str, Any], words: Words) -> Iterator[Row]:
-    """The rows of one [[run]] table. Refused, its text beginning with the key, says what is off."""
-    lists = {key: _names_in(key, told.get(key, [])) for key in _LISTS}
-    _known("bugs", lists["bugs"], words.bugs)
-    _known("switches", lists["switches"], words.switches)
+def rows(table: Mapping[str, Any], words: Words) -> Iterator[Row]:
+    """Read the rows of one [[run]] table. Raises Refused, whose text begins with the wrong key."""
+    lists = {key: _read_names(key, table.get(key, [])) for key in _LISTS}
+    _check_names("bugs", lists["bugs"], words.bugs)
+    _check_names("switches", lists["switches"], words.switches)
     for key in ("latent", "manifest", "permitted", "also"):
-        _known(key, lists[key], words.findings)
-    control = told.get("control", False)
+        _check_names(key, lists[key], words.findings)
+    control = table.get("control", False)
     if not isinstance(control, bool):
         refuse(f"control is {control!r}, should be true")
     if control and (lists["latent"] or lists["manifest"]):
@@ -102,28 +106,28 @@ def rows(told: Mapping[str, Any], words: Words) -> Iterator[Row]:
     if not control and not (lists["latent"] or lists["manifest"] or lists["permitted"]):
         refuse("rules alone say nothing: what is found (latent, manifest, permitted), or is it a control?")
     findings = {key: frozenset(lists[key]) for key in ("latent", "manifest", "permitted", "also")}
-    for rules in _generations(told.get("rules"), words):
+    for rules in _read_generations(table.get("rules"), words):
         yield Row(rules=rules, bugs=tuple(lists["bugs"]), switches=tuple(lists["switches"]),
-                  config=dict(told.get("config", {})), control=control, **findings)
+                  config=dict(table.get("config", {})), control=control, **findings)
 
 
-def _generations(told: object, words: Words) -> tuple[str, ...]:
-    if told == EVERY:
+def _read_generations(value: object, words: Words) -> tuple[str, ...]:
+    if value == EVERY:
         return words.generations
-    named = [told] if isinstance(told, str) else _names_in("rules", told)
+    named = [value] if isinstance(value, str) else _read_names("rules", value)
     if not named:
         refuse(f"rules should say on which it is played: {', '.join(words.generations)}, {EVERY}")
-    _known("rules", named, words.generations)
+    _check_names("rules", named, words.generations)
     return tuple(named)
 
 
-def _names_in(key: str, told: object) -> list[str]:
-    if not isinstance(told, list) or not all(isinstance(name, str) for name in told):
-        refuse(f"{key} is {told!r}, should be an array of names")
-    return list(told)
+def _read_names(key: str, value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        refuse(f"{key} is {value!r}, should be an array of names")
+    return list(value)
 
 
-def _known(key: str, named: Collection[str], valid: Collection[str]) -> None:
+def _check_names(key: str, named: Collection[str], valid: Collection[str]) -> None:
     for name in named:
         if name not in valid:
             refuse(f"{key} names {name!r}; valid: {', '.join(valid)}")

@@ -1,4 +1,4 @@
-"""Ends brokers' sessions: a failover comes at a moment instead of in a race."""
+"""Ends brokers' sessions at the controller, so that a failover comes at a chosen moment."""
 
 from floodmark.harness.protocols import Expires, Struck
 from floodmark.harness.schedule.entry import Entry
@@ -6,7 +6,7 @@ from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Expire:
-    """The broker lives on, fenced, until it hears of it and registers anew. Nothing lasts."""
+    """The broker stays alive, fenced, until its next heartbeat makes it register again. Nothing lasts."""
 
     answers = frozenset({"expire"})
 

@@ -1,16 +1,16 @@
-"""Arms and releases failpoints, and records the death of those that an armed crash ended."""
+"""Arms and releases failpoints, and describes the death of a node that an armed crash ended."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from floodmark.harness.protocols import Failpoints, Met, Struck
 from floodmark.harness.schedule.entry import Entry
-from floodmark.nemesis.moment_watch import told_met
+from floodmark.nemesis.moment_watch import describe_met
 from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Failpoint:
-    """A point is armed on each of the nodes; what is released is counted."""
+    """Arms a point on each of the nodes; counts what a release lets go."""
 
     answers = frozenset({"arm", "release"})
 
@@ -26,10 +26,10 @@ class Failpoint:
         return Struck(nodes=nodes, detail={"released": dict(zip(nodes, released, strict=True))})
 
 
-def death(crash: Met, noticed_ns: int, count: int) -> Mapping[str, Any]:
-    """The `fault` of a kill that nobody struck: the node came to a point that was armed to end it. It was
-    asked for when that was armed, began when the point was met, and was noticed later. count: which of its
-    deaths at that point it is. Or (action None) it ended of a fault in force, and `why` says of which."""
+def describe_death(crash: Met, noticed_ns: int, count: int) -> Mapping[str, Any]:
+    """Build the `fault` of a kill that no entry struck: the node met a point that was armed to crash it. The
+    kill began when the point was met, and was noticed later. count: which of its deaths at that point it is.
+    Or (action None) the node ended because of a fault in force, which `why` names."""
     if crash.action is None:
         return {"nodes": [crash.node], "why": crash.name, "reached": {"time": noticed_ns},
                 "began": crash.time_ns}
@@ -37,6 +37,6 @@ def death(crash: Met, noticed_ns: int, count: int) -> Mapping[str, Any]:
     return {
         "nodes": [crash.node],
         "moment": {"at": "failpoint", "node": crash.node, "name": crash.name, **asked},
-        "reached": {"time": noticed_ns, **told_met(crash, count)},
+        "reached": {"time": noticed_ns, **describe_met(crash, count)},
         "began": crash.time_ns,
     }

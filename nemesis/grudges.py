@@ -1,8 +1,8 @@
-"""Builds grudges: of each node, whom it does not hear. Pure; chance is a passed Random.
+"""Builds grudges: for each node, the nodes that it does not hear. Pure; chance is a passed Random.
 
 Rules
-1. A grudge is drawn as the graph of who hears whom, hearer to heard, and is its complement.
-2. Nobody snubs itself; a node that hears everybody is not in the grudge.
+1. A grudge is the complement of the graph of who hears whom (edges from hearer to heard).
+2. No node snubs itself; a node that hears everybody is not in the grudge.
 3. The same Random in the same state gives the same grudge.
 
 The clients of the harness and the controller are pseudo-nodes that a grudge may name like any other.
@@ -25,24 +25,24 @@ def unheard(hears: "nx.DiGraph[str]") -> Grudge:
 
 
 def apart(nodes: Sequence[str], others: Sequence[str]) -> Grudge:
-    """Those of `nodes` and those of `others` do not hear each other; inside each group all do."""
+    """Separate `nodes` from `others`: they do not hear each other; inside each group all do."""
     return unheard(_groups(nodes, [other for other in others if other not in nodes]))
 
 
 def one_node(random: Random, nodes: Sequence[str]) -> Grudge:
-    """One node alone."""
+    """Isolate one node."""
     return apart([random.choice(sorted(nodes))], nodes)
 
 
 def halves(random: Random, nodes: Sequence[str]) -> Grudge:
     """Two groups, one of them a majority wherever the number is odd."""
-    mixed = _mixed(random, nodes)
+    mixed = _shuffle(random, nodes)
     return apart(mixed[:len(mixed) // 2], mixed)
 
 
 def bridge(random: Random, nodes: Sequence[str]) -> Grudge:
     """Two groups that do not hear each other, and one node that hears and is heard by all."""
-    mixed = _mixed(random, nodes)
+    mixed = _shuffle(random, nodes)
     middle, rest = mixed[0], mixed[1:]
     left, right = rest[:len(rest) // 2], rest[len(rest) // 2:]
     return unheard(nx.compose(_groups([middle, *left], right), _groups([middle, *right], left)))
@@ -54,7 +54,7 @@ def majorities_ring(random: Random, nodes: Sequence[str]) -> Grudge:
     On a ring each hears as many to either side, so that hearing is mutual; where a majority is even, each
     hears one more ahead, and that is one way.
     """
-    ring = _mixed(random, nodes)
+    ring = _shuffle(random, nodes)
     count = len(ring)
     if count < 3:
         return {}
@@ -100,11 +100,11 @@ KINDS: dict[str, Callable[[Random, Sequence[str]], Grudge]] = {
 
 
 def _groups(*groups: Sequence[str]) -> "nx.DiGraph[str]":
-    """Everybody hears those of the own group."""
+    """The graph in which every node hears the nodes of its own group."""
     return nx.compose_all([nx.complete_graph(list(group), create_using=nx.DiGraph) for group in groups])
 
 
-def _mixed(random: Random, nodes: Sequence[str]) -> list[str]:
+def _shuffle(random: Random, nodes: Sequence[str]) -> list[str]:
     ordered = sorted(nodes)
     random.shuffle(ordered)
     return ordered

@@ -6,8 +6,7 @@ from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Memory:
-    """A broker that needs more is ended by the kernel, now or later; freed, it stays ended until it is
-    started."""
+    """The kernel ends a broker that needs more memory; it stays down until it is started."""
 
     answers = frozenset({"memory", "free_memory"})
 

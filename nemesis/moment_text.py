@@ -1,4 +1,4 @@
-"""Writes a moment in the words of a scenario's steps; step_moments.py reads them. Pure."""
+"""Writes a moment as text, in the language of a scenario's steps, which step_moments.py reads. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,65 +6,65 @@ from typing import Any
 Fields = Mapping[str, Any]
 
 
-def asked_words(moment: Fields) -> str:
+def write_moment(moment: Fields) -> str:
     """`n1.leo == 3 and leader == n2 then 5ms`."""
     if moment["at"] in _JOINS:
-        return _later(_JOINS[moment["at"]].join(map(asked_words, moment["of"])), moment)
-    return _later(_ASKED[moment["at"]](moment), moment)
+        return _append_delay(_JOINS[moment["at"]].join(map(write_moment, moment["of"])), moment)
+    return _append_delay(_WRITERS[moment["at"]](moment), moment)
 
 
-def _later(told: str, moment: Fields) -> str:
-    return f"{told} then {time_words(moment['then_ns'])}" if "then_ns" in moment else told
+def _append_delay(text: str, moment: Fields) -> str:
+    return f"{text} then {write_time(moment['then_ns'])}" if "then_ns" in moment else text
 
 
-def time_words(time_ns: int) -> str:
+def write_time(time_ns: int) -> str:
     """`200ms`, `2.5s`."""
     return f"{time_ns / 1e9:g}s" if time_ns >= 10**9 else f"{time_ns / 1e6:g}ms"
 
 
-def _time(moment: Fields) -> str:
-    told = f"time {time_words(moment.get('time', 0))}"
-    return f"{told}, {time_words(moment['after_ns'])} after the one before" if "after_ns" in moment else told
+def _write_time_moment(moment: Fields) -> str:
+    text = f"time {write_time(moment.get('time', 0))}"
+    return f"{text}, {write_time(moment['after_ns'])} after the one before" if "after_ns" in moment else text
 
 
-def _after(moment: Fields) -> str:
-    return time_words(moment["after_ns"])
+def _write_after(moment: Fields) -> str:
+    return write_time(moment["after_ns"])
 
 
-def _ack(moment: Fields) -> str:
+def _write_ack(moment: Fields) -> str:
     by = f" by {moment['leader']}" if "leader" in moment else ""
-    return f"ack {moment['count']}{by}{_of(moment)}"
+    return f"ack {moment['count']}{by}{_write_partition(moment)}"
 
 
-def _failpoint(moment: Fields) -> str:
+def _write_failpoint(moment: Fields) -> str:
     where = "".join(f" {key} {moment[key]}" for key in ("epoch", "peer", "offset") if key in moment)
     often = f" {moment['count']} times" if moment.get("count", 1) > 1 else ""
-    return f"{moment['node']} reaches {moment['name']}{where}{often}{_of(moment)}"
+    return f"{moment['node']} reaches {moment['name']}{where}{often}{_write_partition(moment)}"
 
 
-def _state(moment: Fields) -> str:
+def _write_state(moment: Fields) -> str:
     partitions = sorted(partitions_of(moment))
-    return _condition(moment) + "".join(f" partition {key}" for key in partitions if partitions != [0])
+    return _write_condition(moment) + "".join(f" partition {key}" for key in partitions if partitions != [0])
 
 
-def _condition(state: Fields) -> str:
+def _write_condition(state: Fields) -> str:
     if "all" in state:
-        return " and ".join(f"({_condition(part)})" if "any" in part else _condition(part)
+        return " and ".join(f"({_write_condition(part)})" if "any" in part else _write_condition(part)
                             for part in state["all"])
     if "any" in state:
-        return " or ".join(map(_condition, state["any"]))
+        return " or ".join(map(_write_condition, state["any"]))
     if "healthy" in state:
         return "healthy"
-    return f"{_observation(state)} {state['is']} {_value(state['value'])}"
+    return f"{_write_observation(state)} {state['is']} {_write_value(state['value'])}"
 
 
-def _observation(fields: Fields) -> str:
+def _write_observation(fields: Fields) -> str:
     return f"{fields['replica']}.{fields['field']}" if "replica" in fields else str(fields["field"])
 
 
-def _value(value: object) -> str:
+def _write_value(value: object) -> str:
     if isinstance(value, Mapping):
-        return _observation(value)
+        return _write_observation(value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
@@ -72,7 +72,7 @@ def _value(value: object) -> str:
     return "nobody" if value is None else str(value)
 
 
-def _of(moment: Fields) -> str:
+def _write_partition(moment: Fields) -> str:
     return f" partition {moment['partition']}" if moment.get("partition", 0) else ""
 
 
@@ -84,4 +84,7 @@ def partitions_of(moment: Fields) -> set[int]:
 
 
 _JOINS = {"sequence": " then ", "first": " or "}
-_ASKED = {"time": _time, "after": _after, "ack": _ack, "failpoint": _failpoint, "state": _state}
+_WRITERS = {
+    "time": _write_time_moment, "after": _write_after, "ack": _write_ack, "failpoint": _write_failpoint,
+    "state": _write_state,
+}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Does one act on several nodes at once."""
+"""Runs one act on several nodes at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,7 +8,7 @@ Answer = TypeVar("Answer")
 
 
 async def on_each_node(act: Callable[[str], Awaitable[Answer]], nodes: Sequence[str]) -> list[Answer]:
-    """The answers in the nodes' order. All acts end before the first error is raised: none goes on unseen."""
+    """Returns the answers in the nodes' order. All acts end before the first error is raised."""
     outcomes = await asyncio.gather(*(act(node) for node in nodes), return_exceptions=True)
     answers: list[Answer] = []
     for outcome in outcomes:

@@ -1,4 +1,4 @@
-"""Loses, delays or throttles packets until the heal; and resets connections, once."""
+"""Loses, delays or throttles packets until the next heal (packet); resets connections, once (reset)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,8 +9,8 @@ from floodmark.nemesis.grudges import apart
 
 
 class Packet:
-    """The grudge comes with the entry, its roles resolved; without one the struck nodes, and all the others
-    and the controller, hear each other badly (clients hear and are heard well). Cut answers the heal."""
+    """The grudge comes with the entry, its roles resolved; without one the packets between the struck
+    nodes and all others and the controller suffer (not those of clients). Cut carries out the heal."""
 
     answers = frozenset({"packet"})
 
@@ -27,7 +27,7 @@ class Packet:
 
 
 class Reset:
-    """As Packet has it, but for the connections there are between them: they end, at both ends."""
+    """Resets the connections between the nodes that Packet would choose, at both ends."""
 
     answers = frozenset({"reset"})
 

@@ -1,4 +1,4 @@
-"""SIGSTOP and SIGCONT: pause, resume."""
+"""Pauses and resumes processes: SIGSTOP and SIGCONT."""
 
 from floodmark.harness.protocols import Pauses, Struck
 from floodmark.harness.schedule.entry import Entry
@@ -6,7 +6,7 @@ from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Pause:
-    """What reached a paused process lies in its socket buffers, and is taken up when it goes on."""
+    """A paused process reads what has reached its socket buffers when it is resumed."""
 
     answers = frozenset({"pause", "resume"})
 

@@ -1,4 +1,4 @@
-"""Cuts the power of brokers: each is gone at once, and with it what it had written and not fsynced."""
+"""Cuts the power of brokers: kills each at once, and drops what it had written and not fsynced."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -9,8 +9,9 @@ from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Power:
-    """How much of each log is kept: what was fsynced; or at most `keep` (partition -> LEO); or the share
-    `keep_share` of each log as it is at a look just before. Several nodes lose power together."""
+    """Each log keeps what was fsynced; or at most `keep` (partition -> LEO); or the share `keep_share` of
+    the log
+    as observed just before. Several nodes lose power together."""
 
     answers = frozenset({"power_cut"})
 
@@ -34,7 +35,7 @@ class Power:
         })
 
     async def _keeps(self, entry: Entry, nodes: tuple[str, ...]) -> dict[str, dict[int, int]]:
-        """node -> partition -> LEO to keep at most. A node that is not there: exactly what was fsynced."""
+        """node -> partition -> LEO to keep at most. A missing node keeps exactly what was fsynced."""
         if "keep" in entry.args:
             return {node: {int(key): leo for key, leo in entry.args["keep"].items()} for node in nodes}
         share = entry.args.get("keep_share")

@@ -1,4 +1,5 @@
-"""Resolves roles to the nodes that play them at one look at the cluster. Pure."""
+"""Resolves roles (leader, follower, down, ...) to the nodes that have them in one view of the cluster.
+Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,24 +11,24 @@ from floodmark.nemesis.active_faults import ActiveFaults
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What a look at the cluster does not show: who was assigned what, and which faults are in force."""
+    """What a view of the cluster does not show: the replica assignment, and the faults in force."""
 
     replicas: Mapping[int, tuple[str, ...]]  # partition -> its assignment, preferred leader first
     ledger: ActiveFaults = field(default_factory=ActiveFaults)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Every node that holds a replica."""
+        """Every node that has a replica."""
         return tuple(sorted({node for replicas in self.replicas.values() for node in replicas}))
 
 
-def needs_a_look(names: Sequence[str]) -> bool:
-    """Whether any of these is a role that only a look at the cluster can resolve."""
+def needs_view(names: Sequence[str]) -> bool:
+    """Whether any of these is a role that only a view of the cluster can resolve."""
     return any(name in ROLES - {"controller", "down", "paused"} for name in names)
 
 
 def players(name: str, partition: int, view: View | None, stage: Stage) -> tuple[str, ...]:
-    """The nodes that a name or role means, for the roles of this partition. Empty: nobody plays it now."""
+    """The nodes that a name or a role of this partition means. Empty: no node has the role now."""
     if name == "controller":
         return (CONTROLLER,)
     if name == "down":
@@ -38,11 +39,11 @@ def players(name: str, partition: int, view: View | None, stage: Stage) -> tuple
         return stage.replicas.get(partition, ())
     if name not in ROLES:
         return (name,)
-    assert view is not None, f"{name} needs a look at the cluster"
-    return _played(name, partition, view, stage)
+    assert view is not None, f"{name} needs a view of the cluster"
+    return _find_players(name, partition, view, stage)
 
 
-def _played(role: str, partition: int, view: View, stage: Stage) -> tuple[str, ...]:
+def _find_players(role: str, partition: int, view: View, stage: Stage) -> tuple[str, ...]:
     seen = view.partitions.get(partition)
     if seen is None:
         return ()
@@ -58,7 +59,7 @@ def _played(role: str, partition: int, view: View, stage: Stage) -> tuple[str, .
 
 
 def resolve(names: Sequence[str], partition: int, view: View | None, stage: Stage) -> tuple[str, ...] | None:
-    """All nodes that these names and roles mean, each once, in order. None: a role has no player."""
+    """All nodes that these names and roles mean, each once, in order. None: no node has one of the roles."""
     found: list[str] = []
     for name in names:
         meant = players(name, partition, view, stage)

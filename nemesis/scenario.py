@@ -1,4 +1,4 @@
-"""Scenarios: one readable TOML file each; what happens, why, and what must be found on which rules.
+"""Reads scenarios: a TOML file each, with the steps of a run, their reason, and what must be found.
 
     name = "double-failover"                 # the file's name without .toml
     zoo = "Z02"                              # which known fault of the protocol
@@ -81,18 +81,18 @@ from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.toml_lines import Places, first_line_of, places
 from floodmark.nemesis.expectations import ROW_KEYS, Row, Words, rows
 from floodmark.nemesis.step_tokenizer import Refused
-from floodmark.nemesis.steps import entries
+from floodmark.nemesis.steps import read_step
 
 FOLDER = Path(__file__).with_name("scenarios")
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
 _TEXTS = ("name", "zoo", "title", "story", "steps")
 _TABLES = ("cluster", "config", "run")
-_MOST_NODES = 9
+_NODES_MAX = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What the steps are played on."""
+    """The cluster and the workload of the steps."""
 
     nodes: int
     partitions: int
@@ -116,22 +116,22 @@ class Scenario:
     setting: Setting
     config: Mapping[str, str]  # by Kafka's keys, the patient defaults among them
     schedule: Schedule
-    lines: tuple[int, ...]  # of each entry of the schedule: the line of the file it stands on
-    written: tuple[str, ...]  # and that line
+    lines: tuple[int, ...]  # the number of each entry's line in the file
+    written: tuple[str, ...]  # and the text of that line
     rows: tuple[Row, ...]
     source: Path
 
 
-# -- the front door -----------------------------------------------------------------------------------------
+# -- loading ------------------------------------------------------------------------------------------------
 
 def shipped(words: Words) -> tuple[Scenario, ...]:
-    """Every scenario of this package, by zoo and name."""
+    """Load every scenario of this package, by zoo and name."""
     found = [load(path, words) for path in sorted(FOLDER.glob("*.toml"))]
     return tuple(sorted(found, key=lambda one: (one.zoo, one.name)))
 
 
 def load(path: Path, words: Words) -> Scenario:
-    """The scenario in this file; UsageError with file, line and the valid words."""
+    """Load the scenario in this file; UsageError with file, line and the valid words."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -140,103 +140,106 @@ def load(path: Path, words: Words) -> Scenario:
 
 
 def parse(text: str, path: Path, words: Words) -> Scenario:
-    """The scenario in this text."""
+    """Parse the scenario in this text."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        line = _line_of(error, text)
+        line = _find_line(error, text)
         raise UsageError(f"{path}:{line}: is no TOML: {error}") from error
-    return _Reader(path, text, data, words).scenario()
+    return _Reader(path, text, data, words).read_scenario()
 
 
-def _line_of(error: tomllib.TOMLDecodeError, text: str) -> int:
-    """The parser tells the line in its words alone; `(at end of document)` is the last one."""
-    _, at, told = str(error).rpartition("(at line ")
-    number = told.partition(",")[0]
+def _find_line(error: tomllib.TOMLDecodeError, text: str) -> int:
+    """Find the line in the parser's message; `(at end of document)` is the last one."""
+    _, at, rest = str(error).rpartition("(at line ")
+    number = rest.partition(",")[0]
     return int(number) if at and number.isdecimal() else len(text.splitlines())
 
 
 class _Reader:
-    """One file on its way to a value."""
+    """Reads one parsed file into a Scenario."""
 
     def __init__(self, path: Path, text: str, data: Mapping[str, Any], words: Words) -> None:
         self._path, self._text, self._data, self._words = path, text, data, words
         self._places: Places = places(text)
 
-    def scenario(self) -> Scenario:
-        self._only("", self._data, (*_TEXTS, *_TABLES))
-        name, zoo, title, story, steps = (self._told(key) for key in _TEXTS)
+    def read_scenario(self) -> Scenario:
+        self._check_keys("", self._data, (*_TEXTS, *_TABLES))
+        name, zoo, title, story, steps = (self._read_text(key) for key in _TEXTS)
         if not is_safe_name(name):  # a folder is named for it
             self._refuse(self._places.of("", "name"), f"name is {name[:60]!a}, and no folder can be named so")
-        setting = self._setting()
-        config = {**PATIENT, **self._config(setting)}
-        schedule, lines, written = self._schedule(steps, setting)
+        setting = self._read_setting()
+        config = {**PATIENT, **self._read_config(setting)}
+        schedule, lines, written = self._read_schedule(steps, setting)
         return Scenario(
             name=name, zoo=zoo, title=title, story=" ".join(story.split()), steps=steps, setting=setting,
-            config=config, schedule=schedule, lines=lines, written=written, rows=self._rows(config, setting),
+            config=config, schedule=schedule, lines=lines, written=written, rows=self._read_rows(config,
+            setting),
             source=self._path,
         )  # fmt: skip
 
-    def _refuse(self, line: int, what: str) -> NoReturn:
-        raise UsageError(f"{self._path}:{line}: {what}")
+    def _refuse(self, line: int, why: str) -> NoReturn:
+        raise UsageError(f"{self._path}:{line}: {why}")
 
     # -- texts and tables -------------------------------------------------------------------------------
 
-    def _told(self, key: str) -> str:
+    def _read_text(self, key: str) -> str:
         value = self._data.get(key)
         if not isinstance(value, str) or not value.strip():
             self._refuse(self._places.of("", key), f"{key} is {value!r}, should be a text")
         return value
 
-    def _only(self, table: str, found: Mapping[str, Any], valid: Sequence[str], *, index: int = 0) -> None:
+    def _check_keys(
+        self, table: str, found: Mapping[str, Any], valid: Sequence[str], *, index: int = 0
+    ) -> None:
         for key in found:
             if key not in valid:
                 line = self._places.of(table, key, index) if table else self._places.at_top(key)
                 where = f"[{table}]" if table else "a scenario"
                 self._refuse(line, f"{where} does not know {key!r}; valid: {', '.join(valid)}")
 
-    def _table(self, table: str) -> Mapping[str, Any]:
+    def _read_table(self, table: str) -> Mapping[str, Any]:
         found = self._data.get(table, {})
         if not isinstance(found, dict):
             self._refuse(self._places.at_top(table), f"{table} should be a table, [{table}]")
         return found
 
-    def _setting(self) -> Setting:
-        told = self._table("cluster")
-        self._only("cluster", told, tuple(Setting.__annotations__))
-        nodes = self._number(told, "nodes", 3, _MOST_NODES)
-        factor = self._number(told, "replication_factor", nodes, _MOST_NODES)
+    def _read_setting(self) -> Setting:
+        table = self._read_table("cluster")
+        self._check_keys("cluster", table, tuple(Setting.__annotations__))
+        nodes = self._read_number(table, "nodes", 3, _NODES_MAX)
+        factor = self._read_number(table, "replication_factor", nodes, _NODES_MAX)
         if factor > nodes:
             self._refuse(self._places.of("cluster", "replication_factor"),
                          f"replication_factor is {factor}, and there are only {nodes} nodes")
         return Setting(
-            nodes=nodes, replication_factor=factor, partitions=self._number(told, "partitions", 1, 100),
-            workload=self._one_of(told, "workload", "log", self._words.workloads),
-            acks=self._one_of(told, "acks", "all", ("all", "1", "0")),
-            links=self._one_of(told, "links", "", ("direct", "proxied", "")) or None,
+            nodes=nodes, replication_factor=factor, partitions=self._read_number(table, "partitions", 1, 100),
+            workload=self._read_one_of(table, "workload", "log", self._words.workloads),
+            acks=self._read_one_of(table, "acks", "all", ("all", "1", "0")),
+            links=self._read_one_of(table, "links", "", ("direct", "proxied", "")) or None,
         )  # fmt: skip
 
-    def _number(self, told: Mapping[str, Any], key: str, default: int, most: int) -> int:
-        value = told.get(key, default)
+    def _read_number(self, table: Mapping[str, Any], key: str, default: int, most: int) -> int:
+        value = table.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             self._refuse(self._places.of("cluster", key), f"{key} is {value!r}, should be 1 to {most}")
         return value
 
-    def _one_of(self, told: Mapping[str, Any], key: str, default: str, valid: Sequence[str]) -> str:
-        value = told.get(key, default)
+    def _read_one_of(self, table: Mapping[str, Any], key: str, default: str, valid: Sequence[str]) -> str:
+        value = table.get(key, default)
         if value not in valid:
             self._refuse(self._places.of("cluster", key),
                          f"{key} is {value!r}; valid: {', '.join(filter(None, valid))}")
         return str(value)
 
-    def _config(self, setting: Setting) -> dict[str, str]:
+    def _read_config(self, setting: Setting) -> dict[str, str]:
         config = {"min.insync.replicas": str(max(1, setting.replication_factor - 1))}
-        for key, value in self._table("config").items():
-            config[key] = self._value(value, self._places.of("config", key), key)
-        self._fits(config, setting, self._places.of("config", "min.insync.replicas"))
+        for key, value in self._read_table("config").items():
+            config[key] = self._read_value(value, self._places.of("config", key), key)
+        self._check_min_insync(config, setting, self._places.of("config", "min.insync.replicas"))
         return config
 
-    def _value(self, value: object, line: int, key: str) -> str:
+    def _read_value(self, value: object, line: int, key: str) -> str:
         if isinstance(value, bool):
             return str(value).lower()
         if not isinstance(value, int | str):
@@ -244,7 +247,7 @@ class _Reader:
                                "(a key with dots in it stands in quotes)")
         return str(value)
 
-    def _fits(self, config: Mapping[str, str], setting: Setting, line: int) -> None:
+    def _check_min_insync(self, config: Mapping[str, str], setting: Setting, line: int) -> None:
         least = config["min.insync.replicas"]
         if not least.isdecimal() or not 1 <= int(least) <= setting.replication_factor:
             self._refuse(line, f"min.insync.replicas is {least}, should be 1 to the replication factor, "
@@ -252,9 +255,9 @@ class _Reader:
 
     # -- steps ------------------------------------------------------------------------------------------
 
-    def _schedule(self, steps: str, setting: Setting
+    def _read_schedule(self, steps: str, setting: Setting
                   ) -> tuple[Schedule, tuple[int, ...], tuple[str, ...]]:
-        """Line by line, each read with those before it: what is off is told with its own line."""
+        """Line by line, each read with those before it: an error names its own line."""
         found: list[dict[str, Any]] = []
         lines: list[int] = []
         written: list[str] = []
@@ -262,7 +265,7 @@ class _Reader:
         for number, line in enumerate(steps.splitlines(), first_line_of(
                 self._text, self._places.of("", "steps"))):
             try:
-                new = entries(line)
+                new = read_step(line)
             except Refused as error:
                 self._refuse(number, str(error))
             found += new
@@ -276,29 +279,30 @@ class _Reader:
 
     # -- rows -------------------------------------------------------------------------------------------
 
-    def _rows(self, config: Mapping[str, str], setting: Setting) -> tuple[Row, ...]:
+    def _read_rows(self, config: Mapping[str, str], setting: Setting) -> tuple[Row, ...]:
         tables = self._data.get("run")
         if not isinstance(tables, list) or not tables:
             self._refuse(1, "has no [[run]]: on which rules is it played, and what does that show?")
         found: dict[str, Row] = {}
         for index, table in enumerate(tables):
-            self._only("run", table, ROW_KEYS, index=index)
-            for row in self._rows_of(table, index):
+            self._check_keys("run", table, ROW_KEYS, index=index)
+            for row in self._read_rows_of_table(table, index):
                 line = self._places.of("run", "", index)
-                self._fits({**config, **row.config}, setting, self._places.of("run", "config", index))
+                config_line = self._places.of("run", "config", index)
+                self._check_min_insync({**config, **row.config}, setting, config_line)
                 if row.label in found:
                     self._refuse(line, f"{row.label} was run before")
                 found[row.label] = row
         return tuple(found.values())
 
-    def _rows_of(self, table: Mapping[str, Any], index: int) -> Iterator[Row]:
+    def _read_rows_of_table(self, table: Mapping[str, Any], index: int) -> Iterator[Row]:
         at = self._places.of("run", "config", index)
         config = table.get("config", {})
         if not isinstance(config, dict):
             self._refuse(at, f"config is {config!r}, should be a table of Kafka's keys")
-        told = {**table, "config": {key: self._value(value, at, key) for key, value in config.items()}}
+        fields = {**table, "config": {key: self._read_value(value, at, key) for key, value in config.items()}}
         try:
-            yield from rows(told, self._words)
+            yield from rows(fields, self._words)
         except Refused as error:
             key = next((key for key in ROW_KEYS if str(error).startswith(f"{key} ")), "")
             self._refuse(self._places.of("run", key, index), str(error))

@@ -1,14 +1,18 @@
-"""Carries out a schedule: waits for each entry's moment, resolves who is meant, strikes, records what it did.
+"""Carries out a schedule: waits for each entry's moment, resolves its roles, strikes, and records the strike.
 
 Rules
-1. Entries go one after the other. One whose moment does not come is missed: it strikes not, the next goes
-   on. One that mends (start, resume, heal, release) is carried out all the same, or the harm would outlast
-   its plan.
-2. Every strike that began is recorded, when it took effect or when it failed: a judge must know of every
-   fault, above all of one that may have lost data. So is the death of a node by an armed crash, as a kill, as
-   soon as it is noticed: between two strikes, and before the moment is taken for reached that it fulfils.
-   Where a node has died by itself, what cannot be done any more is missed, and the schedule goes on.
-3. Between a moment and its act there is no look at the cluster that is not needed (target_resolution.py).
+1. Entries are carried out one after the other. One whose moment does not come is missed: it does not
+   strike, and
+   the next one follows. One that mends (start, resume, heal, release) is carried out all the same, or the
+   harm
+   would outlast its plan.
+2. Every strike that began is recorded, whether it took effect or failed: a judge must know of every fault,
+   above
+   all of one that may have lost data. The death of a node by an armed crash is recorded as a kill as soon
+   as it
+   is noticed: between two strikes, and before the moment that it fulfils counts as reached. Where a node has
+   died by itself, entries that are impossible then are missed, and the schedule continues.
+3. Between a moment and its act the cluster is observed only where that is needed (target_resolution.py).
 """
 
 import asyncio
@@ -22,18 +26,23 @@ from floodmark.harness.protocols import Nemesis, PartitionSpec, Recording, Sende
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.nemesis.active_faults import ActiveFaults
 from floodmark.nemesis.compose import Composed
-from floodmark.nemesis.failpoint import death
-from floodmark.nemesis.missed_moments import Miss, miss_of_moment, miss_of_role
-from floodmark.nemesis.moment_watch import POLL_S, Watch, reach
+from floodmark.nemesis.failpoint import describe_death
+from floodmark.nemesis.missed_moments import Miss, explain_missed_moment, explain_missing_role
+from floodmark.nemesis.moment_watch import POLL_S, Watch, await_moment
 from floodmark.nemesis.refusals import Limits, refuse_schedule
 from floodmark.nemesis.roles import Stage
 from floodmark.nemesis.scripted_ops import Scripted
-from floodmark.nemesis.target_resolution import ResolvedEntry, asked_moment, resolve_targets, strike_state
+from floodmark.nemesis.target_resolution import (
+    ResolvedEntry,
+    describe_moment,
+    describe_strike_state,
+    resolve_targets,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RunContext:
-    """What a run lends to the schedule runner."""
+    """The run's objects that the schedule runner uses."""
 
     sight: Sight
     recording: Recording
@@ -41,7 +50,7 @@ class _RunContext:
 
 
 class ScheduleRunner:
-    """protocols.ScheduleRunner over these nemeses."""
+    """Implements protocols.ScheduleRunner with these nemeses."""
 
     def __init__(self, nemeses: Sequence[Nemesis], partitions: Sequence[PartitionSpec],
                  limits: Limits | None = None) -> None:
@@ -57,13 +66,13 @@ class ScheduleRunner:
         self._misses: dict[int, Miss] = {}  # by position in the schedule
 
     def missed_words(self) -> Mapping[int, Mapping[str, Any]]:
-        return {position: miss.told() for position, miss in self._misses.items()}
+        return {position: miss.to_json() for position, miss in self._misses.items()}
 
     def in_force(self) -> tuple[str, ...]:
-        return self._ledger.told()
+        return self._ledger.describe()
 
     def mended(self) -> None:
-        """The cluster was mended from outside: nothing is in force any more."""
+        """Forget every fault: the run has mended the cluster."""
         self._ledger = ActiveFaults()
 
     def refuse(self, schedule: Schedule) -> None:
@@ -74,14 +83,14 @@ class ScheduleRunner:
                         send: Sender) -> tuple[int, ...]:
         self.refuse(schedule)
         self._ledger, self._started_ns, self._deaths = ActiveFaults(), {}, len(sight.crashes())
-        around = _RunContext(sight=sight, recording=recording, scripted=Scripted(send))
-        watching = asyncio.create_task(self._notice_deaths(around), name="deaths by armed crashes")
+        context = _RunContext(sight=sight, recording=recording, scripted=Scripted(send))
+        death_watch = asyncio.create_task(self._notice_deaths(context), name="deaths by armed crashes")
         self._misses = {}
         done_ns = sight.now_ns()
         try:
             for position, entry in enumerate(schedule):
                 try:
-                    miss = await self._carry_out(entry, around, done_ns)
+                    miss = await self._carry_out(entry, context, done_ns)
                 except FloodmarkError as error:
                     if sight.died():
                         words = f"{', '.join(sight.died())} ended without being asked to"
@@ -93,78 +102,81 @@ class ScheduleRunner:
                 if miss is not None:
                     self._misses[position] = miss
                 done_ns = sight.now_ns()
-            await around.scripted.drain()
-            if watching.done():
-                watching.result()
+            await context.scripted.drain()
+            if death_watch.done():
+                death_watch.result()
             return tuple(self._misses)
         finally:
-            watching.cancel()
-            await asyncio.wait([watching])
-            await around.scripted.end()
-            if watching.cancelled():  # else the history can no longer be written, as its owner says
-                self._record_deaths(around)
+            death_watch.cancel()
+            await asyncio.wait([death_watch])
+            await context.scripted.cancel_open()
+            if death_watch.cancelled():  # else the history can no longer be written, as its owner says
+                self._record_deaths(context)
 
-    async def _carry_out(self, entry: Entry, around: _RunContext, done_ns: int) -> Miss | None:
-        """What was missed: its moment, or whoever it means; None: nothing."""
-        watch = Watch(sight=around.sight, stage=self._stage, timeout_s=entry.timeout_s, done_ns=done_ns)
-        reached = await reach(entry.moment, watch)
+    async def _carry_out(self, entry: Entry, context: _RunContext, done_ns: int) -> Miss | None:
+        """Carry out one entry; returns what was missed, its moment or its role, if anything was."""
+        watch = Watch(
+            sight=context.sight, stage=self._current_stage, timeout_s=entry.timeout_s, done_ns=done_ns
+        )
+        reached = await await_moment(entry.moment, watch)
         miss = None
         if reached is None:
-            miss = await miss_of_moment(entry, watch.stuck[-1], around.sight, self._stage())
-        self._record_deaths(around)
+            miss = await explain_missed_moment(entry, watch.stuck[-1], context.sight, self._current_stage())
+        self._record_deaths(context)
         if entry.f == "wait" or (miss is not None and entry.f not in MENDING):
             return miss
-        aimed = await resolve_targets(entry, reached, around.sight, self._stage)
-        if aimed is None:
-            return miss or await miss_of_role(entry, around.sight, self._stage())
+        resolved = await resolve_targets(entry, reached, context.sight, self._current_stage)
+        if resolved is None:
+            return miss or await explain_missing_role(entry, context.sight, self._current_stage())
         if entry.f in ACTS:
-            await around.scripted.ask(aimed.entry)
-        elif aimed.nodes or not entry.nodes:
-            await self._strike(aimed, around)
+            await context.scripted.run_op(resolved.entry)
+        elif resolved.nodes or not entry.nodes:
+            await self._strike(resolved, context)
         return miss
 
-    def _stage(self) -> Stage:
+    def _current_stage(self) -> Stage:
         return Stage(replicas=self._replicas, ledger=self._ledger)
 
-    async def _strike(self, aimed: ResolvedEntry, around: _RunContext) -> None:
-        """The act and its line in the history, which is written even if the act fails half-way."""
-        self._record_deaths(around)
-        began = around.recording.now_ns()
-        struck_at = strike_state(aimed, around.sight, self._replicas)
-        struck = Struck(nodes=aimed.nodes)
+    async def _strike(self, resolved: ResolvedEntry, context: _RunContext) -> None:
+        """Strike, and write the line in the history, even if the strike fails half-way."""
+        self._record_deaths(context)
+        began = context.recording.now_ns()
+        struck_at = describe_strike_state(resolved, context.sight, self._replicas)
+        struck = Struck(nodes=resolved.nodes)
         failed: dict[str, Any] = {}
         self._striking = True
         try:
-            struck = await self._nemesis.strike(aimed.entry, aimed.nodes)
+            struck = await self._nemesis.strike(resolved.entry, resolved.nodes)
         except BaseException as error:
             failed = {"error": str(error) or type(error).__name__}
             raise
         finally:
             self._striking = False
-            f, args = aimed.entry.f, aimed.entry.args
-            on = struck.nodes or aimed.nodes
+            f, args = resolved.entry.f, resolved.entry.args
+            on = struck.nodes or resolved.nodes
             named = [args.get("kind", " ".join(on))] if f in ("cut", "packet") else on
             self._ledger = self._ledger.after(f, named, point=args.get("point"), began_ns=began)
             if f == "start":
                 self._started_ns |= dict.fromkeys(on, began)
-            fault = {"nodes": list(on), **args, **struck.detail, **asked_moment(aimed), "began": began,
+            fault = {"nodes": list(on), **args, **struck.detail, **describe_moment(resolved), "began": began,
                      **struck_at, **failed}
-            around.recording.strike(f, {**fault, "lost": True} if loses(f, args) else fault)
+            context.recording.strike(f, {**fault, "lost": True} if loses(f, args) else fault)
 
     # -- deaths by armed crashes ----------------------------------------------------------------------------
 
-    async def _notice_deaths(self, around: _RunContext) -> None:
+    async def _notice_deaths(self, context: _RunContext) -> None:
         while True:
             await asyncio.sleep(POLL_S)
             if not self._striking:  # a strike has its line first
-                self._record_deaths(around)
+                self._record_deaths(context)
 
-    def _record_deaths(self, around: _RunContext) -> None:
-        """A kill for each new one. One that a start has undone since is recorded, and not in force."""
-        crashes = around.sight.crashes()
+    def _record_deaths(self, context: _RunContext) -> None:
+        """Record a kill for each new death. One that a start has undone since is recorded, and not in
+        force."""
+        crashes = context.sight.crashes()
         for position, crash in enumerate(crashes[self._deaths:], start=self._deaths):
             count = sum((one.node, one.name) == (crash.node, crash.name) for one in crashes[: position + 1])
-            around.recording.strike("kill", death(crash, around.sight.now_ns(), count))
+            context.recording.strike("kill", describe_death(crash, context.sight.now_ns(), count))
             if crash.time_ns >= self._started_ns.get(crash.node, 0):
                 self._ledger = self._ledger.after("kill", [crash.node])
         self._deaths = len(crashes)

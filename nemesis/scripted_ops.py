@@ -1,4 +1,4 @@
-"""Runs the scripted ops of a schedule: sends, polls, questions for end offsets; some stay open meanwhile."""
+"""Runs the ops in a schedule: sends, polls and list_offsets; those with `nowait` stay open meanwhile."""
 
 import asyncio
 
@@ -7,33 +7,33 @@ from floodmark.harness.op import Intent, Outcome, Send
 from floodmark.harness.protocols import Sender
 from floodmark.harness.schedule.entry import Entry
 
-NOWAIT_PATIENCE_S = 10.0  # of an op that stays open: what answers it may first have to be let go
-DRAIN_TIMEOUT_S = 3.0  # what only mending would answer stays open
+NOWAIT_PATIENCE_S = 10.0  # of an op that stays open: a later step may first have to release its leader
+DRAIN_TIMEOUT_S = 3.0  # an op that only mending would answer stays open
 
 
 class Scripted:
-    """Asks what entries say. Ops asked with `nowait` are open until `drain`."""
+    """Runs entries as ops. Ops with `nowait` are open until `drain`."""
 
     def __init__(self, send: Sender) -> None:
         self._send = send
         self._open: set[asyncio.Task[Outcome]] = set()
 
-    async def ask(self, entry: Entry) -> None:
-        intent = intent_of(entry)
+    async def run_op(self, entry: Entry) -> None:
+        intent = build_intent(entry)
         if not entry.args.get("nowait"):
             await self._send(intent)
             return
-        asked: asyncio.Event = asyncio.Event()
+        begun: asyncio.Event = asyncio.Event()
 
-        async def opened() -> Outcome:
-            asked.set()
+        async def send_op() -> Outcome:
+            begun.set()
             return await self._send(intent)
 
-        self._open.add(asyncio.create_task(opened(), name=f"scripted {entry.f}"))
-        await asked.wait()
+        self._open.add(asyncio.create_task(send_op(), name=f"scripted {entry.f}"))
+        await begun.wait()
 
     async def drain(self) -> None:
-        """Waits for what is open; what is not answered stays open in the history."""
+        """Wait for the open ops; one without an answer stays open in the history."""
         if not self._open:
             return
         done, late = await asyncio.wait(self._open, timeout=DRAIN_TIMEOUT_S)
@@ -43,8 +43,8 @@ class Scripted:
                 raise FloodmarkError(f"an op that the schedule left open: {error}") from error
             task.result()
 
-    async def end(self) -> None:
-        """Nothing goes on after this."""
+    async def cancel_open(self) -> None:
+        """Cancel the ops that are still open."""
         for task in self._open:
             task.cancel()
         if self._open:
@@ -52,7 +52,7 @@ class Scripted:
         self._open = set()
 
 
-def intent_of(entry: Entry) -> Intent:
+def build_intent(entry: Entry) -> Intent:
     args = entry.args
     return Intent(
         f=entry.f,

@@ -1,7 +1,6 @@
-"""Reads the moments of a scenario's steps: `when ack 4 by n1 then 5ms`, `wait n3.epoch >= epoch and leader ==
-n2`.
+"""Parses the moments in a scenario's steps, such as `when ack 4 by n1 then 5ms`.
 
-What each means is said in nemesis/scenario.py; what comes out is harness/schedule/entry.py's JSON form.
+nemesis/scenario.py describes the language; the result is the JSON form of harness/schedule/entry.py.
 """
 
 from typing import Any
@@ -22,22 +21,22 @@ _TRUTHS = {"true": True, "false": False}
 Moment = dict[str, Any]
 
 
-def moment(cursor: Cursor, partition: int) -> Moment:
-    """One moment, or with `then` a sequence of them; `then 5ms`: that much after the one before."""
-    found = [_first(cursor, partition)]
+def read_moment(cursor: Cursor, partition: int) -> Moment:
+    """Read one moment, or with `then` a sequence of them; `then 5ms`: that much after the one before."""
+    found = [_read_alternatives(cursor, partition)]
     while cursor.skip("then"):
         if is_time(cursor.next):
             found[-1]["then_ns"] = found[-1].get("then_ns", 0) + cursor.time_ns("a time")
         else:
-            found.append(_first(cursor, partition))
+            found.append(_read_alternatives(cursor, partition))
     return found[0] if len(found) == 1 else {"at": "sequence", "of": found}
 
 
-def _first(cursor: Cursor, partition: int) -> Moment:
-    """Moments joined by `or`: the first of them that comes. States alone are one state."""
-    found = [_single(cursor, partition)]
+def _read_alternatives(cursor: Cursor, partition: int) -> Moment:
+    """Read moments joined by `or`: the first of them that comes. If all are states, they are one state."""
+    found = [_read_single(cursor, partition)]
     while cursor.skip("or"):
-        found.append(_single(cursor, partition))
+        found.append(_read_single(cursor, partition))
     if len(found) == 1:
         return found[0]
     if all(one["at"] == "state" for one in found):
@@ -45,7 +44,7 @@ def _first(cursor: Cursor, partition: int) -> Moment:
     return {"at": "first", "of": found}
 
 
-def _single(cursor: Cursor, partition: int) -> Moment:
+def _read_single(cursor: Cursor, partition: int) -> Moment:
     if cursor.next is None:
         refuse(f"has no moment: {FORMS}")
     if is_time(cursor.next):
@@ -53,57 +52,57 @@ def _single(cursor: Cursor, partition: int) -> Moment:
     if cursor.skip("time"):
         return {"at": "time", "time": cursor.time_ns("a time")}
     if cursor.next == "ack" and is_number(cursor.after):
-        return _ack(cursor, partition)
+        return _read_ack(cursor, partition)
     if cursor.after == "reaches":
-        return _point(cursor)
-    return {"at": "state", **_all(cursor, partition)}
+        return _read_failpoint(cursor)
+    return {"at": "state", **_read_conjunction(cursor, partition)}
 
 
-def _ack(cursor: Cursor, partition: int) -> Moment:
+def _read_ack(cursor: Cursor, partition: int) -> Moment:
     cursor.expect("ack")
-    told: Moment = {"at": "ack", "partition": partition, "count": cursor.number("the count of acks")}
+    fields: Moment = {"at": "ack", "partition": partition, "count": cursor.number("the count of acks")}
     if cursor.skip("by"):
-        told["leader"] = cursor.name("who acks")
-    return told
+        fields["leader"] = cursor.name("who acks")
+    return fields
 
 
-def _point(cursor: Cursor) -> Moment:
-    told: Moment = {"at": "failpoint", "node": cursor.name("who reaches it")}
+def _read_failpoint(cursor: Cursor) -> Moment:
+    fields: Moment = {"at": "failpoint", "node": cursor.name("who reaches it")}
     cursor.expect("reaches")
-    told["name"] = cursor.name("the failpoint")
+    fields["name"] = cursor.name("the failpoint")
     while (word := cursor.next) in ("epoch", "peer", "offset"):
         cursor.take("a condition")
         assert word is not None
-        told[word] = cursor.name(word) if word == "peer" else cursor.number(word)
+        fields[word] = cursor.name(word) if word == "peer" else cursor.number(word)
     if is_number(cursor.next):
-        told["count"] = cursor.number("how often")
+        fields["count"] = cursor.number("how often")
         cursor.expect("times")
-    return told
+    return fields
 
 
 # -- what is seen -------------------------------------------------------------------------------------------
 
-def _all(cursor: Cursor, partition: int) -> Moment:
-    parts = [_state(cursor, partition)]
+def _read_conjunction(cursor: Cursor, partition: int) -> Moment:
+    parts = [_read_state(cursor, partition)]
     while cursor.skip("and"):
-        parts.append(_state(cursor, partition))
+        parts.append(_read_state(cursor, partition))
     return parts[0] if len(parts) == 1 else {"all": parts}
 
 
-def _state(cursor: Cursor, partition: int) -> Moment:
+def _read_state(cursor: Cursor, partition: int) -> Moment:
     if cursor.skip("healthy"):
         return {"healthy": True}
-    seen = _observation(cursor.name(f"a moment ({FORMS})"))
+    seen = _read_observation(cursor.name(f"a moment ({FORMS})"))
     field = seen["field"]
     orders = ORDERS if field in NUMBERS else MEMBERSHIPS if field == "isr" else SAMENESS
     seen["is"] = cursor.one_of(f"what follows {field}", orders)
     if field not in OF_BROKER:
         seen["partition"] = partition
-    return {**seen, "value": _value(cursor, field, seen["is"])}
+    return {**seen, "value": _read_value(cursor, field, seen["is"])}
 
 
-def _observation(word: str) -> Moment:
-    """`n1.leo`: a replica's own; `leader`: the controller's word."""
+def _read_observation(word: str) -> Moment:
+    """Read an observation: `n1.leo` is a replica's field, `leader` the controller's."""
     who, dot, field = word.partition(".")
     if not dot:
         if word not in CONTROLLER_FIELDS:
@@ -115,14 +114,14 @@ def _observation(word: str) -> Moment:
     return {"replica": who, "field": field}
 
 
-def _value(cursor: Cursor, field: str, how: str) -> object:
+def _read_value(cursor: Cursor, field: str, how: str) -> object:
     if is_number(cursor.next):
         return cursor.number("a number")
     if field in OF_BROKER:
         return _TRUTHS[cursor.one_of(f"what {field} is", _TRUTHS)]
     token = cursor.next
     if is_name(token) and (token in CONTROLLER_FIELDS or "." in (token or "")):
-        return _observation(cursor.name("what is seen"))
+        return _read_observation(cursor.name("what is seen"))
     if field in NUMBERS:
         refuse(f"compares {field} with {token!r}, should be a number, or what is seen (n1.leo, epoch)")
     if field == "leader" and cursor.skip("nobody"):

@@ -1,7 +1,7 @@
-"""Splits a line of a scenario's steps into tokens, with a cursor over them; refuses with the valid words.
+"""Splits a line of a scenario's steps into tokens, and has a cursor over them; errors list the valid words.
 
 Rules
-1. `#` begins a comment. Commas part names and mean nothing else.
+1. `#` begins a comment. Commas separate names and mean nothing else.
 2. A time is a number with its unit, 5ms or 2.5s. A bare number is a count, an offset, an epoch or a value.
 """
 
@@ -19,11 +19,11 @@ _NS = {"ms": 1_000_000, "s": 1_000_000_000}
 
 
 class Refused(UsageError):
-    """What is wrong with a line; whoever knows the line's number says so."""
+    """A line is wrong, and the text says why; the caller adds the line's number."""
 
 
-def tokens(line: str) -> list[str]:
-    """The words of one line, commas among them."""
+def split_tokens(line: str) -> list[str]:
+    """Split one line into words and commas."""
     found = []
     for match in _TOKEN.finditer(line.partition("#")[0]):
         if match.lastgroup == "else":
@@ -33,8 +33,8 @@ def tokens(line: str) -> list[str]:
     return found
 
 
-def refuse(what: str) -> NoReturn:
-    raise Refused(what)
+def refuse(why: str) -> NoReturn:
+    raise Refused(why)
 
 
 def is_number(token: str | None) -> bool:
@@ -50,7 +50,7 @@ def is_name(token: str | None) -> bool:
 
 
 class Cursor:
-    """What of a line is still to be read."""
+    """A position among the tokens of a line."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = list(words)
@@ -65,16 +65,16 @@ class Cursor:
         """The token after the next."""
         return self._words[self._at + 1] if self._at + 1 < len(self._words) else None
 
-    def take(self, what: str) -> str:
-        """The next token; `what` says what it should be, where there is none."""
+    def take(self, expected: str) -> str:
+        """The next token; `expected` is for the error where there is none."""
         token = self.next
         if token is None:
-            refuse(f"ends where {what} should be")
+            refuse(f"ends where {expected} should be")
         self._at += 1
         return token
 
     def skip(self, word: str) -> bool:
-        """Whether the next token was this one; then it is behind us."""
+        """Take the next token if it is this word; returns whether it was."""
         if self.next != word:
             return False
         self._at += 1
@@ -84,40 +84,40 @@ class Cursor:
         if not self.skip(word):
             refuse(f"has {quoted(self.next)} where {word!r} should be")
 
-    def one_of(self, what: str, valid: Collection[str]) -> str:
-        token = self.take(what)
+    def one_of(self, expected: str, valid: Collection[str]) -> str:
+        token = self.take(expected)
         if token not in valid:
-            refuse(f"{what} is {token!r}; valid: {', '.join(valid)}")
+            refuse(f"{expected} is {token!r}; valid: {', '.join(valid)}")
         return token
 
-    def number(self, what: str) -> int:
-        token = self.take(what)
+    def number(self, expected: str) -> int:
+        token = self.take(expected)
         if not is_number(token):
-            refuse(f"{what} is {token!r}, should be a whole number")
+            refuse(f"{expected} is {token!r}, should be a whole number")
         return int(token)
 
-    def time_ns(self, what: str) -> int:
-        token = self.take(what)
+    def time_ns(self, expected: str) -> int:
+        token = self.take(expected)
         if not is_time(token):
-            refuse(f"{what} is {token!r}, should be a time: 200ms or 2.5s")
+            refuse(f"{expected} is {token!r}, should be a time: 200ms or 2.5s")
         unit = "ms" if token.endswith("ms") else "s"
         return round(float(token.removesuffix(unit)) * _NS[unit])
 
-    def name(self, what: str) -> str:
-        token = self.take(what)
+    def name(self, expected: str) -> str:
+        token = self.take(expected)
         if not is_name(token):
-            refuse(f"{what} is {token!r}, should be a name")
+            refuse(f"{expected} is {token!r}, should be a name")
         return token
 
-    def names(self, what: str) -> list[str]:
-        """One name, or several with commas between them."""
-        found = [self.name(what)]
+    def names(self, expected: str) -> list[str]:
+        """Take one name, or several with commas between them."""
+        found = [self.name(expected)]
         while self.skip(","):
-            found.append(self.name(what))
+            found.append(self.name(expected))
         return found
 
     def end(self, valid: Sequence[str] = ()) -> None:
-        """Nothing may be left."""
+        """Refuse any token that is left."""
         if self.next is not None:
             could = f"; what may stand there: {', '.join(valid)}" if valid else ""
             refuse(f"does not know {self.next!r} where it stands{could}")

@@ -1,7 +1,7 @@
-"""Reads a scenario's steps: one line, one act; each becomes entries of a schedule (JSON values).
+"""Parses a scenario's steps: each line is one act, and becomes entries of a schedule (JSON values).
 
-The language is described where scenarios are: nemesis/scenario.py. This reads the words;
-harness/schedule/json_form.py checks what they name: nodes, partitions, failpoints and what each may do.
+nemesis/scenario.py describes the language. This module only parses; harness/schedule/json_form.py checks the
+names: nodes, partitions, failpoints and their actions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,16 +9,16 @@ from typing import Any
 
 from floodmark.harness.schedule.entry import ROLES
 from floodmark.harness.schedule.failpoints import ACTIONS
-from floodmark.nemesis.step_moments import moment
-from floodmark.nemesis.step_tokenizer import Cursor, is_name, is_number, refuse, tokens
+from floodmark.nemesis.step_moments import read_moment
+from floodmark.nemesis.step_tokenizer import Cursor, is_name, is_number, refuse, split_tokens
 
 Entry = dict[str, Any]
 ON_NODES = ("kill", "stop", "start", "pause", "resume", "expire")
 
 
-def entries(line: str) -> list[Entry]:
-    """What one line means; an empty line, or only a comment: nothing. Refused says what is off."""
-    words, partition = _without_partition(tokens(line))
+def read_step(line: str) -> list[Entry]:
+    """Parse one line; an empty line, or a comment alone, gives no entries. Raises Refused."""
+    words, partition = _take_partition(split_tokens(line))
     if not words:
         return []
     cursor = Cursor(words)
@@ -28,20 +28,20 @@ def entries(line: str) -> list[Entry]:
         found[0]["partition"] = partition  # for whose roles
     if partition is not None and verb in (*ACTIONS, "release"):
         found[0].setdefault("point", {})["partition"] = partition
-    told: Entry = {}
+    waits: Entry = {}
     if verb == "wait":
-        told["moment"] = _in(partition, found[0]["moment"])
+        waits["moment"] = _set_partition(partition, found[0]["moment"])
     elif cursor.skip("when"):
-        told["moment"] = _in(partition, moment(cursor, partition or 0))
+        waits["moment"] = _set_partition(partition, read_moment(cursor, partition or 0))
     if cursor.skip("within"):
-        told["timeout_s"] = cursor.time_ns("the time-out") / 1e9
-    cursor.end(() if verb == "wait" else ("when MOMENT", "within TIME", *_AFTER.get(verb, ())))
-    found[0].update(told)
+        waits["timeout_s"] = cursor.time_ns("the time-out") / 1e9
+    cursor.end(() if verb == "wait" else ("when MOMENT", "within TIME", *_OPTIONS.get(verb, ())))
+    found[0].update(waits)
     return found
 
 
-def _without_partition(words: Sequence[str]) -> tuple[list[str], int | None]:
-    """`partition P`, wherever it stands, is of the whole line."""
+def _take_partition(words: Sequence[str]) -> tuple[list[str], int | None]:
+    """Take `partition P`, which applies to the whole line, out of the words: (other words, P or None)."""
     if "partition" not in words:
         return list(words), None
     at = list(words).index("partition")
@@ -50,50 +50,50 @@ def _without_partition(words: Sequence[str]) -> tuple[list[str], int | None]:
     return [*words[:at], *words[at + 2 :]], int(words[at + 1])
 
 
-def _in(partition: int | None, told: Entry) -> Entry:
-    """The failpoints of a moment are of the line's partition, where it names one."""
+def _set_partition(partition: int | None, fields: Entry) -> Entry:
+    """Set the line's partition, if it names one, in the failpoints of a moment."""
     if partition is None:
-        return told
-    if told["at"] == "failpoint":
-        return {**told, "partition": partition}
-    if told["at"] in ("sequence", "first"):
-        return {**told, "of": [_in(partition, part) for part in told["of"]]}
-    return told
+        return fields
+    if fields["at"] == "failpoint":
+        return {**fields, "partition": partition}
+    if fields["at"] in ("sequence", "first"):
+        return {**fields, "of": [_set_partition(partition, part) for part in fields["of"]]}
+    return fields
 
 
 # -- acts ---------------------------------------------------------------------------------------------------
 
-def _on_nodes(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
-    return [{"f": verb, "nodes": _whom(cursor, verb)}]
+def _read_node_fault(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
+    return [{"f": verb, "nodes": _read_nodes(cursor, verb)}]
 
 
-def _whom(cursor: Cursor, verb: str) -> list[str]:
+def _read_nodes(cursor: Cursor, verb: str) -> list[str]:
     if not is_name(cursor.next) or cursor.next in ("when", "within", "at", "from", "for"):
         refuse(f"does not say whom to {verb}: names or roles ({', '.join(sorted(ROLES))})")
     return cursor.names("a node")
 
 
-def _send(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
-    values = _values(cursor)
-    told: Entry = {}
+def _read_send(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
+    values = _read_values(cursor)
+    options: Entry = {}
     together = False
     while (word := cursor.next) in ("to", "acks", "nowait", "client", "together"):
         cursor.take("an option")
         if word == "to":
-            told["to"] = cursor.name("whom to send to")
+            options["to"] = cursor.name("whom to send to")
         elif word == "acks":
-            told["acks"] = cursor.one_of("acks", ("all", "1", "0"))
+            options["acks"] = cursor.one_of("acks", ("all", "1", "0"))
         elif word == "nowait":
-            told["nowait"] = True
+            options["nowait"] = True
         elif word == "client":
-            told["client"] = cursor.number("the client's number")
+            options["client"] = cursor.number("the client's number")
         else:
             together = True
     sends = [{"partition": partition, "value": value} for value in values]
-    return [{"f": verb, "sends": op, **told} for op in ([sends] if together else [[one] for one in sends])]
+    return [{"f": verb, "sends": op, **options} for op in ([sends] if together else [[one] for one in sends])]
 
 
-def _values(cursor: Cursor) -> list[int]:
+def _read_values(cursor: Cursor) -> list[int]:
     found: list[int] = []
     while True:
         first = cursor.number("the value to send")
@@ -105,32 +105,32 @@ def _values(cursor: Cursor) -> list[int]:
             return found
 
 
-def _read(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
-    told: Entry = {"f": verb, "partitions": [partition]}
+def _read_poll(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
+    entry: Entry = {"f": verb, "partitions": [partition]}
     while (word := cursor.next) in ("from", "offset", "client"):
         cursor.take("an option")
         if word == "from":
-            told["from"] = cursor.name("whom to ask")
+            entry["from"] = cursor.name("whom to ask")
         elif word == "client":
-            told["client"] = cursor.number("the client's number")
+            entry["client"] = cursor.number("the client's number")
         elif verb != "poll":
             refuse("list_offsets takes no offset: it asks for the end")
         else:
-            told["offset"] = cursor.number("the offset")
-    return [told]
+            entry["offset"] = cursor.number("the offset")
+    return [entry]
 
 
-def _wait(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
-    return [{"f": verb, "moment": moment(cursor, partition)}]
+def _read_wait(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
+    return [{"f": verb, "moment": read_moment(cursor, partition)}]
 
 
-def _cut(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
-    ones = _whom(cursor, verb)
+def _read_cut(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
+    ones = _read_nodes(cursor, verb)
     if cursor.skip("from"):
         others = cursor.names("whom from")
-        told = f"{' '.join(ones)} from {' '.join(others)}"
+        kind = f"{' '.join(ones)} from {' '.join(others)}"
         grudge = {**dict.fromkeys(ones, others), **dict.fromkeys(others, ones)}
-        entry: Entry = {"f": verb, "kind": told, "grudge": grudge}
+        entry: Entry = {"f": verb, "kind": kind, "grudge": grudge}
     elif cursor.skip("hears-not"):
         others = cursor.names("whom it does not hear")
         entry = {"f": verb, "kind": f"{' '.join(ones)} hears not {' '.join(others)}",
@@ -142,18 +142,18 @@ def _cut(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     return [entry]
 
 
-def _heal(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
+def _read_heal(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     return [{"f": verb}]
 
 
-def _power_cut(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
-    entry: Entry = {"f": verb, "nodes": _whom(cursor, verb)}
+def _read_power_cut(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
+    entry: Entry = {"f": verb, "nodes": _read_nodes(cursor, verb)}
     if cursor.skip("keep"):
         entry["keep"] = {str(partition): cursor.number("the LEO to keep")}
     return [entry]
 
 
-def _elect(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
+def _read_elect(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     entry: Entry = {"f": verb, "partitions": [partition]}
     if is_name(cursor.next) and cursor.next not in ("unclean", "when", "within"):
         entry["leader"] = cursor.name("who is to lead")
@@ -162,16 +162,16 @@ def _elect(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     return [entry]
 
 
-def _disk(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
-    entry: Entry = {"f": verb, "nodes": _whom(cursor, verb), "kind": "wiped"}
+def _read_disk(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
+    entry: Entry = {"f": verb, "nodes": _read_nodes(cursor, verb), "kind": "wiped"}
     cursor.skip("wiped")
     return [entry]
 
 
 # -- failpoints ---------------------------------------------------------------------------------------------
 
-def _arm(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
-    nodes = _whom(cursor, verb)
+def _read_arm(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
+    nodes = _read_nodes(cursor, verb)
     cursor.expect("at")
     point: Entry = {"name": cursor.name("the failpoint"), "action": verb}
     while (word := cursor.next) in (*_CONDITIONS, "for", "broker"):
@@ -190,8 +190,8 @@ def _arm(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     return [{"f": "arm", "nodes": nodes, "point": point}]
 
 
-def _release(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
-    entry: Entry = {"f": verb, "nodes": _whom(cursor, verb)}
+def _read_release(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
+    entry: Entry = {"f": verb, "nodes": _read_nodes(cursor, verb)}
     point: Entry = {}
     if cursor.skip("at"):
         point["name"] = cursor.name("the failpoint")
@@ -207,12 +207,13 @@ def _release(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
 
 _CONDITIONS = ("peer", "epoch", "offset", "times", "skip")
 VERBS: Mapping[str, Callable[[str, Cursor, int], list[Entry]]] = {
-    "send": _send, "poll": _read, "list_offsets": _read, "wait": _wait,
-    **dict.fromkeys(ON_NODES, _on_nodes),
-    "cut": _cut, "heal": _heal, "power_cut": _power_cut, "disk": _disk, "elect": _elect,
-    **dict.fromkeys(ACTIONS, _arm), "release": _release,
+    "send": _read_send, "poll": _read_poll, "list_offsets": _read_poll, "wait": _read_wait,
+    **dict.fromkeys(ON_NODES, _read_node_fault),
+    "cut": _read_cut, "heal": _read_heal, "power_cut": _read_power_cut, "disk": _read_disk,
+    "elect": _read_elect,
+    **dict.fromkeys(ACTIONS, _read_arm), "release": _read_release,
 }  # fmt: skip
-_AFTER: Mapping[str, Sequence[str]] = {
+_OPTIONS: Mapping[str, Sequence[str]] = {
     "send": ("to NODE", "acks all|1|0", "nowait", "client K", "together"),
     "poll": ("from NODE", "offset O", "client K"), "list_offsets": ("from NODE", "client K"),
     "cut": ("from NODES", "hears-not NODES", "reset"), "power_cut": ("keep LEO",), "elect": ("unclean",),

@@ -1,9 +1,9 @@
-"""Resolves the roles of an entry whose moment has come, and says in its op what was asked and met.
+"""Resolves the roles of an entry whose moment has come, and describes both for its op in the history.
 
 Rules
-1. Nothing is looked at that is not needed: between a moment and its act there is no look at the cluster,
-   unless a role has to be resolved or the moment was a time (then the op says where it struck).
-2. A role that nobody plays is waited for, as long as for the moment.
+1. Between a moment and its act the cluster is observed only where that is needed: to resolve a role, or when
+   the moment was a time (then the op records the state that it struck).
+2. A role that no node has is waited for, as long as for the moment.
 """
 
 import asyncio
@@ -15,68 +15,68 @@ from floodmark.harness.faults import MENDING
 from floodmark.harness.protocols import Sight, View
 from floodmark.harness.schedule.entry import Entry
 from floodmark.nemesis.moment_watch import POLL_S, Reached
-from floodmark.nemesis.roles import Stage, needs_a_look, resolve
+from floodmark.nemesis.roles import Stage, needs_view, resolve
 
-_ONE = ("leader", "to", "from")  # args that name one node
+_ARGS_OF_ONE_NODE = ("leader", "to", "from")  # args that name one node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedEntry:
-    """An entry whose moment has come and whose roles have names."""
+    """An entry whose moment has come, with nodes for its roles."""
 
-    entry: Entry  # its args by names
+    entry: Entry  # its args with nodes for roles
     nodes: tuple[str, ...]
     reached: Reached | None  # None: the moment was missed
-    view: View | None  # the look that resolved it, or that the moment was reached with
+    view: View | None  # that resolved the roles, or fulfilled the moment
 
 
 async def resolve_targets(entry: Entry, reached: Reached | None, sight: Sight,
               stage: Callable[[], Stage]) -> ResolvedEntry | None:
-    """Resolves the roles. None: one was never played within the entry's time-out."""
-    partition, named = _partition(entry), _named(entry)
+    """Resolve the roles. None: no node had one of them within the entry's time-out."""
+    partition, named = _find_partition(entry), _list_names(entry)
     view = reached.view if reached is not None else None
-    if view is None and (needs_a_look(named) or asked_by_time(entry)):
+    if view is None and (needs_view(named) or strikes_by_time(entry)):
         view = await sight.view()
     deadline_ns = sight.now_ns() + int(entry.timeout_s * 1e9)
     while True:
         now = stage()
         nodes = resolve(entry.nodes, partition, view, now)
-        args = _resolved(entry.args, partition, view, now)
+        args = _resolve_args(entry.args, partition, view, now)
         if nodes is not None and args is not None:
             return ResolvedEntry(entry=replace(entry, args=args), nodes=nodes, reached=reached, view=view)
-        if not needs_a_look(named) and not now.ledger.may_crash:
+        if not needs_view(named) and not now.ledger.may_crash:
             # Nobody is down, or paused, and only our own acts can change that.
             nobody = ResolvedEntry(entry=entry, nodes=(), reached=reached, view=view)
             return nobody if entry.f in MENDING else None
         if sight.now_ns() >= deadline_ns:
             return None
         await asyncio.sleep(POLL_S)
-        if needs_a_look(named):
+        if needs_view(named):
             view = await sight.view()
 
 
-def asked_by_time(entry: Entry) -> bool:
+def strikes_by_time(entry: Entry) -> bool:
     return entry.moment is not None and entry.moment["at"] == "time" and entry.f not in MENDING
 
 
-def asked_moment(aimed: ResolvedEntry) -> dict[str, Any]:
-    """The moment that was asked, the one that was reached, and the roles that were given for names."""
-    told: dict[str, Any] = {}
-    if aimed.entry.nodes and aimed.entry.nodes != aimed.nodes:
-        told["asked"] = list(aimed.entry.nodes)
-    if aimed.entry.moment is not None:
-        told["moment"] = dict(aimed.entry.moment)
-        told["reached"] = aimed.reached.told() if aimed.reached is not None else None
-    return told
+def describe_moment(resolved: ResolvedEntry) -> dict[str, Any]:
+    """The requested roles and moment, and how the moment was reached."""
+    detail: dict[str, Any] = {}
+    if resolved.entry.nodes and resolved.entry.nodes != resolved.nodes:
+        detail["asked"] = list(resolved.entry.nodes)
+    if resolved.entry.moment is not None:
+        detail["moment"] = dict(resolved.entry.moment)
+        detail["reached"] = resolved.reached.describe() if resolved.reached is not None else None
+    return detail
 
 
-def strike_state(aimed: ResolvedEntry, sight: Sight, replicas: Mapping[int, tuple[str, ...]]
+def describe_strike_state(resolved: ResolvedEntry, sight: Sight, replicas: Mapping[int, tuple[str, ...]]
                 ) -> dict[str, Any]:
-    """For a fault asked by time, where it struck: acks so far, leader and ISR of each partition."""
-    if aimed.view is None or not asked_by_time(aimed.entry):
+    """The state that a fault at a time struck: acks so far, leader and ISR of each partition."""
+    if resolved.view is None or not strikes_by_time(resolved.entry):
         return {}
-    seen = {partition: aimed.view.partitions[partition] for partition in sorted(replicas)
-            if partition in aimed.view.partitions}
+    seen = {partition: resolved.view.partitions[partition] for partition in sorted(replicas)
+            if partition in resolved.view.partitions}
     return {"where": {
         "acks": {str(partition): sight.acks(partition) for partition in sorted(replicas)},
         "leader": {str(partition): view.leader for partition, view in seen.items()},
@@ -84,38 +84,38 @@ def strike_state(aimed: ResolvedEntry, sight: Sight, replicas: Mapping[int, tupl
     }}
 
 
-def _partition(entry: Entry) -> int:
-    """For whose roles: the one said, the one asked of, or the first."""
-    told: int = entry.args.get("partition", next(iter(entry.args.get("partitions", ())), 0))
+def _find_partition(entry: Entry) -> int:
+    """The partition whose roles are meant: the named one, that of its ops, or the first."""
+    partition: int = entry.args.get("partition", next(iter(entry.args.get("partitions", ())), 0))
     for send in entry.args.get("sends", ()):
         return int(send["partition"])
-    return told
+    return partition
 
 
-def _named(entry: Entry) -> tuple[str, ...]:
+def _list_names(entry: Entry) -> tuple[str, ...]:
     grudge = entry.args.get("grudge", {})
-    ones = (entry.args[key] for key in _ONE if key in entry.args)
+    ones = (entry.args[key] for key in _ARGS_OF_ONE_NODE if key in entry.args)
     return (*entry.nodes, *grudge, *(name for unheard in grudge.values() for name in unheard), *ones)
 
 
-def _resolved(args: Mapping[str, Any], partition: int, view: View | None,
+def _resolve_args(args: Mapping[str, Any], partition: int, view: View | None,
               stage: Stage) -> Mapping[str, Any] | None:
-    """The args with names for roles. None: one of the roles has no player."""
+    """Copy the args with nodes for roles. None: no node has one of the roles."""
     names: dict[str, Any] = {}
-    for key in _ONE:
+    for key in _ARGS_OF_ONE_NODE:
         if key in args:
             meant = resolve([args[key]], partition, view, stage)
             if meant is None:
                 return None
             names[key] = meant[0]
     if "grudge" in args:
-        names["grudge"] = _grudge(args["grudge"], partition, view, stage)
+        names["grudge"] = _resolve_grudge(args["grudge"], partition, view, stage)
         if names["grudge"] is None:
             return None
     return {**args, **names}
 
 
-def _grudge(grudge: Mapping[str, Sequence[str]], partition: int, view: View | None,
+def _resolve_grudge(grudge: Mapping[str, Sequence[str]], partition: int, view: View | None,
             stage: Stage) -> dict[str, list[str]] | None:
     by_name: dict[str, list[str]] = {}
     for hearer, unheard in grudge.items():

@@ -32,8 +32,8 @@ from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
 from floodmark.nemesis.active_faults import ActiveFaults
 from floodmark.nemesis.compose import Composed, arsenal, unavailable
-from floodmark.nemesis.missed_moments import seen_of
-from floodmark.nemesis.moment_watch import healthy, holds
+from floodmark.nemesis.missed_moments import describe_partition
+from floodmark.nemesis.moment_watch import evaluate_state, is_healthy
 from floodmark.nemesis.refusals import limits_of, refuse_schedule
 from floodmark.nemesis.roles import Stage
 
@@ -182,10 +182,10 @@ def test_what_is_unknown_keeps_a_cluster_from_settling_only_where_nothing_else_s
 
 def test_an_unknown_field_fulfils_nothing_and_is_no_none() -> None:
     asked = {"partition": 0, "replica": "n2", "field": "leader", "is": "!=", "value": "n1"}
-    assert not holds(asked, bare_look(), STAGE)
-    assert holds(asked, look(replica("n2", leader=None)), STAGE)
-    assert healthy(bare_look(), STAGE)
-    assert "  n2: LEO 6, HW 6" in list(seen_of(0, bare_look(), STAGE, acks=0))
+    assert not evaluate_state(asked, bare_look(), STAGE)
+    assert evaluate_state(asked, look(replica("n2", leader=None)), STAGE)
+    assert is_healthy(bare_look(), STAGE)
+    assert "  n2: LEO 6, HW 6" in list(describe_partition(0, bare_look(), STAGE, acks=0))
 
 
 # -- the end of a run ---------------------------------------------------------------------------------------

@@ -10,17 +10,17 @@ from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import Met, PartitionView, ReplicaView, View
 from floodmark.nemesis import step_moments
 from floodmark.nemesis.active_faults import ActiveFaults
-from floodmark.nemesis.missed_moments import likely, seen_of
-from floodmark.nemesis.moment_text import asked_words
+from floodmark.nemesis.missed_moments import describe_partition, guess_reasons
+from floodmark.nemesis.moment_text import write_moment
 from floodmark.nemesis.roles import Stage
 from floodmark.nemesis.scenario import shipped
-from floodmark.nemesis.step_tokenizer import Cursor, tokens
+from floodmark.nemesis.step_tokenizer import Cursor, split_tokens
 
 NODES = ("n1", "n2", "n3")
 
 
 def moment(text: str) -> dict[str, Any]:
-    return step_moments.moment(Cursor(tokens(text)), 0)
+    return step_moments.read_moment(Cursor(split_tokens(text)), 0)
 
 
 def look(*, leader: str | None = "n1", isr: tuple[str, ...] = NODES, running: tuple[str, ...] = NODES,
@@ -42,7 +42,7 @@ def after(*acts: tuple[str, str], point: dict[str, Any] | None = None) -> Stage:
 
 
 def reasons(text: str, view: View, stage: Stage, **held: tuple[Met, ...]) -> list[str]:
-    return list(likely(moment(text), [0], view, stage, held))
+    return list(guess_reasons(moment(text), [0], view, stage, held))
 
 
 def test_every_moment_of_the_shipped_scenarios_is_told_as_it_is_asked() -> None:
@@ -51,7 +51,7 @@ def test_every_moment_of_the_shipped_scenarios_is_told_as_it_is_asked() -> None:
                if entry.moment is not None]
     assert len(moments) > 100
     for asked in moments:
-        assert moment(asked_words(asked).removesuffix(" partition 1")) == without_partitions(asked), asked
+        assert moment(write_moment(asked).removesuffix(" partition 1")) == without_partitions(asked), asked
 
 
 def test_of_several_moments_each_that_did_not_come_is_explained() -> None:
@@ -71,13 +71,13 @@ def without_partitions(asked: Any) -> Any:
     "n1.leo == 3 and leader == nobody or n2.running == false", "isr lacks n1 then n2.epoch >= epoch",
     "isr == n1, n2"])
 def test_moments_are_told_in_the_words_of_steps(text: str) -> None:
-    assert asked_words(moment(text)) == text
+    assert write_moment(moment(text)) == text
 
 
 def test_what_was_seen_is_the_controllers_word_and_each_replicas_own() -> None:
     """Who is gone says so; one record is one."""
     view = look(running=("n1", "n2"), unfenced=("n1", "n3"))
-    assert list(seen_of(0, view, after(("pause", "n1")), acks=1)) == [
+    assert list(describe_partition(0, view, after(("pause", "n1")), acks=1)) == [
         "partition 0: leader n1, epoch 2, ISR n1, n2, n3; 1 record acked",
         "  n1: paused, its session not ended; leads in epoch 2, LEO 6, HW 5, epochs 0 from 0, 2 from 4",
         "  n2: fenced; follows n1 in epoch 2, LEO 6, HW 5, epochs 0 from 0, 2 from 4",

@@ -7,7 +7,7 @@ import pytest
 
 from floodmark.harness.protocols import PartitionView, ReplicaView, View
 from floodmark.nemesis.active_faults import ActiveFaults
-from floodmark.nemesis.moment_watch import healthy, holds
+from floodmark.nemesis.moment_watch import evaluate_state, is_healthy
 from floodmark.nemesis.roles import Stage, resolve
 
 NODES = ("n1", "n2", "n3")
@@ -69,7 +69,7 @@ def state(**fields: Any) -> dict[str, Any]:
 ], ids=str)
 def test_states(asked: dict[str, Any], so: bool) -> None:
     """Each form of a state, hit and near miss."""
-    assert holds({"at": "state", **asked}, look(), STAGE) is so
+    assert evaluate_state({"at": "state", **asked}, look(), STAGE) is so
 
 
 @pytest.mark.parametrize("asked", [
@@ -83,13 +83,14 @@ def test_states(asked: dict[str, Any], so: bool) -> None:
 ], ids=str)
 def test_what_cannot_be_seen_fulfils_nothing(asked: dict[str, Any]) -> None:
     """n3 does not answer; nobody has a partition 9. An `every` of nobody is no fulfilment either."""
-    assert not holds({"at": "state", **asked}, look(silent=("n3",)), STAGE)
+    assert not evaluate_state({"at": "state", **asked}, look(silent=("n3",)), STAGE)
 
 
 def test_a_role_that_nobody_plays_fulfils_nothing() -> None:
     """No leader: nothing is so of the leader's replica."""
-    assert not holds(state(replica="leader", field="leo", how=">=", value=0), look(leader=None), STAGE)
-    assert holds(state(field="leader", how="==", value=None), look(leader=None), STAGE)
+    own_leo = state(replica="leader", field="leo", how=">=", value=0)
+    assert not evaluate_state(own_leo, look(leader=None), STAGE)
+    assert evaluate_state(state(field="leader", how="==", value=None), look(leader=None), STAGE)
 
 
 @pytest.mark.parametrize(("view", "stage"), [
@@ -107,7 +108,7 @@ def test_a_role_that_nobody_plays_fulfils_nothing() -> None:
 def test_near_misses_of_healthy(view: View, stage: Stage) -> None:
     """One broker down, fenced, out of an ISR or silent; back and not yet told who leads, or told of an older
     epoch; a shrink under way; no leader; a fault in force; a partition unseen."""
-    assert not healthy(view, stage)
+    assert not is_healthy(view, stage)
 
 
 @pytest.mark.parametrize(("name", "meant"), [
@@ -137,13 +138,13 @@ def test_roles_go_by_the_partition_and_by_the_look() -> None:
 def test_what_undoes_what() -> None:
     """Starts, resumes and heals; a kill ends a pause too; an expiry leaves nothing."""
     ledger = ActiveFaults().after("pause", ["n1", "n2"]).after("cut", ["halves"]).after("kill", ["n1"])
-    assert ledger.told() == ("pause n2", "cut halves", "kill n1")
+    assert ledger.describe() == ("pause n2", "cut halves", "kill n1")
     assert (ledger.down, ledger.paused, ledger.cut) == (("n1",), ("n2",), True)
     assert ledger.after("expire", ["n2"]) == ledger
     assert ledger.after("start", ["n2"]) == ledger
     assert ledger.after("kill", ["n1"]) == ledger
-    assert ledger.after("power_cut", ["n1"]).told() == ("pause n2", "cut halves", "power_cut n1")
-    assert ledger.after("heal", []).told() == ("pause n2", "kill n1")
+    assert ledger.after("power_cut", ["n1"]).describe() == ("pause n2", "cut halves", "power_cut n1")
+    assert ledger.after("heal", []).describe() == ("pause n2", "kill n1")
     assert ledger.after("heal", []).after("resume", ["n2"]).after("start", ["n1"]) == ActiveFaults()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from floodmark.harness.schedule import json_form
 from floodmark.nemesis.step_tokenizer import Refused
-from floodmark.nemesis.steps import VERBS, entries
+from floodmark.nemesis.steps import VERBS, read_step
 
 NODES, PARTITIONS = ("n1", "n2", "n3"), (0, 1)
 
@@ -100,13 +100,13 @@ MEANINGS: list[tuple[str, list[dict[str, Any]]]] = [
 
 @pytest.mark.parametrize(("line", "meant"), MEANINGS, ids=[line or "(empty)" for line, _ in MEANINGS])
 def test_a_step_means_its_entries(line: str, meant: list[dict[str, Any]]) -> None:
-    assert entries(line) == meant
+    assert read_step(line) == meant
 
 
 def test_what_a_step_means_is_a_schedule() -> None:
     """Every line above, after what arms its failpoints, is taken by the reader of schedules."""
-    found = entries("report n1 at L.acked times 0") + [
-        entry for line, _ in MEANINGS for entry in entries(line)]
+    found = read_step("report n1 at L.acked times 0") + [
+        entry for line, _ in MEANINGS for entry in read_step(line)]
     read = json_form.read(found, nodes=NODES, partitions=PARTITIONS)
     assert json_form.write(read) == found
 
@@ -146,5 +146,5 @@ REFUSALS = [
 @pytest.mark.parametrize(("line", "told"), REFUSALS, ids=[line for line, _ in REFUSALS])
 def test_a_step_that_means_nothing_is_told_with_the_valid_words(line: str, told: tuple[str, ...]) -> None:
     with pytest.raises(Refused) as caught:
-        entries(line)
+        read_step(line)
     assert [word for word in told if word not in str(caught.value)] == []

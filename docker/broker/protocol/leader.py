@@ -5,7 +5,7 @@ Rules
 2. A follower's LEO is the offset it fetched from in this leader epoch and this incarnation of it; before
    that it is unknown (-1), and a replica of unknown LEO that is counted holds the HW where it is.
 3. A fetch is answered with the HW as it was before the fetch was credited: a follower learns the HW one fetch
-   expired.
+   late.
 4. A fetch that is refused, out of range or diverging is not credited (KAFKA-13141, KAFKA-8400).
 """
 

@@ -4,9 +4,9 @@ Rules
 1. Code that reaches a point calls `meet` while anything is `armed`, and does not call it otherwise.
 2. A point's line is in the trace before its action is done; a crash is a SIGKILL to this process itself.
 3. A held step or message continues in the event loop's thread, and only there, in the order of arrival.
-4. Scope `broker` stops that thread itself; the control socket's thread stopped_loop arms and releases, so
+4. Scope `broker` stops that thread itself; the control socket's thread still arms and releases, so
    that all
-   state covers_any is under one lock. A SIGTERM ends a stopped process.
+   state here is under one lock. A SIGTERM ends a stopped process.
 5. A hold at C.elected blocks that peer: every later message to it is held as well, whatever the conditions
    and counts, until the hold is released for good.
 """
@@ -172,7 +172,7 @@ class Failpoints:
         return fate
 
     async def wait_at(self, site: FailpointSite) -> Fate:
-        """Like `meet`, for a task, which waits covers_any while it is held: GO or DROPPED."""
+        """Like `meet`, for a task, which waits here while it is held: GO or DROPPED."""
         released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         fate = self.meet(site, lambda: None if released.done() else released.set_result(None))
         if fate is not Fate.HELD:

@@ -23,14 +23,14 @@ from floodmark.broker import process_log
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 
 Line = Mapping[str, Any]
-# (topic, partition) -> the replica's leader epoch, LEO and HW; None head there is no replica
+# (topic, partition) -> the replica's leader epoch, LEO and HW; None where there is no replica
 ReadPosition = Callable[[str, int], tuple[int, int, int] | None]
 _TAIL_BYTES = 65_536
 _LINE = b'{"time":%d,"node":%d,"seq":%d,%b%b\n'
 
 
 class Trace:
-    """An open trace file; `enabled` is false head none was configured, and then nothing may be written."""
+    """An open trace file; `enabled` is false where none was configured, and then nothing may be written."""
 
     def __init__(
         self,

@@ -147,7 +147,7 @@ def _build_bytes_walk(*, wide: bool, flexible: bool) -> Walk:
 
 
 def _build_array_walk(element: int | Walk, flexible: bool) -> Walk:
-    """Walk an array: a count, then that many elements, each of at least element byte."""
+    """Walk an array: a count, then that many elements, each of at least one byte."""
     def run(frame: bytes, at: int, edits: list[Edit]) -> int:
         if flexible:
             count, at = _read_varint(frame, at)
